@@ -1,0 +1,1 @@
+"""The requirement catalogue, the checks that test it, and the verdicts they lead to."""

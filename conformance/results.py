@@ -1,0 +1,189 @@
+"""What a run finds out, as plain data: the records that every report is made from.
+
+The run log is one JSON object a line, each with a ``type``: one ``header``, then ``result`` and
+``failure`` records as they become known, and one ``footer``. These types are its schema.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Failure",
+    "Footer",
+    "Guarantee",
+    "Header",
+    "Level",
+    "Profile",
+    "Record",
+    "RequirementResult",
+    "Spec",
+    "Status",
+    "SubjectInfo",
+    "SubjectVerdict",
+    "Verdict",
+]
+
+SCHEMA_VERSION = 1
+"""Raised when a record changes in a way that an older reader would misread."""
+
+Level = Literal["MUST", "SHOULD", "MAY"]
+Guarantee = Literal["exactly-once", "at-least-once"]
+Spec = Literal["kips", "kafka-4.3", "kafka-4.4"]
+Profile = Literal["smoke", "quick", "full"]
+
+Status = Literal["pass", "fail", "error", "skip", "unsupported", "untested"]
+"""What became of one requirement.
+
+``pass``: tried, and held. ``fail``: broken, with a program that shows it. ``error``: no answer,
+because the subject hung or died, or the suite itself failed. ``skip``: could not be tried on this
+machine. ``unsupported``: the subject does not claim the capability, or the requirement does
+not hold under the chosen guarantee or spec. ``untested``: no check exists, for a written reason.
+"""
+
+Verdict = Literal["success", "partial", "failure", "error"]
+"""``failure``: a MUST failed. ``error``: nothing failed, but a check gave no answer.
+``partial``: a core requirement was skipped, or a SHOULD failed. ``success``: none of these."""
+
+
+class SubjectInfo(Struct, frozen=True, kw_only=True):
+    """Who was judged.
+
+    Attributes:
+        name: how the subject is named in this run: what the user wrote.
+        description: one line, from the subject's documentation.
+        package: the distribution it comes from, if that could be told.
+        version: the version of that distribution.
+        capabilities: what it claims, by name.
+    """
+
+    name: str
+    description: str = ""
+    package: str = ""
+    version: str = ""
+    capabilities: dict[str, bool | str] = field(default_factory=dict)
+
+
+class Header(Struct, frozen=True, kw_only=True, tag="header", tag_field="type"):
+    """The first line: what was run, by what, on what.
+
+    Attributes:
+        run_id: names the run; made from the start time and the seed.
+        started_at: UTC, ISO 8601.
+        seed: every random decision of the run follows from it.
+        command: a command line that starts the same run.
+        platform: versions of Python, the operating system and the libraries that matter.
+    """
+
+    schema_version: int
+    run_id: str
+    tool_version: str
+    started_at: str
+    seed: int
+    profile: Profile
+    guarantee: Guarantee
+    spec: Spec
+    only: list[str]
+    command: str
+    subjects: list[SubjectInfo]
+    platform: dict[str, str]
+
+
+class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_field="type"):
+    """What became of one requirement for one subject, and on how much evidence.
+
+    Attributes:
+        subject: the name of the subject.
+        requirement: the id, ``AREA-NNN``.
+        title: a few words.
+        promise: the promise in full.
+        source: proposal and section, and the Kafka class or test where one shipped.
+        reason: why the status is not ``pass``, in one line; empty for ``pass``.
+        checks: the checks that tested it.
+        examples: how many generated programs were run.
+        operations: how many calls on the subject were made.
+        crash_points: how many real kills there were, by kind of crash point
+            (``boundary``, ``line``, ``syscall``).
+        duration_s: seconds spent in its checks.
+    """
+
+    subject: str
+    requirement: str
+    title: str
+    promise: str
+    source: str
+    level: Level
+    core: bool
+    status: Status
+    reason: str = ""
+    checks: list[str] = field(default_factory=list)
+    examples: int = 0
+    operations: int = 0
+    crash_points: dict[str, int] = field(default_factory=dict)
+    duration_s: float = 0.0
+
+
+class Failure(Struct, frozen=True, kw_only=True, tag="failure", tag_field="type"):
+    """One broken promise, with all that is needed to understand and repeat it.
+
+    Attributes:
+        tried: what the check did, in one sentence.
+        program: the smallest program found that shows it: runnable Python.
+        expected: what the promise demands here.
+        found: what the subject did.
+        reproduce: the command that runs this check again with the same choices.
+    """
+
+    subject: str
+    requirement: str
+    check: str
+    title: str
+    promise: str
+    source: str
+    level: Level
+    tried: str
+    program: str
+    expected: str
+    found: str
+    reproduce: str
+
+
+class SubjectVerdict(Struct, frozen=True, kw_only=True):
+    """The verdict on one subject, with how many requirements got which status.
+
+    Attributes:
+        verdict: see :data:`Verdict`.
+        summary: the verdict in one sentence.
+        core: counts by status over core requirements.
+        extended: counts by status over the others.
+    """
+
+    subject: str
+    verdict: Verdict
+    summary: str
+    core: dict[Status, int]
+    extended: dict[Status, int]
+
+
+class Footer(Struct, frozen=True, kw_only=True, tag="footer", tag_field="type"):
+    """The last line; a log without one is a run that died, and never a pass.
+
+    Attributes:
+        verdict: the worst verdict of all subjects.
+        exit_code: what the command ended with.
+        reproduce: the command that reproduces the worst finding, or the whole run.
+    """
+
+    finished_at: str
+    duration_s: float
+    verdict: Verdict
+    exit_code: int
+    verdicts: list[SubjectVerdict]
+    reproduce: str
+
+
+Record = Header | RequirementResult | Failure | Footer
+"""Any line of a run log."""

@@ -1,0 +1,1 @@
+"""The run log, and the reports that are made from run logs."""

@@ -1,0 +1,1 @@
+"""Crash scenarios as data; this release holds no scenarios yet."""

@@ -1,0 +1,1 @@
+"""The simulated world around a store; this release holds no simulator yet."""

@@ -1,0 +1,65 @@
+"""Every error that streamproof raises, in one small hierarchy.
+
+The names follow Kafka's exceptions, so that a Streams developer recognises
+them; each message says what is wrong, where, and what to do about it.
+
+.. code-block:: text
+
+    StreamproofError
+    ├── UsageError                  a command or a declaration is wrong
+    └── StoreError                  a state store could not do what was asked
+        ├── InvalidStateStoreError  the store, transaction or iterator is closed
+        ├── NullArgumentError       a key (or another required argument) is None
+        ├── ProcessorStateError     the files of the store cannot be used
+        ├── TaskCorruptedError      the state must be wiped and restored
+        └── UnsupportedOperationError
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "InvalidStateStoreError",
+    "NullArgumentError",
+    "ProcessorStateError",
+    "StoreError",
+    "StreamproofError",
+    "TaskCorruptedError",
+    "UnsupportedOperationError",
+    "UsageError",
+]
+
+
+class StreamproofError(Exception):
+    """The root of all errors that streamproof raises on purpose."""
+
+
+class UsageError(StreamproofError):
+    """A command line, a subject or a declaration is wrong (exit code 3)."""
+
+
+class StoreError(StreamproofError):
+    """A state store could not do what was asked of it."""
+
+
+class InvalidStateStoreError(StoreError):
+    """The store, transaction or iterator is not open (Kafka: InvalidStateStoreException)."""
+
+
+class NullArgumentError(StoreError, ValueError):
+    """A required argument is ``None`` (Kafka: NullPointerException)."""
+
+
+class ProcessorStateError(StoreError):
+    """The files of a store cannot be read, written or locked (Kafka: ProcessorStateException)."""
+
+
+class TaskCorruptedError(StoreError):
+    """The local state cannot be trusted: wipe the directory and restore from the changelog.
+
+    Kafka: TaskCorruptedException. A store raises it from ``init`` when it finds that
+    it was not closed cleanly and has no way to tell committed from uncommitted data.
+    """
+
+
+class UnsupportedOperationError(StoreError):
+    """The operation is not available here (Kafka: UnsupportedOperationException)."""
