@@ -1,0 +1,112 @@
+"""The requirement catalogue: every promise, as data, one TOML file an area.
+
+An entry says what is promised, how binding it is, where the promise comes from, for whom
+it holds, and which checks test it, or why none does. Ids are never renumbered.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct, field
+
+from streamproof.conformance.results import Guarantee, Level, Spec
+from streamproof.stores.capabilities import Capabilities
+
+__all__ = ["AREAS", "Requirement", "load_catalogue"]
+
+AREAS = {
+    "LIFE": "Life cycle",
+    "KV": "Point operations",
+    "RANGE": "Scans and iterators",
+    "OFFSET": "Changelog offsets",
+    "COMMIT": "Commit",
+    "TXN": "Transactions",
+    "ISO": "Isolation",
+    "CRASH": "Crash consistency",
+    "RESTORE": "Restoration",
+    "ERR": "Bad input",
+}
+"""The areas of this release and their titles, in the order in which reports show them."""
+
+
+class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One checkable promise.
+
+    Attributes:
+        id: ``AREA-NNN``, never renumbered.
+        title: a few words.
+        level: how binding it is, in the sense of RFC 2119.
+        core: whether skipping it makes a verdict partial.
+        promise: the promise in our own words.
+        source: proposal and section, and the Kafka class or test where one shipped.
+        checks: the checks that test it, as ``module.function``.
+        untested: why no check does, if none does.
+        needs: capabilities it depends on; ``!name`` means that it must be absent.
+        guarantees: the guarantees under which it holds.
+        specs: the specifications that contain it.
+    """
+
+    id: str
+    title: str
+    level: Level
+    core: bool
+    promise: str
+    source: str
+    checks: list[str] = field(default_factory=list)
+    untested: str = ""
+    needs: list[str] = field(default_factory=list)
+    guarantees: list[Guarantee] = field(default_factory=lambda: ["exactly-once", "at-least-once"])
+    specs: list[Spec] = field(default_factory=lambda: ["kips", "kafka-4.3", "kafka-4.4"])
+
+    @property
+    def area(self) -> str:
+        """The part of the id before the number."""
+        return self.id.rpartition("-")[0]
+
+    def why_not_applicable(
+        self, capabilities: Capabilities, guarantee: Guarantee, spec: Spec
+    ) -> str:
+        """Why the requirement does not hold for this subject in this run; empty if it does."""
+        for need in self.needs:
+            wanted = not need.startswith("!")
+            if has_capability(capabilities, need.removeprefix("!")) != wanted:
+                claim = "does not claim" if wanted else "claims"
+                return f"the subject {claim} {need.removeprefix('!')}"
+        if guarantee not in self.guarantees:
+            return f"holds under {self.guarantees[0]} only"
+        if spec not in self.specs:
+            return f"not part of {spec}: holds for {', '.join(self.specs)}"
+        return ""
+
+
+def has_capability(capabilities: Capabilities, name: str) -> bool:
+    """Whether a subject has a capability, or one that follows from several.
+
+    ``snapshot_iterators`` follows from ``iterator_view``, ``isolated_reads`` means that there is
+    a way to read past staged writes.
+    """
+    if name == "snapshot_iterators":
+        return capabilities.iterator_view == "snapshot"
+    if name == "isolated_reads":
+        return capabilities.explicit_transactions or capabilities.read_only_views
+    return bool(getattr(capabilities, name))
+
+
+class _Area(Struct, forbid_unknown_fields=True):
+    requirement: list[Requirement]
+
+
+@functools.cache
+def load_catalogue() -> dict[str, Requirement]:
+    """All requirements by id, in the order of the areas and of their numbers."""
+    found: dict[str, Requirement] = {}
+    for area in AREAS:
+        text = files(__name__).joinpath(f"{area.lower()}.toml").read_text(encoding="utf-8")
+        for requirement in msgspec.toml.decode(text, type=_Area).requirement:
+            if requirement.area != area or requirement.id in found:
+                raise ValueError(f"{area.lower()}.toml: {requirement.id} is misplaced or doubled.")
+            found[requirement.id] = requirement
+    return found

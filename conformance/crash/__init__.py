@@ -1,0 +1,1 @@
+"""Crash engines: real processes, killed for real, at points that are enumerated."""

@@ -1,0 +1,224 @@
+"""Whether what a crash left is one of the legal states; if not, which promise is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from streamproof.conformance.crash.kill import (
+    Crashed,
+    Observation,
+    changelog_of,
+    ends_of,
+    partitions_of,
+)
+from streamproof.conformance.oracle import Commit, History, Offsets, fold
+from streamproof.conformance.trial import render
+from streamproof.conformance.violations import brief
+from streamproof.stores.capabilities import Capabilities
+
+__all__ = ["Ruling", "history_of", "judge"]
+
+
+class Ruling(NamedTuple):
+    """One promise, and how it fared; ``broken`` is empty where it held.
+
+    Attributes:
+        read: the line of a program that shows what was found.
+    """
+
+    requirement: str
+    expected: str = ""
+    broken: str = ""
+    read: str = ""
+
+
+def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:
+    """What was done until the crash; the operation under way is the last."""
+    operations = crashed.program.operations[: crashed.started]
+    restoring = any(operation.name == "restore" for operation in operations)
+    # Restored records are committed in the changelog, and a store may keep them at once.
+    history = History(exact=exact and not restoring)
+    for index, operation in enumerate(operations):
+        returned = index < crashed.finished
+        history.write(*operation.writes)
+        if operation.name == "commit":
+            history.commit(operation.arguments[0])
+            if returned and capabilities.durability != "flush":
+                history.durable = len(history.commits) - 1
+        elif operation.name in ("flush", "close") and returned:
+            history.durable = len(history.commits) - 1
+    return history
+
+
+def judge(
+    crashed: Crashed, history: History, seen: Observation, capabilities: Capabilities
+) -> list[Ruling]:
+    """The rulings on one crash; the first broken one is the last of the list."""
+    rulings = []
+    for ruling in _rule(crashed, history, seen, capabilities):
+        rulings.append(ruling)
+        if ruling.broken:
+            break
+    return rulings
+
+
+def _rule(
+    crashed: Crashed, history: History, seen: Observation, capabilities: Capabilities
+) -> Iterator[Ruling]:
+    yield from _opens(history, seen, capabilities)
+    if not seen.refused:
+        offsets = {
+            partition: offset
+            for partition, offset in zip(partitions_of(history), seen.offsets, strict=True)
+            if offset is not None
+        }
+        yield from _offsets(history, offsets)
+        candidates = history.candidates(offsets)
+        if history.exact:
+            yield from _exact(history, candidates, seen)
+        else:
+            yield from _replayable(history, candidates, seen)
+        yield from _scan(seen)
+    if not history.exact and not capabilities.transactional:
+        yield _unclean_stop(crashed, history, seen)
+    yield from _restored(history, seen)
+
+
+def _opens(history: History, seen: Observation, capabilities: Capabilities) -> Iterator[Ruling]:
+    expected = "the store opens and can be used"
+    if seen.error:
+        yield Ruling("CRASH-001", expected, seen.error, "store.committed_offset(CHANGELOG)")
+    if seen.refused and capabilities.transactional:
+        text = f"init raised TaskCorruptedError: {seen.refused}"
+        yield Ruling("CRASH-001", "no wipe: a transactional store keeps its state", text)
+    yield Ruling("CRASH-001")
+
+
+def _offsets(history: History, offsets: Offsets) -> Iterator[Ruling]:
+    read = "{p: store.committed_offset(p) for p in (CHANGELOG, OTHER)}"
+    maps = [commit.offsets for commit in history.commits]
+    shown = render(offsets)
+    legal = " or ".join(dict.fromkeys(render(each) for each in maps[-2:]))
+    end = ends_of(changelog_of(history))
+    committed = {partition: offset for each in maps for partition, offset in each.items()}
+    for partition, offset in offsets.items():
+        if offset > max(end.get(partition, -1), committed.get(partition, -1)):
+            yield Ruling("CRASH-010", f"no offset beyond {render(end)}", shown, read)
+        if not any(each.get(partition) == offset for each in maps):
+            yield Ruling("CRASH-002", f"an offset that was committed: {legal}", shown, read)
+    if offsets not in maps:
+        yield Ruling("CRASH-007", f"the offsets of one commit: {legal}", shown, read)
+    if offsets not in maps[history.durable :]:
+        durable = render(history.commits[history.durable].offsets)
+        yield Ruling("CRASH-008", f"at least the durable commit {durable}", shown, read)
+    yield from (Ruling("CRASH-010"), Ruling("CRASH-002"))
+    if len(partitions_of(history)) > 1:
+        yield Ruling("CRASH-007")
+    if history.durable:
+        yield Ruling("CRASH-008")
+
+
+def _exact(history: History, candidates: list[Commit], seen: Observation) -> Iterator[Ruling]:
+    contents = [history.content_at(commit) for commit in candidates]
+    if seen.content not in contents:
+        expected = contents[-1]
+        yield from _invented(history, seen.content)
+        for key, value in expected.items():
+            if seen.content.get(key) != value:
+                yield Ruling(
+                    "CRASH-003",
+                    f"{render(key)} to be {brief(value)}, as committed with the offset",
+                    f"{brief(seen.content.get(key))}",
+                    f"store.get({render(key)})",
+                )
+        extra = next(key for key in seen.content if key not in expected)
+        yield Ruling(
+            "CRASH-004",
+            f"{render(extra)} to be absent: it is not part of the commit",
+            brief(seen.content[extra]),
+            f"store.get({render(extra)})",
+        )
+    yield from (Ruling("CRASH-003"), Ruling("CRASH-004"), Ruling("CRASH-006"))
+
+
+def _replayable(history: History, candidates: list[Commit], seen: Observation) -> Iterator[Ruling]:
+    yield from _invented(history, seen.content)
+    allowed = [history.values_since(commit) for commit in candidates]
+    for key in allowed[-1]:
+        value = seen.content.get(key)
+        if not any(value in each[key] for each in allowed):
+            wanted = ", ".join(sorted(brief(one) for one in allowed[-1][key]))
+            yield Ruling(
+                "CRASH-005",
+                f"{render(key)} to be {wanted}: the committed offset covers it",
+                brief(value),
+                f"store.get({render(key)})",
+            )
+    yield from (Ruling("CRASH-005"), Ruling("CRASH-006"))
+
+
+def _invented(history: History, content: dict[bytes, bytes]) -> Iterator[Ruling]:
+    for key, value in content.items():
+        if value not in history.values_ever(key):
+            yield Ruling(
+                "CRASH-006",
+                f"{render(key)} to hold a value that was written to it",
+                brief(value),
+                f"store.get({render(key)})",
+            )
+
+
+def _scan(seen: Observation) -> Iterator[Ruling]:
+    if seen.scanned is not None:
+        if dict(seen.scanned) != seen.content or len(seen.scanned) != len(seen.content):
+            yield Ruling(
+                "CRASH-013",
+                f"the entries that get returns: {brief(seen.content)}",
+                brief(seen.scanned),
+                "list(store.all())",
+            )
+        yield Ruling("CRASH-013")
+
+
+def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruling:
+    """A store without transactions either holds a commit, or says that it was not closed."""
+    if seen.refused:
+        return Ruling("CRASH-009")
+    offsets = {
+        partition: offset
+        for partition, offset in zip(partitions_of(history), seen.offsets, strict=True)
+        if offset is not None
+    }
+    contents = [history.content_at(commit) for commit in history.candidates(offsets)]
+    if any(operation.name == "restore" for operation in crashed.program.operations):
+        return Ruling("CRASH-009")
+    if seen.content in contents:
+        return Ruling("CRASH-009")
+    return Ruling(
+        "CRASH-009",
+        f"TaskCorruptedError from init, or exactly {brief(contents[-1])}",
+        f"no error, and {brief(seen.content)}",
+        "list(store.all())",
+    )
+
+
+def _restored(history: History, seen: Observation) -> Iterator[Ruling]:
+    changelog = changelog_of(history)
+    expected = fold(changelog)
+    if seen.restored != expected:
+        yield Ruling(
+            "RESTORE-006",
+            f"the fold of the changelog, {brief(expected)}",
+            brief(seen.restored),
+        )
+    ends = ends_of(changelog)
+    for partition, offset in zip(partitions_of(history), seen.restored_offsets, strict=True):
+        if partition in ends and offset != ends[partition]:
+            yield Ruling(
+                "RESTORE-006",
+                f"the end of the changelog {render(ends)} as the committed offset",
+                f"{offset} for {render(partition)}",
+                f"store.committed_offset({render(partition)})",
+            )
+    yield Ruling("RESTORE-006")

@@ -1,0 +1,163 @@
+"""Programs that are crashed: a fixed list of operations on one store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from streamproof.conformance.lab import CHANGELOG, OTHER, ChangelogRecord, Lab
+from streamproof.conformance.oracle import Write
+from streamproof.conformance.trial import render
+from streamproof.stores.api import TopicPartition
+
+__all__ = ["Operation", "Program", "ProgramBuilder", "random_program"]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation.
+
+    Attributes:
+        name: ``open``, ``put``, ``delete``, ``put_all``, ``commit``, ``flush``, ``close`` or
+            ``restore``.
+        arguments: what the store's method gets.
+        writes: the changelog records that it stands for.
+    """
+
+    name: str
+    arguments: tuple[Any, ...] = ()
+    writes: tuple[Write, ...] = ()
+
+    def perform(self, lab: Lab, store: Any) -> Any:
+        """Do it, and return the store that is open afterwards."""
+        if self.name == "open":
+            return lab.open()
+        if self.name == "restore":
+            lab.restore(store, list(self.arguments))
+        elif self.name == "flush":
+            flush = getattr(store, "flush", None)
+            if flush is not None:
+                flush()
+        else:
+            getattr(store, self.name)(*self.arguments)
+        return store
+
+    def source(self) -> str:
+        """The operation as a line of Python."""
+        if self.name == "open":
+            return "store = lab.open()"
+        if self.name == "restore":
+            return f"lab.restore(store, {render(list(self.arguments))})"
+        return f"store.{self.name}({', '.join(map(render, self.arguments))})"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A list of operations, the first of which opens the store."""
+
+    operations: tuple[Operation, ...]
+
+    def without(self, index: int) -> Program:
+        """The program less one operation."""
+        return Program(self.operations[:index] + self.operations[index + 1 :])
+
+    @property
+    def keys(self) -> list[bytes]:
+        """Every key that is written, sorted."""
+        return sorted({write.key for each in self.operations for write in each.writes})
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+
+@dataclass
+class ProgramBuilder:
+    """Builds a program and gives each write the next offset of its partition.
+
+    Offsets have gaps, as transaction markers leave them in a real changelog.
+    """
+
+    operations: list[Operation] = field(default_factory=lambda: [Operation("open")])
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    gap: int = 1
+
+    def _write(self, key: bytes, value: bytes | None, partition: TopicPartition) -> Write:
+        offset = self.ends.get(partition, -1) + self.gap
+        self.ends[partition] = offset
+        return Write(partition, offset, key, value)
+
+    def put(
+        self, key: bytes, value: bytes | None, partition: TopicPartition = CHANGELOG
+    ) -> ProgramBuilder:
+        """Put a value, or delete with ``None``."""
+        write = self._write(key, value, partition)
+        if value is None:
+            self.operations.append(Operation("delete", (key,), (write,)))
+        else:
+            self.operations.append(Operation("put", (key, value), (write,)))
+        return self
+
+    def put_all(self, entries: Sequence[tuple[bytes, bytes | None]]) -> ProgramBuilder:
+        """Put several values at once."""
+        writes = tuple(self._write(key, value, CHANGELOG) for key, value in entries)
+        self.operations.append(Operation("put_all", (list(entries),), writes))
+        return self
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int | None] | None = None
+    ) -> ProgramBuilder:
+        """Commit everything so far, with the offsets reached unless others are given."""
+        chosen = dict(self.ends) if offsets is None else dict(offsets)
+        self.operations.append(Operation("commit", (chosen,)))
+        return self
+
+    def restore(self, entries: Sequence[tuple[bytes, bytes | None]]) -> ProgramBuilder:
+        """Apply a batch of changelog records."""
+        writes = tuple(self._write(key, value, CHANGELOG) for key, value in entries)
+        records = tuple(ChangelogRecord(write.key, write.value, write.offset) for write in writes)
+        self.operations.append(Operation("restore", records, writes))
+        return self
+
+    def then(self, *names: str) -> ProgramBuilder:
+        """Add operations without arguments."""
+        self.operations.extend(Operation(name) for name in names)
+        return self
+
+    def build(self) -> Program:
+        """The program."""
+        return Program(tuple(self.operations))
+
+
+def random_program(
+    random: Random, *, commits: int, partitions: Sequence[TopicPartition] = (CHANGELOG,)
+) -> Program:
+    """Puts, overwrites, deletes, re-puts and batches over few keys, with commits in between."""
+    builder = ProgramBuilder(gap=random.choice((1, 1, 3)))
+    keys = [b"a", b"ab", b"b", b"\xff", b"k1", b"k2"]
+    for number in range(commits):
+        for step in range(random.randint(1, 4)):
+            key = random.choice(keys)
+            value = b"%d.%d" % (number, step)
+            kind = random.random()
+            partition = random.choice(partitions)
+            if kind < 0.25:
+                builder.put(key, None, partition)
+            elif kind < 0.4:
+                batch = random.sample(keys, 3)
+                builder.put_all(
+                    [(each, None if random.random() < 0.3 else value) for each in batch]
+                )
+            else:
+                builder.put(key, value, partition)
+        builder.commit()
+        if random.random() < 0.3:
+            builder.then("flush")
+    # Uncommitted writes at the end: they must not survive on their own.
+    builder.put(random.choice(keys), b"uncommitted").put(random.choice(keys), None)
+    return builder.build()
+
+
+PARTITIONS = (CHANGELOG, OTHER)
+"""The partitions of a store that has several, as a global store does."""

@@ -1,0 +1,310 @@
+"""Runs checks against subjects: several at a time, each with a limit, each in its own process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, cast
+
+import msgspec
+
+from streamproof.conformance.crash.triggers import build_shim
+from streamproof.conformance.registry import Check
+from streamproof.conformance.results import SubjectInfo
+from streamproof.conformance.run import CheckOutcome, Evidence
+from streamproof.conformance.settings import Settings
+from streamproof.conformance.status import Status
+from streamproof.conformance.zygote import Job, Opening, Reply, outcome_path, status_path
+from streamproof.stores.errors import UsageError
+
+__all__ = ["Engine", "work_directory"]
+
+POLL_S = 0.25
+"""How often the supervisor looks for calls that hang, in seconds."""
+
+LOAD_TIMEOUT_S = 60.0
+"""How long importing and constructing a subject may take, in seconds."""
+
+MEMORY_NEEDED_BYTES = 2 * 1024**3
+"""Free space from which on the memory file system is used for the work directory."""
+
+
+@contextlib.contextmanager
+def work_directory(parent: Path | None = None) -> Iterator[Path]:
+    """A directory for the databases of a run, deleted at its end.
+
+    A killed process leaves the page cache behind, so that a memory file system shows the
+    same crashes as a disk, and is much faster; it is used where it has room.
+    """
+    memory = Path("/dev/shm")  # noqa: S108 - a private directory is made in it.
+    if parent is None and memory.is_dir() and os.access(memory, os.W_OK):
+        if shutil.disk_usage(memory).free >= MEMORY_NEEDED_BYTES:
+            parent = memory
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="streamproof-", dir=parent))
+    except OSError as error:
+        raise UsageError(
+            f"The work directory cannot be made in {parent}: {error.strerror}. "
+            "Choose another one with --work-dir."
+        ) from error
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@dataclass
+class _Running:
+    """A check that is under way."""
+
+    zygote: _Zygote
+    check: Check
+    job: int
+    pid: int = 0
+    started: float = field(default_factory=time.monotonic)
+    status: Status | None = None
+    given_up: str = ""
+
+
+class _Zygote:
+    """The supervisor's side of a zygote."""
+
+    def __init__(self, subject: str, settings: Settings, directory: Path, shim: Path | None) -> None:
+        self.subject = subject
+        self.directory = directory
+        directory.mkdir()
+        environment = dict(os.environ)
+        if shim is not None:
+            environment["LD_PRELOAD"] = str(shim)
+        self.log = directory / "stderr.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-P", "-m", "streamproof.conformance.zygote"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        self._requests = cast("IO[bytes]", self.process.stdin)
+        self.replies = cast("IO[bytes]", self.process.stdout)
+        self.buffer = b""
+        self.send(
+            Opening(
+                subject=subject, settings=settings, directory=str(directory), sys_path=sys.path
+            )
+        )
+
+    def send(self, message: Opening | Job) -> None:
+        """Send one request; a dead zygote is noticed when its answers end."""
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.write(msgspec.json.encode(message) + b"\n")
+            self._requests.flush()
+
+    def read(self) -> tuple[list[Reply], bool]:
+        """The replies that have arrived, and whether the zygote is still there."""
+        chunk = os.read(self.replies.fileno(), 65536)
+        *lines, self.buffer = (self.buffer + chunk).split(b"\n")
+        return [msgspec.json.decode(line, type=Reply) for line in lines], bool(chunk)
+
+    def wait_ready(self) -> SubjectInfo:
+        """Wait until the subject is loaded.
+
+        Raises:
+            UsageError: it cannot be loaded; the message says why.
+        """
+        deadline = time.monotonic() + LOAD_TIMEOUT_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.replies, selectors.EVENT_READ)
+            while (left := deadline - time.monotonic()) > 0:
+                if not selector.select(left):
+                    break
+                replies, alive = self.read()
+                for reply in replies:
+                    if reply.ready is not None:
+                        return reply.ready
+                    raise UsageError(reply.refused)
+                if not alive:
+                    raise UsageError(
+                        f"Subject {self.subject!r}: the process ended while it was being loaded"
+                        f"{_last_line(self.log)}."
+                    )
+        raise UsageError(
+            f"Subject {self.subject!r} was not loaded within {LOAD_TIMEOUT_S:.0f} s; "
+            "importing the module or calling the factory hangs."
+        )
+
+    def stop(self) -> None:
+        """End the zygote."""
+        with contextlib.suppress(OSError):
+            self._requests.close()
+        self.process.kill()
+        self.process.wait()
+        self.replies.close()
+
+
+class Engine:
+    """Runs checks, ``jobs`` at a time.
+
+    Args:
+        settings: what the run was asked for.
+        directory: where the databases of the run go.
+        jobs: how many checks run at the same time.
+    """
+
+    def __init__(self, settings: Settings, directory: Path, jobs: int) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._jobs = jobs
+        self._shim = build_shim(directory)
+        self._zygotes: dict[str, _Zygote] = {}
+        self._running: dict[tuple[str, int], _Running] = {}
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def load(self, subjects: Iterable[str]) -> dict[str, SubjectInfo]:
+        """Load all subjects, in a process each, and tell what they are.
+
+        Raises:
+            UsageError: a subject cannot be loaded.
+        """
+        for subject in subjects:
+            directory = self._directory / f"subject-{len(self._zygotes)}"
+            self._zygotes[subject] = _Zygote(subject, self._settings, directory, self._shim)
+        return {name: zygote.wait_ready() for name, zygote in self._zygotes.items()}
+
+    def run(
+        self,
+        plan: Iterable[tuple[str, Check]],
+        on_outcome: Callable[[str, CheckOutcome], None],
+        on_start: Callable[[str, Check], None] = lambda subject, check: None,
+    ) -> None:
+        """Run a plan of (subject, check) and hand on each outcome as soon as it is there."""
+        waiting = deque(plan)
+        number = 0
+        with selectors.DefaultSelector() as selector:
+            for zygote in self._zygotes.values():
+                selector.register(zygote.replies, selectors.EVENT_READ, zygote)
+            while waiting or self._running:
+                while waiting and len(self._running) < self._jobs:
+                    subject, check = waiting.popleft()
+                    number += 1
+                    zygote = self._zygotes[subject]
+                    self._running[subject, number] = _Running(zygote, check, number)
+                    on_start(subject, check)
+                    zygote.send(Job(id=number, check=check.name))
+                for key, _ in selector.select(POLL_S):
+                    alive = self._receive(key.data, on_outcome)
+                    if not alive:
+                        selector.unregister(key.fileobj)
+                self._end_hanging()
+
+    def stop(self) -> None:
+        """End everything that is running."""
+        for running in self._running.values():
+            _kill_group(running.pid)
+        self._running.clear()
+        for zygote in self._zygotes.values():
+            zygote.stop()
+        self._zygotes.clear()
+
+    def _receive(self, zygote: _Zygote, on_outcome: Callable[[str, CheckOutcome], None]) -> bool:
+        replies, alive = zygote.read()
+        for reply in replies:
+            running = self._running[zygote.subject, reply.id]
+            if reply.pid:
+                running.pid = reply.pid
+            elif reply.status is not None:
+                del self._running[zygote.subject, reply.id]
+                on_outcome(zygote.subject, self._outcome(running, reply.status))
+        if not alive:
+            for key in [key for key, one in self._running.items() if one.zygote is zygote]:
+                lost = self._running.pop(key)
+                text = "the process that starts the checks died" + _last_line(zygote.log)
+                on_outcome(zygote.subject, _no_answer(lost, suite_error=text))
+        return alive
+
+    def _outcome(self, running: _Running, status: int) -> CheckOutcome:
+        directory = running.zygote.directory
+        path = outcome_path(directory, running.job)
+        call = self._current_call(running)
+        shutil.rmtree(directory / f"task-{running.job}", ignore_errors=True)
+        _kill_group(running.pid)
+        if running.given_up:
+            return _no_answer(running, subject_error=running.given_up)
+        if path.is_file():
+            outcome = msgspec.json.decode(path.read_bytes(), type=CheckOutcome)
+            path.unlink()
+            return outcome
+        if os.WIFSIGNALED(status):
+            name = signal.Signals(os.WTERMSIG(status)).name
+            during = f" during {call[0]}" if call else ""
+            return _no_answer(running, subject_error=f"the process was ended by {name}{during}")
+        if call:
+            return _no_answer(running, subject_error=f"the process exited during {call[0]}")
+        text = "the check ended without an outcome" + _last_line(running.zygote.log)
+        return _no_answer(running, suite_error=text)
+
+    def _end_hanging(self) -> None:
+        """End the checks in which a call on the subject takes too long."""
+        for running in self._running.values():
+            if running.given_up or not running.pid:
+                continue
+            call = self._current_call(running)
+            limit = self._settings.operation_timeout_s
+            if call and call[1] > limit:
+                running.given_up = f"{call[0]} did not return within {limit:g} s"
+            elif time.monotonic() - running.started > self._settings.check_timeout_s:
+                running.given_up = f"not done within {self._settings.check_timeout_s:g} s"
+            if running.given_up:
+                _kill_group(running.pid)
+
+    def _current_call(self, running: _Running) -> tuple[str, float] | None:
+        if running.status is None:
+            path = status_path(running.zygote.directory, running.job)
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                running.status = Status(path)
+        return running.status.current() if running.status else None
+
+
+def _no_answer(
+    running: _Running, *, subject_error: str = "", suite_error: str = ""
+) -> CheckOutcome:
+    return CheckOutcome(
+        check=running.check.name,
+        evidence=Evidence(),
+        subject_error=subject_error,
+        suite_error=suite_error,
+        duration_s=time.monotonic() - running.started,
+    )
+
+
+def _kill_group(pid: int) -> None:
+    """End a check and everything that it started: they share a process group."""
+    if pid:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _last_line(log: Path) -> str:
+    """The last line that a process wrote to its standard error, to be added to a message."""
+    with contextlib.suppress(OSError):
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        if lines:
+            return f" ({lines[-1][:300]})"
+    return ""

@@ -1,0 +1,129 @@
+"""What the programs of a property are made of: keys, values and offsets that find bugs.
+
+Keyspaces are small, so that overwrites, deletes and re-puts happen. Keys are prefixes of each
+other, empty, all zeros, all 0xFF, with the separators that key encodings use, and the
+literals found in the subject's own module, which are what its encoding trips over.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+__all__ = ["Generators", "mine_literals"]
+
+EDGE_KEYS = (
+    b"a",
+    b"b",
+    b"aa",
+    b"ab",
+    b"a\x00",
+    b"a\xff",
+    b"\x00",
+    b"\x00\x00",
+    b"\xff",
+    b"\xff\xff",
+    b"\x7f",
+    b"\x80",
+    b"a/b",
+    b"a|b",
+    b"a:b",
+    b"a-0",
+    b"0",
+    b"9",
+    b"10",
+    b"key",
+)
+
+EDGE_VALUES = (b"", b"\x00", b"\xff", b"0", b"1", b"None", b"null", b"x" * 300)
+
+LITERAL_LIMIT = 24
+"""How many literals of the subject's module are used, at most."""
+
+
+class Generators:
+    """Strategies for one subject."""
+
+    def __init__(self, literals: tuple[bytes, ...] = ()) -> None:
+        self.edge_keys: tuple[bytes, ...] = tuple(dict.fromkeys(EDGE_KEYS + literals))
+
+    def keys(self) -> SearchStrategy[bytes]:
+        """A key that is not empty; a few of them recur."""
+        return st.one_of(
+            st.sampled_from(self.edge_keys),
+            st.binary(min_size=1, max_size=3),
+        )
+
+    def values(self) -> SearchStrategy[bytes]:
+        """A value, which may be empty."""
+        return st.one_of(st.sampled_from(EDGE_VALUES), st.binary(max_size=8))
+
+    def entries(self, max_size: int = 8) -> SearchStrategy[list[tuple[bytes, bytes]]]:
+        """Entries to put, in order; keys may repeat."""
+        return st.lists(st.tuples(self.keys(), self.values()), max_size=max_size)
+
+    def writes(self, max_size: int = 10) -> SearchStrategy[list[tuple[bytes, bytes | None]]]:
+        """Puts and, with the value ``None``, deletes over few keys, so that they collide."""
+        few = st.lists(self.keys(), min_size=1, max_size=4, unique=True)
+        return few.flatmap(
+            lambda keys: st.lists(
+                st.tuples(st.sampled_from(keys), st.one_of(st.none(), self.values())),
+                min_size=1,
+                max_size=max_size,
+            )
+        )
+
+    def bounds(self) -> SearchStrategy[bytes | None]:
+        """A bound of a range, or ``None`` for an open side."""
+        return st.one_of(st.none(), self.keys())
+
+    def prefixes(self) -> SearchStrategy[bytes]:
+        """A prefix to scan for."""
+        return st.one_of(st.sampled_from((b"a", b"\xff", b"\x00", b"k", b"ab")), self.keys())
+
+    def offsets(self) -> SearchStrategy[int]:
+        """A changelog offset: small, large, and at the ends of the range of a long."""
+        return st.one_of(
+            st.integers(0, 20),
+            st.sampled_from((0, 127, 128, 255, 256, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 2)),
+        )
+
+
+def mine_literals(module: types.ModuleType | None) -> tuple[bytes, ...]:
+    """Byte and string constants in a module's code and attributes, shortest first.
+
+    Hypothesis feeds back the literals of a user's own modules, but not those of installed ones.
+    """
+    if module is None:
+        return ()
+    found: set[bytes] = set()
+    for value in vars(module).values():
+        found.update(_texts(value))
+        for code in _codes(value, module.__name__):
+            for constant in code.co_consts:
+                found.update(_texts(constant))
+    return tuple(sorted(found, key=lambda text: (len(text), text))[:LITERAL_LIMIT])
+
+
+def _texts(value: Any) -> Iterator[bytes]:
+    if isinstance(value, str) and value.isidentifier():
+        value = value.encode()
+    if isinstance(value, bytes) and 1 <= len(value) <= 20:
+        yield value
+
+
+def _codes(value: Any, module_name: str) -> Iterator[types.CodeType]:
+    """The code objects of a function or class that the module itself defines."""
+    if getattr(value, "__module__", None) != module_name:
+        return
+    if isinstance(value, types.FunctionType):
+        yield value.__code__
+    elif isinstance(value, type):
+        for member in vars(value).values():
+            function = getattr(member, "fget", member)
+            if isinstance(function, types.FunctionType):
+                yield function.__code__

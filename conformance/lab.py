@@ -1,0 +1,144 @@
+"""A place to try a store by hand: open it, restore it, and crash it for real.
+
+The smallest programs that reports print are written against this module, so that
+each of them runs as it stands::
+
+    from streamproof.conformance.lab import CHANGELOG, Lab
+
+    lab = Lab("rocksdb")
+    store = lab.open()
+    store.put(b"key", b"value")
+    store.commit({CHANGELOG: 0})
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from streamproof.conformance.crash import triggers
+from streamproof.conformance.results import Guarantee
+from streamproof.conformance.subject import Subject, load_subject
+from streamproof.stores.api import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    PROCESSING_GUARANTEE_CONFIG,
+    WRITE_BUFFER_BYTES_CONFIG,
+    ChangelogRecord,
+    IsolationLevel,
+    StateStoreContext,
+    TopicPartition,
+)
+
+__all__ = ["CHANGELOG", "OTHER", "ChangelogRecord", "IsolationLevel", "Lab", "TopicPartition"]
+
+CHANGELOG = TopicPartition("streamproof-store-changelog", 0)
+"""The changelog partition that programs write to."""
+
+OTHER = TopicPartition("streamproof-store-changelog", 1)
+"""A second partition, as a global store has."""
+
+LAB_WRITE_BUFFER_BYTES = 64 * 1024
+"""Write buffers are kept small, so that they overflow to disk within a short program."""
+
+
+class Lab:
+    """One subject and one task directory, in which the subject is opened again and again.
+
+    Args:
+        subject: a subject, or what names one on the command line.
+        guarantee: the processing guarantee that the store is told.
+        directory: the directory of the task; a new temporary one if it is not given.
+    """
+
+    def __init__(
+        self,
+        subject: str | Subject,
+        *,
+        guarantee: Guarantee = "exactly-once",
+        directory: str | Path | None = None,
+    ) -> None:
+        self.subject = load_subject(subject) if isinstance(subject, str) else subject
+        self.guarantee = guarantee
+        self.directory = Path(directory or tempfile.mkdtemp(prefix="streamproof-lab-"))
+        self.context: StateStoreContext | None = None
+
+    def open(self) -> Any:
+        """Make a new store and open it in the directory of this lab."""
+        store = self.subject.factory()
+        kafka_guarantee = EXACTLY_ONCE if self.guarantee == "exactly-once" else AT_LEAST_ONCE
+        self.context = StateStoreContext(
+            state_dir=self.directory,
+            app_configs={
+                PROCESSING_GUARANTEE_CONFIG: kafka_guarantee,
+                WRITE_BUFFER_BYTES_CONFIG: LAB_WRITE_BUFFER_BYTES,
+            },
+        )
+        store.init(self.context, store)
+        return store
+
+    def restore(self, store: Any, records: Iterable[ChangelogRecord]) -> None:
+        """Apply changelog records as the runtime does: by the callback that ``init`` registered.
+
+        A store that registered none gets a ``put`` for each record.
+        """
+        batch = list(records)
+        callbacks = list(self.context.restore_callbacks.values()) if self.context else []
+        if callbacks:
+            callbacks[-1](batch)
+            return
+        for record in batch:
+            store.put(record.key, record.value)
+
+    def wipe(self) -> None:
+        """Delete everything in the directory, as the runtime does with a corrupted task."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def crash(self, doomed: Callable[[], object]) -> None:
+        """Run ``doomed`` in a process of its own, and kill that process with SIGKILL.
+
+        It dies where ``arm`` or ``die`` said, and at the end of ``doomed`` otherwise.
+        Call it before anything was opened in this process: a store's threads do not survive
+        the fork that starts the process.
+        """
+        pid = os.fork()
+        if pid == 0:
+            try:
+                doomed()
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+                os._exit(1)
+            self.die()
+        _, status = os.waitpid(pid, 0)
+        if not os.WIFSIGNALED(status):
+            raise RuntimeError("The doomed program raised before it could be killed; see above.")
+
+    def arm(self, *, line: int = 0, syscall: int = 0) -> None:
+        """From here on, die before the n-th line of Python, or the n-th write-like system call.
+
+        System calls can be counted only where the shim of :mod:`streamproof.conformance.crash`
+        was loaded when the interpreter was started.
+        """
+        if line:
+            triggers.arm_lines(line)
+        if syscall:
+            triggers.arm_syscalls(syscall)
+
+    def die(self) -> NoReturn:
+        """Kill this process at once."""
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("unreachable")
+
+    def remove(self) -> None:
+        """Delete the directory."""
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self.directory)

@@ -1,0 +1,113 @@
+"""What a store may contain, in the simplest words that say it.
+
+A *write* sets or deletes one key and has an offset in one changelog partition. A *commit*
+declares that all writes before it belong together with a map of offsets. The content that a list
+of writes leads to is their *fold*. After a crash the store must be in one of the states
+that :class:`History` calls legal; an operation that was under way may count or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from streamproof.stores.api import TopicPartition
+
+__all__ = ["Commit", "History", "Offsets", "Write", "fold", "merge_offsets"]
+
+Offsets = dict[TopicPartition, int]
+
+
+class Write(NamedTuple):
+    """One changelog record: the value ``None`` deletes the key."""
+
+    partition: TopicPartition
+    offset: int
+    key: bytes
+    value: bytes | None
+
+
+def fold(writes: Iterable[Write]) -> dict[bytes, bytes]:
+    """The content that a list of writes leads to."""
+    content: dict[bytes, bytes] = {}
+    for write in writes:
+        if write.value is None:
+            content.pop(write.key, None)
+        else:
+            content[write.key] = write.value
+    return content
+
+
+def merge_offsets(offsets: Offsets, committed: Mapping[TopicPartition, int | None]) -> Offsets:
+    """The committed offsets after one more commit.
+
+    An empty map forgets all offsets, and ``None`` forgets one, as Kafka ships it.
+    """
+    if not committed:
+        return {}
+    merged = dict(offsets)
+    for partition, offset in committed.items():
+        if offset is None:
+            merged.pop(partition, None)
+        else:
+            merged[partition] = offset
+    return merged
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit: how many writes came before it, and all committed offsets after it."""
+
+    writes: int
+    offsets: Offsets
+
+
+@dataclass
+class History:
+    """What was done to a store until it crashed.
+
+    Attributes:
+        writes: all writes that had at least started, in order.
+        commits: all commits that had at least started; the first is the empty beginning.
+        durable: the index of the commit that must have survived, by the declared durability.
+        exact: whether the content must be that of one commit, neither more nor less; if
+            not, writes after the commit may count or not, and a replay must mend it.
+    """
+
+    exact: bool
+    writes: list[Write] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=lambda: [Commit(0, {})])
+    durable: int = 0
+
+    def write(self, *writes: Write) -> None:
+        """Note writes."""
+        self.writes.extend(writes)
+
+    def commit(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Note that a commit started."""
+        merged = merge_offsets(self.commits[-1].offsets, offsets)
+        self.commits.append(Commit(len(self.writes), merged))
+
+    def candidates(self, offsets: Offsets) -> list[Commit]:
+        """The commits, from the durable one on, that left these committed offsets."""
+        return [commit for commit in self.commits[self.durable :] if commit.offsets == offsets]
+
+    def content_at(self, commit: Commit) -> dict[bytes, bytes]:
+        """What the store holds at a commit, neither more nor less."""
+        return fold(self.writes[: commit.writes])
+
+    def values_since(self, commit: Commit) -> dict[bytes, set[bytes | None]]:
+        """For each key the values it may have if writes after the commit may count or not."""
+        content = self.content_at(commit)
+        allowed: dict[bytes, set[bytes | None]] = {
+            key: {content.get(key)} for key in {write.key for write in self.writes}
+        }
+        for write in self.writes[commit.writes :]:
+            allowed[write.key].add(write.value)
+        return allowed
+
+    def values_ever(self, key: bytes) -> set[bytes | None]:
+        """Every value that was ever written to a key."""
+        return {write.value for write in self.writes if write.key == key}
+

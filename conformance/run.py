@@ -1,0 +1,229 @@
+"""Runs one check against one subject, in the process that was forked for it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase
+from hypothesis import strategies as st
+from msgspec import Struct, field
+
+from streamproof.conformance.generators import Generators, mine_literals
+from streamproof.conformance.lab import Lab
+from streamproof.conformance.registry import Check
+from streamproof.conformance.settings import Settings, derive_seed
+from streamproof.conformance.status import Status
+from streamproof.conformance.subject import Subject
+from streamproof.conformance.trial import Trial
+from streamproof.conformance.violations import Skipped, SubjectRaised, Violation, brief, violation_of
+
+__all__ = ["CheckOutcome", "CheckRun", "Evidence", "Finding", "hypothesis_settings", "run_check"]
+
+
+class Evidence(Struct, kw_only=True):
+    """How much was tried.
+
+    Attributes:
+        examples: generated programs, or one for a plain example.
+        operations: calls on the subject.
+        crash_points: real kills by kind of crash point.
+        exercised: the requirements that were put to the test and held at least once.
+    """
+
+    examples: int = 0
+    operations: int = 0
+    crash_points: dict[str, int] = field(default_factory=dict)
+    exercised: set[str] = field(default_factory=set)
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """A broken promise, as a check reports it."""
+
+    requirement: str
+    tried: str
+    expected: str
+    found: str
+    program: str
+
+
+class CheckOutcome(Struct, frozen=True, kw_only=True):
+    """What one check found out.
+
+    Attributes:
+        findings: broken promises, at most one a requirement.
+        skipped: why the check could not be done on this machine; empty if it was done.
+        suite_error: the traceback of a fault of the suite itself; empty if there was none.
+        subject_error: how the subject kept the check from an answer: it hung, or died.
+        skipped_requirements: why single requirements of the check could not be tried.
+    """
+
+    check: str
+    evidence: Evidence
+    findings: list[Finding] = field(default_factory=list)
+    skipped: str = ""
+    suite_error: str = ""
+    subject_error: str = ""
+    skipped_requirements: dict[str, str] = field(default_factory=dict)
+    duration_s: float = 0.0
+
+
+class CheckRun:
+    """One check, one subject, and a directory of its own to work in."""
+
+    def __init__(
+        self, check: Check, subject: Subject, settings: Settings, directory: Path, status: Status
+    ) -> None:
+        self.check = check
+        self.subject = subject
+        self.settings = settings
+        self.directory = directory
+        self.status = status
+        self.evidence = Evidence()
+        self.findings: dict[str, Finding] = {}
+        self.skipped_requirements: dict[str, str] = {}
+        self._trials = 0
+
+    @property
+    def seed(self) -> int:
+        """The seed of this check."""
+        return derive_seed(self.settings.seed, self.check.name)
+
+    @property
+    def exact(self) -> bool:
+        """Whether a crash must leave the content of exactly one commit."""
+        return (
+            self.settings.guarantee == "exactly-once" and self.subject.capabilities.transactional
+        )
+
+    def generators(self) -> Generators:
+        """The strategies for this subject."""
+        return Generators(mine_literals(self.subject.module))
+
+    def new_directory(self) -> Path:
+        """A new empty directory."""
+        self._trials += 1
+        directory = self.directory / f"t{self._trials}" / "task"
+        directory.mkdir(parents=True)
+        return directory
+
+    @contextlib.contextmanager
+    def trial(self, requirement: str | None = None) -> Iterator[Trial]:
+        """A trial in a new directory; what the subject raises breaks the promise under test."""
+        directory = self.new_directory()
+        lab = Lab(self.subject, guarantee=self.settings.guarantee, directory=directory)
+        trial = Trial(self, lab)
+        trial.claim(requirement or self.check.requirements[0], self.check.tried)
+        self.evidence.examples += 1
+        try:
+            yield trial
+        except SubjectRaised as raised:
+            try:
+                trial.fail("no exception", str(raised))
+            except Violation as violation:
+                raise violation from raised
+        finally:
+            trial.close_all()
+            shutil.rmtree(directory.parent, ignore_errors=True)
+
+    def record(self, violation: Violation) -> None:
+        """Keep the first violation of each requirement."""
+        self.findings.setdefault(
+            violation.requirement,
+            Finding(
+                requirement=violation.requirement,
+                tried=violation.tried,
+                expected=violation.expected,
+                found=violation.found,
+                program=violation.program,
+            ),
+        )
+
+    def run_property(self, body: Callable[..., None], strategies: dict[str, Any]) -> None:
+        """Run a property many times with generated arguments, and shrink what fails."""
+
+        def once(**arguments: Any) -> None:
+            with self.trial() as trial:
+                body(trial, **arguments)
+
+        test = hypothesis.given(st.fixed_dictionaries(strategies))(lambda drawn: once(**drawn))
+        test = hypothesis_settings(self.settings.limits.examples)(test)
+        self.shrinking(hypothesis.seed(self.seed)(test))
+
+    def shrinking(self, test: Callable[[], Any]) -> None:
+        """Run a Hypothesis test and record the shrunk violations that it ends with."""
+        with hypothesis.reporting.with_reporter(lambda _: None):
+            try:
+                test()
+            except BaseException as error:
+                violations = list(_violations_in(error))
+                if not violations:
+                    raise
+                for violation in violations:
+                    self.record(violation)
+
+
+def hypothesis_settings(examples: int, steps: int = 50) -> hypothesis.settings:
+    """Settings under which a run depends on its seed alone."""
+    return hypothesis.settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        print_blob=False,
+        phases=(Phase.generate, Phase.target, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def _violations_in(error: BaseException) -> Iterator[Violation]:
+    """The violations that a Hypothesis test ended with: one, several, or a flaky one."""
+    if isinstance(error, Violation):
+        yield error
+    elif isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _violations_in(inner)
+    elif error.__cause__ is not None:
+        yield from _violations_in(error.__cause__)
+    elif error.__context__ is not None:
+        yield from _violations_in(error.__context__)
+
+
+def run_check(run: CheckRun) -> CheckOutcome:
+    """Run the check to its end, whatever it ends with."""
+    started = time.monotonic()
+    skipped = suite_error = ""
+    check = run.check
+    try:
+        if check.raw:
+            check.function(run)
+        elif check.given is not None:
+            run.run_property(check.function, check.given(run.generators()))
+        else:
+            with run.trial() as trial:
+                check.function(trial)
+    except Violation as violation:
+        run.record(violation)
+    except Skipped as reason:
+        skipped = str(reason)
+    except SubjectRaised as raised:
+        # A raw check let it through, so that it breaks the first promise of the check.
+        run.record(violation_of(check.requirements[0])(check.tried, "no exception", str(raised), ""))
+    except Exception as error:
+        suite_error = f"{brief(error)}\n{traceback.format_exc()[-4000:]}"
+    return CheckOutcome(
+        check=check.name,
+        evidence=run.evidence,
+        findings=list(run.findings.values()),
+        skipped=skipped,
+        suite_error=suite_error,
+        skipped_requirements=run.skipped_requirements,
+        duration_s=time.monotonic() - started,
+    )

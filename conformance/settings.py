@@ -1,0 +1,86 @@
+"""How much a run does: the profiles, and the seed that every random decision follows from."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from msgspec import Struct
+
+from streamproof.conformance.results import Guarantee, Profile, Spec
+
+__all__ = ["LIMITS", "Limits", "Settings", "derive_seed"]
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What a profile allows one check.
+
+    Attributes:
+        examples: generated programs of a property.
+        model_programs: programs of the model check, which are longer.
+        model_steps: operations of one program of the model check, at most.
+        crash_points: real kills of one crash check, at most; above it they are sampled.
+        shrink_kills: real kills that may be spent on making one crash failure smaller.
+        concurrent_commits: commits that concurrent readers are raced against.
+    """
+
+    examples: int
+    model_programs: int
+    model_steps: int
+    crash_points: int
+    shrink_kills: int
+    concurrent_commits: int
+
+
+LIMITS: dict[Profile, Limits] = {
+    "smoke": Limits(
+        examples=4,
+        model_programs=4,
+        model_steps=20,
+        crash_points=12,
+        shrink_kills=60,
+        concurrent_commits=10,
+    ),
+    "quick": Limits(
+        examples=25,
+        model_programs=40,
+        model_steps=40,
+        crash_points=240,
+        shrink_kills=400,
+        concurrent_commits=60,
+    ),
+    "full": Limits(
+        examples=250,
+        model_programs=400,
+        model_steps=80,
+        crash_points=3000,
+        shrink_kills=2000,
+        concurrent_commits=600,
+    ),
+}
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What the whole run was asked for.
+
+    Attributes:
+        operation_timeout_s: a single call on the subject that takes longer is a hang.
+        check_timeout_s: a check that takes longer than this in all is given up.
+    """
+
+    guarantee: Guarantee = "exactly-once"
+    spec: Spec = "kips"
+    profile: Profile = "quick"
+    seed: int = 0
+    operation_timeout_s: float = 20.0
+    check_timeout_s: float = 1800.0
+
+    @property
+    def limits(self) -> Limits:
+        """What the profile allows."""
+        return LIMITS[self.profile]
+
+
+def derive_seed(seed: int, name: str) -> int:
+    """A seed of its own for each check, the same on any machine and in any order."""
+    digest = blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")

@@ -1,0 +1,55 @@
+"""What a check is doing right now, in memory that outlives the process which writes it.
+
+The supervisor reads it to tell which call on the subject hangs, or killed the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["Status"]
+
+_SIZE = 512
+_HEADER = struct.Struct("dH")
+
+
+class Status:
+    """A small shared file: since when which call on the subject has been running."""
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        if create:
+            path.write_bytes(bytes(_SIZE))
+        with path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), _SIZE)
+
+    @contextlib.contextmanager
+    def operation(self, call: str) -> Iterator[None]:
+        """While the block runs, ``call`` is what the subject is doing."""
+        text = call.encode("utf-8", "replace")[: _SIZE - _HEADER.size]
+        self._memory[_HEADER.size : _HEADER.size + len(text)] = text
+        _HEADER.pack_into(self._memory, 0, time.monotonic(), len(text))
+        try:
+            yield
+        finally:
+            self.clear()
+
+    def clear(self) -> None:
+        """Note that no call on the subject is running."""
+        _HEADER.pack_into(self._memory, 0, 0.0, 0)
+
+    def current(self) -> tuple[str, float] | None:
+        """The call that is running and for how many seconds, if one is."""
+        started, length = _HEADER.unpack_from(self._memory, 0)
+        if not started:
+            return None
+        text = bytes(self._memory[_HEADER.size : _HEADER.size + length])
+        return text.decode("utf-8", "replace"), time.monotonic() - started
+
+    def close(self) -> None:
+        """Unmap the file."""
+        self._memory.close()

@@ -1,0 +1,187 @@
+"""Subjects: the stores under test, and how a name on a command line becomes one.
+
+A subject is named as ``module:factory``, as ``path/to/file.py:factory``, or by a built-in
+name. The factory takes no arguments and returns a store that is not open yet.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from streamproof.conformance.results import SubjectInfo
+from streamproof.stores.builtin import BUILTIN
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.errors import UsageError
+
+__all__ = ["Subject", "builtin_names", "load_subject"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A store under test.
+
+    Attributes:
+        name: what the user wrote.
+        factory: makes a store that is not open yet.
+        capabilities: what the store claims, declared or inferred from its methods.
+        module: where the factory comes from; its literals become test inputs.
+    """
+
+    name: str
+    factory: Callable[[], Any]
+    capabilities: Capabilities
+    module: ModuleType | None
+
+    def info(self) -> SubjectInfo:
+        """Who this is, for a report."""
+        package, version = _distribution(self.module)
+        doc = inspect.getdoc(self.factory) or inspect.getdoc(self.module) or ""
+        return SubjectInfo(
+            name=self.name,
+            description=doc.strip().splitlines()[0][:200] if doc.strip() else "",
+            package=package,
+            version=version,
+            capabilities=asdict(self.capabilities),
+        )
+
+
+def builtin_names() -> list[str]:
+    """The names of the subjects that come with streamproof."""
+    return list(BUILTIN)
+
+
+def load_subject(name: str) -> Subject:
+    """Find the factory that ``name`` means, call it once, and read what the store claims.
+
+    Raises:
+        UsageError: the module, the factory or its store is not usable; the message says why.
+    """
+    module, factory = _resolve(name)
+    try:
+        store = factory()
+    except Exception as error:
+        raise UsageError(
+            f"Subject {name!r}: the factory raised {_brief(error)}. It must take no arguments "
+            "and return a store that is not open yet."
+        ) from error
+    if not callable(getattr(store, "init", None)):
+        raise UsageError(
+            f"Subject {name!r}: the factory returned {type(store).__name__}, which has no method "
+            "init(context, root). It must return a store."
+        )
+    return Subject(name, factory, _capabilities(name, factory, store), module)
+
+
+def _resolve(name: str) -> tuple[ModuleType | None, Callable[[], Any]]:
+    target = name
+    if name in BUILTIN:
+        target = BUILTIN[name].target
+    module_name, colon, attribute = target.rpartition(":")
+    if not colon or not module_name or not attribute:
+        known = ", ".join(builtin_names())
+        raise UsageError(
+            f"Subject {name!r} is neither module:factory nor path.py:factory nor one of: {known}."
+        )
+    module = _import(name, module_name)
+    found: Any = module
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise UsageError(
+                f"Subject {name!r}: {module_name} has no attribute {attribute!r}."
+            ) from None
+    if not callable(found):
+        raise UsageError(f"Subject {name!r}: {attribute!r} is not callable, so it is no factory.")
+    return module, found
+
+
+def _import(name: str, module_name: str) -> ModuleType:
+    try:
+        if module_name.endswith(".py"):
+            return _import_file(Path(module_name))
+        return importlib.import_module(module_name)
+    except UsageError:
+        raise
+    except ModuleNotFoundError as error:
+        extra = BUILTIN[name].extra if name in BUILTIN else None
+        if extra:
+            hint = f"install it with: pip install 'streamproof[{extra}]'"
+        else:
+            hint = "check the spelling, and that it is installed or in this directory"
+        raise UsageError(f"Subject {name!r}: no module named {error.name!r}; {hint}.") from error
+    except Exception as error:
+        raise UsageError(
+            f"Subject {name!r}: importing {module_name} raised {_brief(error)}."
+        ) from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UsageError(f"There is no file {str(path)!r} to load a subject from.")
+    module_name = f"streamproof_subject_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{str(path)!r} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _capabilities(name: str, factory: object, store: object) -> Capabilities:
+    for owner in (factory, store):
+        declared = getattr(owner, "capabilities", None)
+        if isinstance(declared, Capabilities):
+            return declared
+        if declared is not None:
+            raise UsageError(
+                f"Subject {name!r}: its attribute 'capabilities' is {type(declared).__name__}, "
+                "not streamproof.stores.capabilities.Capabilities."
+            )
+    return _infer_capabilities(store)
+
+
+def _infer_capabilities(store: object) -> Capabilities:
+    """Claim for an undeclared store what its methods suggest, and no transactions."""
+
+    def has(*methods: str) -> bool:
+        return all(callable(getattr(store, method, None)) for method in methods)
+
+    return Capabilities(
+        persistent=getattr(store, "persistent", True) is True,
+        manages_offsets=has("commit", "committed_offset")
+        and getattr(store, "manages_offsets", True) is True,
+        scan=has("all"),
+        ranges=has("range"),
+        reverse=has("reverse_range", "reverse_all"),
+        prefix_scan=has("prefix_scan"),
+        entry_count=has("approximate_num_entries"),
+        iterator_view="weak",
+    )
+
+
+def _distribution(module: ModuleType | None) -> tuple[str, str]:
+    """The distribution that a subject stands for: its adapter's package, or its own."""
+    package = getattr(module, "DISTRIBUTION", None)
+    if package is None and module is not None:
+        top_level = module.__name__.partition(".")[0]
+        package = next(iter(importlib.metadata.packages_distributions().get(top_level, [])), "")
+    try:
+        return str(package), importlib.metadata.version(str(package)) if package else ""
+    except importlib.metadata.PackageNotFoundError:
+        return str(package), ""
+
+
+def _brief(error: BaseException) -> str:
+    text = " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,316 @@
+"""One try at a subject: every call is watched, noted down, and its answer type-checked.
+
+A check is written against a :class:`Trial`. It says which promise it is about (``claim``),
+calls the store, and compares (``expect``). What it did becomes the program in the report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from streamproof.conformance.lab import CHANGELOG, OTHER, ChangelogRecord, Lab
+from streamproof.conformance.violations import SubjectRaised, brief, violation_of
+from streamproof.stores.api import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from streamproof.conformance.run import CheckRun
+
+__all__ = ["Handle", "Trial", "render", "render_program"]
+
+PREAMBLE = "from streamproof.conformance.lab import {names}\n\n"
+
+NAMES = ("CHANGELOG", "OTHER", "ChangelogRecord", "IsolationLevel", "Lab", "TopicPartition")
+
+SCAN_LIMIT = 1_000_000
+"""Entries after which a scan is taken to be endless."""
+
+_RETURNS: dict[str, tuple[type, ...]] = {
+    "get": (bytes, type(None)),
+    "delete": (bytes, type(None)),
+    "put_if_absent": (bytes, type(None)),
+    "committed_offset": (int, type(None)),
+    "approximate_num_entries": (int,),
+    "approximate_num_uncommitted_entries": (int,),
+    "approximate_num_uncommitted_bytes": (int,),
+}
+
+_ATTRIBUTES: dict[str, type] = {
+    "name": str,
+    "is_open": bool,
+    "persistent": bool,
+    "manages_offsets": bool,
+}
+
+
+def render(value: Any) -> str:
+    """A value as Python source, with the short names that programs use."""
+    if isinstance(value, Handle):
+        return value.label
+    if value == CHANGELOG:
+        return "CHANGELOG"
+    if value == OTHER:
+        return "OTHER"
+    if isinstance(value, TopicPartition):
+        return f"TopicPartition({value.topic!r}, {value.partition})"
+    if isinstance(value, ChangelogRecord):
+        return f"ChangelogRecord({render(value.key)}, {render(value.value)}, {value.offset})"
+    if isinstance(value, IsolationLevel):
+        return str(value)
+    if isinstance(value, bytes) and len(value) > 64 and len(set(value)) == 1:
+        return f"{value[:1]!r} * {len(value)}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{render(k)}: {render(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(render, value)) + "]"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(render, value)) + ("," if len(value) == 1 else "") + ")"
+    return repr(value)
+
+
+def render_program(subject: str, guarantee: str, lines: list[str]) -> str:
+    """A program that runs as it stands, from the calls that were made."""
+    body = "\n".join([f'lab = Lab({subject!r}, guarantee="{guarantee}")', *lines])
+    names = [name for name in NAMES if name in body]
+    return PREAMBLE.format(names=", ".join(names)) + body + "\n"
+
+
+class Trial:
+    """One task directory, the stores opened in it, and the calls made on them.
+
+    Attributes:
+        run: the check that this is part of.
+        lab: the directory and how to open the subject in it.
+    """
+
+    def __init__(self, run: CheckRun, lab: Lab) -> None:
+        self.run = run
+        self.lab = lab
+        self.lines: list[str] = []
+        self.requirement = run.check.requirements[0]
+        self.tried = ""
+        self._labels: dict[str, int] = {}
+        self._open: list[Any] = []
+
+    # The promise under test.
+
+    def claim(self, requirement: str, tried: str) -> None:
+        """From here on the calls are about ``requirement``; ``tried`` says what they try."""
+        self.requirement = requirement
+        self.tried = tried
+
+    def expect(self, found: Any, expected: Any) -> None:
+        """Compare an answer of the subject with what the promise demands."""
+        if found != expected or type(found) is not type(expected):
+            self.fail(brief(render(expected)), brief(render(found)))
+        self.held()
+
+    def expect_that(self, holds: bool, expected: str, found: Any) -> None:
+        """Demand a condition; ``expected`` says it in words."""
+        if not holds:
+            self.fail(expected, brief(found if isinstance(found, str) else render(found)))
+        self.held()
+
+    def expect_raises(self, call: Callable[[], Any], expected: str) -> None:
+        """Demand that a call on the subject raises."""
+        try:
+            answer = call()
+        except SubjectRaised:
+            self._note_last(f"{expected}, and it does")
+            self.held()
+        else:
+            self.fail(expected, f"no exception; it returned {brief(render(answer))}")
+
+    def held(self) -> None:
+        """Note that the promise was put to the test and held."""
+        self.run.evidence.exercised.add(self.requirement)
+
+    def fail(self, expected: str, found: str) -> None:
+        """Raise the violation of the promise under test."""
+        self._note_last(f"expected {expected}, found {found}")
+        raise violation_of(self.requirement)(self.tried, expected, found, self.program())
+
+    def program(self) -> str:
+        """The calls so far, as a program that runs as it stands."""
+        return render_program(self.run.subject.name, self.run.settings.guarantee, self.lines)
+
+    def _note_last(self, comment: str) -> None:
+        if self.lines:
+            short = comment if len(comment) <= 160 else comment[:160] + "…"
+            self.lines[-1] += f"  # {short}"
+
+    # Stores.
+
+    def open(self, directory: str = "") -> Handle:
+        """Make a store and open it in the task directory, or in one below it."""
+        label = self.label_for("store")
+        lab = self.lab
+        if directory:
+            lab = Lab(
+                lab.subject, guarantee=lab.guarantee, directory=lab.directory.parent / directory
+            )
+            lab.directory.mkdir(parents=True, exist_ok=True)
+            self.lines.append(f'{label} = Lab({lab.subject.name!r}).open()')
+        else:
+            self.lines.append(f"{label} = lab.open()")
+        with self.watching(f"{label} = open()"):
+            raw = lab.open()
+        self._open.append(raw)
+        return Handle(self, raw, label)
+
+    def make(self) -> Handle:
+        """Make a store without opening it."""
+        label = self.label_for("store")
+        self.lines.append(f"{label} = lab.subject.factory()")
+        with self.watching("factory()"):
+            raw = self.lab.subject.factory()
+        return Handle(self, raw, label)
+
+    def reopen(self, store: Handle) -> Handle:
+        """Close a store and open a new one in the same directory."""
+        store.close()
+        return self.open()
+
+    def restore(self, store: Handle, records: list[ChangelogRecord]) -> None:
+        """Apply a batch of changelog records, as the runtime does."""
+        self.lines.append(f"lab.restore({store.label}, {render(records)})")
+        with self.watching("restore(…)"):
+            self.lab.restore(store.raw, records)
+
+    def note(self, line: str) -> None:
+        """Add a line to the program that is not a call on the subject."""
+        self.lines.append(line)
+
+    def close_all(self) -> None:
+        """Close what was left open; what goes wrong here is not what was being tested."""
+        for raw in reversed(self._open):
+            with contextlib.suppress(Exception), self.run.status.operation("close()"):
+                raw.close()
+        self._open.clear()
+
+    def label_for(self, kind: str) -> str:
+        """A variable name that is not taken yet."""
+        number = self._labels.get(kind, 0) + 1
+        self._labels[kind] = number
+        return kind if number == 1 else f"{kind}{number}"
+
+    @contextlib.contextmanager
+    def watching(self, call: str) -> Iterator[None]:
+        """Count a call, time it, and turn what the subject raises into SubjectRaised."""
+        self.run.evidence.operations += 1
+        with self.run.status.operation(call):
+            try:
+                yield
+            except (KeyboardInterrupt, MemoryError):
+                raise
+            except BaseException as error:
+                # A binding may panic with something that is not an Exception.
+                raise SubjectRaised(call, error) from error
+
+
+class Handle:
+    """A store, a transaction or a view under observation.
+
+    Any method of the subject can be called on it; ``scan`` reads a whole iterator.
+    """
+
+    def __init__(self, trial: Trial, raw: Any, label: str) -> None:
+        self.trial = trial
+        self.raw = raw
+        self.label = label
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        return lambda *arguments: self._call(method, arguments)
+
+    def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        call = f"{self.label}.{method}({', '.join(map(render, arguments))})"
+        self.trial.lines.append(call)
+        with self.trial.watching(brief(call)):
+            answer = getattr(self.raw, method)(*arguments)
+        allowed = _RETURNS.get(method)
+        if allowed and (not isinstance(answer, allowed) or isinstance(answer, bool)):
+            names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in allowed)
+            self.trial.fail(f"{names} from {method}", f"{type(answer).__name__}")
+        return answer
+
+    def read(self, attribute: str) -> Any:
+        """Read one of the plain attributes: ``name``, ``is_open``, ``persistent``, …"""
+        self.trial.lines.append(f"{self.label}.{attribute}")
+        with self.trial.watching(f"{self.label}.{attribute}"):
+            answer = getattr(self.raw, attribute)
+        kind = _ATTRIBUTES[attribute]
+        if not isinstance(answer, kind):
+            hint = " (is a property missing its decorator?)" if callable(answer) else ""
+            self.trial.fail(
+                f"{attribute} to be {kind.__name__}", f"{type(answer).__name__}{hint}"
+            )
+        return answer
+
+    def scan(self, method: str, *arguments: Any) -> list[tuple[bytes, bytes]]:
+        """Read the whole iterator that ``method`` returns, and close it."""
+        call = f"{self.label}.{method}({', '.join(map(render, arguments))})"
+        self.trial.lines.append(f"list({call})")
+        with self.trial.watching(brief(call)):
+            iterator = getattr(self.raw, method)(*arguments)
+            entries = []
+            for entry in iterator:
+                entries.append(tuple(entry))
+                if len(entries) > SCAN_LIMIT:
+                    break
+            close_iterator(iterator)
+        if len(entries) > SCAN_LIMIT:
+            self.trial.fail("an iterator that ends", f"more than {SCAN_LIMIT} entries")
+        return entries
+
+    def iterate(self, method: str, *arguments: Any) -> Handle:
+        """Open an iterator and leave it open."""
+        label = self.trial.label_for("entries")
+        call = f"{self.label}.{method}({', '.join(map(render, arguments))})"
+        self.trial.lines.append(f"{label} = {call}")
+        with self.trial.watching(brief(call)):
+            iterator = iter(getattr(self.raw, method)(*arguments))
+        return Handle(self.trial, iterator, label)
+
+    def advance(self) -> tuple[bytes, bytes] | None:
+        """The next entry of an open iterator; ``None`` at its end."""
+        self.trial.lines.append(f"next({self.label}, None)")
+        with self.trial.watching(f"next({self.label})"):
+            entry = next(self.raw, None)
+        return None if entry is None else (entry[0], entry[1])
+
+    def remaining(self) -> list[tuple[bytes, bytes]]:
+        """What an open iterator still yields."""
+        self.trial.lines.append(f"list({self.label})")
+        with self.trial.watching(f"list({self.label})"):
+            return [(entry[0], entry[1]) for entry in self.raw]
+
+    def release(self) -> None:
+        """Close an iterator that is open, if it can be closed."""
+        with self.trial.watching(f"{self.label}.close()"):
+            close_iterator(self.raw)
+
+    def begin(self) -> Handle:
+        """Open a transaction on a store."""
+        label = self.trial.label_for("transaction")
+        self.trial.lines.append(f"{label} = {self.label}.new_transaction()")
+        with self.trial.watching(f"{self.label}.new_transaction()"):
+            raw = self.raw.new_transaction()
+        return Handle(self.trial, raw, label)
+
+    def view(self, level: IsolationLevel) -> Handle:
+        """A read-only view at an isolation level."""
+        label = self.trial.label_for("view")
+        self.trial.lines.append(f"{label} = {self.label}.read_only({render(level)})")
+        with self.trial.watching(f"{self.label}.read_only({level})"):
+            raw = self.raw.read_only(level)
+        return Handle(self.trial, raw, label)
+
+
+def close_iterator(iterator: Any) -> None:
+    """Close an iterator that has something to close."""
+    close = getattr(iterator, "close", None)
+    if callable(close):
+        close()

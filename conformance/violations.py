@@ -1,0 +1,66 @@
+"""How a check says that a promise is broken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Skipped", "SubjectRaised", "Violation", "brief", "violation_of"]
+
+TEXT_LIMIT = 2_000
+"""Characters of anything that a subject says that are kept."""
+
+
+class Violation(Exception):
+    """A promise is broken. Raised by checks; never by a subject.
+
+    Each requirement has a subclass of its own: Hypothesis tells failures apart by type and
+    place, so that it shrinks each broken promise on its own and never slips from one
+    to another.
+    """
+
+    requirement: str = ""
+
+    def __init__(self, tried: str, expected: str, found: str, program: str) -> None:
+        super().__init__(f"{self.requirement}: {tried}: expected {expected}, found {found}")
+        self.tried = tried
+        self.expected = expected
+        self.found = found
+        self.program = program
+
+
+class Skipped(Exception):
+    """A check cannot be done on this machine, for the reason given."""
+
+
+class SubjectRaised(Exception):
+    """A call on the subject raised, where the check did not expect it."""
+
+    def __init__(self, call: str, error: BaseException) -> None:
+        super().__init__(f"{call} raised {brief(error)}")
+        self.call = call
+        self.error = error
+
+
+_classes: dict[str, type[Violation]] = {}
+
+
+def violation_of(requirement: str) -> type[Violation]:
+    """The subclass of Violation for one requirement."""
+    if requirement not in _classes:
+        name = "Violation_" + requirement.replace("-", "_")
+        _classes[requirement] = type(name, (Violation,), {"requirement": requirement})
+    return _classes[requirement]
+
+
+def brief(value: Any) -> str:
+    """A bounded, one-line text of a value or an error, safe to show."""
+    if isinstance(value, BaseException):
+        text = " ".join(str(value).split())
+        text = f"{type(value).__name__}: {text}" if text else type(value).__name__
+    elif isinstance(value, str):
+        text = value
+    else:
+        text = repr(value)
+    if len(text) > TEXT_LIMIT:
+        return f"{text[:TEXT_LIMIT]}… ({len(text)} characters)"
+    return text

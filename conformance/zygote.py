@@ -1,0 +1,168 @@
+"""A warm process that forks one child for each check.
+
+It has imported the suite and the subject, but has opened no store and started no thread, so that
+a fork of it is a clean process; a check therefore starts in milliseconds, cannot disturb
+another, and can itself fork children that are killed. It reads one JSON request a
+line on its standard input and answers on its standard output:
+
+.. code-block:: text
+
+    -> {"subject": …, "settings": …, "directory": …, "sys_path": […]}
+    <- {"ready": <subject info>}   or   {"refused": "why"}
+    -> {"id": 7, "check": "kv.put_then_get"}
+    <- {"id": 7, "pid": 4711}      when it has started
+    <- {"id": 7, "status": 0}      when it has ended; the outcome is in task-7.json
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+from msgspec import Struct
+
+from streamproof.conformance.results import SubjectInfo
+from streamproof.conformance.settings import Settings
+from streamproof.stores.errors import StreamproofError
+
+__all__ = ["Job", "Opening", "Reply", "main", "outcome_path", "status_path"]
+
+
+class Opening(Struct, kw_only=True):
+    """The first request: what to load, and where to work."""
+
+    subject: str
+    settings: Settings
+    directory: str
+    sys_path: list[str]
+
+
+class Job(Struct, kw_only=True):
+    """A request to run one check."""
+
+    id: int
+    check: str
+
+
+class Reply(Struct, kw_only=True, omit_defaults=True):
+    """Any answer; the field that is set tells which."""
+
+    id: int = -1
+    ready: SubjectInfo | None = None
+    refused: str = ""
+    pid: int = 0
+    status: int | None = None
+
+
+def outcome_path(directory: Path, job: int) -> Path:
+    """Where the child for a job leaves its outcome."""
+    return directory / f"task-{job}.json"
+
+
+def status_path(directory: Path, job: int) -> Path:
+    """Where the child for a job says what it is doing."""
+    return directory / f"task-{job}.status"
+
+
+def main() -> None:
+    """Serve until the standard input ends."""
+    requests, replies = _take_over_streams()
+    opening = msgspec.json.decode(requests.readline(), type=Opening)
+    sys.path[:] = opening.sys_path
+    directory = Path(opening.directory)
+
+    def reply(message: Reply) -> None:
+        replies.write(msgspec.json.encode(message) + b"\n")
+        replies.flush()
+
+    # The suite is imported only now, when the path of the installed packages is known.
+    from streamproof.conformance.registry import load_checks
+    from streamproof.conformance.subject import load_subject
+
+    try:
+        subject = load_subject(opening.subject)
+    except StreamproofError as error:
+        reply(Reply(refused=str(error)))
+        return
+    checks = load_checks()
+    gc.collect()
+    # What is there now is shared with all children; freezing it keeps it shared.
+    gc.freeze()
+    reply(Reply(ready=subject.info()))
+
+    children: dict[int, tuple[int, int]] = {}
+    while True:
+        readable, _, _ = select.select([requests, *children], [], [])
+        for ended in [pidfd for pidfd in children if pidfd in readable]:
+            job, pid = children.pop(ended)
+            _, status = os.waitpid(pid, 0)
+            os.close(ended)
+            reply(Reply(id=job, status=status))
+        if requests in readable:
+            line = requests.readline()
+            if not line:
+                _abandon([pid for _, pid in children.values()], directory)
+                return
+            request = msgspec.json.decode(line, type=Job)
+            pid = os.fork()
+            if pid == 0:
+                _child(checks[request.check], subject, opening.settings, directory, request.id)
+            children[os.pidfd_open(pid)] = (request.id, pid)
+            reply(Reply(id=request.id, pid=pid))
+
+
+def _abandon(pids: list[int], directory: Path) -> None:
+    """The supervisor is gone: leave no process and no directory behind."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _take_over_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Keep the protocol for ourselves; what the subject prints goes to the standard error."""
+    requests = os.fdopen(os.dup(0), "rb", buffering=0)
+    replies = os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    return requests, replies
+
+
+def _child(check: Any, subject: Any, settings: Settings, directory: Path, job: int) -> None:
+    """Run one check and leave; never returns."""
+    code = 70
+    try:
+        # A process group of its own, so that a hanging check can be ended with all it started.
+        os.setpgid(0, 0)
+        from streamproof.conformance.run import CheckRun, run_check
+        from streamproof.conformance.status import Status
+
+        work = directory / f"task-{job}"
+        work.mkdir()
+        status = Status(status_path(directory, job), create=True)
+        outcome = run_check(CheckRun(check, subject, settings, work, status))
+        target = outcome_path(directory, job)
+        temporary = target.with_suffix(".tmp")
+        temporary.write_bytes(msgspec.json.encode(outcome))
+        temporary.rename(target)
+        code = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        # No clean-up of the subject's: a thread of a database that hangs must not hold us up.
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
