@@ -39,7 +39,8 @@ EDGE_KEYS = (
     b"key",
 )
 
-EDGE_VALUES = (b"", b"\x00", b"\xff", b"0", b"1", b"None", b"null", b"x" * 300)
+EDGE_VALUES = (b"", b"\x00", b"\xff", b"0", b"1", b"None", b"null", b"x" * 300, b"\xff" * 8 + b"v")
+"""Among them the timestamp -1 before a value, as timestamped stores have it (KIP-258)."""
 
 LITERAL_LIMIT = 24
 """How many literals of the subject's module are used, at most."""
@@ -76,6 +77,14 @@ class Generators:
                 max_size=max_size,
             )
         )
+
+    def transactions(self) -> SearchStrategy[list[tuple[list[tuple[bytes, bytes | None]], bool]]]:
+        """Transactions one after another: what each writes, and whether it is committed."""
+        return st.lists(st.tuples(self.writes(5), st.booleans()), min_size=1, max_size=4)
+
+    def cuts(self) -> SearchStrategy[set[int]]:
+        """Where in a list of writes something happens in between."""
+        return st.sets(st.integers(0, 10), max_size=4)
 
     def bounds(self) -> SearchStrategy[bytes | None]:
         """A bound of a range, or ``None`` for an open side."""

@@ -75,6 +75,7 @@ class Header(Struct, frozen=True, kw_only=True, tag="header", tag_field="type"):
         started_at: UTC, ISO 8601.
         seed: every random decision of the run follows from it.
         command: a command line that starts the same run.
+        requirements: the ids of all requirements that the run will give a result for.
         platform: versions of Python, the operating system and the libraries that matter.
     """
 
@@ -89,7 +90,8 @@ class Header(Struct, frozen=True, kw_only=True, tag="header", tag_field="type"):
     only: list[str]
     command: str
     subjects: list[SubjectInfo]
-    platform: dict[str, str]
+    requirements: list[str] = field(default_factory=list)
+    platform: dict[str, str] = field(default_factory=dict)
 
 
 class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_field="type"):

@@ -22,7 +22,7 @@ from streamproof.conformance.settings import Settings, derive_seed
 from streamproof.conformance.status import Status
 from streamproof.conformance.subject import Subject
 from streamproof.conformance.trial import Trial
-from streamproof.conformance.violations import Skipped, SubjectRaised, Violation, brief, violation_of
+from streamproof.conformance.violations import Skipped, SubjectRaised, Violation, brief
 
 __all__ = ["CheckOutcome", "CheckRun", "Evidence", "Finding", "hypothesis_settings", "run_check"]
 
@@ -124,10 +124,7 @@ class CheckRun:
         try:
             yield trial
         except SubjectRaised as raised:
-            try:
-                trial.fail("no exception", str(raised))
-            except Violation as violation:
-                raise violation from raised
+            raise raised.violation from raised
         finally:
             trial.close_all()
             shutil.rmtree(directory.parent, ignore_errors=True)
@@ -187,6 +184,8 @@ def _violations_in(error: BaseException) -> Iterator[Violation]:
     """The violations that a Hypothesis test ended with: one, several, or a flaky one."""
     if isinstance(error, Violation):
         yield error
+    elif isinstance(error, SubjectRaised):
+        yield error.violation
     elif isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _violations_in(inner)
@@ -214,8 +213,7 @@ def run_check(run: CheckRun) -> CheckOutcome:
     except Skipped as reason:
         skipped = str(reason)
     except SubjectRaised as raised:
-        # A raw check let it through, so that it breaks the first promise of the check.
-        run.record(violation_of(check.requirements[0])(check.tried, "no exception", str(raised), ""))
+        run.record(raised.violation)
     except Exception as error:
         suite_error = f"{brief(error)}\n{traceback.format_exc()[-4000:]}"
     return CheckOutcome(

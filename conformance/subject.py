@@ -84,7 +84,7 @@ def load_subject(name: str) -> Subject:
 def _resolve(name: str) -> tuple[ModuleType | None, Callable[[], Any]]:
     target = name
     if name in BUILTIN:
-        target = BUILTIN[name].target
+        target = BUILTIN[name].factory
     module_name, colon, attribute = target.rpartition(":")
     if not colon or not module_name or not attribute:
         known = ", ".join(builtin_names())

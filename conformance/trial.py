@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from streamproof.conformance.lab import CHANGELOG, OTHER, ChangelogRecord, Lab
-from streamproof.conformance.violations import SubjectRaised, brief, violation_of
+from streamproof.conformance.violations import SubjectRaised, Violation, brief, violation_of
 from streamproof.stores.api import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ class Trial:
         try:
             answer = call()
         except SubjectRaised:
-            self._note_last(f"{expected}, and it does")
+            if self.lines:
+                self.lines[-1] = f"# {self.lines[-1]} raises, as it must."
             self.held()
         else:
             self.fail(expected, f"no exception; it returned {brief(render(answer))}")
@@ -126,19 +127,17 @@ class Trial:
         """Note that the promise was put to the test and held."""
         self.run.evidence.exercised.add(self.requirement)
 
-    def fail(self, expected: str, found: str) -> None:
+    def fail(self, expected: str, found: str) -> NoReturn:
         """Raise the violation of the promise under test."""
-        self._note_last(f"expected {expected}, found {found}")
-        raise violation_of(self.requirement)(self.tried, expected, found, self.program())
+        raise self._violation(expected, found)
 
-    def program(self) -> str:
-        """The calls so far, as a program that runs as it stands."""
-        return render_program(self.run.subject.name, self.run.settings.guarantee, self.lines)
-
-    def _note_last(self, comment: str) -> None:
-        if self.lines:
-            short = comment if len(comment) <= 160 else comment[:160] + "…"
-            self.lines[-1] += f"  # {short}"
+    def _violation(self, expected: str, found: str) -> Violation:
+        lines = list(self.lines)
+        if lines:
+            comment = f"expected {expected}, found {found}"
+            lines[-1] += f"  # {comment if len(comment) <= 160 else comment[:160] + '…'}"
+        program = render_program(self.run.subject.name, self.run.settings.guarantee, lines)
+        return violation_of(self.requirement)(self.tried, expected, found, program)
 
     # Stores.
 
@@ -206,7 +205,8 @@ class Trial:
                 raise
             except BaseException as error:
                 # A binding may panic with something that is not an Exception.
-                raise SubjectRaised(call, error) from error
+                text = f"{call} raised {brief(error)}"
+                raise SubjectRaised(text, self._violation("no exception", text)) from error
 
 
 class Handle:

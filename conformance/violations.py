@@ -33,12 +33,15 @@ class Skipped(Exception):
 
 
 class SubjectRaised(Exception):
-    """A call on the subject raised, where the check did not expect it."""
+    """A call on the subject raised.
 
-    def __init__(self, call: str, error: BaseException) -> None:
-        super().__init__(f"{call} raised {brief(error)}")
-        self.call = call
-        self.error = error
+    Attributes:
+        violation: what to report where the check did not expect it.
+    """
+
+    def __init__(self, text: str, violation: Violation) -> None:
+        super().__init__(text)
+        self.violation = violation
 
 
 _classes: dict[str, type[Violation]] = {}

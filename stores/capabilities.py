@@ -34,6 +34,8 @@ class Capabilities:
             exactly that of one commit (KIP-892).
         explicit_transactions: ``new_transaction()`` gives independent transactions (KIP-892).
         read_only_views: ``read_only(isolation_level)`` gives views for interactive queries.
+        several_partitions: ``commit`` may name several changelog partitions, as the runtime
+            does for a global store.
         scan: ``all()`` iterates over every entry.
         ranges: ``range()`` is there, and scans are in unsigned byte order of the key.
         reverse: ``reverse_range()`` and ``reverse_all()`` are there.
@@ -49,6 +51,7 @@ class Capabilities:
     transactional: bool = False
     explicit_transactions: bool = False
     read_only_views: bool = False
+    several_partitions: bool = True
     scan: bool = True
     ranges: bool = True
     reverse: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from streamproof.conformance.crash.judge import Ruling, history_of, judge
 from streamproof.conformance.crash.kill import BATCH, Crashed, CrashPoint, KillEngine, spread
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.trial import render_program
-from streamproof.conformance.violations import violation_of
+from streamproof.conformance.violations import Violation, violation_of
 
 if TYPE_CHECKING:
     from streamproof.conformance.run import CheckRun
@@ -42,8 +43,8 @@ class Campaign:
 
     def boundaries(self, program: Program) -> None:
         """Kill a program between every two of its operations, and after the last."""
-        points = [CrashPoint("boundary", index) for index in range(1, len(program) + 1)]
-        self._search(program, self._affordable(points))
+        indices = spread(len(program), self._left)
+        self._search(program, [CrashPoint("boundary", index) for index in indices])
 
     def lines(self, program: Program, operation: int, share: float = 1.0) -> None:
         """Kill a program before every line of Python that one operation runs."""
@@ -58,18 +59,14 @@ class Campaign:
             self._enumerate(program, CrashPoint("syscall", operation, span=span), share)
 
     def _enumerate(self, program: Program, point: CrashPoint, share: float) -> None:
-        count = self._engine.count(program, point)
-        limit = max(1, int(self._left * share))
-        points = [replace(point, n=n) for n in spread(count, limit)]
-        self._search(program, self._affordable(points))
-
-    def _affordable(self, points: list[CrashPoint]) -> list[CrashPoint]:
-        chosen = [points[n - 1] for n in spread(len(points), max(self._left, 1))] if points else []
-        self._left -= len(chosen)
-        return chosen
+        limit = math.ceil(self._left * share)
+        if limit:
+            count = self._engine.count(program, point)
+            self._search(program, [replace(point, n=n) for n in spread(count, limit)])
 
     def _search(self, program: Program, points: Sequence[CrashPoint]) -> None:
         """Kill at every point; each promise that is broken is made small and recorded."""
+        self._left -= len(points)
         known = set(self._run.findings)
         for crashed, rulings in self._crash(program, points):
             for ruling in rulings:
@@ -140,7 +137,7 @@ class Campaign:
                 return spent, (crashed, rulings[-1])
         return spent, None
 
-    def _violation(self, crashed: Crashed, ruling: Ruling) -> Exception:
+    def _violation(self, crashed: Crashed, ruling: Ruling) -> Violation:
         requirement = violation_of(ruling.requirement)
         where = f"kill the process {describe(crashed)}, reopen, read, replay the changelog"
         return requirement(where, ruling.expected, ruling.broken, self._source(crashed, ruling))

@@ -125,6 +125,8 @@ def spread(count: int, limit: int) -> list[int]:
     """The numbers 1 to ``count``, or ``limit`` of them, evenly spread, both ends included."""
     if count <= limit:
         return list(range(1, count + 1))
+    if limit < 2:
+        return [1 + count // 2][:limit]
     return sorted({1 + round(i * (count - 1) / (limit - 1)) for i in range(limit)})
 
 

@@ -1,0 +1,159 @@
+"""Point operations: get, put, delete and their relatives."""
+
+from __future__ import annotations
+
+from streamproof.conformance.lab import CHANGELOG
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import Trial
+
+
+@check("KV-001", "KV-002", "KV-003")
+def put_then_get(t: Trial) -> None:
+    """Put a key, get it, overwrite it, get another."""
+    store = t.open()
+    t.claim("KV-002", "get a key that was never put")
+    t.expect(store.get(b"a"), None)
+    t.claim("KV-001", "put a key, then get it")
+    store.put(b"a", b"1")
+    t.expect(store.get(b"a"), b"1")
+    t.claim("KV-003", "overwrite a key, then get it")
+    store.put(b"a", b"2")
+    t.expect(store.get(b"a"), b"2")
+    t.claim("KV-002", "get a key that was never put")
+    t.expect(store.get(b"b"), None)
+
+
+@check("KV-004", "KV-005", "KV-006", "KV-007")
+def delete_removes(t: Trial) -> None:
+    """Delete keys that exist and keys that do not."""
+    store = t.open()
+    t.claim("KV-006", "delete a key that is not there")
+    t.expect(store.delete(b"a"), None)
+    store.put(b"a", b"1")
+    t.claim("KV-005", "delete a key and look at the return value")
+    t.expect(store.delete(b"a"), b"1")
+    t.claim("KV-004", "delete a key, then get it")
+    t.expect(store.get(b"a"), None)
+    store.put(b"a", b"2")
+    t.claim("KV-004", "put a deleted key again, then get it")
+    t.expect(store.get(b"a"), b"2")
+    t.claim("KV-007", "put None, then get")
+    store.put(b"a", None)
+    t.expect(store.get(b"a"), None)
+    t.claim("KV-007", "put None for a key that is not there")
+    store.put(b"b", None)
+    t.expect(store.get(b"b"), None)
+
+
+@check("KV-004")
+def delete_survives_commits(t: Trial) -> None:
+    """Delete a committed key, commit, and read it again, also after a reopening."""
+    t.claim("KV-004", "delete a committed key, commit, then get it")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.put(b"b", b"2")
+    store.commit({CHANGELOG: 1})
+    store.delete(b"a")
+    t.expect(store.get(b"a"), None)
+    store.commit({CHANGELOG: 2})
+    t.expect(store.get(b"a"), None)
+    t.expect(store.get(b"b"), b"2")
+    if t.lab.subject.capabilities.persistent:
+        store = t.reopen(store)
+        t.expect(store.get(b"a"), None)
+        t.expect(store.get(b"b"), b"2")
+
+
+@check("KV-008")
+def empty_value_is_a_value(t: Trial) -> None:
+    """Put an empty value."""
+    t.claim("KV-008", "put an empty value, then get it")
+    store = t.open()
+    store.put(b"a", b"")
+    t.expect(store.get(b"a"), b"")
+    t.expect(store.put_if_absent(b"a", b"1"), b"")
+    t.expect(store.delete(b"a"), b"")
+    t.expect(store.get(b"a"), None)
+
+
+@check("KV-009")
+def put_if_absent(t: Trial) -> None:
+    """Put a key only if it is absent."""
+    t.claim("KV-009", "put_if_absent twice, then get")
+    store = t.open()
+    t.expect(store.put_if_absent(b"a", b"1"), None)
+    t.expect(store.get(b"a"), b"1")
+    t.expect(store.put_if_absent(b"a", b"2"), b"1")
+    t.expect(store.get(b"a"), b"1")
+    t.claim("KV-009", "put_if_absent after a delete")
+    store.delete(b"a")
+    t.expect(store.put_if_absent(b"a", b"3"), None)
+    t.expect(store.get(b"a"), b"3")
+
+
+@check("KV-010", given=lambda g: {"writes": g.writes(12)})
+def put_all_in_order(t: Trial, writes: list[tuple[bytes, bytes | None]]) -> None:
+    """Put a batch in which keys repeat and values may be None."""
+    t.claim("KV-010", "put_all a batch, then get every key: the last entry of a key counts")
+    store = t.open()
+    store.put_all(writes)
+    for key in dict(writes):
+        t.expect(store.get(key), dict(writes)[key])
+
+
+@check("KV-011", given=lambda g: {"entries": g.entries(10)})
+def keys_are_exact(t: Trial, entries: list[tuple[bytes, bytes]]) -> None:
+    """Put keys that are prefixes of each other or hold odd bytes, and get each."""
+    t.claim("KV-011", "put keys that resemble each other, then get each of them")
+    store = t.open()
+    for key, value in entries:
+        store.put(key, value)
+    content = dict(entries)
+    for key, value in content.items():
+        t.expect(store.get(key), value)
+        for neighbour in (key + b"\x00", key[:-1], b"\x00" + key):
+            if neighbour:
+                t.expect(store.get(neighbour), content.get(neighbour))
+
+
+@check("KV-012")
+def empty_key(t: Trial) -> None:
+    """Put the empty key."""
+    t.claim("KV-012", "put the empty key, then get it")
+    store = t.open()
+    store.put(b"", b"1")
+    store.put(b"\x00", b"2")
+    t.expect(store.get(b""), b"1")
+    t.expect(store.delete(b""), b"1")
+    t.expect(store.get(b""), None)
+    t.expect(store.get(b"\x00"), b"2")
+
+
+@check("KV-013")
+def large_values(t: Trial) -> None:
+    """Put values of every byte, and values and keys that are large."""
+    t.claim("KV-013", "put a large value, then get it")
+    store = t.open()
+    every_byte = bytes(range(256))
+    large = b"x" * (1024 * 1024)
+    store.put(b"bytes", every_byte)
+    store.put(b"large", large)
+    store.put(b"k" * 2000, b"long key")
+    for _ in range(2):
+        t.expect(store.get(b"bytes"), every_byte)
+        t.expect_that(store.get(b"large") == large, "the 1 MiB that was put", "something else")
+        t.expect(store.get(b"k" * 2000), b"long key")
+        store.commit({CHANGELOG: 3})
+
+
+@check("KV-014")
+def entry_count(t: Trial) -> None:
+    """Count the entries of a new store, and after five puts and a commit."""
+    t.claim("KV-014", "ask a new store for its number of entries")
+    store = t.open()
+    t.expect(store.approximate_num_entries(), 0)
+    for number in range(5):
+        store.put(b"%d" % number, b"x")
+    store.commit({CHANGELOG: 5})
+    t.claim("KV-014", "put five keys, commit, and ask for the number of entries")
+    t.expect(store.approximate_num_entries(), 5)

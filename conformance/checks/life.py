@@ -1,0 +1,138 @@
+"""The life cycle: constructed, opened, used, closed, opened again."""
+
+from __future__ import annotations
+
+from streamproof.conformance.lab import CHANGELOG
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import Trial
+
+METHODS = {
+    "manages_offsets": ("commit", "committed_offset"),
+    "explicit_transactions": ("new_transaction",),
+    "read_only_views": ("read_only",),
+    "scan": ("all",),
+    "ranges": ("range",),
+    "reverse": ("reverse_range", "reverse_all"),
+    "prefix_scan": ("prefix_scan",),
+    "entry_count": ("approximate_num_entries",),
+}
+"""The methods that a claimed capability needs."""
+
+
+@check("LIFE-001", "LIFE-002", "LIFE-004")
+def opens_and_closes(t: Trial) -> None:
+    """Make a store, open it, close it twice."""
+    t.claim("LIFE-001", "read is_open before init, after init and after close")
+    unopened = t.make()
+    t.expect(unopened.read("is_open"), False)
+    store = t.open()
+    t.expect(store.read("is_open"), True)
+    t.claim("LIFE-004", "read the name of an open store")
+    name = store.read("name")
+    t.expect_that(bool(name), "a name that is not empty", name)
+    t.claim("LIFE-001", "read is_open after close")
+    store.close()
+    t.expect(store.read("is_open"), False)
+    t.claim("LIFE-002", "close a closed store again")
+    store.close()
+    t.expect(store.read("is_open"), False)
+
+
+@check("LIFE-003")
+def content_survives_reopening(t: Trial) -> None:
+    """Write, commit, close, and open a new store in the same directory."""
+    t.claim("LIFE-003", "write, commit and close, then read with a new store")
+    store = t.open()
+    for number in range(20):
+        store.put(b"key%d" % number, b"value%d" % number)
+    store.delete(b"key7")
+    store.commit({CHANGELOG: 20})
+    store = t.reopen(store)
+    for number in range(20):
+        t.expect(store.get(b"key%d" % number), None if number == 7 else b"value%d" % number)
+
+
+@check("LIFE-005", "LIFE-008")
+def claims_are_true(t: Trial) -> None:
+    """Compare what the store says of itself with what it declares."""
+    capabilities = t.lab.subject.capabilities
+    store = t.open()
+    t.claim("LIFE-005", "compare the flags of the store with its capability declaration")
+    t.expect(store.read("persistent"), capabilities.persistent)
+    t.expect(store.read("manages_offsets"), capabilities.manages_offsets)
+    t.claim("LIFE-008", "look for the methods that the declared capabilities need")
+    wanted = ["get", "put", "delete", "put_if_absent", "put_all", "commit", "close", "init"]
+    for capability, methods in METHODS.items():
+        if getattr(capabilities, capability):
+            wanted += methods
+    missing = sorted({name for name in wanted if not callable(getattr(store.raw, name, None))})
+    t.expect_that(not missing, "no method to be missing", f"no {', '.join(missing)}")
+
+
+@check("LIFE-006")
+def closed_store_refuses(t: Trial) -> None:
+    """Call each operation on a closed store."""
+    capabilities = t.lab.subject.capabilities
+    store = t.open()
+    store.put(b"a", b"1")
+    store.close()
+    t.claim("LIFE-006", "call operations on a closed store")
+    t.expect_raises(lambda: store.get(b"a"), "get on a closed store raises")
+    t.expect_raises(lambda: store.put(b"a", b"2"), "put on a closed store raises")
+    t.expect_raises(lambda: store.delete(b"a"), "delete on a closed store raises")
+    t.expect_raises(lambda: store.put_all([(b"a", b"3")]), "put_all on a closed store raises")
+    t.expect_raises(lambda: store.put_if_absent(b"z", b"4"), "put_if_absent raises")
+    if capabilities.ranges:
+        t.expect_raises(lambda: store.scan("range", b"a", b"b"), "range on a closed store raises")
+    if capabilities.scan:
+        t.expect_raises(lambda: store.scan("all"), "all on a closed store raises")
+
+
+@check("LIFE-007")
+def directories_are_separate(t: Trial) -> None:
+    """Open two stores in two task directories."""
+    t.claim("LIFE-007", "write to one store and read from another in another directory")
+    first = t.open()
+    second = t.open("other-task")
+    first.put(b"a", b"first")
+    second.put(b"b", b"second")
+    t.expect(second.get(b"a"), None)
+    t.expect(first.get(b"b"), None)
+    first.commit({CHANGELOG: 1})
+    if t.lab.subject.capabilities.manages_offsets:
+        t.expect(second.committed_offset(CHANGELOG), None)
+
+
+@check("LIFE-009")
+def registers_restoration(t: Trial) -> None:
+    """Open a store and look for the restore callback that it registered."""
+    t.open()
+    t.claim("LIFE-009", "look for the callback that init gave to context.register")
+    t.note("lab.context.restore_callbacks")
+    registered = dict(t.lab.context.restore_callbacks) if t.lab.context else {}
+    t.expect_that(bool(registered), "a restore callback", "none registered")
+
+
+@check("LIFE-010")
+def volatile_store_starts_empty(t: Trial) -> None:
+    """Close a store that is not persistent, and open it again."""
+    t.claim("LIFE-010", "write, commit and close, then read with a new store")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: 1})
+    store = t.reopen(store)
+    t.expect(store.get(b"a"), None)
+
+
+@check("LIFE-011")
+def many_reopenings(t: Trial) -> None:
+    """Open and close the same directory again and again, with one write each time."""
+    t.claim("LIFE-011", "reopen ten times, writing one key each time")
+    for number in range(10):
+        store = t.open()
+        for earlier in range(number):
+            t.expect(store.get(b"k%d" % earlier), b"%d" % earlier)
+        store.put(b"k%d" % number, b"%d" % number)
+        store.commit({CHANGELOG: number})
+        store.close()
+    t.held()

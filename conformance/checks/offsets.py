@@ -1,0 +1,147 @@
+"""Changelog offsets that a store manages itself."""
+
+from __future__ import annotations
+
+from streamproof.conformance.lab import CHANGELOG, OTHER, TopicPartition
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import Trial
+
+
+@check("OFFSET-001", "OFFSET-002", "OFFSET-009")
+def committed_offset_follows_commit(t: Trial) -> None:
+    """Ask for the committed offset before and after commits."""
+    store = t.open()
+    t.claim("OFFSET-001", "ask a new store for its committed offset")
+    t.expect(store.committed_offset(CHANGELOG), None)
+    store.put(b"a", b"1")
+    t.expect(store.committed_offset(CHANGELOG), None)
+    t.claim("OFFSET-002", "commit an offset, then ask for it")
+    store.commit({CHANGELOG: 0})
+    t.expect(store.committed_offset(CHANGELOG), 0)
+    store.put(b"a", b"2")
+    t.claim("OFFSET-002", "write without commit, then ask for the committed offset")
+    t.expect(store.committed_offset(CHANGELOG), 0)
+    store.commit({CHANGELOG: 7})
+    t.expect(store.committed_offset(CHANGELOG), 7)
+    t.claim("OFFSET-009", "ask for a partition that was never committed")
+    t.expect(store.committed_offset(TopicPartition("another-topic", 0)), None)
+
+
+@check("OFFSET-003", given=lambda g: {"offset": g.offsets()})
+def offset_survives_reopening(t: Trial, offset: int) -> None:
+    """Commit an offset, close, and ask a new store for it."""
+    t.claim("OFFSET-003", "commit, close, and ask a new store for the committed offset")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: offset})
+    store = t.reopen(store)
+    t.expect(store.committed_offset(CHANGELOG), offset)
+    t.expect(store.get(b"a"), b"1")
+
+
+@check("OFFSET-004")
+def partitions_are_independent(t: Trial) -> None:
+    """Commit offsets of one partition and of two."""
+    t.claim("OFFSET-004", "commit two partitions, then one of them")
+    store = t.open()
+    store.commit({CHANGELOG: 5, OTHER: 9})
+    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (5, 9))
+    store.commit({CHANGELOG: 6})
+    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (6, 9))
+    store = t.reopen(store)
+    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (6, 9))
+
+
+@check("OFFSET-005")
+def empty_commit_forgets(t: Trial) -> None:
+    """Commit an empty map after offsets were committed."""
+    t.claim("OFFSET-005", "commit an empty map, then ask for the committed offsets")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: 5, OTHER: 9})
+    store.commit({})
+    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (None, None))
+    store = t.reopen(store)
+    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (None, None))
+    t.expect(store.get(b"a"), b"1")
+    store.commit({CHANGELOG: 3})
+    t.expect(store.committed_offset(CHANGELOG), 3)
+
+
+@check("OFFSET-006")
+def none_forgets_one(t: Trial) -> None:
+    """Commit None for one partition."""
+    t.claim("OFFSET-006", "commit None for one of two partitions")
+    store = t.open()
+    store.commit({CHANGELOG: 5, OTHER: 9})
+    store.commit({CHANGELOG: None})
+    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (None, 9))
+    store = t.reopen(store)
+    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (None, 9))
+
+
+@check("OFFSET-007", given=lambda g: {"offset": g.offsets()})
+def any_offset(t: Trial, offset: int) -> None:
+    """Commit offsets from all over the range of a long."""
+    t.claim("OFFSET-007", "commit an offset, then ask for it")
+    store = t.open()
+    store.commit({CHANGELOG: offset})
+    t.expect(store.committed_offset(CHANGELOG), offset)
+
+
+@check("OFFSET-008")
+def last_commit_counts(t: Trial) -> None:
+    """Commit a smaller offset than before, as after a wiped changelog."""
+    t.claim("OFFSET-008", "commit a smaller offset than before")
+    store = t.open()
+    store.commit({CHANGELOG: 100})
+    store.commit({CHANGELOG: 4})
+    t.expect(store.committed_offset(CHANGELOG), 4)
+    store = t.reopen(store)
+    t.expect(store.committed_offset(CHANGELOG), 4)
+
+
+@check("OFFSET-010")
+def partitions_are_told_apart(t: Trial) -> None:
+    """Commit partitions whose names resemble each other."""
+    t.claim("OFFSET-010", "commit partitions with similar names, then ask for each")
+    partitions = [
+        TopicPartition("app-store-changelog", 1),
+        TopicPartition("app-store-changelog", 11),
+        TopicPartition("app-store-changelog-1", 1),
+        TopicPartition("app.store_changelog", 1),
+        TopicPartition("status", 0),
+        TopicPartition("position", 0),
+    ]
+    store = t.open()
+    store.commit({each: number for number, each in enumerate(partitions)})
+    for number, each in enumerate(partitions):
+        t.expect(store.committed_offset(each), number)
+    store = t.reopen(store)
+    for number, each in enumerate(partitions):
+        t.expect(store.committed_offset(each), number)
+
+
+@check("OFFSET-011")
+def commit_without_writes(t: Trial) -> None:
+    """Commit again without writes: control records move the changelog on their own."""
+    t.claim("OFFSET-011", "commit a larger offset without any write in between")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: 3})
+    store.commit({CHANGELOG: 4})
+    store.commit({CHANGELOG: 9})
+    t.expect(store.committed_offset(CHANGELOG), 9)
+    store = t.reopen(store)
+    t.expect(store.committed_offset(CHANGELOG), 9)
+
+
+@check("OFFSET-012")
+def unmanaged_offsets_are_none(t: Trial) -> None:
+    """Ask a store that does not manage offsets for one."""
+    t.claim("OFFSET-012", "commit an offset to a store that does not manage offsets")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: 5})
+    t.expect(store.committed_offset(CHANGELOG), None)
+    t.expect(store.get(b"a"), b"1")

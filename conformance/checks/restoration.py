@@ -1,0 +1,105 @@
+"""Restoration: rebuilding the content from the changelog."""
+
+from __future__ import annotations
+
+from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
+from streamproof.conformance.oracle import Write, fold
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import Handle, Trial
+
+Writes = list[tuple[bytes, bytes | None]]
+
+
+def records(writes: Writes) -> list[ChangelogRecord]:
+    """Changelog records with consecutive offsets."""
+    return [ChangelogRecord(key, value, offset) for offset, (key, value) in enumerate(writes)]
+
+
+def expect_fold(t: Trial, store: Handle, writes: Writes) -> None:
+    """Demand that the store holds what the writes lead to."""
+    expected = fold(Write(CHANGELOG, offset, *write) for offset, write in enumerate(writes))
+    for key in sorted({key for key, _ in writes}):
+        t.expect(store.get(key), expected.get(key))
+    if t.lab.subject.capabilities.scan:
+        t.expect(sorted(store.scan("all")), sorted(expected.items()))
+
+
+@check("RESTORE-001", given=lambda g: {"writes": g.writes(12)})
+def restore_into_empty(t: Trial, writes: Writes) -> None:
+    """Restore a changelog into an empty store."""
+    t.claim("RESTORE-001", "restore a changelog in one batch")
+    store = t.open()
+    t.restore(store, records(writes))
+    expect_fold(t, store, writes)
+
+
+@check("RESTORE-002", "RESTORE-003")
+def tombstones_and_order(t: Trial) -> None:
+    """Restore batches in which a key is put, deleted and put again."""
+    store = t.open()
+    t.claim("RESTORE-002", "restore a put and a tombstone")
+    t.restore(store, records([(b"a", b"1"), (b"b", b"2"), (b"a", None)]))
+    t.expect((store.get(b"a"), store.get(b"b")), (None, b"2"))
+    t.claim("RESTORE-003", "restore a delete and a put of one key in one batch")
+    t.restore(store, records([(b"b", None), (b"b", b"3"), (b"c", b"1"), (b"c", None)]))
+    t.expect((store.get(b"b"), store.get(b"c")), (b"3", None))
+
+
+@check("RESTORE-004", given=lambda g: {"writes": g.writes(10)})
+def replaying_twice(t: Trial, writes: Writes) -> None:
+    """Restore the same changelog twice."""
+    t.claim("RESTORE-004", "restore the same changelog twice")
+    store = t.open()
+    t.restore(store, records(writes))
+    t.restore(store, records(writes))
+    expect_fold(t, store, writes)
+
+
+@check("RESTORE-005", given=lambda g: {"writes": g.writes(12), "at": g.cuts()})
+def batches_do_not_matter(t: Trial, writes: Writes, at: set[int]) -> None:
+    """Restore a changelog in batches."""
+    t.claim("RESTORE-005", "restore a changelog in batches")
+    store = t.open()
+    batch: list[ChangelogRecord] = []
+    for number, record in enumerate(records(writes)):
+        batch.append(record)
+        if number in at:
+            t.restore(store, batch)
+            batch = []
+    t.restore(store, batch)
+    expect_fold(t, store, writes)
+
+
+@check("RESTORE-008", given=lambda g: {"writes": g.writes(10)})
+def restored_content_is_kept(t: Trial, writes: Writes) -> None:
+    """Restore, commit, close, reopen."""
+    t.claim("RESTORE-008", "restore, commit, close, and read with a new store")
+    store = t.open()
+    t.restore(store, records(writes))
+    store.commit({CHANGELOG: len(writes) - 1})
+    store = t.reopen(store)
+    expect_fold(t, store, writes)
+    if t.lab.subject.capabilities.manages_offsets:
+        t.expect(store.committed_offset(CHANGELOG), len(writes) - 1)
+
+
+@check("RESTORE-009")
+def restored_is_committed(t: Trial) -> None:
+    """Restore records and read them beside the owner."""
+    t.claim("RESTORE-009", "restore records, then read them as a committed reader")
+    store = t.open()
+    t.restore(store, records([(b"a", b"1"), (b"b", b"2")]))
+    transaction = store.begin()
+    t.expect((transaction.get(b"a"), transaction.get(b"b")), (b"1", b"2"))
+    transaction.close()
+
+
+@check("RESTORE-010", given=lambda g: {"writes": g.writes(8), "more": g.writes(6)})
+def live_writes_after_restore(t: Trial, writes: Writes, more: Writes) -> None:
+    """Restore, then write as usual."""
+    t.claim("RESTORE-010", "restore a changelog, then write and read")
+    store = t.open()
+    t.restore(store, records(writes))
+    for key, value in more:
+        store.put(key, value)
+    expect_fold(t, store, writes + more)

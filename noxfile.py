@@ -1,0 +1,127 @@
+"""Every task of this project, each in an environment of its own: `nox -l` lists them.
+
+The folders at the top of the repository are subpackages of ``streamproof`` only once installed.
+Whatever puts the repository's root into ``sys.path``, as ``python -m`` does, finds the front
+door without its floors. So the sessions install the package like a user would, start tools by
+their own command, and let those that search the current directory run in an empty one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_venv = "yes"
+# What a change must pass. The tests come last, so that their summary is what one sees.
+nox.options.sessions = ["lint", "typecheck", "wheel", "tests"]
+
+ROOT = Path(__file__).parent
+PYPROJECT = ROOT / "pyproject.toml"
+
+ADAPTED_STORES = "quix,faust"
+"""The extras that need nothing but Python, so that a plain `nox` can cover them."""
+
+
+def install(session: nox.Session, *groups: str, extras: str = "", editable: bool = False) -> None:
+    """Install streamproof as a user would, and the tools of the given dependency groups."""
+    # setuptools builds in ./build and ships all that it finds there, deleted modules included.
+    shutil.rmtree(ROOT / "build", ignore_errors=True)
+    package = f".[{extras}]" if extras else "."
+    tools = nox.project.dependency_groups(nox.project.load_toml(PYPROJECT), *groups)
+    session.install(*(["-e"] if editable else []), package, *tools)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Judge our RocksDB store and two that are in production use; write an HTML report."""
+    install(session, extras=ADAPTED_STORES)
+    out = ROOT / "streamproof-out"
+    # A store that breaks a promise (1) or keeps only some (2) is a finding, not an error.
+    session.run(
+        *("streamproof", "verify", "rocksdb", "quixstreams", "faust-streaming"),
+        *("--profile", "quick", "--out", str(out), *session.posargs),
+        success_codes=[0, 1, 2],
+    )
+    session.log(f"The report: {out / 'report.html'}")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests with branch coverage; with arguments, pass them to pytest and measure none."""
+    install(session, "test", extras=ADAPTED_STORES)
+    pytest = (f"{session.bin}/pytest", "--hypothesis-profile=ci", *session.posargs)
+    if session.posargs:
+        session.run(*pytest)
+        return
+    session.run("coverage", "erase")
+    session.run("coverage", "run", *pytest)
+    session.run("coverage", "combine", "--quiet")
+    session.run("coverage", "report")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, formatting, and which floor imports which."""
+    install(session, "lint")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    with TemporaryDirectory() as empty, session.chdir(empty):
+        session.run("lint-imports", "--no-cache", "--no-logo", "--config", str(PYPROJECT))
+
+
+@nox.session
+def typecheck(session: nox.Session) -> None:
+    """Check the types of the installed package, of the examples and of this file, strictly."""
+    install(session, "typecheck", extras=ADAPTED_STORES)
+    mypy = ("mypy", "--config-file", str(PYPROJECT), "--cache-dir", str(ROOT / ".mypy_cache"))
+    scripts = [str(path) for path in sorted(ROOT.glob("examples/**/*.py"))]
+    with TemporaryDirectory() as empty, session.chdir(empty):
+        session.run(*mypy, "--package", "streamproof")
+        # One at a time: two examples may have files of the same name.
+        for script in scripts:
+            session.run(*mypy, script)
+        session.run(*mypy, str(ROOT / "noxfile.py"))
+
+
+@nox.session(reuse_venv=False)
+def wheel(session: nox.Session) -> None:
+    """Build, install the wheel alone in an empty environment, check that it is whole, use it."""
+    install_tools = nox.project.dependency_groups(nox.project.load_toml(PYPROJECT), "build")
+    session.install(*install_tools)
+    with TemporaryDirectory() as temporary:
+        dist, env, empty = (Path(temporary) / name for name in ("dist", "env", "empty"))
+        # The wheel is built from the sdist: both have to be complete.
+        session.run("pyproject-build", "--outdir", str(dist), str(ROOT), silent=True)
+        session.run("python", "-m", "venv", str(env))
+        (built,) = dist.glob("*.whl")
+        session.run(f"{env}/bin/pip", "install", "--quiet", str(built), external=True)
+        empty.mkdir()
+        with session.chdir(empty):
+            check = str(ROOT / "tests" / "wheel_check.py")
+            session.run(f"{env}/bin/python", "-P", check, str(ROOT), external=True)
+            session.run(f"{env}/bin/streamproof", "--version", external=True)
+            session.run(
+                *(f"{env}/bin/streamproof", "verify", "in-memory", "rocksdb"),
+                *("--profile", "smoke", "--out", "out"),
+                external=True,
+            )
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Run every benchmark, or those named by the arguments."""
+    install(session)
+    for script in session.posargs or sorted(map(str, ROOT.glob("benchmarks/*.py"))):
+        session.run("python", script)
+
+
+@nox.session
+def dev(session: nox.Session) -> None:
+    """Prepare .nox/dev for daily work: the package, editable, and every tool."""
+    install(session, "lint", "typecheck", "test", extras=ADAPTED_STORES, editable=True)
+    session.log(f"Ready: {session.bin}/pytest, {session.bin}/streamproof, {session.bin}/ruff")

@@ -1,0 +1,115 @@
+"""A summary in Markdown, for the page of a build or a pull request: never over forty lines."""
+
+from __future__ import annotations
+
+import re
+
+from streamproof.reports.text import cell
+from streamproof.reports.view import FailureView, ReportView, SubjectView, Tally
+from streamproof.reports.wording import Shown, duration, headline, plural, subline
+
+__all__ = ["MAX_LINES", "render_markdown"]
+
+MAX_LINES = 40
+_SUBJECTS = 12
+_FAILURES = 5
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&:@$^])")
+
+
+def render_markdown(view: ReportView) -> str:
+    """The verdict, the counts of each subject, and the worst failures with their commands."""
+    lines = [f"## streamproof: {_plain(view.outcome)}", "", f"**{_plain(headline(view), 300)}.**"]
+    if more := subline(view):
+        lines += ["", _plain(more, 600)]
+    lines += ["", *_table(view), *_failures(view), "", _run(view)]
+    assert len(lines) <= MAX_LINES, f"{len(lines)} lines"  # noqa: S101 (of our own making)
+    return "\n".join(lines) + "\n"
+
+
+def _table(view: ReportView) -> list[str]:
+    lines = [
+        (
+            "| subject | verdict | core kept | extended kept | fail | error | skip | no result "
+            "| not asked | real crashes |"
+        ),
+        "|:--|:--|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    shown = view.worst_first[:_SUBJECTS]
+    lines += [_row(subject) for subject in shown]
+    if rest := len(view.subjects) - len(shown):
+        lines += ["", f"{plural(rest, 'more subject')} in the full report."]
+    return lines
+
+
+def _row(subject: SubjectView) -> str:
+    def count(*statuses: Shown) -> str:
+        both = (subject.core.counts, subject.extended.counts)
+        return f"{sum(counts[status] for counts in both for status in statuses):,}"
+
+    columns = [
+        _plain(subject.info.name, 60),
+        f"**{subject.outcome}**",
+        _kept(subject, subject.core),
+        _kept(subject, subject.extended),
+        count("fail"),
+        count("error"),
+        count("skip"),
+        count("no result"),
+        count("unsupported", "untested"),
+        f"{subject.evidence.kills:,}",
+    ]
+    return f"| {' | '.join(columns)} |"
+
+
+def _kept(subject: SubjectView, tally: Tally) -> str:
+    # How many requirements a run that died would have asked for, nobody knows.
+    if subject.outcome == "incomplete":
+        return f"{tally.passed} so far"
+    return f"{tally.passed} of {tally.asked}"
+
+
+def _failures(view: ReportView) -> list[str]:
+    if not view.failures:
+        return []
+    shown = view.failures[:_FAILURES]
+    lines = ["", "### Failures", "", *(_failure(failure) for failure in shown)]
+    if rest := len(view.failures) - len(shown):
+        lines.append(f"- and {rest:,} more in the full report")
+    return lines
+
+
+def _failure(failure: FailureView) -> str:
+    record = failure.record
+    return (
+        f"- **{record.level}** {_plain(record.requirement, 40)}, {_plain(record.subject, 60)}: "
+        f"{_plain(record.title)}. {_code(record.reproduce)}"
+    ).rstrip()
+
+
+def _run(view: ReportView) -> str:
+    header = view.header
+    parts = [
+        f"streamproof {_plain(header.tool_version, 40)}",
+        f"specification {header.spec}",
+        header.guarantee,
+        f"profile {header.profile}",
+        f"seed {header.seed}",
+    ]
+    if view.footer:
+        parts.append(f"took {duration(view.footer.duration_s)}")
+    return f"<sub>{' · '.join(parts)}</sub>"
+
+
+def _plain(text: str, limit: int = 200) -> str:
+    """``text`` on one line, with everything escaped that Markdown or HTML would act on."""
+    return _SPECIAL.sub(r"\\\1", cell(text, limit))
+
+
+def _code(text: str) -> str:
+    """``text`` as a code span, whatever backticks it holds."""
+    line = cell(text, 400)
+    if not line.strip():
+        return ""
+    fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
+    pad = " " if "`" in line else ""
+    return f"{fence}{pad}{line}{pad}{fence}"

@@ -1,0 +1,46 @@
+"""The published JSON Schema of the run log, made from the record types."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from importlib import resources
+from typing import Any, cast
+
+import msgspec
+
+from streamproof.conformance.results import SCHEMA_VERSION, Record
+
+__all__ = ["SCHEMA_FILE", "generate_schema", "load_schema", "schema_text"]
+
+SCHEMA_FILE = "run_log.schema.json"
+
+
+def generate_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of one line of a run log, from the types themselves."""
+    (record,), definitions = msgspec.json.schema_components([Record], ref_template="#/$defs/{name}")
+    for definition in definitions.values():
+        # Python 3.13 takes the indentation off docstrings by itself, and older ones do not.
+        definition["description"] = inspect.cleandoc(definition.get("description", ""))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:streamproof:run-log:{SCHEMA_VERSION}",
+        "title": "One line of a streamproof run log",
+        "description": (
+            "A run log holds one JSON object a line: one header, then result and failure "
+            "records, and one footer. A log without a footer is a run that died, never a pass."
+        ),
+        **record,
+        "$defs": definitions,
+    }
+
+
+def schema_text() -> str:
+    """The published file's exact content."""
+    return json.dumps(generate_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def load_schema() -> dict[str, Any]:
+    """The JSON Schema as it was published with this release."""
+    text = resources.files("streamproof.reports").joinpath(SCHEMA_FILE).read_text("utf-8")
+    return cast(dict[str, Any], json.loads(text))

@@ -1,0 +1,1 @@
+"""The HTML report's template, style and script: data, not code."""

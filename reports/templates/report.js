@@ -1,0 +1,120 @@
+"use strict";
+(function () {
+  const root = document.documentElement;
+  const all = (selector, from) => Array.from((from || document).querySelectorAll(selector));
+  const one = (selector) => document.querySelector(selector);
+  root.classList.add("js");
+
+  // The theme: the system's, until somebody chooses. Storage may be forbidden on file://.
+  const theme = one("#theme");
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
+  const nameTheme = () => { theme.textContent = isDark() ? "Light" : "Dark"; };
+  try { root.dataset.theme = localStorage.getItem("streamproof-theme") || root.dataset.theme || ""; }
+  catch (ignored) { /* The choice lasts as long as the page, then. */ }
+  theme.hidden = false;
+  theme.setAttribute("aria-label", "Switch between the light and the dark theme");
+  theme.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    try { localStorage.setItem("streamproof-theme", root.dataset.theme); } catch (ignored) { /* As above. */ }
+    nameTheme();
+  });
+  system.addEventListener("change", nameTheme);
+  nameTheme();
+
+  // The matrix: open a requirement, filter by status, search.
+  const rows = all("tr.row").map((row) => ({
+    row,
+    more: row.nextElementSibling,
+    button: row.querySelector(".open"),
+    text: (row.querySelector("th").textContent + " " + row.nextElementSibling.textContent).toLowerCase(),
+  }));
+  const open = (item, yes) => {
+    item.more.classList.toggle("opened", yes);
+    item.row.classList.toggle("opened", yes);
+    item.button.setAttribute("aria-expanded", String(yes));
+  };
+  const search = one("#search");
+  const chips = all(".chips button");
+  let wanted = "";
+  const filter = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let count = 0;
+    rows.forEach((item) => {
+      const fits = (!wanted || item.row.dataset.statuses.includes("|" + wanted + "|")) &&
+        words.every((word) => item.text.includes(word));
+      item.row.hidden = !fits;
+      item.more.hidden = !fits;
+      count += fits;
+    });
+    all("tbody.area").forEach((area) => {
+      const empty = all("tr.row", area).every((row) => row.hidden);
+      area.hidden = empty;
+      area.previousElementSibling.hidden = empty;
+    });
+    one("#nothing").hidden = count > 0;
+    one("#shown").textContent = (count === rows.length ? "" : count + " of ") + rows.length +
+      (rows.length === 1 ? " requirement" : " requirements");
+    chips.forEach((chip) => chip.setAttribute("aria-pressed", String(chip.dataset.status === wanted)));
+  };
+  const show = (status) => { wanted = status; filter(); };
+
+  one("#tools").hidden = false;
+  one("#shown").setAttribute("aria-live", "polite");
+  rows.forEach((item) => item.button.addEventListener("click", () =>
+    open(item, item.button.getAttribute("aria-expanded") !== "true")));
+  all("tr.row td").forEach((cell) => cell.addEventListener("click", (event) => {
+    if (!event.target.closest("a")) { cell.parentElement.querySelector(".open").click(); }
+  }));
+  one("#expand").addEventListener("click", (event) => {
+    const yes = event.target.getAttribute("aria-pressed") !== "true";
+    event.target.setAttribute("aria-pressed", String(yes));
+    event.target.textContent = yes ? "Collapse all" : "Expand all";
+    rows.forEach((item) => open(item, yes));
+  });
+  chips.forEach((chip) => chip.addEventListener("click", () =>
+    show(chip.dataset.status === wanted ? "" : chip.dataset.status)));
+  all("[data-show]").forEach((link) => link.addEventListener("click", () => show(link.dataset.show)));
+  search.addEventListener("input", filter);
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.matches("input, textarea");
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      search.focus();
+    } else if (event.key === "Escape" && event.target === search) {
+      search.value = "";
+      wanted = "";
+      filter();
+    }
+  });
+
+  // A link to a requirement opens it, and a filter never hides what was linked to.
+  const arrive = () => {
+    let target = null;
+    try { target = document.getElementById(decodeURIComponent(location.hash.slice(1))); }
+    catch (ignored) { return; }
+    const item = target && rows.find((each) => each.row === target);
+    if (!item) { return; }
+    if (item.row.hidden) { search.value = ""; show(""); }
+    open(item, true);
+    item.row.scrollIntoView({ block: "center" });
+  };
+  window.addEventListener("hashchange", arrive);
+  arrive();
+
+  // Copy: the clipboard is not available on every origin, and a selection always is.
+  all(".copy").forEach((button) => button.addEventListener("click", () => {
+    const code = button.closest(".block").querySelector("code");
+    const say = (word) => {
+      button.textContent = word;
+      setTimeout(() => { button.textContent = "Copy"; }, 1600);
+    };
+    const select = () => {
+      getSelection().selectAllChildren(code);
+      say(document.execCommand("copy") ? "Copied" : "Selected");
+    };
+    if (navigator.clipboard) {
+      navigator.clipboard.writeText(code.textContent).then(() => say("Copied"), select);
+    } else { select(); }
+  }));
+}());

@@ -1,0 +1,36 @@
+"""Adapters to other people's stores: each drives a real package, unpatched, by the contract.
+
+An adapter translates and never repairs. It turns the calls of the contract into calls of the
+package, and the package's errors into ours; what the package loses, reorders or refuses stays
+lost, reordered or refused, because that is what a suite is there to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from streamproof.stores.api import StateStoreContext
+from streamproof.stores.errors import ProcessorStateError, StoreError
+
+__all__ = ["task_partition", "translated"]
+
+
+def task_partition(context: StateStoreContext) -> int:
+    """The partition number of a task; its id is ``<subtopology>_<partition>``."""
+    return int(context.task_id.rpartition("_")[2])
+
+
+@contextmanager
+def translated(action: str) -> Iterator[None]:
+    """Turn what a package raises during ``action`` into ProcessorStateError, and chain it.
+
+    RocksDB's binding raises bare ``Exception``, so nothing narrower can be caught.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        message = f"{action} failed: {type(error).__name__}: {error}"
+        raise ProcessorStateError(message) from error

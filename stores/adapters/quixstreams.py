@@ -1,0 +1,341 @@
+"""The RocksDB store of Quix Streams, driven through the package's own classes.
+
+It needs ``pip install 'streamproof[quix]'``.
+
+What the package is, as far as the contract is concerned (read in quixstreams 3.28):
+
+- *Transactional.* A ``PartitionTransaction`` keeps its writes in memory, and ``flush`` writes
+  them with the changelog offset as one RocksDB ``WriteBatch``.
+- *Durable against the death of the process.* The write-ahead log is on and not synced: the
+  option ``use_fsync`` chooses how RocksDB syncs a file when it does, not that it does.
+- *One offset per partition.* A database belongs to one partition of one store and holds one
+  number, without a topic. It is the offset of the last changelog record that the content
+  reflects (``Checkpoint.commit`` passes what the producer's delivery reports say), which is
+  what ``commit`` means by an offset here: it is passed on and returned unchanged.
+- *Nothing to forget offsets with*, and a lower offset is refused (``InvalidChangelogOffset``).
+- *No iteration* that sees a transaction's own writes: ``iter_items`` of the partition reads
+  what is flushed, and the transaction has none in public.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from streamproof.stores.adapters import task_partition, translated
+from streamproof.stores.api import (
+    WRITE_BUFFER_BYTES_CONFIG,
+    ChangelogRecord,
+    IsolationLevel,
+    KeyValueIterator,
+    KeyValueStore,
+    StateStore,
+    StateStoreContext,
+    TopicPartition,
+    require_key,
+)
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.errors import (
+    InvalidStateStoreError,
+    TaskCorruptedError,
+    UnsupportedOperationError,
+    UsageError,
+)
+from streamproof.stores.transactions import AbstractTransaction, AbstractTransactionalStore
+
+try:
+    # A dependency of a dependency warns when it is imported, whatever the filters are; the
+    # warnings are recorded instead of shown, and the filters are put back afterwards.
+    with warnings.catch_warnings(record=True):
+        from quixstreams.state.metadata import CHANGELOG_CF_MESSAGE_HEADER, DEFAULT_PREFIX
+        from quixstreams.state.recovery import RecoveryPartition
+        from quixstreams.state.rocksdb import RocksDBOptions, RocksDBStorePartition
+        from quixstreams.state.rocksdb.exceptions import RocksDBCorruptedError
+        from quixstreams.state.rocksdb.transaction import RocksDBPartitionTransaction
+except ImportError as error:
+    raise UsageError(
+        f"Quix Streams cannot be imported ({error}); pip install 'streamproof[quix]'."
+    ) from error
+
+__all__ = ["QuixStreamsStore", "QuixStreamsTransaction", "make"]
+
+# Without any handler Python prints a library's warnings on stderr. Whoever configures logging
+# still gets them.
+logging.getLogger("quixstreams").addHandler(logging.NullHandler())
+
+
+class _ChangelogMessage:
+    """The part of a consumer's message that quix's recovery reads."""
+
+    def __init__(self, record: ChangelogRecord) -> None:
+        self._record = record
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [(CHANGELOG_CF_MESSAGE_HEADER, b"default")]
+
+    def key(self) -> bytes:
+        return self._record.key
+
+    def value(self) -> bytes | None:
+        return self._record.value
+
+    def offset(self) -> int:
+        return self._record.offset
+
+
+@dataclass
+class _Opened:
+    """What exists while the store is open."""
+
+    number: int
+    partition: RocksDBStorePartition
+    recovery: RecoveryPartition
+    transaction: RocksDBPartitionTransaction
+    recovering: bool = False
+
+
+class _QuixKeyValueStore(KeyValueStore):
+    """The key-value methods on a quix transaction, for the store and its transactions alike."""
+
+    @abstractmethod
+    def _quix(self, *, write: bool) -> RocksDBPartitionTransaction:
+        """The transaction to read or write; raises InvalidStateStoreError if not open."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of ``key`` as this transaction sees it."""
+        quix = self._quix(write=False)
+        require_key(key)
+        with translated(f"Reading from store {self.name!r}"):
+            value: bytes | None = quix.get_bytes(key, DEFAULT_PREFIX)
+        return value
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Stage a value, or with ``None`` a deletion, in memory."""
+        quix = self._quix(write=True)
+        require_key(key)
+        with translated(f"Writing to store {self.name!r}"):
+            if value is None:
+                quix.delete(key, DEFAULT_PREFIX)
+            else:
+                quix.set_bytes(key, value, DEFAULT_PREFIX)
+
+    def approximate_num_uncommitted_entries(self) -> int:
+        """0 or unknown (-1): the package tells only whether there are any."""
+        return -1 if self._quix(write=False).changed else 0
+
+    def approximate_num_uncommitted_bytes(self) -> int:
+        """0 or unknown (-1): the package tells only whether there are any."""
+        return self.approximate_num_uncommitted_entries()
+
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        """Not available: the package has no public iteration over a transaction."""
+        self._refuse_scan()
+
+    def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        """Not available: the package has no public iteration over a transaction."""
+        self._refuse_scan()
+
+    def prefix_scan(self, prefix: bytes) -> KeyValueIterator:
+        """Not available: the package has no public iteration over a transaction."""
+        self._refuse_scan()
+
+    def approximate_num_entries(self) -> int:
+        """Not available: the package does not count."""
+        self._refuse_scan()
+
+    def _refuse_scan(self) -> NoReturn:
+        self._quix(write=False)
+        raise UnsupportedOperationError(
+            "Quix Streams has no public way to iterate over a transaction or to count its entries."
+        )
+
+
+class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
+    """One ``RocksDBStorePartition``, with one quix transaction open at any time."""
+
+    capabilities = Capabilities(
+        transactional=True,
+        explicit_transactions=True,
+        several_partitions=False,
+        scan=False,
+        ranges=False,
+        reverse=False,
+        prefix_scan=False,
+        entry_count=False,
+        durability="process",
+    )
+
+    def __init__(self, name: str = "quixstreams") -> None:
+        super().__init__()
+        self._name = name
+        self._open: _Opened | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the store."""
+        return self._name
+
+    @property
+    def persistent(self) -> bool:
+        """Always: RocksDB keeps files."""
+        return True
+
+    @property
+    def manages_offsets(self) -> bool:
+        """Always: the offset is in a column family of the same database."""
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the database is open."""
+        return self._open is not None
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        """Open ``<state_dir>/<name>``, without retries and without replacing a corrupt one."""
+        options = RocksDBOptions(open_max_retries=0, on_corrupted_recreate=False)
+        if WRITE_BUFFER_BYTES_CONFIG in context.app_configs:
+            buffer_bytes = int(context.app_configs[WRITE_BUFFER_BYTES_CONFIG])
+            options = replace(options, write_buffer_size=buffer_bytes)
+        path = context.state_dir / self._name
+        with translated(f"Opening the database at {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                partition = RocksDBStorePartition(str(path), options=options)
+            except RocksDBCorruptedError as error:
+                raise TaskCorruptedError(str(error)) from error
+        number = task_partition(context)
+        # The watermarks tell quix's recovery manager when to stop reading the topic. Here the
+        # runtime knows that, and nothing that is called on this object looks at them.
+        recovery = RecoveryPartition(
+            changelog_name=context.changelog_topic(self._name),
+            partition_num=number,
+            store_partition=partition,
+            committed_offsets={},
+            lowwater=0,
+            highwater=0,
+        )
+        self._open = _Opened(number, partition, recovery, partition.begin())
+        context.register(root, self._restore)
+
+    def close(self) -> None:
+        """Drop what is staged and close the database."""
+        self.close_transactions()
+        opened, self._open = self._open, None
+        if opened is not None:
+            # The method has no annotations, which a strict type checker minds where it is called.
+            close: Callable[[], object] = opened.partition.close
+            with translated(f"Closing store {self._name!r}"):
+                close()
+
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        """``prepare`` and ``flush`` the transaction, as quix's checkpoint does, and begin another.
+
+        The package writes nothing at all, the offset included, if the transaction has no
+        writes (a note in its ``flush`` says so). A transaction that failed stays the current
+        one, and quix refuses any further use of it, until the store is closed.
+
+        Raises:
+            ProcessorStateError: quix refused or failed.
+            UnsupportedOperationError: the map asks to forget an offset, or is not about the
+                one partition that the database has an offset for.
+        """
+        self.flush_transaction(self._quix(write=True), changelog_offsets)
+        opened = self._opened()
+        opened.transaction = opened.partition.begin()
+
+    def committed_offset(self, partition: TopicPartition) -> int | None:
+        """``get_changelog_offset`` for this task's partition, whatever the topic is called."""
+        opened = self._opened()
+        if partition.partition != opened.number:
+            return None
+        with translated(f"Reading the offset of store {self._name!r}"):
+            offset: int | None = opened.partition.get_changelog_offset()
+        return offset
+
+    def create_transaction(self) -> QuixStreamsTransaction:
+        """Begin a quix transaction of its own."""
+        opened = self._opened()
+        self._finish_recovery(opened)
+        return QuixStreamsTransaction(self, opened.partition.begin())
+
+    def flush_transaction(
+        self,
+        transaction: RocksDBPartitionTransaction,
+        changelog_offsets: Mapping[TopicPartition, int | None],
+    ) -> None:
+        """Flush ``transaction`` with the one offset that the map may hold."""
+        opened = self._opened()
+        if len(changelog_offsets) > 1 or any(
+            partition.partition != opened.number for partition in changelog_offsets
+        ):
+            raise UnsupportedOperationError(
+                f"Quix Streams keeps one offset per database, and this is the database of "
+                f"partition {opened.number}: it cannot keep {dict(changelog_offsets)}."
+            )
+        offset = next(iter(changelog_offsets.values()), None)
+        if offset is None and opened.partition.get_changelog_offset() is not None:
+            raise UnsupportedOperationError("Quix Streams has no way to forget an offset.")
+        with translated(f"Committing store {self._name!r}"):
+            transaction.prepare()
+            transaction.flush(changelog_offset=offset)
+
+    def _restore(self, batch: Sequence[ChangelogRecord]) -> None:
+        """Hand each record to quix's own recovery, which writes it with its offset at once."""
+        opened = self._opened()
+        with translated(f"Restoring store {self._name!r}"):
+            for record in batch:
+                opened.recovering = True
+                message: Any = _ChangelogMessage(record)
+                opened.recovery.recover_from_changelog_message(message)
+
+    def _finish_recovery(self, opened: _Opened) -> None:
+        """Tell quix that recovery is over: its manager does so before it processes again.
+
+        The contract has no such call, so the first write or commit after a restore counts.
+        Older releases have nothing to be told.
+        """
+        complete = getattr(opened.recovery, "complete_recovery", None)
+        if opened.recovering and complete is not None:
+            with translated(f"Completing the recovery of store {self._name!r}"):
+                complete()
+        opened.recovering = False
+
+    def _opened(self) -> _Opened:
+        if self._open is None:
+            raise InvalidStateStoreError(f"Store {self._name!r} is not open; call init().")
+        return self._open
+
+    def _quix(self, *, write: bool) -> RocksDBPartitionTransaction:
+        opened = self._opened()
+        if write:
+            self._finish_recovery(opened)
+        return opened.transaction
+
+
+class QuixStreamsTransaction(AbstractTransaction, _QuixKeyValueStore):
+    """A transaction from ``begin()``: it sees its own writes and what others have flushed."""
+
+    def __init__(self, store: QuixStreamsStore, transaction: RocksDBPartitionTransaction) -> None:
+        super().__init__(store, IsolationLevel.READ_COMMITTED)
+        self._owner = store
+        self._transaction = transaction
+
+    def commit_transaction(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        """``prepare`` and ``flush``."""
+        self._owner.flush_transaction(self._transaction, changelog_offsets)
+
+    def close_transaction(self) -> None:
+        """Nothing to do: a quix transaction that is not flushed leaves no trace."""
+
+    def _quix(self, *, write: bool) -> RocksDBPartitionTransaction:
+        self.validate_is_open()
+        return self._transaction
+
+
+def make() -> QuixStreamsStore:
+    """A store that is not open yet, for ``streamproof verify``."""
+    return QuixStreamsStore()

@@ -1,0 +1,140 @@
+"""Kafka's checkpoint file: changelog offsets as text, replaced as a whole.
+
+.. code-block:: text
+
+    0                                  the version of the format
+    1                                  how many offsets follow
+    app-store-changelog 0 1234         topic, partition and offset
+
+Source: Kafka, org.apache.kafka.streams.state.internals.OffsetCheckpoint.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from streamproof.stores.api import TopicPartition
+from streamproof.stores.errors import ProcessorStateError
+
+__all__ = ["OFFSET_UNKNOWN", "OffsetCheckpoint"]
+
+OFFSET_UNKNOWN = -4
+"""Stands for an offset that is not known, where a file must hold something."""
+
+_VERSION = 0
+_REMEDY = "Delete the file and the store's directory, and restore from the changelog."
+
+
+class OffsetCheckpoint:
+    """Reads and writes one checkpoint file.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+
+    def read(self) -> dict[TopicPartition, int]:
+        """The offsets in the file; empty if there is no file.
+
+        Offsets that may not be there (negative and not OFFSET_UNKNOWN) are left out.
+
+        Raises:
+            ProcessorStateError: the file is unreadable or malformed; file and line are named.
+        """
+        try:
+            lines = self.path.read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError) as error:
+            raise ProcessorStateError(f"{self.path} cannot be read: {error}. {_REMEDY}") from error
+        if self._number(lines, 1, "the version") != _VERSION:
+            raise self._malformed(1, f"version {lines[0]} is not known, only {_VERSION} is")
+        expected = self._number(lines, 2, "the number of offsets")
+        entries = [self._entry(number, line) for number, line in enumerate(lines[2:], start=3)]
+        if len(entries) != expected:
+            raise self._malformed(2, f"{expected} offsets are announced, {len(entries)} are there")
+        return {partition: offset for partition, offset in entries if _may_be_stored(offset)}
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the file, or delete it if there are no offsets; durable on return.
+
+        A crash leaves the old file or the new one, never a mixture.
+
+        Raises:
+            ProcessorStateError: an offset is negative and not OFFSET_UNKNOWN, or the file
+                cannot be written.
+        """
+        for partition, offset in offsets.items():
+            if not _may_be_stored(offset):
+                raise ProcessorStateError(
+                    f"Offset {offset} of {partition} cannot be written to {self.path}: an offset "
+                    f"is 0 or larger, or {OFFSET_UNKNOWN} if it is not known."
+                )
+        if not offsets:
+            self.delete()
+            return
+        lines = [str(_VERSION), str(len(offsets))]
+        lines += [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+        try:
+            self._replace("\n".join([*lines, ""]).encode())
+        except OSError as error:
+            raise ProcessorStateError(
+                f"{self.path} cannot be written: {error}. Check that its directory exists and "
+                "can be written, and that the disk has space."
+            ) from error
+
+    def delete(self) -> None:
+        """Delete the file if it is there."""
+        try:
+            self.path.unlink(missing_ok=True)
+            if self.path.parent.is_dir():
+                self._sync_directory()
+        except OSError as error:
+            raise ProcessorStateError(
+                f"{self.path} cannot be deleted: {error}. Check the rights of its directory."
+            ) from error
+
+    def _replace(self, content: bytes) -> None:
+        temporary = self.path.with_name(self.path.name + ".tmp")
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.path)
+        # Without this, the rename itself may be undone by a loss of power.
+        self._sync_directory()
+
+    def _sync_directory(self) -> None:
+        descriptor = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _number(self, lines: list[str], number: int, what: str) -> int:
+        try:
+            return int(lines[number - 1])
+        except (IndexError, ValueError):
+            found = repr(lines[number - 1]) if len(lines) >= number else "nothing"
+            raise self._malformed(number, f"expected {what}, found {found}") from None
+
+    def _entry(self, number: int, line: str) -> tuple[TopicPartition, int]:
+        parts = line.split()
+        try:
+            topic, partition, offset = parts
+            return TopicPartition(topic, int(partition)), int(offset)
+        except ValueError:
+            raise self._malformed(
+                number, f"expected 'topic partition offset', found {line!r}"
+            ) from None
+
+    def _malformed(self, line: int, problem: str) -> ProcessorStateError:
+        return ProcessorStateError(f"{self.path}, line {line}: {problem}. {_REMEDY}")
+
+
+def _may_be_stored(offset: int) -> bool:
+    return offset >= 0 or offset == OFFSET_UNKNOWN

@@ -1,0 +1,122 @@
+"""What the iterators of all stores share: order, bounds, peeking, and closing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import NoReturn, Self
+from weakref import WeakSet
+
+from streamproof.stores.errors import InvalidStateStoreError
+
+__all__ = ["Row", "StoreIterator", "is_inverted", "prefix_end"]
+
+Row = tuple[bytes, bytes]
+
+_logger = logging.getLogger("streamproof.stores")
+
+
+class StoreIterator:
+    """A KeyValueIterator over rows that are already in order and within bounds.
+
+    Args:
+        store_name: for messages.
+        rows: the rows; an iterator in C keeps the scan fast.
+        registry: the open iterators of the store, which closes them when it is closed.
+        on_close: releases what the rows hold, once.
+    """
+
+    __slots__ = ("__weakref__", "_advance", "_on_close", "_peeked", "_store_name")
+
+    def __init__(
+        self,
+        store_name: str,
+        rows: Iterator[Row],
+        registry: WeakSet[StoreIterator],
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        self._store_name = store_name
+        # Holding the bound method, and not the rows, saves one lookup for each row.
+        self._advance: Callable[[], Row] = rows.__next__
+        self._peeked: Row | None = None
+        self._on_close = on_close
+        registry.add(self)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Row:
+        row = self._peeked
+        if row is None:
+            return self._advance()
+        self._peeked = None
+        return row
+
+    def peek_next_key(self) -> bytes:
+        """The key that ``next`` will return, without advancing.
+
+        Raises:
+            StopIteration: there is no next row.
+            InvalidStateStoreError: the iterator or its store is closed.
+
+        Source: Kafka, KeyValueIterator#peekNextKey.
+        """
+        if self._peeked is None:
+            self._peeked = self._advance()
+        return self._peeked[0]
+
+    def close(self) -> None:
+        """Release the rows; closing twice is harmless."""
+        name = self._store_name
+
+        def reject() -> NoReturn:
+            raise InvalidStateStoreError(
+                f"The iterator over store {name!r} is closed, by itself or together with "
+                "its store; open a new one."
+            )
+
+        self._advance = reject
+        self._peeked = None
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
+        self.close()
+
+
+def is_inverted(from_key: bytes | None, to_key: bytes | None) -> bool:
+    """Whether a range is empty because its bounds are swapped; if so, a warning is logged.
+
+    Kafka warns because serializers of signed numbers do not keep their order.
+    Source: Kafka, RocksDBStore#range and InMemoryKeyValueStore#getKeyValueIterator.
+    """
+    if from_key is None or to_key is None or from_key <= to_key:
+        return False
+    _logger.warning(
+        "Returning an empty iterator for a range whose lower bound %r is greater than its "
+        "upper bound %r. Keys are compared as unsigned bytes: does the serializer of the "
+        "keys keep their order (signed integers do not)?",
+        from_key,
+        to_key,
+    )
+    return True
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """The smallest key after every key that starts with ``prefix``.
+
+    ``None`` if there is no such key: the prefix is empty or consists of 0xFF bytes only.
+    """
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

@@ -1,0 +1,325 @@
+"""The RocksDB store: records and changelog offsets in one database, flushed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from weakref import WeakSet
+
+from rocksdict import WriteBatch
+
+from streamproof.stores.api import (
+    WRITE_BUFFER_BYTES_CONFIG,
+    ChangelogRecord,
+    KeyValueStore,
+    Position,
+    StateStore,
+    StateStoreContext,
+    TopicPartition,
+    require_key,
+)
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.errors import (
+    InvalidStateStoreError,
+    ProcessorStateError,
+    TaskCorruptedError,
+)
+from streamproof.stores.iterators import Row, StoreIterator, is_inverted
+from streamproof.stores.offsets import (
+    POSITION_KEY,
+    STATUS_CLOSED,
+    STATUS_KEY,
+    STATUS_OPEN,
+    decode_long,
+    decode_position,
+    encode_long,
+    encode_partition,
+    encode_position,
+)
+from streamproof.stores.rocksdb_database import Database
+from streamproof.stores.rocksdb_scans import scan_prefix, scan_range
+
+__all__ = ["RocksDBStore", "default_store"]
+
+
+class RocksDBStore(KeyValueStore):
+    """A persistent store in ``<state_dir>/rocksdb/<name>`` (Kafka: RocksDBStore).
+
+    Writes go to RocksDB at once, with the write-ahead log off; ``commit`` adds the offsets
+    and the position in one write and flushes nothing. Whenever RocksDB flushes, records and
+    offsets reach the disk together, so that after a crash the offsets never promise records
+    that are gone; but records beyond the offsets may be there. Under exactly-once that is
+    not acceptable: a status row tells whether the store was closed cleanly, and if not,
+    ``init`` raises TaskCorruptedError.
+
+    Args:
+        name: the name of the store.
+        manages_offsets: without it there are no offsets, no stored position and no
+            status, as before KIP-1035; ``flush`` makes the records durable.
+
+    Source: KIP-1035; KIP-892, "Atomic Checkpointing"; Kafka 4.3, RocksDBStore.
+    """
+
+    _marks_status = True
+    """Whether the status row is needed to tell a clean close from a crash."""
+
+    def __init__(self, name: str, *, manages_offsets: bool = True) -> None:
+        super().__init__()
+        self._name = name
+        self._manages_offsets = manages_offsets
+        self._context: StateStoreContext | None = None
+        self._database: Database | None = None
+        self._position = Position()
+        self._iterators: WeakSet[StoreIterator] = WeakSet()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store promises; a commit becomes durable with the next flush."""
+        managed = self._manages_offsets
+        return Capabilities(manages_offsets=managed, position=managed, durability="flush")
+
+    @property
+    def name(self) -> str:
+        """The name of the store."""
+        return self._name
+
+    @property
+    def persistent(self) -> bool:
+        """True: the content outlives the process."""
+        return True
+
+    @property
+    def manages_offsets(self) -> bool:
+        """Whether the changelog offsets are kept in the database (KIP-1035)."""
+        return self._manages_offsets
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store can be read and written."""
+        return self._database is not None
+
+    @property
+    def position(self) -> Position:
+        """A copy of the input offsets that the content reflects (KIP-796)."""
+        return self._position.copy()
+
+    def directory(self, context: StateStoreContext) -> Path:
+        """Where the files of this store are, given the directory of its task."""
+        return Path(context.state_dir) / "rocksdb" / self._name
+
+    # --- life cycle -------------------------------------------------------------------
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        """Open the database and register how to restore it.
+
+        Raises:
+            ProcessorStateError: the files cannot be read, written or locked.
+            TaskCorruptedError: exactly-once, and the store was not closed cleanly.
+            InvalidStateStoreError: the store is already open.
+        """
+        if self._database is not None:
+            raise InvalidStateStoreError(f"Store {self._name!r} is already open; close it first.")
+        database = Database(
+            self.directory(context),
+            with_offsets=self._manages_offsets,
+            write_buffer_bytes=context.app_configs.get(WRITE_BUFFER_BYTES_CONFIG),
+        )
+        try:
+            self._open_offsets(database, context)
+        except BaseException:
+            database.release()
+            raise
+        self._context = context
+        self._database = database
+        context.register(root, self.restore)
+
+    def _open_offsets(self, database: Database, context: StateStoreContext) -> None:
+        self._position = Position()
+        if database.offsets is None:
+            return
+        # The check is made whatever the kind of store: transactions may have been switched
+        # on after a crash without them.
+        if context.exactly_once and database.offsets.get(STATUS_KEY) == STATUS_OPEN:
+            raise TaskCorruptedError(
+                f"Store {self._name!r} in {database.directory} was not closed cleanly, so that "
+                "it may hold records of an aborted transaction. Wipe the directory and "
+                "restore from the changelog."
+            )
+        stored = database.offsets.get(POSITION_KEY)
+        if stored is not None:
+            self._position = decode_position(stored)
+        if self._marks_status:
+            self._write_status(database, STATUS_OPEN)
+
+    @staticmethod
+    def _write_status(database: Database, status: bytes) -> None:
+        batch = WriteBatch(raw_mode=True)
+        database.put_offsets_row(batch, STATUS_KEY, status)
+        database.write(batch)
+
+    def close(self) -> None:
+        """Close the iterators, flush, and release the directory; closing twice is harmless."""
+        database, self._database = self._database, None
+        if database is None:
+            return
+        # An iterator that is still open would keep the lock on the directory.
+        for iterator in list(self._iterators):
+            iterator.close()
+        try:
+            if self._manages_offsets and self._marks_status:
+                self._write_status(database, STATUS_CLOSED)
+        finally:
+            database.close()
+
+    def flush(self) -> None:
+        """Write everything to disk: records, offsets and position in one atomic step."""
+        self._opened().flush()
+
+    # --- commit -----------------------------------------------------------------------
+
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Store the offsets and the position; durable with the records at the next flush.
+
+        An empty map forgets all offsets, ``None`` forgets the offset of one partition.
+        Source: KIP-1035, StateStore#commit; Kafka 4.3 for forgetting (KAFKA-17411).
+        """
+        database = self._opened()
+        if self._manages_offsets:
+            batch = WriteBatch(raw_mode=True)
+            self._add_offsets(database, batch, changelog_offsets, self._position)
+            database.write(batch)
+
+    @staticmethod
+    def _add_offsets(
+        database: Database,
+        batch: WriteBatch,
+        changelog_offsets: Mapping[TopicPartition, int | None],
+        position: Position,
+    ) -> None:
+        if not changelog_offsets and database.offsets is not None:
+            for key, _ in scan_range(database.offsets, None, None, reverse=False):
+                if key not in (STATUS_KEY, POSITION_KEY):
+                    database.put_offsets_row(batch, key, None)
+        for partition, offset in changelog_offsets.items():
+            value = None if offset is None else encode_long(offset)
+            database.put_offsets_row(batch, encode_partition(partition), value)
+        database.put_offsets_row(batch, POSITION_KEY, encode_position(position))
+
+    def committed_offset(self, partition: TopicPartition) -> int | None:
+        """The offset of the last commit, or ``None`` (KIP-1035, StateStore#committedOffset)."""
+        offsets = self._opened().offsets
+        stored = None if offsets is None else offsets.get(encode_partition(partition))
+        return None if stored is None else decode_long(stored)
+
+    def restore(self, batch: Sequence[ChangelogRecord]) -> None:
+        """Apply changelog records in order, the last one of a key wins, in one write."""
+        self._write_entries((record.key, record.value) for record in batch)
+
+    # --- reads and writes -------------------------------------------------------------
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of ``key``, or ``None``."""
+        if key is None:
+            require_key(key)
+        value: bytes | None = self._opened().data.get(key)
+        return value
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of ``key``; ``None`` deletes it."""
+        if key is None:
+            require_key(key)
+        data = self._opened().data
+        try:
+            if value is None:
+                data.delete(key)
+            else:
+                data.put(key, value)
+        except Exception as error:
+            raise self._write_failure(error) from error
+        self._record_position()
+
+    def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Put all entries in one write; if one key is ``None``, none is written."""
+        checked = list(entries)
+        for key, _ in checked:
+            require_key(key)
+        self._write_entries(checked)
+        self._record_position()
+
+    def delete_range(self, from_key: bytes, to_key_exclusive: bytes) -> None:
+        """Delete every key from ``from_key`` up to, not including, ``to_key_exclusive``."""
+        require_key(from_key)
+        require_key(to_key_exclusive)
+        database = self._opened()
+        if from_key < to_key_exclusive:
+            batch = WriteBatch(raw_mode=True)
+            batch.delete_range(from_key, to_key_exclusive)
+            database.write(batch)
+        self._record_position()
+
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> StoreIterator:
+        """The entries from ``from_key`` to ``to_key``, both inclusive, ascending."""
+        return self._scan(from_key, to_key, reverse=False)
+
+    def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> StoreIterator:
+        """The same entries as ``range``, descending."""
+        return self._scan(from_key, to_key, reverse=True)
+
+    def prefix_scan(self, prefix: bytes) -> StoreIterator:
+        """Every entry whose key starts with ``prefix``, ascending."""
+        require_key(prefix)
+        return self.open_iterator(scan_prefix(self._opened().data, prefix))
+
+    def approximate_num_entries(self) -> int:
+        """RocksDB's estimate; keys that were overwritten or deleted may count more than once."""
+        return self._opened().data.property_int_value("rocksdb.estimate-num-keys") or 0
+
+    def open_iterator(
+        self, rows: Iterator[Row], on_close: Callable[[], None] | None = None
+    ) -> StoreIterator:
+        """An iterator over ``rows`` that is closed with this store at the latest."""
+        return StoreIterator(self._name, rows, self._iterators, on_close)
+
+    def _scan(
+        self, from_key: bytes | None, to_key: bytes | None, *, reverse: bool
+    ) -> StoreIterator:
+        data = self._opened().data
+        if is_inverted(from_key, to_key):
+            return self.open_iterator(iter(()))
+        return self.open_iterator(scan_range(data, from_key, to_key, reverse=reverse))
+
+    def _write_entries(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        database = self._opened()
+        batch = WriteBatch(raw_mode=True)
+        for key, value in entries:
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        database.write(batch)
+
+    def _record_position(self) -> None:
+        context = self._context
+        if context is not None and context.record_metadata is not None:
+            self._position.update(*context.record_metadata)
+
+    def _write_failure(self, error: Exception) -> Exception:
+        # RocksDB's failures arrive as plain Exception; anything else is a wrong argument.
+        if type(error) is not Exception:
+            return error
+        return ProcessorStateError(
+            f"Store {self._name!r} cannot be written: {error}. Check the free space of the "
+            "disk and the file LOG in the store's directory."
+        )
+
+    def _opened(self) -> Database:
+        if self._database is None:
+            raise InvalidStateStoreError(
+                f"Store {self._name!r} is not open; call init() before using it."
+            )
+        return self._database
+
+
+def default_store() -> KeyValueStore:
+    """A new RocksDB store named ``store``, not initialised."""
+    return RocksDBStore("store")

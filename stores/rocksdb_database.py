@@ -1,0 +1,219 @@
+"""One RocksDB database on disk: opening, atomic flushing, and closing it.
+
+The write-ahead log is off, as in Kafka Streams: what is on disk is the state at the last
+flush. That state is consistent because a flush covers all column families at once. RocksDB
+does so for the flushes that it starts itself (``atomic_flush``), but rocksdict's ``flush()``
+and ``close()`` flush one column family each, so that a crash between two of them leaves
+data without their offsets, or offsets without their data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    ColumnFamily,
+    DBCompactionStyle,
+    DBCompressionType,
+    Options,
+    Rdict,
+    WriteBatch,
+    WriteOptions,
+)
+
+from streamproof.stores.errors import ProcessorStateError
+
+__all__ = ["DATA_COLUMN_FAMILY", "OFFSETS_COLUMN_FAMILY", "Database"]
+
+DATA_COLUMN_FAMILY: Final = "default"
+OFFSETS_COLUMN_FAMILY: Final = "offsets"
+
+# Kafka's figures: RocksDBStore#openDB and AbstractColumnFamilyAccessor.
+_DATA_BUFFER_BYTES = 16 * 1024 * 1024
+_OFFSETS_BUFFER_BYTES = 1024 * 1024
+_MAX_WRITE_BUFFERS = 3
+_BLOCK_CACHE_BYTES = 50 * 1024 * 1024
+_BLOCK_BYTES = 4096
+
+_BEHIND_ALL_KEYS = b"\xff" * 8
+"""Greater than every key of the ``offsets`` column family."""
+
+_UNFLUSHED_PROPERTIES = (
+    "rocksdb.num-entries-active-mem-table",
+    "rocksdb.num-entries-imm-mem-tables",
+)
+
+
+class Database:
+    """An open database with the data and, if the store manages its offsets, the offsets.
+
+    Args:
+        directory: where the files are; it is created if it is not there.
+        with_offsets: whether there is an ``offsets`` column family.
+        write_buffer_bytes: the size of the write buffers; ``None`` for Kafka's defaults.
+
+    Attributes:
+        data: the records.
+        offsets: the rows beside the records, or ``None``.
+
+    Raises:
+        ProcessorStateError: the database cannot be read, written or locked, or it has
+            column families that this version does not know. Nothing is deleted then.
+    """
+
+    def __init__(
+        self, directory: Path, *, with_offsets: bool, write_buffer_bytes: int | None
+    ) -> None:
+        self.directory = directory
+        families = {DATA_COLUMN_FAMILY: _options(write_buffer_bytes or _DATA_BUFFER_BYTES)}
+        if with_offsets:
+            families[OFFSETS_COLUMN_FAMILY] = _options(write_buffer_bytes or _OFFSETS_BUFFER_BYTES)
+        with self._failing("cannot be opened"):
+            _prepare(directory)
+        _reject_unknown_families(directory, frozenset(families))
+        with self._failing("cannot be opened"):
+            self.data = Rdict(
+                str(directory), families[DATA_COLUMN_FAMILY], column_families=families
+            )
+        self.offsets: Rdict | None = None
+        self._offsets_handle: ColumnFamily | None = None
+        self._write_options = WriteOptions()
+        # The type stub calls it a method; it is a property.
+        self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]
+        self.data.set_write_options(self._write_options)
+        if with_offsets:
+            self.offsets = self.data.get_column_family(OFFSETS_COLUMN_FAMILY)
+            self.offsets.set_write_options(self._write_options)
+            self._offsets_handle = self.data.get_column_family_handle(OFFSETS_COLUMN_FAMILY)
+
+    def put_offsets_row(self, batch: WriteBatch, key: bytes, value: bytes | None) -> None:
+        """Add a row beside the records to ``batch``; ``None`` deletes it."""
+        if value is None:
+            batch.delete(key, self._offsets_handle)
+        else:
+            batch.put(key, value, self._offsets_handle)
+
+    def write(self, batch: WriteBatch) -> None:
+        """Apply ``batch``, which is used up by it, in one step."""
+        with self._failing("cannot be written"):
+            self.data.write(batch, self._write_options)
+
+    def flush(self) -> None:
+        """Write all buffers to disk, all column families in one atomic step.
+
+        The one call of rocksdict, besides a checkpoint, that flushes atomically is a manual
+        compaction, which begins with a flush. It is asked to compact what lies behind all
+        keys of the smaller column family, so that the flush is nearly all that it does.
+        """
+        with self._failing("cannot be flushed"):
+            if self.offsets is None:
+                self.data.flush()
+                return
+            self.offsets.compact_range(_BEHIND_ALL_KEYS, None)
+        # A compaction does not report a failed flush, but the buffers tell.
+        if any(_unflushed_rows(family) for family in (self.data, self.offsets)):
+            raise ProcessorStateError(
+                f"The database {self.directory} could not be flushed: rows are still only in "
+                "memory. Check the free space of the disk and the file LOG in the directory."
+            )
+
+    def close(self) -> None:
+        """Flush atomically, then release the files and their lock.
+
+        If the flush fails, the handles are dropped and not closed one by one: the
+        destructor of the database then tries one last flush, which is atomic too.
+        """
+        try:
+            self.flush()
+        except ProcessorStateError:
+            self._offsets_handle = self.offsets = None
+            del self.data
+            raise
+        self.release()
+
+    def release(self) -> None:
+        """Give the files and their lock back, once no iterator is left that uses them.
+
+        ``Rdict.close`` flushes one column family, so there must be nothing left to flush:
+        a crash between the two calls would tear records and offsets apart.
+        """
+        self._offsets_handle = None
+        if self.offsets is not None:
+            self.offsets.close()
+        self.data.close()
+
+    @contextmanager
+    def _failing(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise ProcessorStateError(
+                f"The database {self.directory} {what}: {error}. Nothing was deleted. "
+                f"{_remedy(str(error))}"
+            ) from error
+
+
+def _options(write_buffer_bytes: int) -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(_BLOCK_CACHE_BYTES))
+    table.set_block_size(_BLOCK_BYTES)
+    table.set_bloom_filter(10, False)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_atomic_flush(True)
+    options.set_write_buffer_size(write_buffer_bytes)
+    options.set_max_write_buffer_number(_MAX_WRITE_BUFFERS)
+    options.set_block_based_table_factory(table)
+    options.set_compaction_style(DBCompactionStyle.universal())
+    options.set_compression_type(DBCompressionType.none())
+    return options
+
+
+def _prepare(directory: Path) -> None:
+    """Make the directory, and refuse one that lost the file that names its manifest.
+
+    Without CURRENT, RocksDB would take the directory for a new one and forget the data.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    if not (directory / "CURRENT").exists() and any(directory.glob("*.sst")):
+        raise FileNotFoundError("the file CURRENT is missing beside data files (*.sst)")
+
+
+def _reject_unknown_families(directory: Path, known: frozenset[str]) -> None:
+    if not (directory / "CURRENT").exists():
+        return
+    try:
+        found = Rdict.list_cf(str(directory))
+    except Exception as error:
+        raise ProcessorStateError(
+            f"The database {directory} cannot be read: {error}. Nothing was deleted. "
+            f"{_remedy(str(error))}"
+        ) from error
+    unknown = sorted(set(found) - known)
+    if unknown:
+        raise ProcessorStateError(
+            f"The database {directory} has the column families {', '.join(unknown)}, which "
+            f"this store does not know (it knows {', '.join(sorted(known))}): another version "
+            "or another kind of store wrote it. Use that store, or wipe the directory and "
+            "restore from the changelog."
+        )
+
+
+def _remedy(error: str) -> str:
+    if "lock" in error.lower():
+        return "Another store or process has it open: close that one first."
+    if "corrupt" in error.lower() or "CURRENT" in error or "MANIFEST" in error:
+        return "The files are damaged: wipe the directory and restore from the changelog."
+    return "Check that the path is a directory that can be written, and that the disk has space."
+
+
+def _unflushed_rows(family: Rdict | None) -> int:
+    if family is None:
+        return 0
+    return sum(family.property_int_value(name) or 0 for name in _UNFLUSHED_PROPERTIES)

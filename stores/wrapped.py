@@ -1,0 +1,131 @@
+"""A key-value store around another one, which passes every call on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from streamproof.stores.api import (
+    IsolationLevel,
+    KeyValueIterator,
+    KeyValueStore,
+    Position,
+    ReadOnlyKeyValueStore,
+    StateStore,
+    StateStoreContext,
+    TopicPartition,
+)
+
+__all__ = ["WrappedKeyValueStore"]
+
+
+class WrappedKeyValueStore(KeyValueStore):
+    """Passes the life cycle to the inner store, and reads and writes to ``_target``.
+
+    ``_target`` is the inner store too, unless a subclass points it elsewhere.
+    """
+
+    def __init__(self, inner: KeyValueStore) -> None:
+        self._inner = inner
+        self._target = inner
+
+    @property
+    def inner(self) -> KeyValueStore:
+        """The store that is wrapped."""
+        return self._inner
+
+    @property
+    def name(self) -> str:
+        """The name of the inner store."""
+        return self._inner.name
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the content outlives the process."""
+        return self._inner.persistent
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store can be read and written."""
+        return self._inner.is_open
+
+    @property
+    def manages_offsets(self) -> bool:
+        """Whether the inner store keeps changelog offsets itself (KIP-1035)."""
+        return self._inner.manages_offsets
+
+    @property
+    def position(self) -> Position:
+        """The input offsets that the content reflects (KIP-796)."""
+        return self._target.position
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        """Open the inner store; it registers how to restore it, under the root's name."""
+        self._inner.init(context, root)
+
+    def close(self) -> None:
+        """Close the inner store."""
+        self._inner.close()
+
+    def flush(self) -> None:
+        """Flush the inner store."""
+        self._inner.flush()
+
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Commit the inner store."""
+        self._inner.commit(changelog_offsets)
+
+    def committed_offset(self, partition: TopicPartition) -> int | None:
+        """The committed offset of the inner store."""
+        return self._inner.committed_offset(partition)
+
+    def new_transaction(self) -> StateStore:
+        """A new transaction of the inner store (KIP-892)."""
+        return self._inner.new_transaction()
+
+    def approximate_num_uncommitted_entries(self) -> int:
+        """About how many records of the inner store await ``commit``."""
+        return self._inner.approximate_num_uncommitted_entries()
+
+    def approximate_num_uncommitted_bytes(self) -> int:
+        """About how many bytes of the inner store await ``commit``."""
+        return self._inner.approximate_num_uncommitted_bytes()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of ``key``, or ``None``."""
+        return self._target.get(key)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of ``key``; ``None`` deletes it."""
+        self._target.put(key, value)
+
+    def put_if_absent(self, key: bytes, value: bytes | None) -> bytes | None:
+        """Set the value unless there is one; return the value that was there, or ``None``."""
+        return self._target.put_if_absent(key, value)
+
+    def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Put all entries; if one key is ``None``, none is written."""
+        self._target.put_all(entries)
+
+    def delete(self, key: bytes) -> bytes | None:
+        """Delete ``key`` and return the value it had, or ``None``."""
+        return self._target.delete(key)
+
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        """The entries from ``from_key`` to ``to_key``, both inclusive, ascending."""
+        return self._target.range(from_key, to_key)
+
+    def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        """The same entries as ``range``, descending."""
+        return self._target.reverse_range(from_key, to_key)
+
+    def prefix_scan(self, prefix: bytes) -> KeyValueIterator:
+        """Every entry whose key starts with ``prefix``, ascending."""
+        return self._target.prefix_scan(prefix)
+
+    def approximate_num_entries(self) -> int:
+        """About how many entries there are; staged writes need not count."""
+        return self._inner.approximate_num_entries()
+
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyKeyValueStore:
+        """The view that the inner store gives for queries."""
+        return self._inner.read_only(isolation_level)

@@ -1,0 +1,310 @@
+"""The command line: verify stores, render reports again, list requirements and subjects."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import sys
+import time
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Literal, cast
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from streamproof import __version__
+from streamproof.conformance.catalogue import AREAS, load_catalogue
+from streamproof.conformance.engine import Engine, work_directory
+from streamproof.conformance.results import (
+    SCHEMA_VERSION,
+    Footer,
+    Guarantee,
+    Header,
+    Profile,
+    Spec,
+    SubjectInfo,
+)
+from streamproof.conformance.session import Session, select_requirements, verify_command
+from streamproof.conformance.settings import Settings
+from streamproof.conformance.subject import builtin_names, load_subject
+from streamproof.conformance.verdicts import exit_code, worst
+from streamproof.progress import ConsoleObserver
+from streamproof.reports.render import render_all
+from streamproof.reports.runlog import RunLogWriter
+from streamproof.stores.errors import StreamproofError, UsageError
+
+__all__ = ["app", "main"]
+
+EXIT_USAGE = 3
+EXIT_SUITE_ERROR = 70
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Does a state store keep its data and its changelog offsets together through every "
+    "crash? Verify it, and see the evidence.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"streamproof {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Options that stand before the command."""
+
+
+@app.command()
+def verify(
+    subjects: Annotated[
+        list[str],
+        typer.Argument(
+            help="What to verify: module:factory, path/to/file.py:factory, or a built-in name."
+        ),
+    ],
+    guarantee: Annotated[
+        Literal["exactly-once", "at-least-once"], typer.Option(help="The processing guarantee.")
+    ] = "exactly-once",
+    spec: Annotated[
+        Literal["kips", "kafka-4.3", "kafka-4.4"],
+        typer.Option(help="The proposals as accepted, or what a Kafka release shipped of them."),
+    ] = "kips",
+    profile: Annotated[
+        Literal["smoke", "quick", "full"],
+        typer.Option(help="How much to try: seconds, a minute, or many minutes a subject."),
+    ] = "quick",
+    only: Annotated[
+        str, typer.Option(help="Requirement ids or areas to test, separated by commas.")
+    ] = "",
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Where every random decision follows from. Default: a new one."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="The directory that run.ndjson and the reports go to.")
+    ] = Path("streamproof-out"),
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=1, help="Checks at a time. Default: one a core.")
+    ] = os.cpu_count() or 1,
+    timeout: Annotated[
+        float,
+        typer.Option(min=0.1, help="Seconds after which a single call on a subject is a hang."),
+    ] = 20.0,
+    work_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where the databases go. Default: /dev/shm if it has room, else /tmp."),
+    ] = None,
+) -> None:
+    """Verify one or more stores and write the evidence.
+
+    Exit codes: 0 success, 1 a promise is broken (or a store hangs or dies), 2 partial, 3 usage,
+    70 an error of the suite itself, 130 interrupted.
+    """
+    settings = Settings(
+        guarantee=guarantee,
+        spec=spec,
+        profile=profile,
+        seed=secrets.randbelow(10**9) if seed is None else seed,
+        operation_timeout_s=timeout,
+    )
+    names = list(dict.fromkeys(subjects))
+    chosen = [name.strip() for name in only.split(",") if name.strip()]
+    raise typer.Exit(_verify(names, settings, chosen, out, jobs, work_dir))
+
+
+def _verify(
+    names: list[str],
+    settings: Settings,
+    only: list[str],
+    out: Path,
+    jobs: int,
+    work_dir: Path | None,
+) -> int:
+    """Run, write the log as it goes, render the reports, and say how it ended."""
+    # A module in the current directory is found, as it is by other tools that load modules.
+    sys.path.insert(0, os.getcwd())
+    console = Console(highlight=False)
+    requirements = select_requirements(only)
+    log_path = _prepare(out)
+    started = time.monotonic()
+    with work_directory(work_dir) as directory, Engine(settings, directory, jobs) as engine:
+        infos = engine.load(names)
+        session = Session(infos, settings, requirements)
+        header = _header(settings, only, session, list(infos.values()))
+        with RunLogWriter(log_path) as log:
+            log.write(header)
+            observer = ConsoleObserver(console, session, log.write)
+            interrupted = False
+            try:
+                with observer:
+                    session.run(engine, observer)
+            except KeyboardInterrupt:
+                interrupted = True
+            else:
+                footer = _footer(session, header, time.monotonic() - started)
+                log.write(footer)
+    reports = render_all(log_path, out)
+    if interrupted:
+        console.print(f"Interrupted. What was found so far is in {escape(str(reports['html']))}")
+        print(header.command)
+        return EXIT_INTERRUPTED
+    observer.summarise(footer, reports["html"])
+    return footer.exit_code
+
+
+def _prepare(out: Path) -> Path:
+    """The path of the run log, in a directory that exists and can be written."""
+    log_path = out / "run.ndjson"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        log_path.touch()
+        log_path.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"The output directory {str(out)!r} cannot be written: {error.strerror}. "
+            "Choose another one with --out."
+        ) from error
+    return log_path
+
+
+def _header(
+    settings: Settings, only: list[str], session: Session, infos: list[SubjectInfo]
+) -> Header:
+    now = datetime.now(UTC)
+    libraries = ("rocksdict", "hypothesis")
+    return Header(
+        schema_version=SCHEMA_VERSION,
+        run_id=f"{now:%Y%m%dT%H%M%SZ}-{settings.seed}",
+        tool_version=__version__,
+        started_at=now.isoformat(timespec="seconds"),
+        seed=settings.seed,
+        profile=cast(Profile, settings.profile),
+        guarantee=cast(Guarantee, settings.guarantee),
+        spec=cast(Spec, settings.spec),
+        only=only,
+        command=verify_command([info.name for info in infos], settings, only),
+        subjects=infos,
+        requirements=[requirement.id for requirement in session.requirements],
+        platform={
+            "python": platform.python_version(),
+            "system": f"{platform.system()} {platform.machine()}",
+            **{name: metadata.version(name) for name in libraries},
+        },
+    )
+
+
+def _footer(session: Session, header: Header, duration_s: float) -> Footer:
+    verdicts = session.verdicts()
+    verdict = worst(each.verdict for each in verdicts)
+    binding = [failure for failure in session.failures if failure.level == "MUST"]
+    first = next(iter(binding or session.failures), None)
+    return Footer(
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        duration_s=round(duration_s, 3),
+        verdict=verdict,
+        exit_code=exit_code(verdict, session.results),
+        verdicts=verdicts,
+        reproduce=first.reproduce if first else header.command,
+    )
+
+
+@app.command()
+def report(
+    log: Annotated[Path, typer.Argument(help="A run.ndjson, also of a run that was killed.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the reports go. Default: beside the log.")
+    ] = None,
+) -> None:
+    """Render the reports of a run log again."""
+    directory = out or log.parent
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"The output directory {str(directory)!r} cannot be made: {error.strerror}."
+        ) from error
+    for path in render_all(log, directory).values():
+        print(path)
+
+
+@app.command()
+def requirements(
+    identifier: Annotated[
+        str, typer.Argument(metavar="[ID]", help="An id or an area; all if it is left out.")
+    ] = "",
+) -> None:
+    """List the requirements, or show one in full."""
+    console = Console(highlight=False)
+    catalogue = load_catalogue()
+    if identifier in catalogue:
+        each = catalogue[identifier]
+        console.print(f"[bold]{each.id}[/]  {escape(each.title)}", soft_wrap=True)
+        rows = {
+            "promise": each.promise,
+            "level": f"{each.level}, {'core' if each.core else 'extended'}",
+            "source": each.source,
+            "needs": ", ".join(each.needs) or "nothing beyond the plain methods",
+            "guarantees": ", ".join(each.guarantees),
+            "specs": ", ".join(each.specs),
+            "tested by": ", ".join(each.checks) or f"no check: {each.untested}",
+        }
+        table = Table.grid(padding=(0, 2))
+        for name, text in rows.items():
+            table.add_row(name, escape(text))
+        console.print(table)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("id", "level", "", "title"):
+        table.add_column(heading, no_wrap=heading != "title")
+    for each in select_requirements([identifier] if identifier else []):
+        kind = "core" if each.core else "extended"
+        table.add_row(each.id, each.level, kind if each.checks else "untested", escape(each.title))
+    console.print(table)
+    console.print(f"Areas: {', '.join(AREAS)}", soft_wrap=True)
+
+
+@app.command(name="subjects")
+def list_subjects() -> None:
+    """List the subjects that come with streamproof."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("subject", "version", "what it is"):
+        table.add_column(heading)
+    for name in builtin_names():
+        try:
+            info = load_subject(name).info()
+            package = f"{info.package} {info.version}" if info.package else ""
+            table.add_row(name, package, escape(info.description))
+        except UsageError as error:
+            table.add_row(name, "missing", escape(str(error)))
+    Console(highlight=False).print(table)
+
+
+def main() -> None:
+    """The entry point: run a command, and turn errors into a line and an exit code."""
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as ended:
+        sys.exit(ended.exit_code)
+    except StreamproofError as error:
+        print(f"streamproof: {error}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except typer.Abort:
+        sys.exit(EXIT_INTERRUPTED)

@@ -1,0 +1,194 @@
+"""What a person sees while a run goes on, and when it has ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from streamproof.conformance.catalogue import AREAS
+from streamproof.conformance.registry import Check
+from streamproof.conformance.results import (
+    Failure,
+    Footer,
+    Record,
+    RequirementResult,
+    Status,
+    Verdict,
+)
+from streamproof.conformance.run import CheckOutcome
+from streamproof.conformance.session import Observer, Session
+
+__all__ = ["ConsoleObserver"]
+
+_VERDICT_STYLES: dict[Verdict, str] = {
+    "success": "bold green",
+    "partial": "bold yellow",
+    "failure": "bold red",
+    "error": "bold magenta",
+}
+
+_MARKS: dict[Status, tuple[str, str]] = {
+    "fail": ("✗", "red"),
+    "error": ("!", "magenta"),
+    "skip": ("○", "yellow"),
+    "pass": ("✓", "green"),
+    "unsupported": ("–", "dim"),
+    "untested": ("·", "dim"),
+}
+"""A mark and a style for each status, worst first."""
+
+SHOWN_FAILURES = 8
+"""Failures that the terminal lists; the report has all of them."""
+
+
+class ConsoleObserver(Observer):
+    """Hands records to the log, shows progress, and sums up at the end.
+
+    On a terminal there is a line of progress for each subject; elsewhere a plain line whenever
+    a subject is done or a promise turns out to be broken.
+    """
+
+    def __init__(
+        self, console: Console, session: Session, write: Callable[[Record], None]
+    ) -> None:
+        self._console = console
+        self._session = session
+        self._write = write
+        self._left = Counter(subject for subject, _ in session.plan())
+        self._kills: Counter[str] = Counter()
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("checks  {task.fields[kills]:>6,} kills"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._bars = {
+            subject: self._progress.add_task(escape(subject), total=total, kills=0)
+            for subject, total in self._left.items()
+        }
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        if not self._console.is_terminal:
+            for subject, total in self._left.items():
+                self._line(f"{subject}: {total} checks")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def started(self, subject: str, check: Check) -> None:
+        """A check has started: nothing to show."""
+
+    def ended(self, subject: str, outcome: CheckOutcome) -> None:
+        """Advance the bar of a subject."""
+        self._left[subject] -= 1
+        self._kills[subject] += sum(outcome.evidence.crash_points.values())
+        self._progress.update(self._bars[subject], advance=1, kills=self._kills[subject])
+        if not self._left[subject] and not self._console.is_terminal:
+            self._line(f"{subject}: done, {self._kills[subject]} kills")
+
+    def record(self, record: RequirementResult | Failure) -> None:
+        """Write a result to the log, and show it if a promise is broken."""
+        self._write(record)
+        if isinstance(record, Failure):
+            text = f"✗ {record.subject} breaks {record.requirement}, {record.title}"
+            self._console.print(Text(text, style="red"), soft_wrap=True)
+
+    def _line(self, text: str) -> None:
+        self._console.print(escape(text), soft_wrap=True)
+
+    # The end.
+
+    def summarise(self, footer: Footer, report: Path) -> None:
+        """Print the matrix, the failures, the verdicts, and last the command to reproduce."""
+        console = self._console
+        console.print()
+        console.print(self._matrix())
+        legend = "  ".join(f"{mark} {status}" for status, (mark, _) in _MARKS.items())
+        console.print(legend, style="dim", soft_wrap=True)
+        self._failures()
+        console.print()
+        for each in footer.verdicts:
+            line = Text(f"{each.verdict.upper():8}", style=_VERDICT_STYLES[each.verdict])
+            line.append(f" {each.subject} {each.summary}", style="default")
+            console.print(line)
+        kills = sum(self._kills.values())
+        rate = f"{kills / footer.duration_s:.0f} a second" if footer.duration_s else ""
+        console.print()
+        console.print(f"{kills:,} real kills in {footer.duration_s:.1f} s, {rate}.", style="dim")
+        # Paths and commands are printed whole, so that they can be copied.
+        console.print(f"Report: {escape(str(report))}", soft_wrap=True)
+        console.print(f"Reproduce: {escape(footer.reproduce)}", soft_wrap=True)
+
+    def _matrix(self) -> Table:
+        """Areas by subjects: how many requirements of each status."""
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table.add_column("area", no_wrap=True)
+        for subject in self._session.results:
+            table.add_column(escape(subject))
+        for area, title in AREAS.items():
+            cells = []
+            for results in self._session.results.values():
+                counts = Counter(r.status for r in results if r.requirement.startswith(f"{area}-"))
+                cells.append(_cell(counts))
+            if any(cell.plain for cell in cells):
+                table.add_row(title, *cells)
+        return table
+
+    def _failures(self) -> None:
+        failures = sorted(self._session.failures, key=lambda each: each.level != "MUST")
+        for failure in failures[:SHOWN_FAILURES]:
+            self._console.print()
+            head = Text(f"✗ {failure.subject} {failure.requirement} ", style="bold red")
+            head.append(f"({failure.level}) {failure.title}", style="bold")
+            self._console.print(head)
+            for name, text in (
+                ("promise", failure.promise),
+                ("tried", failure.tried),
+                ("expected", failure.expected),
+                ("found", failure.found),
+            ):
+                grid = Table.grid(padding=(0, 1))
+                grid.add_column(width=10)
+                grid.add_column()
+                grid.add_row(f"  {name}", escape(_short(text)))
+                self._console.print(grid)
+            for line in failure.program.splitlines():
+                self._console.print(Text(f"    {line[:400]}", style="cyan"), soft_wrap=True)
+            self._console.print(Text(f"  $ {failure.reproduce}", style="dim"), soft_wrap=True)
+        hidden = len(failures) - SHOWN_FAILURES
+        if hidden > 0:
+            self._console.print(f"\n… and {hidden} more broken promises: see the report.")
+
+
+def _cell(counts: Counter[Status]) -> Text:
+    text = Text()
+    for status, (mark, style) in _MARKS.items():
+        if counts[status]:
+            text.append(f"{mark}{counts[status]} ", style=style)
+    return text
+
+
+def _short(text: str, limit: int = 300) -> str:
+    """A bounded text without control characters, for a terminal."""
+    clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return clean if len(clean) <= limit else clean[:limit] + "…"

@@ -1,0 +1,296 @@
+"""The reports themselves: goldens, hostile text, and the page in a parser's eyes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import msgspec
+import pytest
+from sample_logs import (
+    failure,
+    footer,
+    good_log,
+    header,
+    mixed_log,
+    realistic_log,
+    result,
+    write_log,
+)
+
+from streamproof.reports.arrange import build_view
+from streamproof.reports.badge import render_badge
+from streamproof.reports.errors import RunLogMissingError
+from streamproof.reports.html import render_html
+from streamproof.reports.junit import render_junit
+from streamproof.reports.markdown import MAX_LINES, render_markdown
+from streamproof.reports.render import REPORTS, render_all
+from streamproof.reports.runlog import RunLog
+from streamproof.reports.text import cell, cut, detail
+
+GOLDEN = Path(__file__).parent / "golden"
+LOGS: dict[str, Callable[[], RunLog]] = {
+    "good": good_log,
+    "mixed": mixed_log,
+    "incomplete": lambda: mixed_log(complete=False),
+}
+HOSTILE = [
+    "</script><img src=x onerror=alert(1)>",
+    "'\"><svg onload=alert(1)>",
+    "<!-- ]]> --> {{ 7*7 }} {% raw %}",
+    "nul \0 bell \x07 escape \x1b[31m c1 \x9b line\u2028end",
+    "bidi \u202etxt.exe\u202c \u2066x\u2069 \u200f \U000e0041",
+    "not a character \ufffe \uffff",
+    "a | b `c` **d** [e](javascript:f) \n# heading\r\n- item @someone https://example.org",
+    "x" * 1_000_000,
+    "`" * 50,
+]
+
+
+@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("kind", ["junit", "markdown", "badge"])
+def test_reports_are_the_golden_ones(name: str, kind: str) -> None:
+    """Small logs give these files, byte for byte (STREAMPROOF_UPDATE_GOLDENS=1 renews them)."""
+    file, render = REPORTS[kind]
+    golden = GOLDEN / f"{name}.{file}"
+    text = render(build_view(LOGS[name]()))
+    if os.environ.get("STREAMPROOF_UPDATE_GOLDENS") == "1":
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_bytes(text.encode())
+    assert golden.read_bytes().decode() == text
+
+
+def test_all_reports_are_written_next_to_each_other(tmp_path: Path) -> None:
+    """Four files, nothing left over, and the same log gives the same bytes."""
+    log = write_log(tmp_path / "run.ndjson", mixed_log())
+    first = render_all(log, tmp_path / "out" / "deep")
+    before = {name: path.read_bytes() for name, path in first.items()}
+    second = render_all(log, tmp_path / "out" / "deep")
+    assert {name: path.read_bytes() for name, path in second.items()} == before
+    assert sorted(path.name for path in (tmp_path / "out" / "deep").iterdir()) == [
+        "badge.json",
+        "junit.xml",
+        "report.html",
+        "summary.md",
+    ]
+
+
+def test_a_log_that_cannot_be_read_leaves_no_reports(tmp_path: Path) -> None:
+    """Nothing is written before everything is made."""
+    with pytest.raises(RunLogMissingError):
+        render_all(tmp_path / "none.ndjson", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def _hostile_log(text: str) -> RunLog:
+    """``text`` wherever a subject, its package or its messages can put it."""
+    broken = msgspec.structs.replace(
+        result(text, "KV-001", "fail", title=text, reason=text), promise=text, checks=[text]
+    )
+    silent = msgspec.structs.replace(
+        result(text, text, "error", title=text, reason=text), source=text
+    )
+    record = failure(broken, tried=text, program=text, expected=text, found=text, reproduce=text)
+    end = footer([broken, silent], {text: "failure"})
+    head = msgspec.structs.replace(
+        header(text), command=text, platform={text: text}, only=[text], run_id=text, started_at=text
+    )
+    return RunLog(header=head, results=[broken, silent], failures=[record], footer=end)
+
+
+def _parsed(junit: str) -> ET.Element:
+    return ET.fromstring(junit)  # noqa: S314 (of our own making)
+
+
+class _Page(HTMLParser):
+    """Checks that elements nest, and collects what a browser would load, run or follow."""
+
+    VOID = frozenset({"meta", "input", "link", "img", "br", "hr"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        for name, value in attrs:
+            assert not name.startswith("on"), f"an event handler: {tag} {name}"
+            assert name != "src", f"{tag} loads something"
+            if name == "href":
+                self.links.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.text += data
+
+
+def _check_page(text: str) -> _Page:
+    page = _Page(text)
+    assert page.tags["script"] == page.tags["style"] == 1
+    assert not {"img", "iframe", "link", "object", "embed", "base"} & page.tags.keys()
+    assert len(page.ids) == len(set(page.ids))
+    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links), page.links
+    assert not re.search(r"url\(|@import|https?:", text.split("<body>", maxsplit=1)[0])
+    return page
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        *LOGS.values(),
+        lambda: realistic_log("rocksdb", "quixstreams", "faust-streaming"),
+        lambda: realistic_log("quixstreams", complete=False),
+        lambda: realistic_log(*(f"vendor.module{index}:Store" for index in range(9))),
+        lambda: RunLog(header=header(), results=[], failures=[], footer=footer([], {})),
+    ],
+)
+def test_the_page_is_well_formed_and_loads_nothing(log: Callable[[], RunLog]) -> None:
+    """Elements nest, ids are unique, every link leads somewhere inside the page."""
+    _check_page(render_html(build_view(log())))
+
+
+def test_the_page_says_what_a_reader_needs() -> None:
+    """The headline, the failure with its program, and the definition of every status."""
+    text = render_html(build_view(mixed_log()))
+    page = _check_page(text)
+    for said in (
+        "quix breaks 1 of 2 core requirements and 1 of 1 extended requirement.",
+        "kill_and_reopen(store)",
+        "committed offset 1, and content {a: 2}",
+        "streamproof verify quix --only CRASH-002 --seed 24378",
+        "the store host did not answer in 10 s",
+        "A skip is never a pass.",
+    ):
+        assert said in page.text
+    assert "f-quix-CRASH-002" in page.ids
+
+
+def test_an_incomplete_page_never_says_success() -> None:
+    """No verdict badge outside the legend is green."""
+    text = render_html(build_view(mixed_log(complete=False)))
+    before_legend = text.split('id="legend"')[0].split("<body>")[1]
+    assert "This run did not finish" in before_legend
+    assert 'class="outcome o-success"' not in before_legend
+    assert 'class="outcome o-incomplete"' in before_legend
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_is_harmless_in_every_report(text: str) -> None:
+    """Escaped, bounded and visible: in HTML, XML, Markdown and JSON alike."""
+    view = build_view(_hostile_log(text))
+    page, junit, markdown, badge = (render(view) for _, render in REPORTS.values())
+    _check_page(page)
+    for report in (page, junit, markdown, badge):
+        assert not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufffe]", report)
+        assert len(report) < 500_000
+    _parsed(junit)
+    json.loads(badge)
+    assert len(markdown.splitlines()) <= MAX_LINES
+    assert not re.search(
+        r"(?<!\\)[<](?!/?sub>)", re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", markdown)
+    )
+
+
+def test_the_junit_counters_are_the_cases() -> None:
+    """tests, failures, errors and skipped are counted, in each suite and over all."""
+    root = _parsed(render_junit(build_view(mixed_log())))
+    for node in (root, *root.iter("testsuite")):
+        cases = list(node.iter("testcase"))
+        assert int(node.get("tests", "")) == len(cases)
+        for counter, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(node.get(counter, "")) == sum(each.find(tag) is not None for each in cases)
+    (broken,) = root.iterfind(".//testcase[@name='CRASH-002 content matches the offset']/failure")
+    assert broken.get("type") == "MUST"
+    assert "Reproduce:\nstreamproof verify quix" in (broken.text or "")
+    reasons = [each.get("message") for each in root.iter("skipped")]
+    assert "unsupported: not claimed" in reasons
+    assert all(reasons)
+
+
+def test_an_incomplete_junit_file_is_in_error() -> None:
+    """Even if all that was found so far is a pass."""
+    log = msgspec.structs.replace(good_log(), footer=None)
+    root = _parsed(render_junit(build_view(log)))
+    assert root.get("errors") == "1"
+    assert root.find(".//testcase[@classname='rocksdb.RUN']/error") is not None
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_the_summary_is_never_longer_than_promised(complete: bool) -> None:
+    """Many subjects with many failures still fit."""
+    names = [f"faust-streaming-{index}" for index in range(40)]
+    log = realistic_log(*names, "faust-streaming", "quixstreams", complete=complete)
+    text = render_markdown(build_view(log))
+    assert len(text.splitlines()) <= MAX_LINES
+    assert "30 more subjects in the full report" in text
+
+
+@pytest.mark.parametrize(
+    ("log", "message", "color"),
+    [
+        (good_log(), "core 2/2 · ext 1/1", "brightgreen"),
+        (mixed_log(), "1 core failure", "red"),
+        (mixed_log(complete=False), "incomplete", "lightgrey"),
+        (msgspec.structs.replace(good_log(), footer=None), "incomplete", "lightgrey"),
+        (
+            RunLog(header=header(), results=[], failures=[], footer=footer([], {})),
+            "error",
+            "orange",
+        ),
+    ],
+)
+def test_the_badge_follows_the_verdict(log: RunLog, message: str, color: str) -> None:
+    """The colour is the verdict's, and one broken promise of many is red."""
+    badge = json.loads(render_badge(build_view(log)))
+    assert badge == {
+        "schemaVersion": 1,
+        "label": "state-store conformance",
+        "message": message,
+        "color": color,
+    }
+
+
+def test_the_badge_is_yellow_when_a_core_requirement_was_skipped() -> None:
+    """And it says how many were kept."""
+    results = [result(), result(requirement="KV-002", status="skip")]
+    log = RunLog(
+        header=header("rocksdb"),
+        results=results,
+        failures=[],
+        footer=footer(results, {"rocksdb": "partial"}),
+    )
+    badge = json.loads(render_badge(build_view(log)))
+    assert (badge["message"], badge["color"]) == ("partial · core 1/2", "yellow")
+
+
+def test_text_is_bounded_and_marked_where_it_is_cut() -> None:
+    """Whoever reads it can tell that something is missing, and how much."""
+    assert cut("abcdef", 4) == "abc…"
+    assert cell("a\tb\nc\0") == "a\u2409b\u240ac\u2400"
+    assert detail("x" * 5000).endswith("… (904 more characters)")
+    assert detail("a\n\tb") == "a\n\tb"

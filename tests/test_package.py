@@ -1,0 +1,62 @@
+"""The package as a whole: its metadata, its weight, and where its folders end up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import distribution
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import streamproof
+
+ROOT = Path(__file__).parents[1]
+SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+
+def run_python(code: str, cwd: Path) -> str:
+    """Run code in a fresh interpreter and return what it prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True).stdout
+
+
+def test_there_is_one_version() -> None:
+    assert distribution("streamproof").version == streamproof.__version__
+
+
+def test_users_get_our_types() -> None:
+    assert files("streamproof").joinpath("py.typed").is_file()
+
+
+def test_every_folder_with_python_in_it_is_packaged() -> None:
+    """A package that is not named in pyproject.toml would be missing in the wheel."""
+    found = {
+        ".".join([package, *path.parent.relative_to(ROOT / folder).parts])
+        for package, folder in SETUPTOOLS["package-dir"].items()
+        for path in (ROOT / folder).rglob("*.py")
+    }
+
+    assert found <= set(SETUPTOOLS["packages"])
+
+
+def test_the_command_tells_its_version(tmp_path: Path) -> None:
+    command = Path(sys.executable).parent / "streamproof"
+
+    result = subprocess.run(
+        [command, "--version"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+
+    assert streamproof.__version__ in result.stdout
+
+
+@pytest.mark.parametrize("module", ["streamproof.cli", "streamproof.conformance.plugin"])
+def test_starting_up_loads_nothing_heavy(module: str, tmp_path: Path) -> None:
+    """Spark, pandas and the adapted stores are for those who ask for them."""
+    heavy = {"faust", "pandas", "pyarrow", "pyspark", "quixstreams"}
+
+    loaded = run_python(f"import sys, {module}; print(*sys.modules)", tmp_path).split()
+
+    assert not heavy & set(loaded)
