@@ -90,8 +90,8 @@ class History:
         self.commits.append(Commit(len(self.writes), merged))
 
     def candidates(self, offsets: Offsets) -> list[Commit]:
-        """The commits, from the durable one on, that left these committed offsets."""
-        return [commit for commit in self.commits[self.durable :] if commit.offsets == offsets]
+        """The commits that left these committed offsets."""
+        return [commit for commit in self.commits if commit.offsets == offsets]
 
     def content_at(self, commit: Commit) -> dict[bytes, bytes]:
         """What the store holds at a commit, neither more nor less."""

@@ -43,8 +43,10 @@ class Subject:
 
     def info(self) -> SubjectInfo:
         """Who this is, for a report."""
-        package, version = _distribution(self.module)
-        doc = inspect.getdoc(self.factory) or inspect.getdoc(self.module) or ""
+        builtin = BUILTIN.get(self.name)
+        package, version = _distribution(builtin.package if builtin else "", self.module)
+        described = builtin.description if builtin else ""
+        doc = described or inspect.getdoc(self.factory) or inspect.getdoc(self.module) or ""
         return SubjectInfo(
             name=self.name,
             description=doc.strip().splitlines()[0][:200] if doc.strip() else "",
@@ -170,16 +172,15 @@ def _infer_capabilities(store: object) -> Capabilities:
     )
 
 
-def _distribution(module: ModuleType | None) -> tuple[str, str]:
-    """The distribution that a subject stands for: its adapter's package, or its own."""
-    package = getattr(module, "DISTRIBUTION", None)
-    if package is None and module is not None:
+def _distribution(package: str, module: ModuleType | None) -> tuple[str, str]:
+    """The name and the version of the distribution that a subject comes from."""
+    if not package and module is not None:
         top_level = module.__name__.partition(".")[0]
         package = next(iter(importlib.metadata.packages_distributions().get(top_level, [])), "")
     try:
-        return str(package), importlib.metadata.version(str(package)) if package else ""
+        return package, importlib.metadata.version(package) if package else ""
     except importlib.metadata.PackageNotFoundError:
-        return str(package), ""
+        return package, ""
 
 
 def _brief(error: BaseException) -> str:

@@ -18,10 +18,14 @@ class BuiltinStore:
 
     Attributes:
         factory: ``module:attribute`` of a callable without arguments.
+        description: what it is, in one line.
+        package: the distribution that the store comes from.
         extra: the extra of this package that the module needs, if any.
     """
 
     factory: str
+    description: str
+    package: str = "streamproof"
     extra: str | None = None
 
     def __call__(self) -> StateStore:
@@ -44,11 +48,32 @@ class BuiltinStore:
 
 
 BUILTIN: dict[str, BuiltinStore] = {
-    "in-memory": BuiltinStore("streamproof.stores.memory:default_store"),
-    "rocksdb": BuiltinStore("streamproof.stores.rocksdb:default_store"),
-    "rocksdb-transactional": BuiltinStore("streamproof.stores.transactional:default_store"),
-    "rocksdb-legacy": BuiltinStore("streamproof.stores.legacy:default_store"),
-    "quixstreams": BuiltinStore("streamproof.stores.adapters.quixstreams:make", extra="quix"),
-    "faust-streaming": BuiltinStore("streamproof.stores.adapters.faust:make", extra="faust"),
+    "in-memory": BuiltinStore(
+        "streamproof.stores.memory:default_store", "A sorted store in memory."
+    ),
+    "rocksdb": BuiltinStore(
+        "streamproof.stores.rocksdb:default_store",
+        "RocksDB, with the offsets in a column family of their own (KIP-1035).",
+    ),
+    "rocksdb-transactional": BuiltinStore(
+        "streamproof.stores.transactional:default_store",
+        "RocksDB, with writes staged in a transaction until the commit (KIP-892).",
+    ),
+    "rocksdb-legacy": BuiltinStore(
+        "streamproof.stores.legacy:default_store",
+        "RocksDB, with the offsets in a .checkpoint file, as before KIP-1035.",
+    ),
+    "quixstreams": BuiltinStore(
+        "streamproof.stores.adapters.quixstreams:make",
+        "The RocksDB state store of Quix Streams, through its transactions.",
+        package="quixstreams",
+        extra="quix",
+    ),
+    "faust-streaming": BuiltinStore(
+        "streamproof.stores.adapters.faust:make",
+        "The RocksDB table store of Faust.",
+        package="faust-streaming",
+        extra="faust",
+    ),
 }
 """The built-in subjects by name."""

@@ -40,6 +40,9 @@ from streamproof.stores.errors import StreamproofError, UsageError
 
 __all__ = ["app", "main"]
 
+# Typer does not name the class of its own errors, of which this one is a kind.
+_CommandLineError = typer.BadParameter.__bases__[0]
+
 EXIT_USAGE = 3
 EXIT_SUITE_ERROR = 70
 EXIT_INTERRUPTED = 130
@@ -298,13 +301,14 @@ def list_subjects() -> None:
 def main() -> None:
     """The entry point: run a command, and turn errors into a line and an exit code."""
     try:
-        app(standalone_mode=False)
-    except typer.Exit as ended:
-        sys.exit(ended.exit_code)
+        # Without standalone mode, a command's exit code is what the call returns.
+        code = app(standalone_mode=False)
     except StreamproofError as error:
         print(f"streamproof: {error}", file=sys.stderr)
-        sys.exit(EXIT_USAGE)
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
-    except typer.Abort:
-        sys.exit(EXIT_INTERRUPTED)
+        code = EXIT_USAGE
+    except _CommandLineError as error:
+        error.show()
+        code = EXIT_USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        code = EXIT_INTERRUPTED
+    sys.exit(code)

@@ -20,6 +20,9 @@ from streamproof.stores.capabilities import Capabilities
 __all__ = ["Ruling", "history_of", "judge"]
 
 
+OFFSETS_READ = "[store.committed_offset(each) for each in (CHANGELOG, OTHER)]"
+
+
 class Ruling(NamedTuple):
     """One promise, and how it fared; ``broken`` is empty where it held.
 
@@ -84,6 +87,7 @@ def _rule(
             yield from _exact(history, candidates, seen)
         else:
             yield from _replayable(history, candidates, seen)
+        yield from _durable(history, offsets)
         yield from _scan(seen)
     if not history.exact and not capabilities.transactional:
         yield _unclean_stop(crashed, history, seen)
@@ -101,7 +105,7 @@ def _opens(history: History, seen: Observation, capabilities: Capabilities) -> I
 
 
 def _offsets(history: History, offsets: Offsets) -> Iterator[Ruling]:
-    read = "{p: store.committed_offset(p) for p in (CHANGELOG, OTHER)}"
+    read = OFFSETS_READ
     maps = [commit.offsets for commit in history.commits]
     shown = render(offsets)
     legal = " or ".join(dict.fromkeys(render(each) for each in maps[-2:]))
@@ -114,14 +118,23 @@ def _offsets(history: History, offsets: Offsets) -> Iterator[Ruling]:
             yield Ruling("CRASH-002", f"an offset that was committed: {legal}", shown, read)
     if offsets not in maps:
         yield Ruling("CRASH-007", f"the offsets of one commit: {legal}", shown, read)
-    if offsets not in maps[history.durable :]:
-        durable = render(history.commits[history.durable].offsets)
-        yield Ruling("CRASH-008", f"at least the durable commit {durable}", shown, read)
     yield from (Ruling("CRASH-010"), Ruling("CRASH-002"))
     if len(partitions_of(history)) > 1:
         yield Ruling("CRASH-007")
-    if history.durable:
-        yield Ruling("CRASH-008")
+
+
+def _durable(history: History, offsets: Offsets) -> Iterator[Ruling]:
+    if not history.durable:
+        return
+    if all(commit.offsets != offsets for commit in history.commits[history.durable :]):
+        durable = render(history.commits[history.durable].offsets)
+        yield Ruling(
+            "CRASH-008",
+            f"at least the commit {durable}, which the declared durability covers",
+            render(offsets),
+            OFFSETS_READ,
+        )
+    yield Ruling("CRASH-008")
 
 
 def _exact(history: History, candidates: list[Commit], seen: Observation) -> Iterator[Ruling]:

@@ -24,7 +24,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -55,6 +55,9 @@ Kind = Literal["boundary", "line", "syscall"]
 
 BATCH = 12
 """How many crashed directories one inspecting process looks at."""
+
+REOPEN_EVERY = 4
+"""After one in so many restorations the store is closed and reopened before it is read."""
 
 RESTORE_BATCH = 3
 """Records in one batch of a restoration: small, so that there are several batches."""
@@ -108,8 +111,8 @@ class Observation(Struct, kw_only=True):
         offsets: the committed offset by partition, in the order of ``partitions``.
         content: what ``get`` returned for every key of the program.
         scanned: what ``all`` returned, if the store can be scanned.
-        restored: what ``get`` returned after the changelog was replayed.
-        restored_offsets: the committed offsets after the replay, a commit and a reopening.
+        restored: what ``get`` returned after the changelog was replayed and committed.
+        restored_offsets: the committed offsets after that.
     """
 
     refused: str = ""
@@ -170,6 +173,7 @@ class KillEngine:
     def __init__(self, run: CheckRun) -> None:
         self._run = run
         self._progress = _Progress()
+        self._kept: list[Any] = []
         self.syscalls = triggers.shim_is_loaded()
 
     def lab(self, directory: Path) -> Lab:
@@ -261,8 +265,8 @@ class KillEngine:
         pid = os.fork()
         if pid == 0:
             with contextlib.suppress(BaseException), target.open("wb") as file:
-                for crashed, history in batch:
-                    observation = self._look(crashed, history)
+                for number, (crashed, history) in enumerate(batch):
+                    observation = self._look(crashed, history, reopen=not number % REOPEN_EVERY)
                     line = msgspec.msgpack.encode(observation)
                     file.write(len(line).to_bytes(8, "big") + line)
                     file.flush()
@@ -279,45 +283,56 @@ class KillEngine:
                     found.append(msgspec.msgpack.decode(line, type=Observation))
         return found
 
-    def _look(self, crashed: Crashed, history: History) -> Observation:
-        """Open, read, replay the changelog, commit, reopen; in a process of its own."""
+    def _look(self, crashed: Crashed, history: History, *, reopen: bool) -> Observation:
+        """Open, read, replay the changelog, commit, read; in a process of its own."""
         lab = self.lab(crashed.directory)
-        keys = crashed.program.keys
-        partitions = partitions_of(history)
         found = Observation()
-        stage = "opening the store"
-        operation = self._run.status.operation
+        stage = "opening"
         try:
-            with operation("lab.open()  # after the crash"):
-                try:
+            with self._run.status.operation("opening the store after the crash"):
+                store = self._open(lab, found)
+            # Closing takes as long as all the rest; the process ends soon, and it does that.
+            self._kept.append(store)
+            stage = "reading"
+            with self._run.status.operation("reading the store after the crash"):
+                self._read(store, crashed, history, found)
+            stage = "restoring"
+            with self._run.status.operation("restoring the store after the crash"):
+                self._replay(lab, store, history, found)
+                if reopen:
+                    store.close()
                     store = lab.open()
-                except TaskCorruptedError as refusal:
-                    found.refused = brief(refusal)
-                    lab.wipe()
-                    store = lab.open()
-            stage = "reading the store"
-            with operation("reading the store after the crash"):
-                found.offsets = [store.committed_offset(each) for each in partitions]
-                found.content = _read(store, keys)
-                if self._run.subject.capabilities.scan:
-                    found.scanned = [(bytes(k), bytes(v)) for k, v in _entries(store)]
-            stage = "restoring the store"
-            with operation("restoring the store after the crash"):
-                offsets = dict(zip(partitions, found.offsets, strict=True))
-                records = _missing(changelog_of(history), offsets)
-                for at in range(0, len(records), RESTORE_BATCH):
-                    lab.restore(store, records[at : at + RESTORE_BATCH])
-                store.commit(ends_of(changelog_of(history)))
-                store.close()
-            stage = "reopening the restored store"
-            with operation("reopening the restored store"):
-                store = lab.open()
-                found.restored = _read(store, keys)
+                    self._kept.append(store)
+                found.restored = _read(store, crashed.program.keys)
+                partitions = partitions_of(history)
                 found.restored_offsets = [store.committed_offset(each) for each in partitions]
-                store.close()
         except BaseException as error:
-            found.error = f"{stage} raised {brief(error)}"
+            found.error = f"{stage} the store raised {brief(error)}"
         return found
+
+    def _open(self, lab: Lab, found: Observation) -> Any:
+        try:
+            return lab.open()
+        except TaskCorruptedError as refusal:
+            found.refused = brief(refusal)
+            lab.wipe()
+            return lab.open()
+
+    def _read(
+        self, store: Any, crashed: Crashed, history: History, found: Observation
+    ) -> None:
+        found.offsets = [store.committed_offset(each) for each in partitions_of(history)]
+        found.content = _read(store, crashed.program.keys)
+        if self._run.subject.capabilities.scan:
+            found.scanned = _entries(store)
+
+    def _replay(self, lab: Lab, store: Any, history: History, found: Observation) -> None:
+        changelog = changelog_of(history)
+        offsets = dict(zip(partitions_of(history), found.offsets, strict=True))
+        records = _missing(changelog, offsets)
+        for at in range(0, len(records), RESTORE_BATCH):
+            lab.restore(store, records[at : at + RESTORE_BATCH])
+        store.commit(ends_of(changelog))
 
 
 def changelog_of(history: History) -> list[Write]:
@@ -355,18 +370,18 @@ def _missing(
     ]
 
 
-def _read(store: object, keys: list[bytes]) -> dict[bytes, bytes]:
+def _read(store: Any, keys: list[bytes]) -> dict[bytes, bytes]:
     content = {}
     for key in keys:
-        value = store.get(key)  # type: ignore[attr-defined]  # Any store has it.
+        value = store.get(key)
         if value is not None:
             content[key] = bytes(value)
     return content
 
 
-def _entries(store: object) -> list[tuple[bytes, bytes]]:
-    iterator = store.all()  # type: ignore[attr-defined]  # Asked only of stores that scan.
-    entries = [(entry[0], entry[1]) for entry in iterator]
+def _entries(store: Any) -> list[tuple[bytes, bytes]]:
+    iterator = store.all()
+    entries = [(bytes(entry[0]), bytes(entry[1])) for entry in iterator]
     if hasattr(iterator, "close"):
         iterator.close()
     return entries
