@@ -1,1 +1,85 @@
-"""stub"""
+"""The pytest plugin: ``pytest --pyargs streamproof.conformance --subject module:factory``.
+
+It is found through its entry point, adds the options of ``streamproof verify`` that make sense
+in a test run, and turns each requirement into a test. In somebody's own test module,
+:class:`streamproof.conformance.suite.StateStoreConformance` does the same.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from streamproof.conformance.runner import Verifier
+    from streamproof.conformance.settings import Settings
+
+__all__ = [
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_generate_tests",
+    "streamproof_settings",
+    "streamproof_verifier",
+]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("streamproof", "conformance of state stores")
+    group.addoption("--subject", action="append", default=[], help="module:factory to verify")
+    group.addoption(
+        "--guarantee", choices=("exactly-once", "at-least-once"), default="exactly-once"
+    )
+    group.addoption("--spec", choices=("kips", "kafka-4.3", "kafka-4.4"), default="kips")
+    group.addoption("--profile", choices=("smoke", "quick", "full"), default="quick")
+    group.addoption("--streamproof-seed", type=int, default=0, help="the seed of the run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker that names a requirement, so that strict markers accept it."""
+    config.addinivalue_line("markers", "requirement(id): the requirement that a test is about")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test of each requirement, and of each subject where the options name them."""
+    if "requirement" not in metafunc.fixturenames:
+        return
+    # Imported here, so that a pytest run that has nothing to do with stores stays as fast.
+    from streamproof.conformance.catalogue import load_catalogue
+
+    if "streamproof_subject" in metafunc.fixturenames:
+        metafunc.parametrize("streamproof_subject", metafunc.config.getoption("--subject"))
+    parameters = [
+        pytest.param(each, id=each.id, marks=pytest.mark.requirement(each.id))
+        for each in load_catalogue().values()
+    ]
+    metafunc.parametrize("requirement", parameters)
+
+
+@pytest.fixture(scope="session")
+def streamproof_verifier() -> Iterator[Verifier]:
+    """Verifies requirements; what it has started ends with the session."""
+    from streamproof.conformance.runner import Verifier
+
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    verifier = Verifier()
+    yield verifier
+    verifier.close()
+
+
+@pytest.fixture(scope="session")
+def streamproof_settings(pytestconfig: pytest.Config) -> Settings:
+    """What the options ask for."""
+    from streamproof.conformance.settings import Settings
+
+    return Settings(
+        guarantee=pytestconfig.getoption("--guarantee"),
+        spec=pytestconfig.getoption("--spec"),
+        profile=pytestconfig.getoption("--profile"),
+        seed=pytestconfig.getoption("--streamproof-seed"),
+    )

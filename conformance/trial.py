@@ -58,8 +58,8 @@ def render(value: Any) -> str:
         return f"ChangelogRecord({render(value.key)}, {render(value.value)}, {value.offset})"
     if isinstance(value, IsolationLevel):
         return str(value)
-    if isinstance(value, bytes) and len(value) > 64 and len(set(value)) == 1:
-        return f"{value[:1]!r} * {len(value)}"
+    if isinstance(value, bytes) and len(value) > 64:
+        return _render_long(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{render(k)}: {render(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
@@ -67,6 +67,15 @@ def render(value: Any) -> str:
     if isinstance(value, tuple):
         return "(" + ", ".join(map(render, value)) + ("," if len(value) == 1 else "") + ")"
     return repr(value)
+
+
+def _render_long(value: bytes) -> str:
+    """Bytes that end in a long run of one byte, as a sum of what is before and the run."""
+    start = value.rstrip(value[-1:])
+    run = f"{value[-1:]!r} * {len(value) - len(start)}"
+    if len(start) > 64:
+        return repr(value)
+    return f"{start!r} + {run}" if start else run
 
 
 def render_program(subject: str, guarantee: str, lines: list[str]) -> str:

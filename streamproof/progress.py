@@ -50,6 +50,10 @@ SHOWN_FAILURES = 8
 """Failures that the terminal lists; the report has all of them."""
 
 
+SHOWN_LINES = 40
+"""Lines of a program that the terminal shows."""
+
+
 class ConsoleObserver(Observer):
     """Hands records to the log, shows progress, and sums up at the end.
 
@@ -144,7 +148,7 @@ class ConsoleObserver(Observer):
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         table.add_column("area", no_wrap=True)
         for subject in self._session.results:
-            table.add_column(escape(subject))
+            table.add_column(escape(subject), overflow="fold")
         for area, title in AREAS.items():
             cells = []
             for results in self._session.results.values():
@@ -172,7 +176,10 @@ class ConsoleObserver(Observer):
                 grid.add_column()
                 grid.add_row(f"  {name}", escape(_short(text)))
                 self._console.print(grid)
-            for line in failure.program.splitlines():
+            program = failure.program.splitlines()
+            if len(program) > SHOWN_LINES:
+                program = [*program[:SHOWN_LINES], "… the rest is in the report"]
+            for line in program:
                 self._console.print(Text(f"    {line[:400]}", style="cyan"), soft_wrap=True)
             self._console.print(Text(f"  $ {failure.reproduce}", style="dim"), soft_wrap=True)
         hidden = len(failures) - SHOWN_FAILURES

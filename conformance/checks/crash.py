@@ -92,7 +92,7 @@ def while_buffers_overflow(run: CheckRun) -> None:
     crashes.boundaries(program)
 
 
-@check("CRASH-007", *JUDGED, raw=True, weight=60)
+@check("CRASH-007", raw=True, weight=60)
 def several_partitions(run: CheckRun) -> None:
     """Kill the process around commits of two changelog partitions."""
     crashes = campaign(run)
@@ -101,6 +101,7 @@ def several_partitions(run: CheckRun) -> None:
     commits = [i for i, each in enumerate(program.operations) if each.name == "commit"]
     crashes.lines(program, commits[-1], share=0.5)
     crashes.syscalls(program, commits[0], span=len(program) - commits[0])
+    blame(run, "CRASH-007")
 
 
 @check("CRASH-011", raw=True, weight=50)

@@ -94,6 +94,20 @@ def restored_is_committed(t: Trial) -> None:
     transaction.close()
 
 
+@check("RESTORE-011")
+def values_are_opaque(t: Trial) -> None:
+    """Restore values that start like a timestamp, then write and commit something else."""
+    t.claim("RESTORE-011", "restore a value that starts with eight bytes like a timestamp")
+    for number, stamp in enumerate((b"\xff" * 8, (1_700_000_000_000).to_bytes(8, "big"))):
+        store = t.open() if not number else t.reopen(store)
+        key = b"key%d" % number
+        t.restore(store, [ChangelogRecord(key, stamp + b"value", number * 2)])
+        store.put(b"other", b"1")
+        t.expect(store.get(key), stamp + b"value")
+        store.commit({CHANGELOG: number * 2 + 1})
+        t.expect(store.get(key), stamp + b"value")
+
+
 @check("RESTORE-010", given=lambda g: {"writes": g.writes(8), "more": g.writes(6)})
 def live_writes_after_restore(t: Trial, writes: Writes, more: Writes) -> None:
     """Restore, then write as usual."""

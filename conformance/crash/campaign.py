@@ -35,6 +35,7 @@ class Campaign:
         self._run = run
         self._engine = KillEngine(run)
         self._left = limit
+        self._budget = 0
 
     @property
     def counts_syscalls(self) -> bool:
@@ -102,40 +103,59 @@ class Campaign:
                 shutil.rmtree(crashed.directory.parent, ignore_errors=True)
 
     def _shrink_and_record(self, crashed: Crashed, ruling: Ruling) -> None:
-        """Drop operations as long as the same promise is broken by a crash of the same kind."""
-        budget = self._run.settings.limits.shrink_kills
-        index = len(crashed.program) - 1
-        while index > 0 and budget > 0:
-            moved = index < crashed.point.operation
-            program = crashed.program.without(index)
-            point = crashed.point
-            if moved:
-                point = replace(point, operation=point.operation - 1)
-            if index != crashed.point.operation or point.kind == "boundary":
-                spent, smaller = self._first_break(program, point, ruling.requirement)
-                budget -= spent
-                if smaller is not None:
-                    crashed, ruling = smaller
-                    index = min(index, len(crashed.program))
-            index -= 1
-        self._run.record(self._violation(crashed, ruling))
+        """Make the program small, as long as a crash of the same kind breaks the same promise."""
+        self._budget = self._run.settings.limits.shrink_kills
+        broken = self._cut(crashed, ruling)
+        chunk = max(1, (len(broken[0].program) - 1) // 2)
+        while chunk:
+            # The opening stays, and so does the operation that dies.
+            end = self._last_droppable(broken[0])
+            while end > 1:
+                start = max(1, end - chunk)
+                broken = self._without(broken, start, end) or broken
+                end = start
+            chunk //= 2
+        self._run.record(self._violation(*broken))
+
+    def _last_droppable(self, crashed: Crashed) -> int:
+        """The end of the operations that may be left out."""
+        if crashed.point.kind == "boundary":
+            return len(crashed.program)
+        return crashed.point.operation
+
+    def _cut(self, crashed: Crashed, ruling: Ruling) -> tuple[Crashed, Ruling]:
+        """End the program with the operation that died, and arm nothing but that operation."""
+        program = Program(crashed.program.operations[: crashed.started])
+        if crashed.point.kind == "boundary":
+            return replace(crashed, program=program), ruling
+        point = replace(crashed.point, operation=crashed.started - 1, span=1)
+        return self._first_break(program, point, ruling.requirement) or (crashed, ruling)
+
+    def _without(
+        self, broken: tuple[Crashed, Ruling], start: int, end: int
+    ) -> tuple[Crashed, Ruling] | None:
+        """The failure without some operations before the crash, if it is still there."""
+        crashed, ruling = broken
+        operations = crashed.program.operations
+        program = Program(operations[:start] + operations[end:])
+        point = replace(crashed.point, operation=crashed.point.operation - (end - start))
+        return self._first_break(program, point, ruling.requirement)
 
     def _first_break(
         self, program: Program, point: CrashPoint, requirement: str
-    ) -> tuple[int, tuple[Crashed, Ruling] | None]:
-        """The first crash of a smaller program that breaks the same promise, and the cost."""
+    ) -> tuple[Crashed, Ruling] | None:
+        """The first crash of a smaller program that breaks the same promise."""
+        if self._budget <= 0:
+            return None
         points = [point]
         if point.kind != "boundary":
             count = self._engine.count(program, point)
             points = [replace(point, n=n) for n in spread(count, SHRINK_POINTS)]
-        elif point.operation > len(program):
-            return 0, None
-        spent = 1
         for crashed, rulings in self._crash(program, points, search=False):
-            spent += 1
+            self._budget -= 1
             if rulings and rulings[-1].broken and rulings[-1].requirement == requirement:
-                return spent, (crashed, rulings[-1])
-        return spent, None
+                return crashed, rulings[-1]
+        return None
 
     def _violation(self, crashed: Crashed, ruling: Ruling) -> Violation:
         requirement = violation_of(ruling.requirement)
@@ -146,18 +166,11 @@ class Campaign:
         """The crashed program as one that runs as it stands."""
         point = crashed.point
         lines = ["", "def doomed():"]
+        # The process dies at the end of the program, or where it was armed before.
         for index, operation in enumerate(crashed.program.operations):
-            if index == point.operation:
-                lines.append(
-                    "    lab.die()"
-                    if point.kind == "boundary"
-                    else f"    lab.arm({point.kind}={point.n})"
-                )
-                if point.kind == "boundary":
-                    break
+            if index == point.operation and point.kind != "boundary":
+                lines.append(f"    lab.arm({point.kind}={point.n})")
             lines.append(f"    {operation.source()}")
-            if point.kind == "line" and index == point.operation:
-                break
         lines += ["", "lab.crash(doomed)", "store = lab.open()"]
         short = f"expected {ruling.expected}, found {ruling.broken}"[:200]
         if ruling.requirement == "RESTORE-006":
@@ -171,7 +184,7 @@ def describe(crashed: Crashed) -> str:
     point = crashed.point
     operations = crashed.program.operations
     if point.kind == "boundary":
-        return f"after operation {point.operation} of {len(operations)}"
+        return f"after {operations[crashed.started - 1].name}"
     thing = "line of Python" if point.kind == "line" else "write-like system call"
     return f"before {thing} {point.n} of {operations[point.operation].name}"
 

@@ -59,10 +59,6 @@ class Program:
 
     operations: tuple[Operation, ...]
 
-    def without(self, index: int) -> Program:
-        """The program less one operation."""
-        return Program(self.operations[:index] + self.operations[index + 1 :])
-
     @property
     def keys(self) -> list[bytes]:
         """Every key that is written, sorted."""

@@ -89,9 +89,9 @@ class _ChangelogMessage:
 
 @dataclass
 class _Opened:
-    """What exists while the store is open."""
+    """What exists while the store is open; ``own`` is the partition that its offset is about."""
 
-    number: int
+    own: TopicPartition
     partition: RocksDBStorePartition
     recovery: RecoveryPartition
     transaction: RocksDBPartitionTransaction
@@ -169,7 +169,7 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
         durability="process",
     )
 
-    def __init__(self, name: str = "quixstreams") -> None:
+    def __init__(self, name: str = "store") -> None:
         super().__init__()
         self._name = name
         self._open: _Opened | None = None
@@ -207,18 +207,18 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
                 partition = RocksDBStorePartition(str(path), options=options)
             except RocksDBCorruptedError as error:
                 raise TaskCorruptedError(str(error)) from error
-        number = task_partition(context)
+        own = TopicPartition(context.changelog_topic(self._name), task_partition(context))
         # The watermarks tell quix's recovery manager when to stop reading the topic. Here the
         # runtime knows that, and nothing that is called on this object looks at them.
         recovery = RecoveryPartition(
-            changelog_name=context.changelog_topic(self._name),
-            partition_num=number,
+            changelog_name=own.topic,
+            partition_num=own.partition,
             store_partition=partition,
             committed_offsets={},
             lowwater=0,
             highwater=0,
         )
-        self._open = _Opened(number, partition, recovery, partition.begin())
+        self._open = _Opened(own, partition, recovery, partition.begin())
         context.register(root, self._restore)
 
     def close(self) -> None:
@@ -234,6 +234,9 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
         """``prepare`` and ``flush`` the transaction, as quix's checkpoint does, and begin another.
 
+        Transactions that ``new_transaction`` began and that are still open are flushed before
+        it, one by one: the package has no commit over several (KIP-892, StateStore#commit).
+
         The package writes nothing at all, the offset included, if the transaction has no
         writes (a note in its ``flush`` says so). A transaction that failed stays the current
         one, and quix refuses any further use of it, until the store is closed.
@@ -243,14 +246,17 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
             UnsupportedOperationError: the map asks to forget an offset, or is not about the
                 one partition that the database has an offset for.
         """
-        self.flush_transaction(self._quix(write=True), changelog_offsets)
         opened = self._opened()
+        current = self._quix(write=True)
+        for transaction in self.open_transactions:
+            transaction.commit(changelog_offsets)
+        self.flush_transaction(current, changelog_offsets)
         opened.transaction = opened.partition.begin()
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
-        """``get_changelog_offset`` for this task's partition, whatever the topic is called."""
+        """``get_changelog_offset``, which is about the one partition that the database is for."""
         opened = self._opened()
-        if partition.partition != opened.number:
+        if partition != opened.own:
             return None
         with translated(f"Reading the offset of store {self._name!r}"):
             offset: int | None = opened.partition.get_changelog_offset()
@@ -269,12 +275,10 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
     ) -> None:
         """Flush ``transaction`` with the one offset that the map may hold."""
         opened = self._opened()
-        if len(changelog_offsets) > 1 or any(
-            partition.partition != opened.number for partition in changelog_offsets
-        ):
+        if any(partition != opened.own for partition in changelog_offsets):
             raise UnsupportedOperationError(
                 f"Quix Streams keeps one offset per database, and this is the database of "
-                f"partition {opened.number}: it cannot keep {dict(changelog_offsets)}."
+                f"{opened.own}: it cannot keep {dict(changelog_offsets)}."
             )
         offset = next(iter(changelog_offsets.values()), None)
         if offset is None and opened.partition.get_changelog_offset() is not None:
