@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Self, cast
 
 import msgspec
 
@@ -48,9 +48,8 @@ def work_directory(parent: Path | None = None) -> Iterator[Path]:
     same crashes as a disk, and is much faster; it is used where it has room.
     """
     memory = Path("/dev/shm")  # noqa: S108 - a private directory is made in it.
-    if parent is None and memory.is_dir() and os.access(memory, os.W_OK):
-        if shutil.disk_usage(memory).free >= MEMORY_NEEDED_BYTES:
-            parent = memory
+    if parent is None and os.access(memory, os.W_OK | os.X_OK):
+        parent = memory if shutil.disk_usage(memory).free >= MEMORY_NEEDED_BYTES else None
     try:
         directory = Path(tempfile.mkdtemp(prefix="streamproof-", dir=parent))
     except OSError as error:
@@ -80,7 +79,9 @@ class _Running:
 class _Zygote:
     """The supervisor's side of a zygote."""
 
-    def __init__(self, subject: str, settings: Settings, directory: Path, shim: Path | None) -> None:
+    def __init__(
+        self, subject: str, settings: Settings, directory: Path, shim: Path | None
+    ) -> None:
         self.subject = subject
         self.directory = directory
         directory.mkdir()
@@ -89,7 +90,7 @@ class _Zygote:
             environment["LD_PRELOAD"] = str(shim)
         self.log = directory / "stderr.log"
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(  # noqa: S603 - our own module
+            self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "streamproof.conformance.zygote"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -101,9 +102,7 @@ class _Zygote:
         self.replies = cast("IO[bytes]", self.process.stdout)
         self.buffer = b""
         self.send(
-            Opening(
-                subject=subject, settings=settings, directory=str(directory), sys_path=sys.path
-            )
+            Opening(subject=subject, settings=settings, directory=str(directory), sys_path=sys.path)
         )
 
     def send(self, message: Opening | Job) -> None:
@@ -171,7 +170,7 @@ class Engine:
         self._zygotes: dict[str, _Zygote] = {}
         self._running: dict[tuple[str, int], _Running] = {}
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -192,7 +191,7 @@ class Engine:
         self,
         plan: Iterable[tuple[str, Check]],
         on_outcome: Callable[[str, CheckOutcome], None],
-        on_start: Callable[[str, Check], None] = lambda subject, check: None,
+        on_start: Callable[[str, Check], None] = lambda *_: None,
     ) -> None:
         """Run a plan of (subject, check) and hand on each outcome as soon as it is there."""
         waiting = deque(plan)

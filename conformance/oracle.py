@@ -110,4 +110,3 @@ class History:
     def values_ever(self, key: bytes) -> set[bytes | None]:
         """Every value that was ever written to a key."""
         return {write.value for write in self.writes if write.key == key}
-

@@ -7,9 +7,9 @@ in a test run, and turns each requirement into a test. In somebody's own test mo
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,8 +65,9 @@ def streamproof_verifier() -> Iterator[Verifier]:
     """Verifies requirements; what it has started ends with the session."""
     from streamproof.conformance.runner import Verifier
 
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     verifier = Verifier()
     yield verifier
     verifier.close()

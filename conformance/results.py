@@ -103,7 +103,8 @@ class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_fie
         title: a few words.
         promise: the promise in full.
         source: proposal and section, and the Kafka class or test where one shipped.
-        reason: why the status is not ``pass``, in one line; empty for ``pass``.
+        reason: why the status is not ``pass``, in one line; for ``pass``, which part of the
+            evidence could not be had on this machine, if any.
         checks: the checks that tested it.
         examples: how many generated programs were run.
         operations: how many calls on the subject were made.

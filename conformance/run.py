@@ -61,7 +61,6 @@ class CheckOutcome(Struct, frozen=True, kw_only=True):
         skipped: why the check could not be done on this machine; empty if it was done.
         suite_error: the traceback of a fault of the suite itself; empty if there was none.
         subject_error: how the subject kept the check from an answer: it hung, or died.
-        skipped_requirements: why single requirements of the check could not be tried.
     """
 
     check: str
@@ -70,7 +69,6 @@ class CheckOutcome(Struct, frozen=True, kw_only=True):
     skipped: str = ""
     suite_error: str = ""
     subject_error: str = ""
-    skipped_requirements: dict[str, str] = field(default_factory=dict)
     duration_s: float = 0.0
 
 
@@ -87,7 +85,6 @@ class CheckRun:
         self.status = status
         self.evidence = Evidence()
         self.findings: dict[str, Finding] = {}
-        self.skipped_requirements: dict[str, str] = {}
         self._trials = 0
 
     @property
@@ -98,9 +95,7 @@ class CheckRun:
     @property
     def exact(self) -> bool:
         """Whether a crash must leave the content of exactly one commit."""
-        return (
-            self.settings.guarantee == "exactly-once" and self.subject.capabilities.transactional
-        )
+        return self.settings.guarantee == "exactly-once" and self.subject.capabilities.transactional
 
     def generators(self) -> Generators:
         """The strategies for this subject."""
@@ -222,6 +217,5 @@ def run_check(run: CheckRun) -> CheckOutcome:
         findings=list(run.findings.values()),
         skipped=skipped,
         suite_error=suite_error,
-        skipped_requirements=run.skipped_requirements,
         duration_s=time.monotonic() - started,
     )

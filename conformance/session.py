@@ -39,7 +39,9 @@ def select_requirements(only: Iterable[str]) -> list[Requirement]:
                 "`streamproof requirements` lists them all."
             )
     return [
-        each for each in catalogue.values() if not wanted or each.id in wanted or each.area in wanted
+        each
+        for each in catalogue.values()
+        if not wanted or each.id in wanted or each.area in wanted
     ]
 
 

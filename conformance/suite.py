@@ -42,13 +42,8 @@ class StateStoreConformance:
     @classmethod
     def settings(cls) -> Settings:
         """What the class asks for."""
-        return Settings(
-            guarantee=cls.guarantee, spec=cls.spec, profile=cls.profile, seed=cls.seed
-        )
+        return Settings(guarantee=cls.guarantee, spec=cls.spec, profile=cls.profile, seed=cls.seed)
 
-    def test_requirement(
-        self, requirement: Requirement, streamproof_verifier: Verifier
-    ) -> None:
+    def test_requirement(self, requirement: Requirement, streamproof_verifier: Verifier) -> None:
         """One requirement: passes if it is kept, skips with the reason if it cannot be tried."""
         assert_kept(streamproof_verifier, self.subject, self.settings(), requirement)
-

@@ -46,14 +46,9 @@ _ATTRIBUTES: dict[str, type] = {
 
 def render(value: Any) -> str:
     """A value as Python source, with the short names that programs use."""
-    if isinstance(value, Handle):
-        return value.label
-    if value == CHANGELOG:
-        return "CHANGELOG"
-    if value == OTHER:
-        return "OTHER"
     if isinstance(value, TopicPartition):
-        return f"TopicPartition({value.topic!r}, {value.partition})"
+        short = {CHANGELOG: "CHANGELOG", OTHER: "OTHER"}
+        return short.get(value, f"TopicPartition({value.topic!r}, {value.partition})")
     if isinstance(value, ChangelogRecord):
         return f"ChangelogRecord({render(value.key)}, {render(value.value)}, {value.offset})"
     if isinstance(value, IsolationLevel):
@@ -159,7 +154,7 @@ class Trial:
                 lab.subject, guarantee=lab.guarantee, directory=lab.directory.parent / directory
             )
             lab.directory.mkdir(parents=True, exist_ok=True)
-            self.lines.append(f'{label} = Lab({lab.subject.name!r}).open()')
+            self.lines.append(f"{label} = Lab({lab.subject.name!r}).open()")
         else:
             self.lines.append(f"{label} = lab.open()")
         with self.watching(f"{label} = open()"):
@@ -246,16 +241,14 @@ class Handle:
         return answer
 
     def read(self, attribute: str) -> Any:
-        """Read one of the plain attributes: ``name``, ``is_open``, ``persistent``, …"""
+        """Read one of the plain attributes, such as ``name`` or ``is_open``."""
         self.trial.lines.append(f"{self.label}.{attribute}")
         with self.trial.watching(f"{self.label}.{attribute}"):
             answer = getattr(self.raw, attribute)
         kind = _ATTRIBUTES[attribute]
         if not isinstance(answer, kind):
             hint = " (is a property missing its decorator?)" if callable(answer) else ""
-            self.trial.fail(
-                f"{attribute} to be {kind.__name__}", f"{type(answer).__name__}{hint}"
-            )
+            self.trial.fail(f"{attribute} to be {kind.__name__}", f"{type(answer).__name__}{hint}")
         return answer
 
     def scan(self, method: str, *arguments: Any) -> list[tuple[bytes, bytes]]:

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from streamproof.conformance.catalogue import Requirement
-from streamproof.conformance.registry import Check
 from streamproof.conformance.results import (
     Failure,
     Guarantee,
@@ -57,8 +56,7 @@ def applicable(
     return [
         requirement
         for requirement in requirements
-        if requirement.checks
-        and not requirement.why_not_applicable(capabilities, guarantee, spec)
+        if requirement.checks and not requirement.why_not_applicable(capabilities, guarantee, spec)
     ]
 
 
@@ -100,26 +98,30 @@ def result_of(
 
 
 def _status(requirement: Requirement, outcomes: Sequence[CheckOutcome]) -> tuple[Status, str]:
+    """The status of a requirement, and the reason for it in one line."""
     for outcome in outcomes:
         for finding in outcome.findings:
             if finding.requirement == requirement.id:
                 return "fail", f"expected {finding.expected}, found {finding.found}"[:500]
-    for outcome in outcomes:
-        if outcome.suite_error:
-            return "error", f"{SUITE_ERROR}{outcome.suite_error.splitlines()[0]}"
-        if outcome.subject_error:
-            return "error", f"{outcome.check}: {outcome.subject_error}"
-    for outcome in outcomes:
-        why = outcome.skipped or outcome.skipped_requirements.get(requirement.id, "")
-        if why:
-            return "skip", why
-    if not any(requirement.id in outcome.evidence.exercised for outcome in outcomes):
-        broken = [finding.requirement for outcome in outcomes for finding in outcome.findings]
-        because = f", because {broken[0]} is broken" if broken else ""
-        return "skip", f"no check came as far as putting it to the test{because}"
+    errors = [text for outcome in outcomes if (text := _why_no_answer(outcome))]
+    if errors:
+        return "error", errors[0]
+    skipped = [f"{each.check} skipped: {each.skipped}" for each in outcomes if each.skipped]
+    exercised = any(requirement.id in outcome.evidence.exercised for outcome in outcomes)
     if requirement.area == CRASH_AREA and not any(o.evidence.crash_points for o in outcomes):
-        return "skip", "no crash point was reached, so that nothing was shown"
-    return "pass", ""
+        return "skip", "; ".join(skipped) or "no crash point was reached, so nothing was shown"
+    if exercised:
+        return "pass", "; ".join(skipped)
+    broken = [finding.requirement for outcome in outcomes for finding in outcome.findings]
+    because = f", because {broken[0]} is broken" if broken else ""
+    return "skip", "; ".join(skipped) or f"no check came as far as trying it{because}"
+
+
+def _why_no_answer(outcome: CheckOutcome) -> str:
+    """How a check was kept from an answer; empty if it was not."""
+    if outcome.suite_error:
+        return f"{SUITE_ERROR}{outcome.suite_error.splitlines()[0]}"
+    return f"{outcome.check}: {outcome.subject_error}" if outcome.subject_error else ""
 
 
 def _result(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from streamproof.stores.errors import NullArgumentError
 
@@ -263,7 +263,7 @@ class KeyValueIterator(Protocol):
 
     def __next__(self) -> tuple[bytes, bytes]: ...
 
-    def __enter__(self) -> KeyValueIterator: ...
+    def __enter__(self) -> Self: ...
 
     def __exit__(
         self,

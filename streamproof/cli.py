@@ -67,7 +67,9 @@ def _print_version(wanted: bool) -> None:
 def options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Options that stand before the command."""
@@ -141,7 +143,7 @@ def _verify(
 ) -> int:
     """Run, write the log as it goes, render the reports, and say how it ended."""
     # A module in the current directory is found, as it is by other tools that load modules.
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, str(Path.cwd()))
     console = Console(highlight=False)
     requirements = select_requirements(only)
     log_path = _prepare(out)

@@ -61,9 +61,7 @@ class ConsoleObserver(Observer):
     a subject is done or a promise turns out to be broken.
     """
 
-    def __init__(
-        self, console: Console, session: Session, write: Callable[[Record], None]
-    ) -> None:
+    def __init__(self, console: Console, session: Session, write: Callable[[Record], None]) -> None:
         self._console = console
         self._session = session
         self._write = write

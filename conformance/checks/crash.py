@@ -35,7 +35,7 @@ def campaign(run: CheckRun) -> Campaign:
 
 def seeded(run: CheckRun) -> Random:
     """The random decisions of this check."""
-    return Random(run.seed)  # noqa: S311 - reproducible, not secret.
+    return Random(run.seed)
 
 
 @check(*JUDGED, raw=True, weight=90)

@@ -95,9 +95,7 @@ def commits_are_seen_whole(run: CheckRun) -> None:
         reader = store.raw.read_only(IsolationLevel.READ_COMMITTED) if views else store.raw
         torn, scans = race(t, store, reader, keys, run.settings.limits.concurrent_commits)
         run.evidence.examples += scans
-        t.expect_that(
-            not torn, "every scan to see one commit, whole", f"values of several: {torn}"
-        )
+        t.expect_that(not torn, "every scan to see one commit, whole", f"values of several: {torn}")
 
 
 def race(

@@ -240,7 +240,9 @@ def many_transactions(t: Trial, programs: list[tuple[Writes, bool]]) -> None:
             staged.pop(key, None)
             if value is not None:
                 staged[key] = value
-        t.expect({k: transaction.get(k) for k in sorted(keys)}, {k: staged.get(k) for k in sorted(keys)})
+        t.expect(
+            {k: transaction.get(k) for k in sorted(keys)}, {k: staged.get(k) for k in sorted(keys)}
+        )
         if commit:
             transaction.commit({CHANGELOG: number})
             content = staged

@@ -74,13 +74,9 @@ def judge(
 def _rule(
     crashed: Crashed, history: History, seen: Observation, capabilities: Capabilities
 ) -> Iterator[Ruling]:
-    yield from _opens(history, seen, capabilities)
+    yield from _opens(seen, capabilities)
     if not seen.refused:
-        offsets = {
-            partition: offset
-            for partition, offset in zip(partitions_of(history), seen.offsets, strict=True)
-            if offset is not None
-        }
+        offsets = committed(history, seen)
         yield from _offsets(history, offsets)
         candidates = history.candidates(offsets)
         if history.exact:
@@ -94,7 +90,13 @@ def _rule(
     yield from _restored(history, seen)
 
 
-def _opens(history: History, seen: Observation, capabilities: Capabilities) -> Iterator[Ruling]:
+def committed(history: History, seen: Observation) -> Offsets:
+    """The committed offsets that were found."""
+    pairs = zip(partitions_of(history), seen.offsets, strict=True)
+    return {partition: offset for partition, offset in pairs if offset is not None}
+
+
+def _opens(seen: Observation, capabilities: Capabilities) -> Iterator[Ruling]:
     expected = "the store opens and can be used"
     if seen.error:
         yield Ruling("CRASH-001", expected, seen.error, "store.committed_offset(CHANGELOG)")
@@ -140,23 +142,21 @@ def _durable(history: History, offsets: Offsets) -> Iterator[Ruling]:
 def _exact(history: History, candidates: list[Commit], seen: Observation) -> Iterator[Ruling]:
     contents = [history.content_at(commit) for commit in candidates]
     if seen.content not in contents:
-        expected = contents[-1]
         yield from _invented(history, seen.content)
-        for key, value in expected.items():
-            if seen.content.get(key) != value:
-                yield Ruling(
-                    "CRASH-003",
-                    f"{render(key)} to be {brief(value)}, as committed with the offset",
-                    f"{brief(seen.content.get(key))}",
-                    f"store.get({render(key)})",
-                )
-        extra = next(key for key in seen.content if key not in expected)
-        yield Ruling(
-            "CRASH-004",
-            f"{render(extra)} to be absent: it is not part of the commit",
-            brief(seen.content[extra]),
-            f"store.get({render(extra)})",
-        )
+        expected, later = contents[-1], history.values_since(candidates[-1])
+        for key in later:
+            wanted, found = expected.get(key), seen.content.get(key)
+            if found == wanted:
+                continue
+            wanted_text = "absent" if wanted is None else brief(wanted)
+            # A value that was written after the commit came too early; any other is a loss.
+            early = found in later[key]
+            yield Ruling(
+                "CRASH-004" if early else "CRASH-003",
+                f"{render(key)} to be {wanted_text}, as of the committed offset",
+                f"{brief(found)}, which was not committed" if early else brief(found),
+                f"store.get({render(key)})",
+            )
     held = ("CRASH-003", "CRASH-004", "CRASH-005", "CRASH-006")
     yield from (Ruling(requirement) for requirement in held)
 
@@ -202,19 +202,13 @@ def _scan(seen: Observation) -> Iterator[Ruling]:
 
 def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruling:
     """A store without transactions either holds a commit, or says that it was not closed."""
-    if seen.refused:
-        return Ruling("CRASH-009")
-    offsets = {
-        partition: offset
-        for partition, offset in zip(partitions_of(history), seen.offsets, strict=True)
-        if offset is not None
-    }
-    contents = [history.content_at(commit) for commit in history.candidates(offsets)]
     started = {each.name for each in crashed.program.operations[: crashed.started]}
-    if started & {"restore", "close"}:
-        # The runtime commits before it closes a store, and nothing that it restores is
-        # uncommitted: neither a close nor a restoration leaves anything to be noticed.
+    # The runtime commits before it closes a store, and nothing that it restores is
+    # uncommitted: neither a close nor a restoration leaves anything to be noticed.
+    if seen.refused or started & {"restore", "close"}:
         return Ruling("CRASH-009")
+    candidates = history.candidates(committed(history, seen))
+    contents = [history.content_at(commit) for commit in candidates]
     if seen.content in contents:
         return Ruling("CRASH-009")
     return Ruling(

@@ -178,13 +178,9 @@ class KillEngine:
 
     def lab(self, directory: Path) -> Lab:
         """The subject in a directory."""
-        return Lab(
-            self._run.subject, guarantee=self._run.settings.guarantee, directory=directory
-        )
+        return Lab(self._run.subject, guarantee=self._run.settings.guarantee, directory=directory)
 
-    def kill(
-        self, program: Program, point: CrashPoint, directory: Path | None = None
-    ) -> Crashed:
+    def kill(self, program: Program, point: CrashPoint, directory: Path | None = None) -> Crashed:
         """Run a program in a child and kill it at a point."""
         directory = directory or self._run.new_directory()
         self._progress.reset()
@@ -195,9 +191,7 @@ class KillEngine:
         self._run.status.clear()
         started, finished, counted, survived, error = self._progress.read()
         self._run.evidence.operations += started
-        return Crashed(
-            program, point, directory, started, finished, counted, not survived, error
-        )
+        return Crashed(program, point, directory, started, finished, counted, not survived, error)
 
     def count(self, program: Program, point: CrashPoint) -> int:
         """How many lines or system calls there are at a point."""
@@ -318,9 +312,7 @@ class KillEngine:
             lab.wipe()
             return lab.open()
 
-    def _read(
-        self, store: Any, crashed: Crashed, history: History, found: Observation
-    ) -> None:
+    def _read(self, store: Any, crashed: Crashed, history: History, found: Observation) -> None:
         found.offsets = [store.committed_offset(each) for each in partitions_of(history)]
         found.content = _read(store, crashed.program.keys)
         if self._run.subject.capabilities.scan:

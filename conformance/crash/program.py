@@ -101,9 +101,7 @@ class ProgramBuilder:
         self.operations.append(Operation("put_all", (list(entries),), writes))
         return self
 
-    def commit(
-        self, offsets: Mapping[TopicPartition, int | None] | None = None
-    ) -> ProgramBuilder:
+    def commit(self, offsets: Mapping[TopicPartition, int | None] | None = None) -> ProgramBuilder:
         """Commit everything so far, with the offsets reached unless others are given."""
         chosen = dict(self.ends) if offsets is None else dict(offsets)
         self.operations.append(Operation("commit", (chosen,)))

@@ -68,7 +68,9 @@ MUTANTS = (
     Mutant("restore_skips_tombstones", "restoring ignores records without a value", "RESTORE-002"),
     Mutant("empty_value_deletes", "an empty value is taken for a tombstone", "KV-008"),
     Mutant("prefix_end_overflows", "a prefix ending in 0xFF is incremented wrongly", "RANGE-009"),
-    Mutant("offsets_among_data", "offsets are kept among the data, and scans show them", "RANGE-014"),
+    Mutant(
+        "offsets_among_data", "offsets are kept among the data, and scans show them", "RANGE-014"
+    ),
     Mutant("unclean_stop_unnoticed", "no status tells an unclean stop", "CRASH-009"),
 )
 """All mutants."""

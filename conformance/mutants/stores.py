@@ -9,7 +9,6 @@ from rocksdict import WriteBatch
 from streamproof.stores.api import (
     ChangelogRecord,
     IsolationLevel,
-
     KeyValueStore,
     ReadOnlyKeyValueStore,
     StateStore,

@@ -27,7 +27,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace, TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from streamproof.stores.adapters import task_partition, translated
 from streamproof.stores.api import (
@@ -88,7 +88,7 @@ class _Entries:
             raise InvalidStateStoreError("The iterator is closed; ask the store for another one.")
         return next(self._entries)
 
-    def __enter__(self) -> KeyValueIterator:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
