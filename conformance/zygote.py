@@ -100,7 +100,8 @@ def main() -> None:
 
     children: dict[int, tuple[int, int]] = {}
     while True:
-        readable, _, _ = select.select([requests, *children], [], [])
+        watched: list[BinaryIO | int] = [requests, *children]
+        readable, _, _ = select.select(watched, [], [])
         for ended in [pidfd for pidfd in children if pidfd in readable]:
             job, pid = children.pop(ended)
             _, status = os.waitpid(pid, 0)

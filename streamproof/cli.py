@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import secrets
@@ -23,10 +24,7 @@ from streamproof.conformance.engine import Engine, work_directory
 from streamproof.conformance.results import (
     SCHEMA_VERSION,
     Footer,
-    Guarantee,
     Header,
-    Profile,
-    Spec,
     SubjectInfo,
 )
 from streamproof.conformance.session import Session, select_requirements, verify_command
@@ -41,7 +39,7 @@ from streamproof.stores.errors import StreamproofError, UsageError
 __all__ = ["app", "main"]
 
 # Typer does not name the class of its own errors, of which this one is a kind.
-_CommandLineError = typer.BadParameter.__bases__[0]
+_CommandLineError: type[Exception] = typer.BadParameter.__bases__[0]
 
 EXIT_USAGE = 3
 EXIT_SUITE_ERROR = 70
@@ -155,21 +153,18 @@ def _verify(
         with RunLogWriter(log_path) as log:
             log.write(header)
             observer = ConsoleObserver(console, session, log.write)
-            interrupted = False
-            try:
+            footer = None
+            # Ctrl-C loses nothing that was found: the log has it, and is rendered below.
+            with contextlib.suppress(KeyboardInterrupt):
                 with observer:
                     session.run(engine, observer)
-            except KeyboardInterrupt:
-                interrupted = True
-            else:
                 footer = _footer(session, header, time.monotonic() - started)
                 log.write(footer)
-    reports = render_all(log_path, out)
-    if interrupted:
-        console.print(f"Interrupted. What was found so far is in {escape(str(reports['html']))}")
-        print(header.command)
+    report = render_all(log_path, out)["html"]
+    if footer is None:
+        observer.interrupted(header.command, report)
         return EXIT_INTERRUPTED
-    observer.summarise(footer, reports["html"])
+    observer.summarise(footer, report)
     return footer.exit_code
 
 
@@ -199,9 +194,9 @@ def _header(
         tool_version=__version__,
         started_at=now.isoformat(timespec="seconds"),
         seed=settings.seed,
-        profile=cast(Profile, settings.profile),
-        guarantee=cast(Guarantee, settings.guarantee),
-        spec=cast(Spec, settings.spec),
+        profile=settings.profile,
+        guarantee=settings.guarantee,
+        spec=settings.spec,
         only=only,
         command=verify_command([info.name for info in infos], settings, only),
         subjects=infos,
@@ -309,7 +304,7 @@ def main() -> None:
         print(f"streamproof: {error}", file=sys.stderr)
         code = EXIT_USAGE
     except _CommandLineError as error:
-        error.show()
+        cast(typer.BadParameter, error).show()
         code = EXIT_USAGE
     except (KeyboardInterrupt, typer.Abort):
         code = EXIT_INTERRUPTED

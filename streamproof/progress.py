@@ -120,6 +120,13 @@ class ConsoleObserver(Observer):
 
     # The end.
 
+    def interrupted(self, command: str, report: Path) -> None:
+        """Say what is left of a run that was interrupted, and how to run it again."""
+        done = sum(len(results) for results in self._session.results.values())
+        self._console.print(f"Interrupted: {done} results so far.")
+        self._console.print(f"Report: {escape(str(report))}", soft_wrap=True)
+        self._console.print(f"Reproduce: {escape(command)}", soft_wrap=True)
+
     def summarise(self, footer: Footer, report: Path) -> None:
         """Print the matrix, the failures, the verdicts, and last the command to reproduce."""
         console = self._console
