@@ -1,7 +1,8 @@
 """What a run finds out, as plain data: the records that every report is made from.
 
-The run log is one JSON object a line, each with a ``type``: one ``header``, then ``result`` and
-``failure`` records as they become known, and one ``footer``. These types are its schema.
+The run log is one JSON object a line, each with a ``type``: one ``header``, then ``check``,
+``result`` and ``failure`` records as they become known, and one ``footer``. These types are its
+schema.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from msgspec import Struct, field
 
 __all__ = [
     "SCHEMA_VERSION",
+    "CheckRecord",
     "Failure",
     "Footer",
     "Guarantee",
@@ -129,6 +131,27 @@ class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_fie
     duration_s: float = 0.0
 
 
+class CheckRecord(Struct, frozen=True, kw_only=True, tag="check", tag_field="type"):
+    """One check that has ended.
+
+    A check may serve several requirements; summed over checks, evidence is counted once.
+
+    Attributes:
+        check: ``module.function``.
+        examples: how many generated programs were run.
+        operations: how many calls on the subject were made.
+        crash_points: how many real kills there were, by kind of crash point.
+        duration_s: seconds spent in it.
+    """
+
+    subject: str
+    check: str
+    examples: int = 0
+    operations: int = 0
+    crash_points: dict[str, int] = field(default_factory=dict)
+    duration_s: float = 0.0
+
+
 class Failure(Struct, frozen=True, kw_only=True, tag="failure", tag_field="type"):
     """One broken promise, with all that is needed to understand and repeat it.
 
@@ -188,5 +211,5 @@ class Footer(Struct, frozen=True, kw_only=True, tag="footer", tag_field="type"):
     reproduce: str
 
 
-Record = Header | RequirementResult | Failure | Footer
+Record = Header | CheckRecord | RequirementResult | Failure | Footer
 """Any line of a run log."""

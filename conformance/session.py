@@ -8,7 +8,13 @@ from collections.abc import Iterable, Mapping
 from streamproof.conformance.catalogue import Requirement, load_catalogue
 from streamproof.conformance.engine import Engine
 from streamproof.conformance.registry import Check, load_checks
-from streamproof.conformance.results import Failure, RequirementResult, SubjectInfo, SubjectVerdict
+from streamproof.conformance.results import (
+    CheckRecord,
+    Failure,
+    RequirementResult,
+    SubjectInfo,
+    SubjectVerdict,
+)
 from streamproof.conformance.run import CheckOutcome
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.verdicts import (
@@ -66,8 +72,19 @@ class Observer:
     def ended(self, subject: str, outcome: CheckOutcome) -> None:
         """A check has ended."""
 
-    def record(self, record: RequirementResult | Failure) -> None:
-        """A result is final."""
+    def record(self, record: CheckRecord | RequirementResult | Failure) -> None:
+        """A record of the run log is there."""
+
+
+def _check_record(subject: str, outcome: CheckOutcome) -> CheckRecord:
+    return CheckRecord(
+        subject=subject,
+        check=outcome.check,
+        examples=outcome.evidence.examples,
+        operations=outcome.evidence.operations,
+        crash_points=dict(sorted(outcome.evidence.crash_points.items())),
+        duration_s=round(outcome.duration_s, 3),
+    )
 
 
 class Session:
@@ -122,6 +139,7 @@ class Session:
         def on_outcome(subject: str, outcome: CheckOutcome) -> None:
             self._outcomes[subject][outcome.check] = outcome
             observer.ended(subject, outcome)
+            observer.record(_check_record(subject, outcome))
             for requirement in self._applicable(subject):
                 if outcome.check in requirement.checks:
                     self._try_to_finish(subject, requirement, observer)

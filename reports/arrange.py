@@ -69,8 +69,7 @@ def build_view(log: RunLog) -> ReportView:
         for code, each in groupby(rows, key=lambda row: row.area)
     )
     subjects = tuple(
-        _subject(index, info, rows, log.footer, anchors)
-        for index, info in enumerate(log.header.subjects)
+        _subject(index, info, rows, log, anchors) for index, info in enumerate(log.header.subjects)
     )
     return ReportView(
         header=log.header,
@@ -120,7 +119,23 @@ def _requirements(log: RunLog) -> dict[str, RequirementResult | Failure]:
     records: list[RequirementResult | Failure] = [*log.results, *log.failures]
     for record in records:
         known.setdefault(record.requirement, record)
+    for requirement in log.header.requirements:
+        known.setdefault(requirement, _never_reached(requirement))
     return known
+
+
+def _never_reached(requirement: str) -> RequirementResult:
+    """Stands for a requirement that was planned, and of which the log says nothing more."""
+    return RequirementResult(
+        subject="",
+        requirement=requirement,
+        title="not reached before the run ended",
+        promise="",
+        source="",
+        level="MUST",
+        core=True,
+        status="skip",
+    )
 
 
 def _failures(
@@ -218,10 +233,10 @@ def _cell(subject: str, result: RequirementResult | None, broken: dict[str, str]
 
 
 def _subject(
-    index: int, info: SubjectInfo, rows: list[Row], footer: Footer | None, anchors: _Anchors
+    index: int, info: SubjectInfo, rows: list[Row], log: RunLog, anchors: _Anchors
 ) -> SubjectView:
     mine = [(row, row.cells[index]) for row in rows]
-    stated = {verdict.subject: verdict for verdict in footer.verdicts} if footer else {}
+    stated = {verdict.subject: verdict for verdict in log.footer.verdicts} if log.footer else {}
     outcome: Outcome = "incomplete"
     summary = "The run ended before there was a verdict."
     if verdict := stated.get(info.name):
@@ -236,7 +251,12 @@ def _subject(
         summary=summary,
         core=_tally(cell.status for row, cell in mine if row.core),
         extended=_tally(cell.status for row, cell in mine if not row.core),
-        evidence=_sum(cell.evidence for _, cell in mine),
+        # Over checks, not over requirements: a check that serves several counts once.
+        evidence=_sum(
+            Evidence(check.examples, check.operations, check.crash_points)
+            for check in log.checks
+            if check.subject == info.name
+        ),
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from streamproof.conformance.results import (
     SCHEMA_VERSION,
+    CheckRecord,
     Failure,
     Footer,
     Header,
@@ -57,6 +58,7 @@ class RunLog(msgspec.Struct, frozen=True, kw_only=True):
     results: list[RequirementResult]
     failures: list[Failure]
     footer: Footer | None
+    checks: list[CheckRecord] = []
 
     @property
     def complete(self) -> bool:
@@ -174,6 +176,7 @@ def read_run_log(path: Path | str) -> RunLog:
     order = _Order()
     header: Header | None = None
     footer: Footer | None = None
+    checks: list[CheckRecord] = []
     results: list[RequirementResult] = []
     failures: list[Failure] = []
     for number, record in _records(path):
@@ -184,6 +187,8 @@ def read_run_log(path: Path | str) -> RunLog:
         match record:
             case Header():
                 header = record
+            case CheckRecord():
+                checks.append(record)
             case RequirementResult():
                 results.append(record)
             case Failure():
@@ -192,7 +197,7 @@ def read_run_log(path: Path | str) -> RunLog:
                 footer = record
     if header is None:
         raise RunLogMissingError(path, "is empty: the run died before it wrote anything")
-    return RunLog(header=header, results=results, failures=failures, footer=footer)
+    return RunLog(header=header, checks=checks, results=results, failures=failures, footer=footer)
 
 
 def _records(path: Path) -> Iterator[tuple[int, Record]]:

@@ -17,6 +17,7 @@ from rich.text import Text
 from streamproof.conformance.catalogue import AREAS
 from streamproof.conformance.registry import Check
 from streamproof.conformance.results import (
+    CheckRecord,
     Failure,
     Footer,
     Record,
@@ -108,8 +109,8 @@ class ConsoleObserver(Observer):
         if not self._left[subject] and not self._console.is_terminal:
             self._line(f"{subject}: done, {self._kills[subject]} kills")
 
-    def record(self, record: RequirementResult | Failure) -> None:
-        """Write a result to the log, and show it if a promise is broken."""
+    def record(self, record: CheckRecord | RequirementResult | Failure) -> None:
+        """Write a record to the log, and show it if a promise is broken."""
         self._write(record)
         if isinstance(record, Failure):
             text = f"✗ {record.subject} breaks {record.requirement}, {record.title}"

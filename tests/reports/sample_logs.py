@@ -10,6 +10,7 @@ import msgspec
 
 from streamproof.conformance.results import (
     SCHEMA_VERSION,
+    CheckRecord,
     Failure,
     Footer,
     Header,
@@ -169,6 +170,22 @@ def footer(results: list[RequirementResult], verdicts: dict[str, Verdict]) -> Fo
     )
 
 
+def checks_of(results: list[RequirementResult]) -> list[CheckRecord]:
+    """A check for each result that was tried."""
+    return [
+        CheckRecord(
+            subject=each.subject,
+            check=each.checks[0],
+            examples=each.examples,
+            operations=each.operations,
+            crash_points=each.crash_points,
+            duration_s=each.duration_s,
+        )
+        for each in results
+        if each.examples
+    ]
+
+
 def good_log() -> RunLog:
     """One subject that keeps everything."""
     results = [
@@ -178,6 +195,7 @@ def good_log() -> RunLog:
     ]
     return RunLog(
         header=header("rocksdb"),
+        checks=checks_of(results),
         results=results,
         failures=[],
         footer=footer(results, {"rocksdb": "success"}),
@@ -201,6 +219,7 @@ def mixed_log(complete: bool = True) -> RunLog:
     end = footer(results, {"rocksdb": "partial", "quix": "failure"})
     return RunLog(
         header=header("rocksdb", "quix"),
+        checks=checks_of(results),
         results=results,
         failures=[failure(lesser), failure(broken)],
         footer=end if complete else None,
@@ -264,6 +283,7 @@ def realistic_log(*subjects: str, complete: bool = True) -> RunLog:
         verdicts[subject] = "failure" if broken else "success"
     return RunLog(
         header=header(*subjects),
+        checks=checks_of(results),
         results=results,
         failures=failures,
         footer=footer(results, verdicts) if complete else None,
@@ -273,7 +293,7 @@ def realistic_log(*subjects: str, complete: bool = True) -> RunLog:
 def write_log(path: Path, log: RunLog) -> Path:
     """Writes a log record by record."""
     with RunLogWriter(path) as writer:
-        records: list[Record] = [log.header, *log.results, *log.failures]
+        records: list[Record] = [log.header, *log.checks, *log.results, *log.failures]
         for record in [*records, log.footer] if log.footer else records:
             writer.write(record)
     return path

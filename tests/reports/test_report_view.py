@@ -37,12 +37,29 @@ def test_failures_come_worst_first() -> None:
     ]
 
 
-def test_evidence_is_summed_over_requirements() -> None:
-    """Examples, operations and kills by kind are the sums of the cells."""
-    (subject,) = build_view(good_log()).subjects
+def test_evidence_is_summed_over_checks() -> None:
+    """Examples, operations and kills count once, however many requirements a check serves."""
+    log = good_log()
+    (subject,) = build_view(log).subjects
+    again = msgspec.structs.replace(log.results[1], requirement="CRASH-002")
+    shared = msgspec.structs.replace(log, results=[*log.results, again])
+    (same,) = build_view(shared).subjects
+    assert same.evidence == subject.evidence
     assert (subject.evidence.examples, subject.evidence.operations) == (300, 12651)
     assert subject.evidence.crashes == {"boundary": 12, "line": 31, "syscall": 9}
     assert subject.evidence.kills == 52
+
+
+def test_a_planned_requirement_that_was_never_reached_is_shown() -> None:
+    """The header of a run that died names what it had planned."""
+    log = mixed_log(complete=False)
+    header = msgspec.structs.replace(log.header, requirements=["KV-001", "KV-099"])
+    rows = {
+        row.requirement: row
+        for area in build_view(msgspec.structs.replace(log, header=header)).areas
+        for row in area.rows
+    }
+    assert [cell.status for cell in rows["KV-099"].cells] == ["no result", "no result"]
 
 
 def test_a_requirement_without_a_result_is_shown_as_such() -> None:

@@ -222,6 +222,7 @@ def test_a_damaged_log_is_refused_by_name(
 ) -> None:
     """The error has a type of its own, and says which file, which line and what is wrong."""
     log = mixed_log()
+    log.checks.clear()
     log.failures.clear()
     log.results.pop()
     path = write_log(tmp_path / "run.ndjson", log)

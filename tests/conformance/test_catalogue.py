@@ -1,0 +1,132 @@
+"""The catalogue and the checks are two sides of one list: neither may name what the other lacks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+
+import msgspec
+import pytest
+
+from streamproof.conformance.catalogue import AREAS, Requirement, load_catalogue
+from streamproof.conformance.registry import Check, load_checks
+from streamproof.stores.capabilities import Capabilities
+
+CATALOGUE = load_catalogue()
+CHECKS = load_checks()
+
+DERIVED = {"snapshot_iterators", "isolated_reads"}
+"""Needs that follow from capabilities; see `has_capability`."""
+
+
+def mismatches(catalogue: Mapping[str, Requirement], checks: Mapping[str, Check]) -> list[str]:
+    """Everything in which the catalogue and the decorators of the checks differ."""
+    found = []
+    for requirement in catalogue.values():
+        for name in requirement.checks:
+            if name not in checks:
+                found.append(f"{requirement.id} lists {name}, which does not exist")
+            elif requirement.id not in checks[name].requirements:
+                found.append(f"{requirement.id} lists {name}, which does not name it")
+        if bool(requirement.checks) == bool(requirement.untested):
+            found.append(f"{requirement.id} needs checks or a reason why there are none")
+    for check in checks.values():
+        for identifier in check.requirements:
+            if identifier not in catalogue:
+                found.append(f"{check.name} tests {identifier}, which does not exist")
+            elif check.name not in catalogue[identifier].checks:
+                found.append(f"{check.name} tests {identifier}, which does not list it")
+        if not check.requirements:
+            found.append(f"{check.name} tests nothing")
+    return found
+
+
+def test_the_two_sides_match() -> None:
+    """Each check that is listed exists and agrees, and the other way round."""
+    assert mismatches(CATALOGUE, CHECKS) == []
+
+
+def planted(**changes: object) -> dict[str, Requirement]:
+    """The catalogue with one entry changed."""
+    entry = msgspec.structs.replace(CATALOGUE["KV-001"], **changes)
+    return {**CATALOGUE, entry.id: entry}
+
+
+def test_a_planted_entry_is_found() -> None:
+    """The comparison can fail: an entry nobody tests, a check that is not there."""
+    stranger = planted(id="KV-999")
+    assert mismatches(stranger, CHECKS) == ["KV-999 lists kv.put_then_get, which does not name it"]
+    absent = planted(id="KV-999", checks=["kv.no_such_check"])
+    assert mismatches(absent, CHECKS) == ["KV-999 lists kv.no_such_check, which does not exist"]
+    unlisted = planted(checks=[], untested="a reason")
+    assert mismatches(unlisted, CHECKS) == [
+        "kv.put_then_get tests KV-001, which does not list it",
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"untested": "and yet it has checks"}, {"id": "KV-999", "checks": []}]
+)
+def test_a_planted_contradiction_is_found(changes: dict[str, object]) -> None:
+    """Checks and a reason why there are none, or neither, is a contradiction."""
+    (text,) = mismatches(planted(**changes), CHECKS)
+    assert text.endswith("needs checks or a reason why there are none")
+
+
+def test_a_planted_check_is_found() -> None:
+    """The comparison can fail from the other side, too."""
+    real = CHECKS["kv.put_then_get"]
+    stray = Check("kv.stray", ("KV-999", "KV-001"), real.function, None, raw=False, weight=1)
+    idle = Check("kv.idle", (), real.function, None, raw=False, weight=1)
+    assert mismatches(CATALOGUE, {**CHECKS, "kv.stray": stray, "kv.idle": idle}) == [
+        "kv.stray tests KV-999, which does not exist",
+        "kv.stray tests KV-001, which does not list it",
+        "kv.idle tests nothing",
+    ]
+
+
+def test_at_least_sixty_requirements_have_checks() -> None:
+    """The breadth that the release promises."""
+    assert sum(bool(each.checks) for each in CATALOGUE.values()) >= 60
+
+
+def test_ids_are_well_formed_and_in_order() -> None:
+    """Areas come in the order of AREAS, numbers ascend from 001 without a gap."""
+    ids = list(CATALOGUE)
+    assert all(re.fullmatch(r"[A-Z]+-\d{3}", identifier) for identifier in ids)
+    assert list(dict.fromkeys(each.area for each in CATALOGUE.values())) == list(AREAS)
+    for area in AREAS:
+        count = sum(each.area == area for each in CATALOGUE.values())
+        numbers = [each for each in ids if each.startswith(f"{area}-")]
+        assert sorted(numbers) == [f"{area}-{n:03}" for n in range(1, count + 1)]
+
+
+def test_no_two_requirements_say_the_same() -> None:
+    """Titles and promises tell requirements apart."""
+    for field in ("title", "promise"):
+        texts = [getattr(each, field) for each in CATALOGUE.values()]
+        assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("requirement", CATALOGUE.values(), ids=list(CATALOGUE))
+def test_every_field_is_filled_in(requirement: Requirement) -> None:
+    """No entry is a stub, and what it needs is something that a store can declare."""
+    for text in (requirement.title, requirement.promise, requirement.source):
+        assert text.strip() == text
+        assert len(text) >= 5
+    assert requirement.promise.endswith(".")
+    assert not requirement.title.endswith(".")
+    assert requirement.guarantees
+    assert requirement.specs
+    assert len(set(requirement.checks)) == len(requirement.checks)
+    known = {each.name for each in fields(Capabilities)} | DERIVED
+    assert {need.removeprefix("!") for need in requirement.needs} <= known
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=list(CHECKS))
+def test_every_check_says_what_it_tries(check: Check) -> None:
+    """Reports quote the first line of the docstring."""
+    assert check.tried != check.name
+    assert check.tried.endswith(".")
+    assert len(set(check.requirements)) == len(check.requirements)
