@@ -25,13 +25,23 @@ from streamproof.conformance.results import SubjectInfo
 from streamproof.conformance.run import CheckOutcome, Evidence
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.status import Status
-from streamproof.conformance.zygote import Job, Opening, Reply, outcome_path, status_path
+from streamproof.conformance.zygote import (
+    SUITE_FAILED,
+    Job,
+    Opening,
+    Reply,
+    outcome_path,
+    status_path,
+)
 from streamproof.stores.errors import UsageError
 
 __all__ = ["Engine", "work_directory"]
 
 POLL_S = 0.25
 """How often the supervisor looks for calls that hang, in seconds."""
+
+STOP_TIMEOUT_S = 5.0
+"""How long a zygote may take to end its checks, in seconds; one that is loading may hang."""
 
 LOAD_TIMEOUT_S = 60.0
 """How long importing and constructing a subject may take, in seconds."""
@@ -101,6 +111,7 @@ class _Zygote:
         self._requests = cast("IO[bytes]", self.process.stdin)
         self.replies = cast("IO[bytes]", self.process.stdout)
         self.buffer = b""
+        self.lost = ""
         self.send(
             Opening(subject=subject, settings=settings, directory=str(directory), sys_path=sys.path)
         )
@@ -145,9 +156,11 @@ class _Zygote:
         )
 
     def stop(self) -> None:
-        """End the zygote."""
+        """End the zygote, which ends the checks that it has started."""
         with contextlib.suppress(OSError):
             self._requests.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_TIMEOUT_S)
         self.process.kill()
         self.process.wait()
         self.replies.close()
@@ -198,14 +211,19 @@ class Engine:
         number = 0
         with selectors.DefaultSelector() as selector:
             for zygote in self._zygotes.values():
-                selector.register(zygote.replies, selectors.EVENT_READ, zygote)
+                if not zygote.lost:
+                    selector.register(zygote.replies, selectors.EVENT_READ, zygote)
             while waiting or self._running:
                 while waiting and len(self._running) < self._jobs:
                     subject, check = waiting.popleft()
                     number += 1
                     zygote = self._zygotes[subject]
-                    self._running[subject, number] = _Running(zygote, check, number)
                     on_start(subject, check)
+                    if zygote.lost:
+                        lost = _Running(zygote, check, number)
+                        on_outcome(subject, _no_answer(lost, suite_error=zygote.lost))
+                        continue
+                    self._running[subject, number] = _Running(zygote, check, number)
                     zygote.send(Job(id=number, check=check.name))
                 for key, _ in selector.select(POLL_S):
                     alive = self._receive(key.data, on_outcome)
@@ -232,10 +250,11 @@ class Engine:
                 del self._running[zygote.subject, reply.id]
                 on_outcome(zygote.subject, self._outcome(running, reply.status))
         if not alive:
+            zygote.lost = "the process that starts the checks died" + _last_line(zygote.log)
             for key in [key for key, one in self._running.items() if one.zygote is zygote]:
                 lost = self._running.pop(key)
-                text = "the process that starts the checks died" + _last_line(zygote.log)
-                on_outcome(zygote.subject, _no_answer(lost, suite_error=text))
+                _kill_group(lost.pid)
+                on_outcome(zygote.subject, _no_answer(lost, suite_error=zygote.lost))
         return alive
 
     def _outcome(self, running: _Running, status: int) -> CheckOutcome:
@@ -256,6 +275,8 @@ class Engine:
             return _no_answer(running, subject_error=f"the process was ended by {name}{during}")
         if call:
             return _no_answer(running, subject_error=f"the process exited during {call[0]}")
+        if os.WEXITSTATUS(status) != SUITE_FAILED:
+            return _no_answer(running, subject_error="the process exited between two calls")
         text = "the check ended without an outcome" + _last_line(running.zygote.log)
         return _no_answer(running, suite_error=text)
 

@@ -34,7 +34,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 LIMITS: dict[Profile, Limits] = {
     "smoke": Limits(
         examples=4,
-        model_programs=4,
+        model_programs=12,
         model_steps=20,
         crash_points=12,
         shrink_kills=60,

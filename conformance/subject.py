@@ -145,6 +145,9 @@ def _capabilities(name: str, factory: object, store: object) -> Capabilities:
         declared = getattr(owner, "capabilities", None)
         if isinstance(declared, Capabilities):
             return declared
+        if isinstance(declared, property):
+            # The factory is a class; its instance has the answer.
+            continue
         if declared is not None:
             raise UsageError(
                 f"Subject {name!r}: its attribute 'capabilities' is {type(declared).__name__}, "

@@ -7,11 +7,19 @@ calls the store, and compares (``expect``). What it did becomes the program in t
 from __future__ import annotations
 
 import contextlib
+import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streamproof.conformance.lab import CHANGELOG, OTHER, ChangelogRecord, Lab
-from streamproof.conformance.violations import SubjectRaised, Violation, brief, violation_of
+from streamproof.conformance.violations import (
+    SubjectRaised,
+    Violation,
+    brief,
+    safe_repr,
+    violation_of,
+)
 from streamproof.stores.api import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
@@ -22,6 +30,9 @@ __all__ = ["Handle", "Trial", "render", "render_program"]
 PREAMBLE = "from streamproof.conformance.lab import {names}\n\n"
 
 NAMES = ("CHANGELOG", "OTHER", "ChangelogRecord", "IsolationLevel", "Lab", "TopicPartition")
+
+_ASSIGNMENT = re.compile(r"\w+ = |#")
+"""Lines of a program that have no value to print."""
 
 SCAN_LIMIT = 1_000_000
 """Entries after which a scan is taken to be endless."""
@@ -61,7 +72,7 @@ def render(value: Any) -> str:
         return "[" + ", ".join(map(render, value)) + "]"
     if isinstance(value, tuple):
         return "(" + ", ".join(map(render, value)) + ("," if len(value) == 1 else "") + ")"
-    return repr(value)
+    return safe_repr(value)
 
 
 def _render_long(value: bytes) -> str:
@@ -139,7 +150,8 @@ class Trial:
         lines = list(self.lines)
         if lines:
             comment = f"expected {expected}, found {found}"
-            lines[-1] += f"  # {comment if len(comment) <= 160 else comment[:160] + '…'}"
+            last = lines[-1] if _ASSIGNMENT.match(lines[-1]) else f"print({lines[-1]})"
+            lines[-1] = f"{last}  # {comment if len(comment) <= 160 else comment[:160] + '…'}"
         program = render_program(self.run.subject.name, self.run.settings.guarantee, lines)
         return violation_of(self.requirement)(self.tried, expected, found, program)
 
@@ -188,7 +200,7 @@ class Trial:
     def close_all(self) -> None:
         """Close what was left open; what goes wrong here is not what was being tested."""
         for raw in reversed(self._open):
-            with contextlib.suppress(Exception), self.run.status.operation("close()"):
+            with contextlib.suppress(BaseException), self.run.status.operation("close()"):
                 raw.close()
         self._open.clear()
 
@@ -257,12 +269,12 @@ class Handle:
         self.trial.lines.append(f"list({call})")
         with self.trial.watching(brief(call)):
             iterator = getattr(self.raw, method)(*arguments)
-            entries = []
-            for entry in iterator:
-                entries.append(tuple(entry))
-                if len(entries) > SCAN_LIMIT:
-                    break
+            entries = [tuple(entry) for entry in itertools.islice(iterator, SCAN_LIMIT + 1)]
             close_iterator(iterator)
+        return self._bounded(entries)
+
+    def _bounded(self, entries: list[Any]) -> list[Any]:
+        """The entries of a scan that came to an end."""
         if len(entries) > SCAN_LIMIT:
             self.trial.fail("an iterator that ends", f"more than {SCAN_LIMIT} entries")
         return entries
@@ -287,7 +299,9 @@ class Handle:
         """What an open iterator still yields."""
         self.trial.lines.append(f"list({self.label})")
         with self.trial.watching(f"list({self.label})"):
-            return [(entry[0], entry[1]) for entry in self.raw]
+            some = itertools.islice(self.raw, SCAN_LIMIT + 1)
+            entries = [(entry[0], entry[1]) for entry in some]
+        return self._bounded(entries)
 
     def release(self) -> None:
         """Close an iterator that is open, if it can be closed."""

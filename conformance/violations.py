@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Skipped", "SubjectRaised", "Violation", "brief", "violation_of"]
+__all__ = ["Skipped", "SubjectRaised", "Violation", "brief", "safe_repr", "violation_of"]
 
 TEXT_LIMIT = 2_000
 """Characters of anything that a subject says that are kept."""
@@ -55,15 +56,33 @@ def violation_of(requirement: str) -> type[Violation]:
     return _classes[requirement]
 
 
+def safe_repr(value: Any) -> str:
+    """The representation of something that may be the subject's, and fail at that."""
+    return _text(repr, value)
+
+
+def _text(show: Callable[[Any], str], value: Any) -> str:
+    try:
+        return show(value)
+    except Exception as error:
+        return f"<{type(value).__name__}, whose {show.__name__}() raises {type(error).__name__}>"
+
+
+def _escaped(char: str) -> str:
+    """A control character or half a surrogate pair, as no terminal or encoder stumbles over it."""
+    return char.encode("unicode_escape").decode()
+
+
 def brief(value: Any) -> str:
     """A bounded, one-line text of a value or an error, safe to show."""
     if isinstance(value, BaseException):
-        text = " ".join(str(value).split())
+        text = " ".join(_text(str, value).split())
         text = f"{type(value).__name__}: {text}" if text else type(value).__name__
     elif isinstance(value, str):
         text = value
     else:
-        text = repr(value)
+        text = safe_repr(value)
+    text = "".join(char if char.isprintable() else _escaped(char) for char in text)
     if len(text) > TEXT_LIMIT:
         return f"{text[:TEXT_LIMIT]}… ({len(text)} characters)"
     return text

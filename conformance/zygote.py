@@ -33,7 +33,10 @@ from streamproof.conformance.results import SubjectInfo
 from streamproof.conformance.settings import Settings
 from streamproof.stores.errors import StreamproofError
 
-__all__ = ["Job", "Opening", "Reply", "main", "outcome_path", "status_path"]
+__all__ = ["SUITE_FAILED", "Job", "Opening", "Reply", "main", "outcome_path", "status_path"]
+
+SUITE_FAILED = 70
+"""What a check exits with when the suite itself failed."""
 
 
 class Opening(Struct, kw_only=True):
@@ -80,8 +83,10 @@ def main() -> None:
     directory = Path(opening.directory)
 
     def reply(message: Reply) -> None:
-        replies.write(msgspec.json.encode(message) + b"\n")
-        replies.flush()
+        # A supervisor that is gone is noticed when its requests end.
+        with contextlib.suppress(BrokenPipeError):
+            replies.write(msgspec.json.encode(message) + b"\n")
+            replies.flush()
 
     # The suite is imported only now, when the path of the installed packages is known.
     from streamproof.conformance.registry import load_checks
@@ -116,16 +121,22 @@ def main() -> None:
             pid = os.fork()
             if pid == 0:
                 _child(checks[request.check], subject, opening.settings, directory, request.id)
+            with contextlib.suppress(OSError):
+                # The child does it too: whoever comes first, nobody finds it without a group.
+                os.setpgid(pid, pid)
             children[os.pidfd_open(pid)] = (request.id, pid)
             reply(Reply(id=request.id, pid=pid))
 
 
 def _abandon(pids: list[int], directory: Path) -> None:
-    """The supervisor is gone: leave no process and no directory behind."""
+    """The supervisor is gone, or has done: leave no process and no directory behind."""
     for pid in pids:
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
     shutil.rmtree(directory, ignore_errors=True)
+    if not any(directory.parent.glob("subject-*")):
+        # The last one out: nobody else is there to remove what the supervisor made.
+        shutil.rmtree(directory.parent, ignore_errors=True)
 
 
 def _take_over_streams() -> tuple[BinaryIO, BinaryIO]:
@@ -140,7 +151,7 @@ def _take_over_streams() -> tuple[BinaryIO, BinaryIO]:
 
 def _child(check: Any, subject: Any, settings: Settings, directory: Path, job: int) -> None:
     """Run one check and leave; never returns."""
-    code = 70
+    code = SUITE_FAILED
     try:
         # A process group of its own, so that a hanging check can be ended with all it started.
         os.setpgid(0, 0)

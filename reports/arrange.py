@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from itertools import groupby
 
+from streamproof.conformance.catalogue import AREAS
 from streamproof.conformance.results import (
     Failure,
     Footer,
@@ -30,12 +31,12 @@ from streamproof.reports.view import (
     SubjectView,
     Tally,
 )
-from streamproof.reports.wording import AREA_NAMES, OUTCOMES, STATUSES, Outcome, Shown
+from streamproof.reports.wording import OUTCOMES, STATUSES, Outcome, Shown
 
 __all__ = ["build_view"]
 
 _LEVELS: tuple[Level, ...] = ("MUST", "SHOULD", "MAY")
-_AREAS = list(AREA_NAMES)
+_AREAS = list(AREAS)
 _OUTCOMES = list(OUTCOMES)
 
 
@@ -96,7 +97,7 @@ def _worst(outcomes: Iterable[Outcome]) -> Outcome:
 def _area_of(code: str, rows: tuple[Row, ...], subjects: int) -> Area:
     return Area(
         code=code,
-        name=AREA_NAMES.get(code, code),
+        name=AREAS.get(code, code),
         rows=rows,
         tallies=tuple(_tally(row.cells[index].status for row in rows) for index in range(subjects)),
     )

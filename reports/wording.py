@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from streamproof.reports.view import ReportView, SubjectView
 
 __all__ = [
-    "AREA_NAMES",
     "OUTCOMES",
     "STATUSES",
     "Outcome",
@@ -50,36 +49,6 @@ OUTCOMES: dict[Outcome, str] = {
     "success": "No MUST or SHOULD is broken, and every core requirement that was asked was kept.",
 }
 """Every verdict and its meaning, the worst first."""
-
-AREA_NAMES: dict[str, str] = {
-    "LIFE": "Lifecycle",
-    "KV": "Keys and values",
-    "RANGE": "Ranges and iteration",
-    "OFFSET": "Changelog offsets",
-    "COMMIT": "Commit",
-    "TXN": "Transactions",
-    "ISO": "Isolation",
-    "CRASH": "Crashes",
-    "RESTORE": "Restoration",
-    "ERR": "Errors",
-    "ALOS": "At-least-once protocol",
-    "ASSIGN": "Assignment",
-    "EOS": "Exactly-once protocol",
-    "IDLE": "Task idling",
-    "LAG": "Lag",
-    "LISTEN": "Restore callbacks",
-    "METRIC": "Metrics",
-    "POS": "Query position",
-    "POWER": "Power loss",
-    "REBAL": "Rebalances",
-    "SESS": "Session stores",
-    "STANDBY": "Standbys",
-    "TASK": "Tasks",
-    "TS": "Timestamps",
-    "UPGRADE": "Upgrades",
-    "WIN": "Window stores",
-}
-"""The areas, in the order of the reports; an area that is not listed comes after these."""
 
 
 def plural(count: int, noun: str, several: str = "") -> str:

@@ -32,7 +32,7 @@ from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import builtin_names, load_subject
 from streamproof.conformance.verdicts import exit_code, worst
 from streamproof.progress import ConsoleObserver
-from streamproof.reports.render import render_all
+from streamproof.reports.render import REPORTS, render_all
 from streamproof.reports.runlog import RunLogWriter
 from streamproof.stores.errors import StreamproofError, UsageError
 
@@ -169,12 +169,17 @@ def _verify(
 
 
 def _prepare(out: Path) -> Path:
-    """The path of the run log, in a directory that exists and can be written."""
+    """The path of the run log, in a directory that can be written and has no older evidence.
+
+    Reports of an earlier run must not be taken for those of this one, should it die.
+    """
     log_path = out / "run.ndjson"
     try:
         out.mkdir(parents=True, exist_ok=True)
         log_path.touch()
         log_path.unlink()
+        for name, _ in REPORTS.values():
+            (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
             f"The output directory {str(out)!r} cannot be written: {error.strerror}. "

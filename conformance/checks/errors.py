@@ -125,7 +125,9 @@ class Holder:
             finally:
                 os.kill(os.getpid(), signal.SIGKILL)
         os.close(self._ready)
-        os.read(ready, 1)
+        self._status = t.run.status
+        with self._status.operation("init(…) and put(…) in another process"):
+            os.read(ready, 1)
         os.close(ready)
         self._told = finish
 
@@ -134,7 +136,8 @@ class Holder:
         os.write(self._told, b".")
         os.close(self._told)
         os.close(self._finish)
-        os.waitpid(self._pid, 0)
+        with self._status.operation("commit(…) and close() in another process"):
+            os.waitpid(self._pid, 0)
 
 
 @check("ERR-007")

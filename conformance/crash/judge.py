@@ -85,9 +85,10 @@ def _rule(
             yield from _replayable(history, candidates, seen)
         yield from _durable(history, offsets)
         yield from _scan(seen)
+    yield from _restored(history, seen)
+    # Last, because it is a recommendation: breaking it must not hide what is binding.
     if not history.exact and not capabilities.transactional:
         yield _unclean_stop(crashed, history, seen)
-    yield from _restored(history, seen)
 
 
 def committed(history: History, seen: Observation) -> Offsets:

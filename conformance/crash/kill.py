@@ -17,6 +17,7 @@ there are more of them than may be used, evenly spread ones are taken.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import os
 import signal
@@ -33,6 +34,7 @@ from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.lab import ChangelogRecord, Lab
 from streamproof.conformance.oracle import History, Write
+from streamproof.conformance.trial import SCAN_LIMIT
 from streamproof.conformance.violations import brief
 from streamproof.stores.api import TopicPartition
 from streamproof.stores.errors import TaskCorruptedError
@@ -53,7 +55,7 @@ __all__ = [
 
 Kind = Literal["boundary", "line", "syscall"]
 
-BATCH = 12
+BATCH = 24
 """How many crashed directories one inspecting process looks at."""
 
 REOPEN_EVERY = 4
@@ -187,9 +189,12 @@ class KillEngine:
         pid = os.fork()
         if pid == 0:
             self._doom(program, point, directory)
-        os.waitpid(pid, 0)
+        _, status = os.waitpid(pid, 0)
         self._run.status.clear()
         started, finished, counted, survived, error = self._progress.read()
+        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+            # It did not die by our hand.
+            error = f"an end of the process: {_how_it_ended(status)}"
         self._run.evidence.operations += started
         return Crashed(program, point, directory, started, finished, counted, not survived, error)
 
@@ -362,6 +367,11 @@ def _missing(
     ]
 
 
+def _how_it_ended(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+
 def _read(store: Any, keys: list[bytes]) -> dict[bytes, bytes]:
     content = {}
     for key in keys:
@@ -373,7 +383,8 @@ def _read(store: Any, keys: list[bytes]) -> dict[bytes, bytes]:
 
 def _entries(store: Any) -> list[tuple[bytes, bytes]]:
     iterator = store.all()
-    entries = [(bytes(entry[0]), bytes(entry[1])) for entry in iterator]
+    some = itertools.islice(iterator, SCAN_LIMIT)
+    entries = [(bytes(entry[0]), bytes(entry[1])) for entry in some]
     if hasattr(iterator, "close"):
         iterator.close()
     return entries
