@@ -63,9 +63,11 @@ class Generators:
         """A value, which may be empty."""
         return st.one_of(st.sampled_from(EDGE_VALUES), st.binary(max_size=8))
 
-    def entries(self, max_size: int = 8) -> SearchStrategy[list[tuple[bytes, bytes]]]:
+    def entries(
+        self, max_size: int = 8, *, min_size: int = 0
+    ) -> SearchStrategy[list[tuple[bytes, bytes]]]:
         """Entries to put, in order; keys may repeat."""
-        return st.lists(st.tuples(self.keys(), self.values()), max_size=max_size)
+        return st.lists(st.tuples(self.keys(), self.values()), min_size=min_size, max_size=max_size)
 
     def writes(self, max_size: int = 10) -> SearchStrategy[list[tuple[bytes, bytes | None]]]:
         """Puts and, with the value ``None``, deletes over few keys, so that they collide."""

@@ -101,7 +101,7 @@ def put_all_in_order(t: Trial, writes: list[tuple[bytes, bytes | None]]) -> None
         t.expect(store.get(key), dict(writes)[key])
 
 
-@check("KV-011", given=lambda g: {"entries": g.entries(10)})
+@check("KV-011", given=lambda g: {"entries": g.entries(10, min_size=1)})
 def keys_are_exact(t: Trial, entries: list[tuple[bytes, bytes]]) -> None:
     """Put keys that are prefixes of each other or hold odd bytes, and get each."""
     t.claim("KV-011", "put keys that resemble each other, then get each of them")

@@ -31,10 +31,39 @@ def random_programs(run: CheckRun) -> None:
         (StoreMachine,),
         {"run": run, "can": run.subject.capabilities, "generators": run.generators()},
     )
+    # However short the search is, every rule is used at least once.
+    run.shrinking(lambda: every_rule_once(machine))
     limits = run.settings.limits
     settings = hypothesis_settings(limits.model_programs, limits.model_steps)
     hypothesis.seed(run.seed)(machine)
     run.shrinking(lambda: run_state_machine_as_test(machine, settings=settings))
+
+
+def every_rule_once(machine: type[StoreMachine]) -> None:
+    """A program that uses every rule that the subject can follow."""
+    program = machine()
+    can = program.can
+    try:
+        program.restore([(b"a", b"1"), (b"b", b"2"), (b"b", None)])
+        program.put(b"c", b"3")
+        program.put_any(b"d", None)
+        program.put_all([(b"e", b"5"), (b"c", None)])
+        program.put_if_absent(b"a", b"6")
+        program.delete(b"a")
+        program.get(b"e")
+        if can.scan:
+            program.scan_all()
+        if can.ranges:
+            program.scan(b"a", b"z")
+        if can.ranges and can.reverse:
+            program.scan_backward(None, b"z")
+        program.commit()
+        if can.manages_offsets:
+            program.ask_offset()
+        if can.persistent:
+            program.reopen()
+    finally:
+        program.teardown()
 
 
 def _few_keys(machine: StoreMachine) -> SearchStrategy[bytes]:

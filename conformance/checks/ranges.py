@@ -70,7 +70,7 @@ def bounds(t: Trial, entries: Entries, low: bytes | None, high: bytes | None) ->
     t.expect(store.scan("all"), between(content, None, None))
 
 
-@check("RANGE-003", "RANGE-005", "RANGE-006")
+@check("RANGE-003", "RANGE-004", "RANGE-005", "RANGE-006")
 def bounds_by_example(t: Trial) -> None:
     """Read ranges that end at, before and after existing keys."""
     entries = [(b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"\xff", b"4")]
@@ -79,6 +79,10 @@ def bounds_by_example(t: Trial) -> None:
     t.expect(store.scan("range", b"a", b"c"), entries[:3])
     t.expect(store.scan("range", b"b", b"\xff"), entries[1:])
     t.expect(store.scan("range", b"", b"a"), entries[:1])
+    t.claim("RANGE-004", "read ranges that are open on a side")
+    t.expect(store.scan("range", None, b"b"), entries[:2])
+    t.expect(store.scan("range", b"b", None), entries[1:])
+    t.expect(store.scan("range", None, None), entries)
     t.claim("RANGE-006", "read a range of one key")
     for key, value in entries:
         t.expect(store.scan("range", key, key), [(key, value)])

@@ -176,6 +176,7 @@ class KillEngine:
         self._run = run
         self._progress = _Progress()
         self._kept: list[Any] = []
+        self._death = ""
         self.syscalls = triggers.shim_is_loaded()
 
     def lab(self, directory: Path) -> Lab:
@@ -255,7 +256,7 @@ class KillEngine:
             found = self._observe_in_child(batch)
             if len(found) < len(batch):
                 # The process died over one directory: that is the observation about it.
-                found.append(Observation(error="the process that reopened the store died"))
+                found.append(Observation(error=self._death))
             observations += found
         return observations
 
@@ -270,7 +271,10 @@ class KillEngine:
                     file.write(len(line).to_bytes(8, "big") + line)
                     file.flush()
             os._exit(0)
-        os.waitpid(pid, 0)
+        _, status = os.waitpid(pid, 0)
+        call = self._run.status.current()
+        during = f" while {call[0]}" if call else ""
+        self._death = f"the process ended{during}: {_how_it_ended(status)}"
         self._run.status.clear()
         found = []
         if target.is_file():

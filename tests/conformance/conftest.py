@@ -1,22 +1,21 @@
-"""Fixtures for the tests of the suite: a user's command line that leaves nothing behind."""
+"""What the tests of the suite share: a command line, and a profile for Hypothesis."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
-import time
-import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from streamproof.conformance.results import Failure, RequirementResult
-from streamproof.reports.runlog import RunLog, read_run_log
+# With importmode=importlib nothing puts this folder into sys.path, and so no test module could
+# import the one beside it.
+sys.path.append(str(Path(__file__).parent))
+
+from command_lines import CommandLine, processes_with  # noqa: E402
 
 settings.register_profile(
     "conformance",
@@ -25,105 +24,6 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-
-SUBJECTS = Path(__file__).resolve().parent.parent / "subjects"
-COMMAND = Path(sys.executable).parent / "streamproof"
-MARKER = "STREAMPROOF_TEST_MARKER"
-
-REPORTS = ("badge.json", "junit.xml", "report.html", "run.ndjson", "summary.md")
-
-POLLS = 200
-"""How often something that must happen soon is looked for; with pauses, ten seconds."""
-
-
-def until(condition: Callable[[], bool]) -> bool:
-    """Whether a condition comes true within a bounded number of looks."""
-    for _ in range(POLLS):
-        if condition():
-            return True
-        time.sleep(0.05)
-    return condition()
-
-
-def processes_with(marker: str) -> list[int]:
-    """The living processes that have inherited a marker in their environment."""
-    wanted = f"{MARKER}={marker}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if wanted in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
-
-
-@dataclass
-class Ended:
-    """A command that has ended."""
-
-    code: int
-    stdout: str
-    stderr: str
-    out: Path
-
-    @property
-    def log(self) -> RunLog:
-        """The run log that it wrote."""
-        return read_run_log(self.out / "run.ndjson")
-
-    @property
-    def results(self) -> dict[str, RequirementResult]:
-        """The results by requirement."""
-        return {result.requirement: result for result in self.log.results}
-
-    @property
-    def failures(self) -> dict[str, Failure]:
-        """The failures by requirement."""
-        return {failure.requirement: failure for failure in self.log.failures}
-
-
-class CommandLine:
-    """``streamproof`` as a user runs it, in a directory of its own."""
-
-    def __init__(self, directory: Path) -> None:
-        self.marker = uuid.uuid4().hex
-        self.cwd = directory / "cwd"
-        self.work = directory / "work"
-        self.out = directory / "out"
-        for each in (self.cwd, self.work):
-            each.mkdir()
-        self.environment = {**os.environ, MARKER: self.marker, "COLUMNS": "80"}
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a command in a process group of its own."""
-        return subprocess.Popen(
-            [COMMAND, *arguments],
-            cwd=self.cwd,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def verify_arguments(self, *arguments: str, profile: str = "smoke") -> list[str]:
-        """The arguments of a run that keeps to its own directories."""
-        words = ["verify", *arguments, "--profile", profile, "--seed", "1", "-j", "4"]
-        return [*words, "--out", str(self.out), "--work-dir", str(self.work)]
-
-    def verify(self, *arguments: str, profile: str = "smoke") -> Ended:
-        """Verify, wait for the end, and demand that no process and no file is left."""
-        process = self.start(*self.verify_arguments(*arguments, profile=profile))
-        try:
-            stdout, stderr = process.communicate(timeout=120)
-        finally:
-            process.kill()
-        self.expect_nothing_left()
-        return Ended(process.returncode, stdout, stderr, self.out)
-
-    def expect_nothing_left(self) -> None:
-        """No process and no database may outlive the run."""
-        assert until(lambda: not processes_with(self.marker)), processes_with(self.marker)
-        assert until(lambda: not list(self.work.iterdir())), list(self.work.rglob("*"))
 
 
 @pytest.fixture

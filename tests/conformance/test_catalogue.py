@@ -22,6 +22,11 @@ DERIVED = {"snapshot_iterators", "isolated_reads"}
 
 def mismatches(catalogue: Mapping[str, Requirement], checks: Mapping[str, Check]) -> list[str]:
     """Everything in which the catalogue and the decorators of the checks differ."""
+    return wrong_entries(catalogue, checks) + wrong_checks(catalogue, checks)
+
+
+def wrong_entries(catalogue: Mapping[str, Requirement], checks: Mapping[str, Check]) -> list[str]:
+    """Entries that name what is not there, or contradict themselves."""
     found = []
     for requirement in catalogue.values():
         for name in requirement.checks:
@@ -31,6 +36,12 @@ def mismatches(catalogue: Mapping[str, Requirement], checks: Mapping[str, Check]
                 found.append(f"{requirement.id} lists {name}, which does not name it")
         if bool(requirement.checks) == bool(requirement.untested):
             found.append(f"{requirement.id} needs checks or a reason why there are none")
+    return found
+
+
+def wrong_checks(catalogue: Mapping[str, Requirement], checks: Mapping[str, Check]) -> list[str]:
+    """Checks that name what is not there, or nothing."""
+    found = []
     for check in checks.values():
         for identifier in check.requirements:
             if identifier not in catalogue:

@@ -139,9 +139,7 @@ def test_the_last_commit_is_legal(case: Case) -> None:
         ("RESTORE-006", LOOSE, {"restored_offsets": [1]}),
     ],
 )
-def test_the_smallest_break_is_named(
-    requirement: str, case: Case, changes: dict[str, Any]
-) -> None:
+def test_the_smallest_break_is_named(requirement: str, case: Case, changes: dict[str, Any]) -> None:
     """One thing is wrong, and exactly the promise that it breaks is reported."""
     rulings = case.judge(**changes)
     assert broken(rulings) == [requirement]
@@ -289,7 +287,7 @@ def test_forgotten_offsets_are_legal_after_an_empty_commit() -> None:
 
 
 def test_aborted_records_are_not_in_the_changelog() -> None:
-    """Under exactly-once, what no commit covers is aborted; otherwise it is there to be replayed."""
+    """Under exactly-once, what no commit covers is aborted; otherwise it is replayed."""
     crashed = crashed_at(two_commits(), BEFORE_SECOND)
     exact = history_of(crashed, TRANSACTIONAL, exact=True)
     loose = history_of(crashed, TRANSACTIONAL, exact=False)
@@ -308,9 +306,7 @@ PROGRAMS = st.builds(
 
 
 @st.composite
-def histories(
-    draw: st.DrawFn, *, exact: bool
-) -> tuple[Crashed, History, Commit, Capabilities]:
+def histories(draw: st.DrawFn, *, exact: bool) -> tuple[Crashed, History, Commit, Capabilities]:
     """A random program that died somewhere, and a commit that it may have left."""
     program = draw(PROGRAMS)
     started = draw(st.integers(1, len(program)))
@@ -367,8 +363,12 @@ def test_later_values_may_stay_where_a_replay_mends_them(
     content = {key: value for key, value in drawn.items() if value is not None}
     seen = seen_at(history, commit.offsets, content)
     assert broken(judge(crashed, history, seen, capabilities)) == []
-    every = {key: set().union(*(history.values_since(each)[key] for each in
-             history.candidates(commit.offsets))) for key in allowed}
+    every = {
+        key: set().union(
+            *(history.values_since(each)[key] for each in history.candidates(commit.offsets))
+        )
+        for key in allowed
+    }
     for key in allowed:
         for value in history.values_ever(key) - every[key]:
             wrong = {**content, key: value}

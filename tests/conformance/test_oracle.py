@@ -55,7 +55,7 @@ def test_fold_keeps_the_last_value_of_each_key(writes: list[Write]) -> None:
 
 
 def test_merging_offsets() -> None:
-    """An empty map forgets all, None forgets one, the rest is updated; nothing is changed in place."""
+    """An empty map forgets all, None forgets one; nothing is changed in place."""
     before = {CHANGELOG: 1, OTHER: 2}
     assert merge_offsets(before, {}) == {}
     assert merge_offsets(before, {CHANGELOG: None}) == {OTHER: 2}

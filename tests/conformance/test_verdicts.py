@@ -37,9 +37,7 @@ def requirement(identifier: str = "KV-001", **fields: Any) -> Requirement:
 
 def finding(identifier: str = "KV-001", program: str = "program") -> Finding:
     """A broken promise."""
-    return Finding(
-        requirement=identifier, tried="tried", expected="1", found="2", program=program
-    )
+    return Finding(requirement=identifier, tried="tried", expected="1", found="2", program=program)
 
 
 def outcome(kind: str, identifier: str = "KV-001", kills: int = 0) -> CheckOutcome:
@@ -190,7 +188,7 @@ PASS = result("pass")
     ],
 )
 def test_the_verdict_on_a_subject(expected: Verdict, results: list[Any]) -> None:
-    """A broken MUST, then no answer, then a broken SHOULD or a core skip; nothing tried is partial."""
+    """A broken MUST, then no answer, then a broken SHOULD, a core skip, or nothing tried."""
     assert verdict(*results) == expected
     assert verdict_of("s", results).summary
 

@@ -18,7 +18,8 @@ from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 
 NAME = "bad"
-HOSTILE = "\x1b[2J\x07</script><script>alert(1)</script>\udcff\r\nstreamproof: \N{BELL}" + "x" * 5000
+MARKUP = "</script><script>alert(1)</script>"
+HOSTILE = f"\x1b[2J\x07{MARKUP}\udcff\r\nstreamproof: \N{BELL}" + "x" * 5000
 
 
 class _Shape:
@@ -252,7 +253,8 @@ hostile.__doc__ = "[bold]hostile[/] " + HOSTILE.encode("utf-8", "replace").decod
 
 class _Chatty(InMemoryKeyValueStore):
     def put(self, key: bytes, value: bytes | None) -> None:
-        print('{"id": 1, "status": 0}', flush=True)
+        sys.stdout.write('{"id": 1, "status": 0}\n')
+        sys.stdout.flush()
         os.write(1, b"not json\n")
         sys.stderr.write("noise\n")
         super().put(key, value)
@@ -260,7 +262,7 @@ class _Chatty(InMemoryKeyValueStore):
 
 def chatty() -> StateStore:
     """Prints to standard output, which must not disturb anything."""
-    print("loading", flush=True)
+    os.write(1, b"loading\n")
     return _Chatty(NAME)
 
 
