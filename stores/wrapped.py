@@ -79,8 +79,9 @@ class WrappedKeyValueStore(KeyValueStore):
         return self._inner.committed_offset(partition)
 
     def new_transaction(self) -> StateStore:
-        """A new transaction of the inner store (KIP-892)."""
-        return self._inner.new_transaction()
+        """A new transaction of the inner store; this store, if that one has none (KIP-892)."""
+        transaction = self._inner.new_transaction()
+        return self if transaction is self._inner else transaction
 
     def approximate_num_uncommitted_entries(self) -> int:
         """About how many records of the inner store await ``commit``."""

@@ -126,7 +126,8 @@ class ConsoleObserver(Observer):
         done = sum(len(results) for results in self._session.results.values())
         self._console.print(f"Interrupted: {done} results so far.")
         self._console.print(f"Report: {escape(str(report))}", soft_wrap=True)
-        self._console.print(f"Reproduce: {escape(command)}", soft_wrap=True)
+        self._console.print("Reproduce:")
+        self._console.print(escape(command), soft_wrap=True)
 
     def summarise(self, footer: Footer, report: Path) -> None:
         """Print the matrix, the failures, the verdicts, and last the command to reproduce."""
@@ -147,7 +148,8 @@ class ConsoleObserver(Observer):
         console.print(f"{kills:,} real kills in {footer.duration_s:.1f} s, {rate}.", style="dim")
         # Paths and commands are printed whole, so that they can be copied.
         console.print(f"Report: {escape(str(report))}", soft_wrap=True)
-        console.print(f"Reproduce: {escape(footer.reproduce)}", soft_wrap=True)
+        console.print("Reproduce:")
+        console.print(escape(footer.reproduce), soft_wrap=True)
 
     def _matrix(self) -> Table:
         """Areas by subjects: how many requirements of each status."""
