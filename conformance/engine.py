@@ -40,9 +40,6 @@ __all__ = ["Engine", "work_directory"]
 POLL_S = 0.25
 """How often the supervisor looks for calls that hang, in seconds."""
 
-STOP_TIMEOUT_S = 5.0
-"""How long a zygote may take to end its checks, in seconds; one that is loading may hang."""
-
 LOAD_TIMEOUT_S = 60.0
 """How long importing and constructing a subject may take, in seconds."""
 
@@ -156,12 +153,11 @@ class _Zygote:
         )
 
     def stop(self) -> None:
-        """End the zygote, which ends the checks that it has started."""
+        """End the zygote and all that it has started."""
         with contextlib.suppress(OSError):
             self._requests.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(STOP_TIMEOUT_S)
         self.process.kill()
+        _kill_session(self.process.pid)
         self.process.wait()
         self.replies.close()
 
@@ -251,9 +247,9 @@ class Engine:
                 on_outcome(zygote.subject, self._outcome(running, reply.status))
         if not alive:
             zygote.lost = "the process that starts the checks died" + _last_line(zygote.log)
+            _kill_session(zygote.process.pid)
             for key in [key for key, one in self._running.items() if one.zygote is zygote]:
                 lost = self._running.pop(key)
-                _kill_group(lost.pid)
                 on_outcome(zygote.subject, _no_answer(lost, suite_error=zygote.lost))
         return alive
 
@@ -319,6 +315,15 @@ def _kill_group(pid: int) -> None:
     if pid:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
+
+
+def _kill_session(leader: int) -> None:
+    """End what a zygote has started, which its session tells, whether it told us or not."""
+    for path in Path("/proc").glob("[0-9]*"):
+        pid = int(path.name)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader:
+                os.kill(pid, signal.SIGKILL)
 
 
 def _last_line(log: Path) -> str:

@@ -39,8 +39,7 @@ EDGE_KEYS = (
     b"key",
 )
 
-EDGE_VALUES = (b"", b"\x00", b"\xff", b"0", b"1", b"None", b"null", b"x" * 300, b"\xff" * 8 + b"v")
-"""Among them the timestamp -1 before a value, as timestamped stores have it (KIP-258)."""
+EDGE_VALUES = (b"", b"\x00", b"\xff", b"0", b"1", b"None", b"null", b"x" * 300)
 
 LITERAL_LIMIT = 24
 """How many literals of the subject's module are used, at most."""

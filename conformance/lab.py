@@ -17,6 +17,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -35,8 +36,17 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
+from streamproof.stores.errors import UsageError
 
-__all__ = ["CHANGELOG", "OTHER", "ChangelogRecord", "IsolationLevel", "Lab", "TopicPartition"]
+__all__ = [
+    "CHANGELOG",
+    "OTHER",
+    "ChangelogRecord",
+    "IsolationLevel",
+    "Lab",
+    "TopicPartition",
+    "count_system_calls",
+]
 
 CHANGELOG = TopicPartition("streamproof-store-changelog", 0)
 """The changelog partition that programs write to."""
@@ -46,6 +56,26 @@ OTHER = TopicPartition("streamproof-store-changelog", 1)
 
 LAB_WRITE_BUFFER_BYTES = 64 * 1024
 """Write buffers are kept small, so that they overflow to disk within a short program."""
+
+
+def count_system_calls() -> None:
+    """Make system calls countable: start this program anew, with a shim between it and libc.
+
+    To be called first, by a program that is a file. It returns in the program that was started
+    anew, and does nothing there.
+
+    Raises:
+        UsageError: there is no C compiler to build the shim with.
+    """
+    if triggers.shim_is_loaded():
+        return
+    directory = Path(tempfile.mkdtemp(prefix="streamproof-shim-"))
+    shim = triggers.build_shim(directory)
+    if shim is None:
+        raise UsageError("Counting system calls needs a C compiler: install cc, gcc or clang.")
+    os.execve(  # noqa: S606 - the program itself, as it was started
+        sys.executable, sys.orig_argv, {**os.environ, "LD_PRELOAD": str(shim)}
+    )
 
 
 class Lab:
@@ -125,8 +155,7 @@ class Lab:
     def arm(self, *, line: int = 0, syscall: int = 0) -> None:
         """From here on, die before the n-th line of Python, or the n-th write-like system call.
 
-        System calls can be counted only where the shim of :mod:`streamproof.conformance.crash`
-        was loaded when the interpreter was started.
+        System calls are counted only in a program that began with :func:`count_system_calls`.
         """
         if line:
             triggers.arm_lines(line)

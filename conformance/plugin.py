@@ -32,10 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("streamproof", "conformance of state stores")
     group.addoption("--subject", action="append", default=[], help="module:factory to verify")
     group.addoption(
-        "--guarantee", choices=("exactly-once", "at-least-once"), default="exactly-once"
+        "--streamproof-guarantee", choices=("exactly-once", "at-least-once"), default="exactly-once"
     )
-    group.addoption("--spec", choices=("kips", "kafka-4.3", "kafka-4.4"), default="kips")
-    group.addoption("--profile", choices=("smoke", "quick", "full"), default="quick")
+    group.addoption(
+        "--streamproof-spec", choices=("kips", "kafka-4.3", "kafka-4.4"), default="kips"
+    )
+    group.addoption("--streamproof-profile", choices=("smoke", "quick", "full"), default="quick")
     group.addoption("--streamproof-seed", type=int, default=0, help="the seed of the run")
 
 
@@ -80,8 +82,8 @@ def streamproof_settings(pytestconfig: pytest.Config) -> Settings:
     from streamproof.conformance.settings import Settings
 
     return Settings(
-        guarantee=pytestconfig.getoption("--guarantee"),
-        spec=pytestconfig.getoption("--spec"),
-        profile=pytestconfig.getoption("--profile"),
+        guarantee=pytestconfig.getoption("--streamproof-guarantee"),
+        spec=pytestconfig.getoption("--streamproof-spec"),
+        profile=pytestconfig.getoption("--streamproof-profile"),
         seed=pytestconfig.getoption("--streamproof-seed"),
     )

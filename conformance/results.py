@@ -170,6 +170,7 @@ class Failure(Struct, frozen=True, kw_only=True, tag="failure", tag_field="type"
     promise: str
     source: str
     level: Level
+    core: bool = True
     tried: str
     program: str
     expected: str

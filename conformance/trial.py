@@ -29,7 +29,15 @@ __all__ = ["Handle", "Trial", "render", "render_program"]
 
 PREAMBLE = "from streamproof.conformance.lab import {names}\n\n"
 
-NAMES = ("CHANGELOG", "OTHER", "ChangelogRecord", "IsolationLevel", "Lab", "TopicPartition")
+NAMES = (
+    "CHANGELOG",
+    "OTHER",
+    "ChangelogRecord",
+    "IsolationLevel",
+    "Lab",
+    "TopicPartition",
+    "count_system_calls",
+)
 
 _ASSIGNMENT = re.compile(r"\w+ = |#")
 """Lines of a program that have no value to print."""
@@ -87,6 +95,8 @@ def _render_long(value: bytes) -> str:
 def render_program(subject: str, guarantee: str, lines: list[str]) -> str:
     """A program that runs as it stands, from the calls that were made."""
     body = "\n".join([f'lab = Lab({subject!r}, guarantee="{guarantee}")', *lines])
+    if "lab.arm(syscall=" in body:
+        body = f"count_system_calls()  # Starts this program anew, where they can be.\n\n{body}"
     names = [name for name in NAMES if name in body]
     return PREAMBLE.format(names=", ".join(names)) + body + "\n"
 
@@ -221,8 +231,8 @@ class Trial:
                 raise
             except BaseException as error:
                 # A binding may panic with something that is not an Exception.
-                text = f"{call} raised {brief(error)}"
-                raise SubjectRaised(text, self._violation("no exception", text)) from error
+                violation = self._violation("no exception", brief(error))
+                raise SubjectRaised(f"{call} raised {brief(error)}", violation) from error
 
 
 class Handle:

@@ -178,6 +178,7 @@ def failure_of(
         promise=requirement.promise,
         source=requirement.source,
         level=requirement.level,
+        core=requirement.core,
         tried=finding.tried,
         program=finding.program,
         expected=finding.expected,
@@ -196,13 +197,13 @@ def verdict_of(subject: str, results: Sequence[RequirementResult]) -> SubjectVer
     verdict: Verdict
     if broken:
         verdict = "failure"
-        summary = f"breaks {_count(broken, 'binding requirement')}: {_ids(broken)}"
+        summary = f"breaks {_count(broken, 'MUST requirement')}: {_ids(broken)}"
     elif no_answer:
         verdict = "error"
         summary = f"no answer for {_count(no_answer, 'requirement')}: {no_answer[0].reason}"
     elif failed:
         verdict = "partial"
-        summary = f"falls short of {_count(failed, 'recommendation')}: {_ids(failed)}"
+        summary = f"falls short of {_count(failed, 'SHOULD requirement')}: {_ids(failed)}"
     elif core["skip"]:
         skipped = [r for r in results if r.core and r.status == "skip"]
         verdict = "partial"

@@ -120,6 +120,9 @@ def main() -> None:
             request = msgspec.json.decode(line, type=Job)
             pid = os.fork()
             if pid == 0:
+                # The supervisor knows by the end of the replies that the zygote is gone.
+                requests.close()
+                replies.close()
                 _child(checks[request.check], subject, opening.settings, directory, request.id)
             with contextlib.suppress(OSError):
                 # The child does it too: whoever comes first, nobody finds it without a group.

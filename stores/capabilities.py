@@ -41,7 +41,6 @@ class Capabilities:
         reverse: ``reverse_range()`` and ``reverse_all()`` are there.
         prefix_scan: ``prefix_scan()`` is there.
         entry_count: ``approximate_num_entries()`` is there.
-        position: ``position`` tells the input offsets that the content reflects (KIP-796).
         durability: what a returned ``commit`` survives.
         iterator_view: whether an open iterator may see later writes.
     """
@@ -57,6 +56,5 @@ class Capabilities:
     reverse: bool = True
     prefix_scan: bool = True
     entry_count: bool = True
-    position: bool = False
     durability: Durability = "process"
     iterator_view: IteratorView = "snapshot"

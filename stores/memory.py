@@ -33,9 +33,7 @@ class InMemoryKeyValueStore(KeyValueStore):
     were updated meanwhile are seen.
     """
 
-    capabilities = Capabilities(
-        persistent=False, manages_offsets=False, position=True, iterator_view="weak"
-    )
+    capabilities = Capabilities(persistent=False, manages_offsets=False, iterator_view="weak")
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -9,7 +9,8 @@ data without their offsets, or offsets without their data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -47,6 +48,11 @@ _UNFLUSHED_PROPERTIES = (
     "rocksdb.num-entries-active-mem-table",
     "rocksdb.num-entries-imm-mem-tables",
 )
+_FLUSHING_PROPERTIES = ("rocksdb.mem-table-flush-pending", "rocksdb.num-running-flushes")
+
+_POLL_S = 0.0005
+_GIVE_UP_S = 1.0
+"""How long rows may stay in memory while no flush is running before that is an error."""
 
 
 class Database:
@@ -115,12 +121,25 @@ class Database:
                 self.data.flush()
                 return
             self.offsets.compact_range(_BEHIND_ALL_KEYS, None)
-        # A compaction does not report a failed flush, but the buffers tell.
-        if any(_unflushed_rows(family) for family in (self.data, self.offsets)):
-            raise ProcessorStateError(
-                f"The database {self.directory} could not be flushed: rows are still only in "
-                "memory. Check the free space of the disk and the file LOG in the directory."
-            )
+            self._await_empty_buffers()
+
+    def _await_empty_buffers(self) -> None:
+        """Wait until no row is only in memory any more.
+
+        If a flush that RocksDB started itself is under way, the compaction returns before
+        its own flush has ended; and it does not report a flush that failed. The buffers tell
+        both: rows that stay there while no flush is running or due will stay for good.
+        """
+        families = [family for family in (self.data, self.offsets) if family is not None]
+        idle_since = None
+        while any(_values(families, _UNFLUSHED_PROPERTIES)):
+            if any(_values(families, _FLUSHING_PROPERTIES)):
+                idle_since = None
+            elif idle_since is None:
+                idle_since = time.monotonic()
+            elif time.monotonic() - idle_since > _GIVE_UP_S:
+                raise OSError("rows are still only in memory, and no flush is running")
+            time.sleep(_POLL_S)
 
     def close(self) -> None:
         """Flush atomically, then release the files and their lock.
@@ -213,7 +232,8 @@ def _remedy(error: str) -> str:
     return "Check that the path is a directory that can be written, and that the disk has space."
 
 
-def _unflushed_rows(family: Rdict | None) -> int:
-    if family is None:
-        return 0
-    return sum(family.property_int_value(name) or 0 for name in _UNFLUSHED_PROPERTIES)
+def _values(families: Iterable[Rdict], properties: Iterable[str]) -> Iterator[int]:
+    """Each of the properties of each column family."""
+    for family in families:
+        for name in properties:
+            yield family.property_int_value(name) or 0

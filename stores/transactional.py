@@ -49,7 +49,7 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
     @property
     def capabilities(self) -> Capabilities:
         """Transactions must be asked for here; TransactionalKeyValueStore opens them itself."""
-        return Capabilities(position=True, explicit_transactions=True, durability="flush")
+        return Capabilities(explicit_transactions=True, durability="flush")
 
     def create_transaction(self) -> RocksDBTransaction:
         """Make a transaction; called by ``new_transaction``, which tracks what it gets."""
@@ -260,7 +260,6 @@ class TransactionalKeyValueStore(WrappedKeyValueStore):
         transactional=True,
         explicit_transactions=True,
         read_only_views=True,
-        position=True,
         durability="flush",
     )
 

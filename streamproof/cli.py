@@ -78,7 +78,8 @@ def verify(
     subjects: Annotated[
         list[str],
         typer.Argument(
-            help="What to verify: module:factory, path/to/file.py:factory, or a built-in name."
+            metavar="SUBJECT...",
+            help="What to verify: module:factory, path/to/file.py:factory, or a built-in name.",
         ),
     ],
     guarantee: Annotated[
@@ -148,6 +149,10 @@ def _verify(
     started = time.monotonic()
     with work_directory(work_dir) as directory, Engine(settings, directory, jobs) as engine:
         infos = engine.load(names)
+        # The evidence of an earlier run is given up only now, when this run is sure to begin;
+        # its reports must not be taken for those of this one, should it die.
+        for name in ("run.ndjson", *(name for name, _ in REPORTS.values())):
+            (out / name).unlink(missing_ok=True)
         session = Session(infos, settings, requirements)
         header = _header(settings, only, session, list(infos.values()))
         with RunLogWriter(log_path) as log:
@@ -169,17 +174,11 @@ def _verify(
 
 
 def _prepare(out: Path) -> Path:
-    """The path of the run log, in a directory that can be written and has no older evidence.
-
-    Reports of an earlier run must not be taken for those of this one, should it die.
-    """
+    """The path of the run log, in a directory that can be written."""
     log_path = out / "run.ndjson"
     try:
         out.mkdir(parents=True, exist_ok=True)
         log_path.touch()
-        log_path.unlink()
-        for name, _ in REPORTS.values():
-            (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
             f"The output directory {str(out)!r} cannot be written: {error.strerror}. "
@@ -217,8 +216,8 @@ def _header(
 def _footer(session: Session, header: Header, duration_s: float) -> Footer:
     verdicts = session.verdicts()
     verdict = worst(each.verdict for each in verdicts)
-    binding = [failure for failure in session.failures if failure.level == "MUST"]
-    first = next(iter(binding or session.failures), None)
+    worst_first = sorted(session.failures, key=lambda each: (each.level != "MUST", not each.core))
+    first = next(iter(worst_first), None)
     return Footer(
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         duration_s=round(duration_s, 3),

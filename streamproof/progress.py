@@ -143,9 +143,8 @@ class ConsoleObserver(Observer):
             line.append(f" {each.subject} {each.summary}", style="default")
             console.print(line)
         kills = sum(self._kills.values())
-        rate = f"{kills / footer.duration_s:.0f} a second" if footer.duration_s else ""
         console.print()
-        console.print(f"{kills:,} real kills in {footer.duration_s:.1f} s, {rate}.", style="dim")
+        console.print(f"{kills:,} real kills, {footer.duration_s:.1f} s in all.", style="dim")
         # Paths and commands are printed whole, so that they can be copied.
         console.print(f"Report: {escape(str(report))}", soft_wrap=True)
         console.print("Reproduce:")
@@ -167,7 +166,9 @@ class ConsoleObserver(Observer):
         return table
 
     def _failures(self) -> None:
-        failures = sorted(self._session.failures, key=lambda each: each.level != "MUST")
+        failures = sorted(
+            self._session.failures, key=lambda each: (each.level != "MUST", not each.core)
+        )
         for failure in failures[:SHOWN_FAILURES]:
             self._console.print()
             head = Text(f"✗ {failure.subject} {failure.requirement} ", style="bold red")

@@ -67,11 +67,16 @@ def empty_commit_forgets(t: Trial) -> None:
     t.claim("OFFSET-005", "commit an empty map, then ask for the committed offsets")
     store = t.open()
     store.put(b"a", b"1")
-    store.commit({CHANGELOG: 5, OTHER: 9})
+    offsets = {CHANGELOG: 5}
+    if t.lab.subject.capabilities.several_partitions:
+        offsets[OTHER] = 9
+    store.commit(offsets)
     store.commit({})
-    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (None, None))
+    for partition in offsets:
+        t.expect(store.committed_offset(partition), None)
     store = t.reopen(store)
-    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (None, None))
+    for partition in offsets:
+        t.expect(store.committed_offset(partition), None)
     t.expect(store.get(b"a"), b"1")
     store.commit({CHANGELOG: 3})
     t.expect(store.committed_offset(CHANGELOG), 3)

@@ -9,9 +9,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamproof.conformance.crash.judge import Ruling, history_of, judge
-from streamproof.conformance.crash.kill import BATCH, Crashed, CrashPoint, KillEngine, spread
+from streamproof.conformance.crash.kill import (
+    BATCH,
+    Crashed,
+    CrashPoint,
+    KillEngine,
+    changelog_of,
+    ends_of,
+    partitions_of,
+    spread,
+)
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.trial import render_program
+from streamproof.conformance.lab import ChangelogRecord
+from streamproof.conformance.trial import render, render_program
 from streamproof.conformance.violations import Violation, violation_of
 
 if TYPE_CHECKING:
@@ -158,9 +168,29 @@ class Campaign:
         return None
 
     def _violation(self, crashed: Crashed, ruling: Ruling) -> Violation:
-        requirement = violation_of(ruling.requirement)
         where = f"kill the process {describe(crashed)}, reopen, read, replay the changelog"
-        return requirement(where, ruling.expected, ruling.broken, self._source(crashed, ruling))
+        if crashed.error:
+            where = "run the program, up to where the process was to be killed"
+        program = self._source(crashed, ruling)
+        return violation_of(ruling.requirement)(where, ruling.expected, ruling.broken, program)
+
+    def _replay(self, crashed: Crashed) -> list[str]:
+        """The replay of the changelog after the crash, as lines of a program."""
+        history = history_of(crashed, self._run.subject.capabilities, exact=self._run.exact)
+        changelog = changelog_of(history)
+        lines = []
+        for partition in partitions_of(history):
+            records = [
+                ChangelogRecord(write.key, write.value, write.offset)
+                for write in changelog
+                if write.partition == partition
+            ]
+            name = render(partition)
+            lines.append(f"offset = store.committed_offset({name})")
+            lines.append("start = -1 if offset is None else offset")
+            lines.append(f"changelog = {render(records)}")
+            lines.append("lab.restore(store, [each for each in changelog if each.offset > start])")
+        return [*lines, f"store.commit({render(ends_of(changelog))})"]
 
     def _source(self, crashed: Crashed, ruling: Ruling) -> str:
         """The crashed program as one that runs as it stands."""
@@ -172,9 +202,9 @@ class Campaign:
                 lines.append(f"    lab.arm({point.kind}={point.n})")
             lines.append(f"    {operation.source()}")
         lines += ["", "lab.crash(doomed)", "store = lab.open()"]
+        if ruling.after_replay:
+            lines += self._replay(crashed)
         short = f"expected {ruling.expected}, found {ruling.broken}"[:200]
-        if ruling.requirement == "RESTORE-006":
-            lines.append("# Then replay the changelog from store.committed_offset(…):")
         lines.append(f"print({ruling.read or 'store.is_open'})  # {short}")
         return render_program(self._run.subject.name, self._run.settings.guarantee, lines)
 
@@ -192,4 +222,4 @@ def describe(crashed: Crashed) -> str:
 def _raised(crashed: Crashed) -> Ruling:
     """The subject raised before it could be killed: a promise is broken without any crash."""
     operation = crashed.program.operations[max(crashed.started - 1, 0)]
-    return Ruling("CRASH-001", "no exception", f"{operation.source()[:200]} raised {crashed.error}")
+    return Ruling("CRASH-001", "no exception", f"{operation.name} raised {crashed.error}")

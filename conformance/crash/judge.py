@@ -27,13 +27,15 @@ class Ruling(NamedTuple):
     """One promise, and how it fared; ``broken`` is empty where it held.
 
     Attributes:
-        read: the line of a program that shows what was found.
+        read: the expression that shows what was found, in a program that runs.
+        after_replay: whether it shows only after the changelog was replayed.
     """
 
     requirement: str
     expected: str = ""
     broken: str = ""
     read: str = ""
+    after_replay: bool = False
 
 
 def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:
@@ -100,7 +102,8 @@ def committed(history: History, seen: Observation) -> Offsets:
 def _opens(seen: Observation, capabilities: Capabilities) -> Iterator[Ruling]:
     expected = "the store opens and can be used"
     if seen.error:
-        yield Ruling("CRASH-001", expected, seen.error, "store.committed_offset(CHANGELOG)")
+        late = seen.error.startswith("restoring")
+        yield Ruling("CRASH-001", expected, seen.error, after_replay=late)
     if seen.refused and capabilities.transactional:
         text = f"init raised TaskCorruptedError: {seen.refused}"
         yield Ruling("CRASH-001", "no wipe: a transactional store keeps its state", text)
@@ -228,6 +231,8 @@ def _restored(history: History, seen: Observation) -> Iterator[Ruling]:
             "RESTORE-006",
             f"the fold of the changelog, {brief(expected)}",
             brief(seen.restored),
+            f"{{key: store.get(key) for key in {render(sorted(expected | seen.restored))}}}",
+            after_replay=True,
         )
     ends = ends_of(changelog)
     for partition, offset in zip(partitions_of(history), seen.restored_offsets, strict=True):
@@ -237,5 +242,6 @@ def _restored(history: History, seen: Observation) -> Iterator[Ruling]:
                 f"the end of the changelog {render(ends)} as the committed offset",
                 f"{offset} for {render(partition)}",
                 f"store.committed_offset({render(partition)})",
+                after_replay=True,
             )
     yield Ruling("RESTORE-006")

@@ -210,16 +210,18 @@ class KillEngine:
             store = None
             last = point.operation + point.span
             for index, operation in enumerate(program.operations):
-                if index == point.operation:
+                if index == point.operation and point.kind == "boundary":
                     self._arm(point)
                 if index == last:
                     self._disarm(point)
                 self._progress.set(index + 1, index)
                 with self._run.status.operation(operation.source()[:200]):
-                    store = operation.perform(lab, store)
-                if index + 1 == last and point.kind == "line":
                     # The lines of one operation are counted; the harness adds none to them.
-                    self._disarm(point)
+                    if index == point.operation and point.kind != "boundary":
+                        self._arm(point)
+                    store = operation.perform(lab, store)
+                    if index + 1 == last and point.kind == "line":
+                        self._disarm(point)
                 self._progress.set(index + 1, index + 1)
             self._disarm(point)
             self._progress.survived()

@@ -93,9 +93,8 @@ def arm_syscalls(n: int) -> None:
     """
     if not shim_is_loaded():
         raise UsageError(
-            "System calls can be counted only where the shim is loaded: build it with "
-            "streamproof.conformance.crash.triggers.build_shim(directory) and start Python "
-            "with LD_PRELOAD set to the path that it returns."
+            "System calls cannot be counted here: call count_system_calls() of "
+            "streamproof.conformance.lab first, before anything else."
         )
     _shim().streamproof_arm(ctypes.c_long(n))
 

@@ -101,11 +101,11 @@ class CommandLine:
 
     def verify(self, *arguments: str, profile: str = "smoke") -> Ended:
         """Verify, wait for the end, and demand that no process and no file is left."""
-        process = self.start(*self.verify_arguments(*arguments, profile=profile))
-        try:
-            stdout, stderr = process.communicate(timeout=120)
-        finally:
-            process.kill()
+        with self.start(*self.verify_arguments(*arguments, profile=profile)) as process:
+            try:
+                stdout, stderr = process.communicate(timeout=120)
+            finally:
+                process.kill()
         self.expect_nothing_left()
         return Ended(process.returncode, stdout, stderr, self.out)
 

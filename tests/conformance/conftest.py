@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 # import the one beside it.
 sys.path.append(str(Path(__file__).parent))
 
-from command_lines import CommandLine, processes_with  # noqa: E402
+from command_lines import CommandLine, processes_with
 
 settings.register_profile(
     "conformance",

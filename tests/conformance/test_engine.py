@@ -1,0 +1,165 @@
+"""The engine under pressure: killed, interrupted, and asked the same thing twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from command_lines import REPORTS, CommandLine, processes_with, until
+
+from streamproof.conformance.engine import Engine, work_directory
+from streamproof.conformance.registry import load_checks
+from streamproof.conformance.run import CheckOutcome
+from streamproof.conformance.settings import Settings
+from streamproof.reports.runlog import read_run_log
+
+ROOT = Path(__file__).resolve().parents[2]
+SIDE_FILE = f"{ROOT / 'examples' / 'sqlite_side_file.py'}:make"
+
+
+def start_and_wait_for_results(line: CommandLine) -> subprocess.Popen[str]:
+    """A run that has found something out, and is far from its end."""
+    process = line.start(*line.verify_arguments("rocksdb", "in-memory", profile="full"))
+    log = line.out / "run.ndjson"
+
+    def under_way() -> bool:
+        results = log.read_bytes().count(b'"type":"result"') if log.is_file() else 0
+        return results > 60 and len(processes_with(line.marker)) > 4
+
+    assert until(under_way)
+    assert process.poll() is None
+    return process
+
+
+def test_a_supervisor_that_is_killed_leaves_nothing_but_its_log(
+    command_line: CommandLine,
+) -> None:
+    """No process, no database; the log is rendered as a run that died, and never as a pass."""
+    with start_and_wait_for_results(command_line) as process:
+        process.kill()
+        process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    command_line.expect_nothing_left()
+    log = read_run_log(command_line.out / "run.ndjson")
+    assert not log.complete
+    assert len(log.results) > 60
+    with command_line.start("report", str(command_line.out / "run.ndjson")) as report:
+        stdout, stderr = report.communicate(timeout=60)
+    assert (report.returncode, stderr) == (0, "")
+    assert len(stdout.splitlines()) == len(REPORTS) - 1
+    assert "incomplete" in (command_line.out / "summary.md").read_text("utf-8").lower()
+    badge = (command_line.out / "badge.json").read_text("utf-8")
+    assert "incomplete" in badge
+    assert "green" not in badge
+
+
+def test_ctrl_c_keeps_what_was_found(command_line: CommandLine) -> None:
+    """Exit code 130, the reports are rendered, and the last line tells how to run it again."""
+    with start_and_wait_for_results(command_line) as process:
+        # A terminal sends it to the whole foreground group.
+        os.killpg(process.pid, signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr == ""
+    command_line.expect_nothing_left()
+    assert not read_run_log(command_line.out / "run.ndjson").complete
+    assert sorted(path.name for path in command_line.out.iterdir()) == sorted(REPORTS)
+    last = stdout.splitlines()[-1]
+    assert last.endswith("streamproof verify rocksdb in-memory --profile full --seed 1")
+
+
+def outcomes(plan: dict[str, list[str]], jobs: int) -> dict[tuple[str, str], Any]:
+    """What checks find out, without how long they took."""
+    found: dict[tuple[str, str], Any] = {}
+
+    def keep(subject: str, outcome: CheckOutcome) -> None:
+        outcome = msgspec.structs.replace(outcome, duration_s=0.0)
+        found[subject, outcome.check] = msgspec.to_builtins(outcome, order="deterministic")
+
+    checks = load_checks()
+    settings = Settings(profile="smoke", seed=5)
+    with work_directory() as directory, Engine(settings, directory, jobs) as engine:
+        engine.load(plan)
+        pairs = [(subject, checks[name]) for subject, names in plan.items() for name in names]
+        engine.run(pairs, keep)
+    return found
+
+
+PLAIN = [name for name, check in load_checks().items() if not check.raw]
+CRASHES = ["crash.between_operations", "crash.in_every_line_of_commit"]
+RANDOM = "model.random_programs"
+MUTANTS = "streamproof.conformance.mutants.stores"
+PLAN = {
+    "in-memory": [*(name for name in PLAIN if name.startswith(("kv.", "restoration."))), RANDOM],
+    SIDE_FILE: [*(name for name in PLAIN if name.startswith("commits.")), RANDOM, *CRASHES],
+    f"{MUTANTS}:prefix_end_overflows": ["ranges.prefix_scan", RANDOM],
+    f"{MUTANTS}:range_end_exclusive": ["ranges.bounds", "ranges.reverse_is_the_reverse", RANDOM],
+    f"{MUTANTS}:tombstones_dropped_on_commit": ["kv.delete_survives_commits", RANDOM],
+}
+
+
+def test_the_same_seed_gives_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many checks run at a time, and whatever order sets have: programs included."""
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    one = outcomes(PLAN, jobs=1)
+    monkeypatch.setenv("PYTHONHASHSEED", "2")
+    two = outcomes(PLAN, jobs=2)
+    assert one.keys() == two.keys()
+    differing = [key for key in one if one[key] != two[key]]
+    assert {key: (one[key], two[key]) for key in differing} == {}
+    broken = {finding["requirement"] for each in one.values() for finding in each["findings"]}
+    assert {"CRASH-004", "KV-004", "COMMIT-008"} <= broken
+
+
+def test_another_seed_gives_other_programs() -> None:
+    """The seed is used: what a run does follows from it."""
+    found = []
+    for seed in (1, 2):
+        settings = Settings(profile="smoke", seed=seed)
+        with work_directory() as directory, Engine(settings, directory, jobs=1) as engine:
+            engine.load(["in-memory"])
+            each: list[int] = []
+            engine.run(
+                [("in-memory", load_checks()[RANDOM])],
+                lambda _, outcome, each=each: each.append(outcome.evidence.operations),
+            )
+            found += each
+    assert found[0] != found[1]
+
+
+def test_an_engine_can_run_again_and_stops_twice(tmp_path: Path) -> None:
+    """A test runner asks for one check after another; a stopped engine has left no process."""
+    engine = Engine(Settings(profile="smoke"), tmp_path, jobs=1)
+    engine.load(["in-memory"])
+    found: list[CheckOutcome] = []
+    for name in ("kv.put_then_get", "kv.empty_key"):
+        engine.run([("in-memory", load_checks()[name])], lambda _, each: found.append(each))
+    assert [each.check for each in found] == ["kv.put_then_get", "kv.empty_key"]
+    assert all(each.evidence.exercised for each in found)
+    engine.stop()
+    engine.stop()
+
+
+def test_a_lost_starter_answers_for_all_that_follows(tmp_path: Path) -> None:
+    """Its checks end with an error, now and later, and nothing waits for ever."""
+    found: list[CheckOutcome] = []
+    with Engine(Settings(profile="smoke"), tmp_path, jobs=1) as engine:
+        engine.load(["in-memory"])
+        engine._zygotes["in-memory"].process.kill()
+        for _ in range(2):
+            plan = [("in-memory", load_checks()[name]) for name in ("kv.empty_key", RANDOM)]
+            engine.run(plan, lambda _, each: found.append(each))
+    assert len(found) == 4
+    assert all("the process that starts the checks died" in each.suite_error for each in found)
+
+
+def test_no_room_for_the_databases(tmp_path: Path) -> None:
+    """A work directory that cannot be made is a usage error with a way out."""
+    with pytest.raises(Exception, match=r"Choose another one with --work-dir"):  # noqa: SIM117
+        with work_directory(tmp_path / "absent"):
+            pass
