@@ -158,6 +158,28 @@ def test_small_write_buffers_reach_the_disk(make_context: MakeContext) -> None:
     store.close()
 
 
+def test_flush_waits_for_the_flush_before_it(make_context: MakeContext) -> None:
+    """When it returns, no row is only in memory, even if RocksDB was flushing already.
+
+    Nineteen rows fill a buffer, so that a flush of RocksDB's own is under way or due then.
+    """
+    store = RocksDBStore("store")
+    store.init(make_context(**{WRITE_BUFFER_BYTES_CONFIG: 64 * 1024}), store)
+    for number in range(120):
+        for row in range(1 + number % 20):
+            store.put(b"key%d" % row, b"." * 3000)
+            store.commit({P0: number})
+        store.flush()
+        database = store._opened()
+
+        assert database.offsets is not None
+        for family in (database.data, database.offsets):
+            for state in ("active", "imm"):
+                left = family.property_int_value(f"rocksdb.num-entries-{state}-mem-table")
+                assert not left
+    store.close()
+
+
 def test_delete_range(make_context: MakeContext) -> None:
     """The upper bound is not deleted; an inverted range deletes nothing."""
     store = _open(make_context)
