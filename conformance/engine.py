@@ -93,6 +93,8 @@ class _Zygote:
         self.directory = directory
         directory.mkdir()
         environment = dict(os.environ)
+        # Hypothesis keeps a cache, which would otherwise be left in the user's directory.
+        environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(directory / "hypothesis")
         if shim is not None:
             environment["LD_PRELOAD"] = str(shim)
         self.log = directory / "stderr.log"

@@ -193,6 +193,7 @@ def verdict_of(subject: str, results: Sequence[RequirementResult]) -> SubjectVer
     extended = Counter(result.status for result in results if not result.core)
     failed = [r for r in results if r.status == "fail"]
     broken = [r for r in failed if r.level == "MUST"]
+    short = [r for r in failed if r.level == "SHOULD"]
     no_answer = [r for r in results if r.status == "error"]
     verdict: Verdict
     if broken:
@@ -201,9 +202,9 @@ def verdict_of(subject: str, results: Sequence[RequirementResult]) -> SubjectVer
     elif no_answer:
         verdict = "error"
         summary = f"no answer for {_count(no_answer, 'requirement')}: {no_answer[0].reason}"
-    elif failed:
+    elif short:
         verdict = "partial"
-        summary = f"falls short of {_count(failed, 'SHOULD requirement')}: {_ids(failed)}"
+        summary = f"falls short of {_count(short, 'SHOULD requirement')}: {_ids(short)}"
     elif core["skip"]:
         skipped = [r for r in results if r.core and r.status == "skip"]
         verdict = "partial"

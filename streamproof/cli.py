@@ -178,7 +178,11 @@ def _prepare(out: Path) -> Path:
     log_path = out / "run.ndjson"
     try:
         out.mkdir(parents=True, exist_ok=True)
+        # The log of an earlier run stays, should this one not begin; an empty one does not.
+        is_new = not log_path.exists()
         log_path.touch()
+        if is_new:
+            log_path.unlink()
     except OSError as error:
         raise UsageError(
             f"The output directory {str(out)!r} cannot be written: {error.strerror}. "

@@ -84,7 +84,13 @@ def test_the_marker_selects_and_the_options_are_documented(pytester: pytest.Pyte
     markers = run(pytester, "--markers")
     markers.stdout.fnmatch_lines(["@pytest.mark.requirement(id)*"])
     text = run(pytester, "--help").stdout.str()
-    for option in ("--subject", "--streamproof-guarantee", "--streamproof-spec", "--streamproof-profile", "--streamproof-seed"):
+    for option in (
+        "--subject",
+        "--streamproof-guarantee",
+        "--streamproof-spec",
+        "--streamproof-profile",
+        "--streamproof-seed",
+    ):
         assert option in text
 
 

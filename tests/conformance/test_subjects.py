@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
-from command_lines import REPORTS, SUBJECTS, CommandLine, Ended
+from command_lines import REPORTS, SUBJECTS, CommandLine, Ended, until
 
 BAD = f"{SUBJECTS / 'bad_stores.py'}"
 
@@ -103,7 +102,7 @@ def test_a_method_that_fails(factory: str, found: str, command_line: CommandLine
     ended = verify(command_line, factory)
     assert ended.code == 1
     assert statuses(ended, "KV-001", "KV-004", "KV-006") == ["pass", "fail", "fail"]
-    assert "store.delete(b'a')" in ended.failures["KV-006"].found
+    assert "store.delete(b'a')" in ended.failures["KV-006"].program.splitlines()[-1]
     assert found in ended.failures["KV-006"].found
     missing = factory == "without_delete"
     assert statuses(ended, "LIFE-008") == ["fail" if missing else "pass"]
@@ -242,10 +241,23 @@ def test_a_class_whose_instances_declare(command_line: CommandLine) -> None:
     assert statuses(ended, "LIFE-003") == ["unsupported"]
 
 
-def test_earlier_reports_are_not_taken_for_those_of_a_refused_run(
+def test_a_refused_run_leaves_the_evidence_of_an_earlier_one(command_line: CommandLine) -> None:
+    """All of it: reports without their log, or beside an empty one, would be of no run."""
+    assert command_line.verify("in-memory", "--only", "KV-001").code == 0
+    before = {path.name: path.read_bytes() for path in command_line.out.iterdir()}
+    assert command_line.verify(f"{BAD}:factory_raises").code == 3
+    assert {path.name: path.read_bytes() for path in command_line.out.iterdir()} == before
+
+
+def test_a_run_that_begins_clears_the_reports_of_an_earlier_one(
     command_line: CommandLine,
 ) -> None:
-    """A green badge does not stay where a later run came to nothing."""
+    """A green badge does not stay beside the log of a run that was killed."""
     assert command_line.verify("in-memory", "--only", "KV-001").code == 0
-    assert command_line.verify(f"{BAD}:factory_raises").code == 3
-    assert list(Path(command_line.out).iterdir()) == []
+    with command_line.start(*command_line.verify_arguments("rocksdb", profile="full")) as process:
+        log = command_line.out / "run.ndjson"
+        assert until(lambda: log.is_file() and b'"profile":"full"' in log.read_bytes())
+        process.kill()
+        process.communicate(timeout=60)
+    command_line.expect_nothing_left()
+    assert [path.name for path in command_line.out.iterdir()] == ["run.ndjson"]
