@@ -57,7 +57,10 @@ def run_python(
     """Run a program in a fresh interpreter, as a user who has saved it."""
     program = cwd / "program.py"
     program.write_text(source)
-    environment = {**os.environ, **({"LD_PRELOAD": str(shim)} if shim else {})}
+    # What the program leaves for its user to look at goes with the test.
+    environment = {**os.environ, "TMPDIR": str(cwd)}
+    if shim:
+        environment["LD_PRELOAD"] = str(shim)
     return subprocess.run(
         [sys.executable, "-P", program, *arguments],
         cwd=cwd,
@@ -115,10 +118,12 @@ def test_a_trigger_kills_before_the_nth(kind: str, shim: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
-def test_the_lab_arms_the_same_triggers(n: int, shim: Path, tmp_path: Path) -> None:
-    """What a printed program does by hand."""
+@pytest.mark.usefixtures("shim")
+def test_the_lab_arms_the_same_triggers(n: int, tmp_path: Path) -> None:
+    """What a printed program does by hand; it sees to it that system calls can be counted."""
     source = f"""
-from streamproof.conformance.lab import CHANGELOG, Lab
+from streamproof.conformance.lab import CHANGELOG, Lab, count_system_calls
+count_system_calls()
 lab = Lab({JOURNAL!r})
 def doomed():
     store = lab.open()
@@ -128,12 +133,12 @@ lab.crash(doomed)
 print((lab.directory / "journal").read_text())
 lab.remove()
 """
-    done = run_python(source, cwd=tmp_path, shim=shim)
+    done = run_python(source, cwd=tmp_path)
     assert done.stdout.strip() == "open;" + "".join(f"{step};" for step in range(n - 1))
     if n == 1:
-        without = run_python(source, cwd=tmp_path)
+        without = run_python(source.replace("count_system_calls()\n", "\n"), cwd=tmp_path)
         assert without.returncode != 0
-        assert "LD_PRELOAD" in without.stderr
+        assert "System calls cannot be counted here" in without.stderr
 
 
 def outcomes_of(subject: str, *checks: str, spec: Any = "kips") -> list[CheckOutcome]:
@@ -162,8 +167,9 @@ MUTANTS = "streamproof.conformance.mutants.stores"
     ],
     ids=lambda text: text.rpartition(":")[2] or text,
 )
+@pytest.mark.usefixtures("shim")
 def test_a_printed_program_shows_what_was_found(
-    subject: str, check: str, shim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    subject: str, check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It runs as it stands in a fresh interpreter, and prints the value of the report."""
     monkeypatch.chdir(ROOT)
@@ -171,8 +177,7 @@ def test_a_printed_program_shows_what_was_found(
     assert outcome.findings
     for finding in outcome.findings:
         source = finding.program.replace("'examples/", f"'{ROOT}/examples/")
-        armed = shim if "syscall=" in source else None
-        done = run_python(source, cwd=tmp_path, shim=armed)
+        done = run_python(source, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         shown = finding.found.partition(", which was not")[0]
         assert shown in done.stdout

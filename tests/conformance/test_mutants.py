@@ -96,7 +96,6 @@ def test_a_mutant_is_caught(mutant: Mutant, runs: dict[Spec, Runs]) -> None:
     assert failure is not None
     assert mutant.subject in failure.program
     compile(failure.program, mutant.name, "exec")
-    assert len(failure.program.splitlines()) < 80
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
