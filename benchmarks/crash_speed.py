@@ -51,7 +51,7 @@ def points_until(deadline: float, run: CheckRun) -> int:
         histories = [history_of(each, capabilities, exact=run.exact) for each in crashes]
         seen = engine.observe(crashes, histories)
         for crashed, history, observation in zip(crashes, histories, seen, strict=True):
-            broken = [ruling for ruling in judge(crashed, history, observation, capabilities)][-1]
+            broken = judge(crashed, history, observation, capabilities)[-1]
             if broken.broken:
                 raise SystemExit(f"{run.subject.name} is not correct: {broken}")
         done += len(crashes)

@@ -13,6 +13,7 @@ each of them runs as it stands::
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -58,6 +59,9 @@ LAB_WRITE_BUFFER_BYTES = 64 * 1024
 """Write buffers are kept small, so that they overflow to disk within a short program."""
 
 
+_SHIM_PREFIX = "streamproof-shim-"
+
+
 def count_system_calls() -> None:
     """Make system calls countable: start this program anew, with a shim between it and libc.
 
@@ -68,8 +72,12 @@ def count_system_calls() -> None:
         UsageError: there is no C compiler to build the shim with.
     """
     if triggers.shim_is_loaded():
+        # It is mapped by now, so that its file is not needed any more.
+        place = Path(os.environ.get("LD_PRELOAD", "")).parent
+        if place.name.startswith(_SHIM_PREFIX):
+            shutil.rmtree(place, ignore_errors=True)
         return
-    directory = Path(tempfile.mkdtemp(prefix="streamproof-shim-"))
+    directory = Path(tempfile.mkdtemp(prefix=_SHIM_PREFIX))
     shim = triggers.build_shim(directory)
     if shim is None:
         raise UsageError("Counting system calls needs a C compiler: install cc, gcc or clang.")
@@ -84,7 +92,8 @@ class Lab:
     Args:
         subject: a subject, or what names one on the command line.
         guarantee: the processing guarantee that the store is told.
-        directory: the directory of the task; a new temporary one if it is not given.
+        directory: the directory of the task; if it is not given, a temporary one, which is
+            deleted when the program ends.
     """
 
     def __init__(
@@ -96,7 +105,10 @@ class Lab:
     ) -> None:
         self.subject = load_subject(subject) if isinstance(subject, str) else subject
         self.guarantee = guarantee
-        self.directory = Path(directory or tempfile.mkdtemp(prefix="streamproof-lab-"))
+        if directory is None:
+            directory = tempfile.mkdtemp(prefix="streamproof-lab-")
+            atexit.register(self.remove)
+        self.directory = Path(directory)
         self.context: StateStoreContext | None = None
 
     def open(self) -> Any:

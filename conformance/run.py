@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 from msgspec import Struct, field
 
+from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.generators import Generators, mine_literals
 from streamproof.conformance.lab import Lab
 from streamproof.conformance.registry import Check
@@ -103,6 +104,12 @@ class CheckRun:
             self.settings.guarantee == "exactly-once"
             and self.settings.spec != "kafka-4.3"
             and self.subject.capabilities.transactional
+        )
+
+    def applies(self, requirement: str) -> bool:
+        """Whether a requirement holds for this subject in this run."""
+        return not load_catalogue()[requirement].why_not_applicable(
+            self.subject.capabilities, self.settings.guarantee, self.settings.spec
         )
 
     def generators(self) -> Generators:

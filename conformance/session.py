@@ -58,6 +58,8 @@ def verify_command(subjects: Iterable[str], settings: Settings, only: Iterable[s
     for option in ("guarantee", "spec", "profile"):
         if getattr(settings, option) != getattr(defaults, option):
             words += [f"--{option}", getattr(settings, option)]
+    if settings.operation_timeout_s != defaults.operation_timeout_s:
+        words += ["--timeout", f"{settings.operation_timeout_s:g}"]
     if chosen := ",".join(only):
         words += ["--only", chosen]
     return shlex.join([*words, "--seed", str(settings.seed)])

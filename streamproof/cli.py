@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import secrets
@@ -178,6 +179,8 @@ def _prepare(out: Path) -> Path:
     log_path = out / "run.ndjson"
     try:
         out.mkdir(parents=True, exist_ok=True)
+        if log_path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "run.ndjson in it is a directory")
         # The log of an earlier run stays, should this one not begin; an empty one does not.
         is_new = not log_path.exists()
         log_path.touch()

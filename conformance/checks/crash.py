@@ -43,6 +43,9 @@ def between_operations(run: CheckRun) -> None:
     """Kill the process after every operation of random programs."""
     crashes = campaign(run)
     random = seeded(run)
+    # What is flushed without a commit is on the disk, and must not be taken for committed.
+    flushed = ProgramBuilder().put(b"a", b"1").commit().put(b"b", b"2").then("flush")
+    crashes.boundaries(flushed.build())
     for _ in range(6):
         crashes.boundaries(random_program(random, commits=3))
 

@@ -90,6 +90,7 @@ def commits_are_seen_whole(run: CheckRun) -> None:
         t.claim("ISO-007", "scan from another thread while each commit overwrites all keys")
         keys = [b"key%02d" % number for number in range(GENERATION_KEYS)]
         store = t.open()
+        t.note("# Another thread scans what is committed from here on, again and again.")
         store.put_all([(key, b"0") for key in keys])
         store.commit({CHANGELOG: 0})
         views = run.subject.capabilities.read_only_views

@@ -83,7 +83,7 @@ class Campaign:
             for ruling in rulings:
                 if not ruling.broken:
                     self._run.evidence.exercised.add(ruling.requirement)
-                elif ruling.requirement not in known:
+                elif ruling.requirement not in known and self._run.applies(ruling.requirement):
                     known.add(ruling.requirement)
                     self._shrink_and_record(crashed, ruling)
 
