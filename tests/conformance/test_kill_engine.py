@@ -162,7 +162,7 @@ MUTANTS = "streamproof.conformance.mutants.stores"
         (SIDE_FILE, "crash.in_every_system_call"),
         (f"{MUTANTS}:closed_one_by_one", "crash.while_closing"),
         (f"{MUTANTS}:largest_offset_wins", "offsets.last_commit_counts"),
-        (f"{MUTANTS}:prefix_end_overflows", "ranges.prefix_scan"),
+        (f"{MUTANTS}:prefix_end_overflows", "ranges.prefix_scan_by_example"),
         (f"{MUTANTS}:empty_value_deletes", "kv.empty_value_is_a_value"),
     ],
     ids=lambda text: text.rpartition(":")[2] or text,

@@ -317,4 +317,4 @@ def test_random_programs_equal_a_dict(
 def test_a_missing_extra_is_named() -> None:
     """A store whose package is not installed says which extra to install."""
     with pytest.raises(UsageError, match=r"streamproof\[quix\]"):
-        BuiltinStore("no_such_package_at_all:make", extra="quix")()
+        BuiltinStore("no_such_package_at_all:make", "No store.", extra="quix")()
