@@ -33,7 +33,9 @@ class InMemoryKeyValueStore(KeyValueStore):
     were updated meanwhile are seen.
     """
 
-    capabilities = Capabilities(persistent=False, manages_offsets=False, iterator_view="weak")
+    capabilities = Capabilities(
+        persistent=False, manages_offsets=False, read_only_views=True, iterator_view="weak"
+    )
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -76,7 +76,7 @@ class RocksDBStore(KeyValueStore):
     def capabilities(self) -> Capabilities:
         """What this store promises; a commit becomes durable with the next flush."""
         managed = self._manages_offsets
-        return Capabilities(manages_offsets=managed, durability="flush")
+        return Capabilities(manages_offsets=managed, read_only_views=True, durability="flush")
 
     @property
     def name(self) -> str:

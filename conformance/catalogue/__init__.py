@@ -91,7 +91,8 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
     if name == "snapshot_iterators":
         return capabilities.iterator_view == "snapshot"
     if name == "isolated_reads":
-        return capabilities.explicit_transactions or capabilities.read_only_views
+        views = capabilities.read_only_views and capabilities.transactional
+        return capabilities.explicit_transactions or views
     return bool(getattr(capabilities, name))
 
 

@@ -1,0 +1,81 @@
+"""Every check, run in this process on stores that are right: it holds, and it tries something.
+
+The command runs checks in processes of their own, which end without a word to anybody who
+measures coverage. Checks that fork are left out: RocksDB's threads do not survive a fork.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamproof.conformance.catalogue import load_catalogue
+from streamproof.conformance.registry import load_checks
+from streamproof.conformance.run import CheckRun, run_check
+from streamproof.conformance.settings import Settings
+from streamproof.conformance.status import Status
+from streamproof.conformance.subject import load_subject
+
+FORKING = {name for name in load_checks() if name.startswith("crash.")} | {"errors.second_process"}
+SETTINGS = Settings(spec="kafka-4.4", profile="smoke", seed=5)
+KIPS = Settings(spec="kips", profile="smoke", seed=5)
+CASES = [
+    (subject, name, settings)
+    for subject in ("in-memory", "rocksdb", "rocksdb-transactional")
+    for settings in (KIPS, SETTINGS)
+    for name in load_checks()
+    if name not in FORKING
+]
+
+
+def run_of(subject: str, name: str, settings: Settings, directory: Path) -> CheckRun:
+    """A check on a subject, not yet run."""
+    status = Status(directory / "status", create=True)
+    return CheckRun(load_checks()[name], load_subject(subject), settings, directory, status)
+
+
+@pytest.mark.parametrize(
+    ("subject", "name", "settings"),
+    CASES,
+    ids=[f"{subject}-{name}-{settings.spec}" for subject, name, settings in CASES],
+)
+def test_a_check_holds_for_a_store_that_is_right(
+    subject: str, name: str, settings: Settings, tmp_path: Path
+) -> None:
+    """There is no finding, and each requirement that applies was put to the test."""
+    run = run_of(subject, name, settings, tmp_path)
+    applicable = {each for each in run.check.requirements if run.applies(each)}
+    catalogue = load_catalogue()
+    tested = {each for each in applicable if name in catalogue[each].checks}
+    if not tested:
+        # Nothing of this check is asked of this subject; the command would not run it.
+        return
+    outcome = run_check(run)
+
+    assert outcome.findings == []
+    assert (outcome.suite_error, outcome.subject_error, outcome.skipped) == ("", "", "")
+    if run.check.given is None:
+        assert outcome.evidence.exercised >= tested
+    else:
+        # What is drawn decides which of its requirements a property tries in so short a run.
+        assert outcome.evidence.exercised & tested
+    assert outcome.evidence.operations > 0
+    assert not [path for path in tmp_path.iterdir() if path.is_dir() and any(path.iterdir())]
+
+
+def test_the_cases_cover_every_check_that_does_not_fork() -> None:
+    """Each such check applies to at least one of the subjects."""
+    tried = set()
+    for subject, name, settings in CASES:
+        run = CheckRun(
+            load_checks()[name],
+            load_subject(subject),
+            settings,
+            Path(),
+            None,  # type: ignore[arg-type]  # It is not run.
+        )
+        if any(run.applies(each) for each in run.check.requirements):
+            tried.add(name)
+
+    assert tried == set(load_checks()) - FORKING
