@@ -202,6 +202,7 @@ class _EndlessScan(InMemoryKeyValueStore):
         persistent=False,
         manages_offsets=False,
         iterator_view="weak",
+        transactional=True,
         read_only_views=True,
     )
 
@@ -219,7 +220,11 @@ def endless_scan() -> StateStore:
 
 class _Views(InMemoryKeyValueStore):
     capabilities = Capabilities(
-        persistent=False, manages_offsets=False, iterator_view="weak", read_only_views=True
+        persistent=False,
+        manages_offsets=False,
+        iterator_view="weak",
+        transactional=True,
+        read_only_views=True,
     )
 
     def read_only(self, isolation_level: Any) -> Any:
