@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,11 @@ from hypothesis import HealthCheck, settings
 sys.path.append(str(Path(__file__).parent))
 
 from command_lines import CommandLine, processes_with
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Whoever started the tests in the background had them ignore Ctrl-C, and processes that they
+    # start would inherit that; those of a person at a terminal do not.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "conformance",
