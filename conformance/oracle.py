@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streamproof.stores.api import TopicPartition
+from streamproof.stores.api import ChangelogRecord, TopicPartition
 
 __all__ = ["Commit", "History", "Offsets", "Write", "fold", "merge_offsets"]
 
@@ -26,6 +26,10 @@ class Write(NamedTuple):
     offset: int
     key: bytes
     value: bytes | None
+
+    def record(self) -> ChangelogRecord:
+        """The write as a reader of its changelog partition gets it."""
+        return ChangelogRecord(self.key, self.value, self.offset)
 
 
 def fold(writes: Iterable[Write]) -> dict[bytes, bytes]:

@@ -148,6 +148,10 @@ class Session:
 
         engine.run(self.plan(), on_outcome, observer.started)
 
+    def failures_worst_first(self) -> list[Failure]:
+        """The failures: of a MUST before others, and of core requirements before extended ones."""
+        return sorted(self.failures, key=lambda each: (each.level != "MUST", not each.core))
+
     def verdicts(self) -> list[SubjectVerdict]:
         """The verdict on each subject."""
         return [verdict_of(subject, results) for subject, results in self.results.items()]

@@ -38,6 +38,9 @@ __all__ = [
 EXIT_CODES: dict[Verdict, int] = {"success": 0, "failure": 1, "partial": 2, "error": 1}
 """What the command ends with; 70 instead of 1 where an error is the suite's own, 3 for usage."""
 
+EXIT_SUITE_ERROR = 70
+"""What the command ends with where the worst is an error of the suite itself."""
+
 SUITE_ERROR = "the suite itself failed: "
 """How the reason begins where an error is not the subject's."""
 
@@ -243,5 +246,5 @@ def exit_code(verdict: Verdict, results: Mapping[str, Sequence[RequirementResult
     if verdict == "error" and any(
         result.reason.startswith(SUITE_ERROR) for each in results.values() for result in each
     ):
-        return 70
+        return EXIT_SUITE_ERROR
     return EXIT_CODES[verdict]

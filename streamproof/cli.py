@@ -43,7 +43,6 @@ __all__ = ["app", "main"]
 _CommandLineError: type[Exception] = typer.BadParameter.__bases__[0]
 
 EXIT_USAGE = 3
-EXIT_SUITE_ERROR = 70
 EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
@@ -223,8 +222,7 @@ def _header(
 def _footer(session: Session, header: Header, duration_s: float) -> Footer:
     verdicts = session.verdicts()
     verdict = worst(each.verdict for each in verdicts)
-    worst_first = sorted(session.failures, key=lambda each: (each.level != "MUST", not each.core))
-    first = next(iter(worst_first), None)
+    first = next(iter(session.failures_worst_first()), None)
     return Footer(
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         duration_s=round(duration_s, 3),

@@ -166,9 +166,7 @@ class ConsoleObserver(Observer):
         return table
 
     def _failures(self) -> None:
-        failures = sorted(
-            self._session.failures, key=lambda each: (each.level != "MUST", not each.core)
-        )
+        failures = self._session.failures_worst_first()
         for failure in failures[:SHOWN_FAILURES]:
             self._console.print()
             head = Text(f"✗ {failure.subject} {failure.requirement} ", style="bold red")

@@ -20,7 +20,6 @@ from streamproof.conformance.crash.kill import (
     spread,
 )
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.lab import ChangelogRecord
 from streamproof.conformance.trial import render, render_program
 from streamproof.conformance.violations import Violation, violation_of
 
@@ -180,11 +179,7 @@ class Campaign:
         changelog = changelog_of(history)
         lines = []
         for partition in partitions_of(history):
-            records = [
-                ChangelogRecord(write.key, write.value, write.offset)
-                for write in changelog
-                if write.partition == partition
-            ]
+            records = [write.record() for write in changelog if write.partition == partition]
             name = render(partition)
             lines.append(f"offset = store.committed_offset({name})")
             lines.append("start = -1 if offset is None else offset")

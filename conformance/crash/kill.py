@@ -110,7 +110,7 @@ class Observation(Struct, kw_only=True):
     Attributes:
         refused: the message with which the store said that its state is corrupted.
         error: what the store raised, and in which stage.
-        offsets: the committed offset by partition, in the order of ``partitions``.
+        offsets: the committed offset by partition, in the order of ``partitions_of``.
         content: what ``get`` returned for every key of the program.
         scanned: what ``all`` returned, if the store can be scanned.
         restored: what ``get`` returned after the changelog was replayed and committed.
@@ -183,9 +183,9 @@ class KillEngine:
         """The subject in a directory."""
         return Lab(self._run.subject, guarantee=self._run.settings.guarantee, directory=directory)
 
-    def kill(self, program: Program, point: CrashPoint, directory: Path | None = None) -> Crashed:
+    def kill(self, program: Program, point: CrashPoint) -> Crashed:
         """Run a program in a child and kill it at a point."""
-        directory = directory or self._run.new_directory()
+        directory = self._run.new_directory()
         self._progress.reset()
         pid = os.fork()
         if pid == 0:
@@ -367,7 +367,7 @@ def _missing(
 ) -> list[ChangelogRecord]:
     """The records after the committed offset of their partition; all, where there is none."""
     return [
-        ChangelogRecord(write.key, write.value, write.offset)
+        write.record()
         for write in changelog
         if write.offset > (-1 if (end := offsets.get(write.partition)) is None else end)
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from streamproof.conformance.lab import CHANGELOG, OTHER, ChangelogRecord, Lab
+from streamproof.conformance.lab import CHANGELOG, OTHER, Lab
 from streamproof.conformance.oracle import Write
 from streamproof.conformance.trial import render
 from streamproof.stores.api import TopicPartition
@@ -110,7 +110,7 @@ class ProgramBuilder:
     def restore(self, entries: Sequence[tuple[bytes, bytes | None]]) -> ProgramBuilder:
         """Apply a batch of changelog records."""
         writes = tuple(self._write(key, value, CHANGELOG) for key, value in entries)
-        records = tuple(ChangelogRecord(write.key, write.value, write.offset) for write in writes)
+        records = tuple(write.record() for write in writes)
         self.operations.append(Operation("restore", records, writes))
         return self
 
