@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 from streamproof.conformance.crash import triggers
 from streamproof.conformance.results import Guarantee
+from streamproof.conformance.rows import SessionRows, WindowRows, rows_of
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
@@ -38,6 +39,7 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.errors import UsageError
+from streamproof.stores.windows import Window, Windowed
 
 __all__ = [
     "CHANGELOG",
@@ -46,6 +48,8 @@ __all__ = [
     "IsolationLevel",
     "Lab",
     "TopicPartition",
+    "Window",
+    "Windowed",
     "count_system_calls",
 ]
 
@@ -111,6 +115,13 @@ class Lab:
         self.directory = Path(directory)
         self.context: StateStoreContext | None = None
 
+    def rows(self) -> Any:
+        """A new store, opened, and seen as a key-value store.
+
+        Each key stands for one window or one session; a key-value store is returned as it is.
+        """
+        return rows_of(self.open(), self.subject.capabilities)
+
     def open(self) -> Any:
         """Make a new store and open it in the directory of this lab."""
         store = self.subject.factory()
@@ -131,6 +142,9 @@ class Lab:
         A store that registered none gets a ``put`` for each record.
         """
         batch = list(records)
+        if isinstance(store, SessionRows | WindowRows):
+            batch = [store.record(record) for record in batch]
+            store = store.store
         callbacks = list(self.context.restore_callbacks.values()) if self.context else []
         if callbacks:
             callbacks[-1](batch)

@@ -66,7 +66,7 @@ class SubjectInfo(Struct, frozen=True, kw_only=True):
     description: str = ""
     package: str = ""
     version: str = ""
-    capabilities: dict[str, bool | str] = field(default_factory=dict)
+    capabilities: dict[str, bool | int | str] = field(default_factory=dict)
 
 
 class Header(Struct, frozen=True, kw_only=True, tag="header", tag_field="type"):

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from streamproof.conformance.results import SubjectInfo
+from streamproof.conformance.rows import rows_of
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import UsageError
@@ -40,6 +41,15 @@ class Subject:
     factory: Callable[[], Any]
     capabilities: Capabilities
     module: ModuleType | None
+
+    @property
+    def opener(self) -> str:
+        """The method of a lab that opens the subject as a key-value store."""
+        return "open" if self.capabilities.kind == "key-value" else "rows"
+
+    def unopened(self) -> Any:
+        """A new store that is not open, seen as a key-value store."""
+        return rows_of(self.factory(), self.capabilities)
 
     def info(self) -> SubjectInfo:
         """Who this is, for a report."""

@@ -20,7 +20,8 @@ from streamproof.conformance.violations import (
     safe_repr,
     violation_of,
 )
-from streamproof.stores.api import IsolationLevel, TopicPartition
+from streamproof.stores.api import NO_TIMESTAMP, IsolationLevel, TopicPartition
+from streamproof.stores.windows import Windowed
 
 if TYPE_CHECKING:
     from streamproof.conformance.run import CheckRun
@@ -36,6 +37,8 @@ NAMES = (
     "IsolationLevel",
     "Lab",
     "TopicPartition",
+    "Window",
+    "Windowed",
     "count_system_calls",
 )
 
@@ -68,8 +71,13 @@ def render(value: Any) -> str:
     if isinstance(value, TopicPartition):
         short = {CHANGELOG: "CHANGELOG", OTHER: "OTHER"}
         return short.get(value, f"TopicPartition({value.topic!r}, {value.partition})")
+    if isinstance(value, Windowed):
+        start, end = value.window
+        return f"Windowed({render(value.key)}, Window({start}, {end}))"
     if isinstance(value, ChangelogRecord):
-        return f"ChangelogRecord({render(value.key)}, {render(value.value)}, {value.offset})"
+        timestamp = "" if value.timestamp == NO_TIMESTAMP else f", {value.timestamp}"
+        fields = f"{render(value.key)}, {render(value.value)}, {value.offset}{timestamp}"
+        return f"ChangelogRecord({fields})"
     if isinstance(value, IsolationLevel):
         return str(value)
     if isinstance(value, bytes) and len(value) > 64:
@@ -167,8 +175,25 @@ class Trial:
 
     # Stores.
 
+    def open_store(self) -> Handle:
+        """Make a store and open it in the task directory; windows and sessions as they are."""
+        label = self.label_for("store")
+        self.lines.append(f"{label} = lab.open()")
+        with self.watching(f"{label} = open()"):
+            raw = self.lab.open()
+        self._open.append(raw)
+        return Handle(self, raw, label)
+
+    def reopen_store(self, store: Handle) -> Handle:
+        """Close a store and open a new one in the same directory, as ``open_store`` does."""
+        store.close()
+        return self.open_store()
+
     def open(self, directory: str = "") -> Handle:
-        """Make a store and open it in the task directory, or in one below it."""
+        """Make a store and open it in the task directory, or in one beside it.
+
+        A window or session store is seen as a key-value store.
+        """
         label = self.label_for("store")
         lab = self.lab
         if directory:
@@ -176,20 +201,20 @@ class Trial:
                 lab.subject, guarantee=lab.guarantee, directory=lab.directory.parent / directory
             )
             lab.directory.mkdir(parents=True, exist_ok=True)
-            self.lines.append(f"{label} = Lab({lab.subject.name!r}).open()")
+            self.lines.append(f"{label} = Lab({lab.subject.name!r}).{lab.subject.opener}()")
         else:
-            self.lines.append(f"{label} = lab.open()")
+            self.lines.append(f"{label} = lab.{lab.subject.opener}()")
         with self.watching(f"{label} = open()"):
-            raw = lab.open()
+            raw = lab.rows()
         self._open.append(raw)
         return Handle(self, raw, label)
 
     def make(self) -> Handle:
         """Make a store without opening it."""
         label = self.label_for("store")
-        self.lines.append(f"{label} = lab.subject.factory()")
+        self.lines.append(f"{label} = lab.subject.unopened()")
         with self.watching("factory()"):
-            raw = self.lab.subject.factory()
+            raw = self.lab.subject.unopened()
         return Handle(self, raw, label)
 
     def reopen(self, store: Handle) -> Handle:

@@ -17,16 +17,24 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from streamproof.stores.errors import NullArgumentError
+
+if TYPE_CHECKING:
+    from streamproof.stores.metrics import Metrics
 
 __all__ = [
     "AT_LEAST_ONCE",
     "EXACTLY_ONCE",
+    "NO_TIMESTAMP",
     "PROCESSING_GUARANTEE_CONFIG",
+    "UPGRADE_FROM_CONFIG",
+    "UPGRADE_MODE_CONFIG",
     "WRITE_BUFFER_BYTES_CONFIG",
+    "Changelog",
     "ChangelogRecord",
+    "EntryIterator",
     "IsolationLevel",
     "KeyValueIterator",
     "KeyValueStore",
@@ -51,6 +59,18 @@ WRITE_BUFFER_BYTES_CONFIG = "state.store.write.buffer.bytes"
 
 A test sets it low so that buffers overflow within a short run. Absent: the store's default.
 """
+
+UPGRADE_FROM_CONFIG = "upgrade.from"
+"""The key in ``app_configs`` that holds the version to be compatible with, such as ``"4.2"``.
+
+KIP-258 makes it the switch of a rolling upgrade, KIP-1035 that of a downgrade.
+"""
+
+UPGRADE_MODE_CONFIG = "upgrade.mode"
+"""The key in ``app_configs`` for ``"in_place"`` or ``"roll_over"`` (KIP-258)."""
+
+NO_TIMESTAMP = -1
+"""The timestamp of a record that has none (Kafka: ConsumerRecord.NO_TIMESTAMP)."""
 
 
 class TopicPartition(NamedTuple):
@@ -79,15 +99,22 @@ class RecordMetadata(NamedTuple):
 
 
 class ChangelogRecord(NamedTuple):
-    """One record of the changelog; a ``value`` of ``None`` is a tombstone."""
+    """One record of the changelog; a ``value`` of ``None`` is a tombstone.
+
+    The timestamp is in milliseconds.
+    """
 
     key: bytes
     value: bytes | None
     offset: int
+    timestamp: int = NO_TIMESTAMP
 
 
 RestoreCallback = Callable[[Sequence[ChangelogRecord]], None]
 """Applies a batch of changelog records in order; applying a batch twice changes nothing."""
+
+Changelog = Callable[[str, bytes, bytes | None, int], None]
+"""Sends a record to the changelog of a store: its name, the key, the value, the timestamp."""
 
 
 class Position:
@@ -139,7 +166,10 @@ class StateStoreContext:
         task_id: ``<subtopology>_<partition>``.
         app_configs: configuration by Kafka's names, ``processing.guarantee`` among them.
         record_metadata: the input record that is being processed, if any.
+        record_timestamp: the timestamp of that record in milliseconds.
         restore_callbacks: what stores registered, by name.
+        changelog: sends records to the changelog; ``None`` where nobody listens.
+        metrics: where stores register their metrics; ``None`` where nobody measures.
     """
 
     state_dir: Path
@@ -147,7 +177,10 @@ class StateStoreContext:
     task_id: str = "0_0"
     app_configs: Mapping[str, Any] = field(default_factory=dict)
     record_metadata: RecordMetadata | None = None
+    record_timestamp: int = NO_TIMESTAMP
     restore_callbacks: dict[str, RestoreCallback] = field(default_factory=dict)
+    changelog: Changelog | None = None
+    metrics: Metrics | None = None
 
     def register(self, store: StateStore, restore: RestoreCallback) -> None:
         """Remember how to restore ``store`` (Kafka: StateStoreContext#register)."""
@@ -253,15 +286,19 @@ class StateStore(ABC):
         return Position()
 
 
-class KeyValueIterator(Protocol):
-    """An iterator over ``(key, value)`` pairs that holds resources until it is closed.
+K_co = TypeVar("K_co", covariant=True)
+V_co = TypeVar("V_co", covariant=True)
+
+
+class EntryIterator(Protocol[K_co, V_co]):
+    """An iterator over entries that holds resources until it is closed.
 
     Exhausting it does not close it. Closing twice is harmless.
     """
 
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]: ...
+    def __iter__(self) -> Iterator[tuple[K_co, V_co]]: ...
 
-    def __next__(self) -> tuple[bytes, bytes]: ...
+    def __next__(self) -> tuple[K_co, V_co]: ...
 
     def __enter__(self) -> Self: ...
 
@@ -273,9 +310,21 @@ class KeyValueIterator(Protocol):
         /,
     ) -> None: ...
 
+    def peek_next_key(self) -> K_co:
+        """The key that ``next`` will return, without advancing (Kafka: peekNextKey).
+
+        Raises:
+            StopIteration: there is no next entry.
+        """
+        ...
+
     def close(self) -> None:
         """Release what the iterator holds."""
         ...
+
+
+KeyValueIterator = EntryIterator[bytes, bytes]
+"""The entries of a key-value store."""
 
 
 class ReadOnlyKeyValueStore(Protocol):

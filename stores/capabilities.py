@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Capabilities", "Durability", "IteratorView"]
+__all__ = [
+    "Capabilities",
+    "ClosedIterator",
+    "Durability",
+    "Expiry",
+    "IteratorView",
+    "Kind",
+    "ScanOrder",
+]
+
+Kind = Literal["key-value", "window", "session"]
+"""Which interface a store has."""
 
 Durability = Literal["flush", "process", "power"]
 """What a returned ``commit`` survives.
@@ -16,6 +27,23 @@ Durability = Literal["flush", "process", "power"]
 
 IteratorView = Literal["snapshot", "weak"]
 """Whether an open iterator sees later writes: never (``snapshot``), or possibly (``weak``)."""
+
+ClosedIterator = Literal["raises", "ends"]
+"""What an open iterator does once its store is closed; Kafka's windows end, its others raise."""
+
+Expiry = Literal["record", "segment"]
+"""What decides that a put comes too late: its own time, or that of its segment.
+
+With ``segment`` a put is dropped if its whole segment is older than the retention; what is kept
+although it is itself too old cannot be read. Kafka: in memory by record, RocksDB by segment.
+"""
+
+ScanOrder = Literal["time", "segment"]
+"""In which order a scan over several keys yields windows or sessions.
+
+``time``: by window start (or session end), then by key. ``segment``: by segment, then by
+key, then by time. Kafka: in memory by time, RocksDB by segment.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +71,22 @@ class Capabilities:
         entry_count: ``approximate_num_entries()`` is there.
         durability: what a returned ``commit`` survives.
         iterator_view: whether an open iterator may see later writes.
+        closed_iterator: what an open iterator does once its store is closed.
+        kind: which interface the store has.
+        timestamped: the store keeps the timestamp of each record, and has the methods of KIP-258
+            that end in ``with_timestamp``.
+        position: ``position`` follows the input records, and is committed with the offsets
+            (KIP-796, KIP-1035).
+        metrics: the store registers its metrics with ``context.metrics`` (KIP-1035).
+        change_logging: the store sends its writes to ``context.changelog``.
+        retention_ms: how long windows and sessions are kept, in milliseconds.
+        window_size_ms: the size of the windows, in milliseconds.
+        segment_interval_ms: the length of a segment of time, in milliseconds; 0 without segments.
+        expiry: what decides that a put comes too late.
+        scan_order: the order of a scan over several keys of windows or sessions.
+        retain_duplicates: every put into a window is kept, rather than the last one.
+        upgrades_from: the subject that writes the older format of this store's files, as a
+            command line names it; empty if there is none.
     """
 
     persistent: bool = True
@@ -58,3 +102,16 @@ class Capabilities:
     entry_count: bool = True
     durability: Durability = "process"
     iterator_view: IteratorView = "snapshot"
+    closed_iterator: ClosedIterator = "raises"
+    kind: Kind = "key-value"
+    timestamped: bool = False
+    position: bool = False
+    metrics: bool = False
+    change_logging: bool = False
+    retention_ms: int = 0
+    window_size_ms: int = 0
+    segment_interval_ms: int = 0
+    expiry: Expiry = "segment"
+    scan_order: ScanOrder = "segment"
+    retain_duplicates: bool = False
+    upgrades_from: str = ""

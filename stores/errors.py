@@ -10,6 +10,7 @@ them; each message says what is wrong, where, and what to do about it.
     └── StoreError                  a state store could not do what was asked
         ├── InvalidStateStoreError  the store, transaction or iterator is closed
         ├── NullArgumentError       a key (or another required argument) is None
+        ├── InvalidArgumentError    an argument is out of range
         ├── ProcessorStateError     the files of the store cannot be used
         ├── TaskCorruptedError      the state must be wiped and restored
         └── UnsupportedOperationError
@@ -18,6 +19,7 @@ them; each message says what is wrong, where, and what to do about it.
 from __future__ import annotations
 
 __all__ = [
+    "InvalidArgumentError",
     "InvalidStateStoreError",
     "NullArgumentError",
     "ProcessorStateError",
@@ -47,6 +49,10 @@ class InvalidStateStoreError(StoreError):
 
 class NullArgumentError(StoreError, ValueError):
     """A required argument is ``None`` (Kafka: NullPointerException)."""
+
+
+class InvalidArgumentError(StoreError, ValueError):
+    """An argument is out of range (Kafka: IllegalArgumentException)."""
 
 
 class ProcessorStateError(StoreError):

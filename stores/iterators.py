@@ -5,20 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, Generic, NoReturn, Self, TypeVar
 from weakref import WeakSet
 
 from streamproof.stores.errors import InvalidStateStoreError
 
-__all__ = ["Row", "StoreIterator", "is_inverted", "prefix_end"]
+__all__ = ["Row", "RowIterator", "StoreIterator", "is_inverted", "prefix_end"]
 
 Row = tuple[bytes, bytes]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _logger = logging.getLogger("streamproof.stores")
 
 
-class StoreIterator:
-    """A KeyValueIterator over rows that are already in order and within bounds.
+class StoreIterator(Generic[K, V]):
+    """An EntryIterator over rows that are already in order and within bounds.
 
     Args:
         store_name: for messages.
@@ -32,28 +35,28 @@ class StoreIterator:
     def __init__(
         self,
         store_name: str,
-        rows: Iterator[Row],
-        registry: WeakSet[StoreIterator],
+        rows: Iterator[tuple[K, V]],
+        registry: WeakSet[StoreIterator[Any, Any]],
         on_close: Callable[[], None] | None = None,
     ) -> None:
         self._store_name = store_name
         # Holding the bound method, and not the rows, saves one lookup for each row.
-        self._advance: Callable[[], Row] = rows.__next__
-        self._peeked: Row | None = None
+        self._advance: Callable[[], tuple[K, V]] = rows.__next__
+        self._peeked: tuple[K, V] | None = None
         self._on_close = on_close
         registry.add(self)
 
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Row:
+    def __next__(self) -> tuple[K, V]:
         row = self._peeked
         if row is None:
             return self._advance()
         self._peeked = None
         return row
 
-    def peek_next_key(self) -> bytes:
+    def peek_next_key(self) -> K:
         """The key that ``next`` will return, without advancing.
 
         Raises:
@@ -93,6 +96,10 @@ class StoreIterator:
         /,
     ) -> None:
         self.close()
+
+
+RowIterator = StoreIterator[bytes, bytes]
+"""An iterator over the rows of a key-value store."""
 
 
 def is_inverted(from_key: bytes | None, to_key: bytes | None) -> bool:

@@ -20,7 +20,7 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import InvalidStateStoreError
-from streamproof.stores.iterators import StoreIterator, is_inverted, prefix_end
+from streamproof.stores.iterators import RowIterator, StoreIterator, is_inverted, prefix_end
 
 __all__ = ["InMemoryKeyValueStore", "default_store"]
 
@@ -44,7 +44,7 @@ class InMemoryKeyValueStore(KeyValueStore):
         # Queries come from other threads, and a sorted map must not be read while it is split.
         self._lock = Lock()
         self._position = Position()
-        self._iterators: WeakSet[StoreIterator] = WeakSet()
+        self._iterators: WeakSet[RowIterator] = WeakSet()
 
     @property
     def name(self) -> str:

@@ -24,7 +24,7 @@ from streamproof.stores.errors import (
     ProcessorStateError,
     TaskCorruptedError,
 )
-from streamproof.stores.iterators import Row, StoreIterator, is_inverted
+from streamproof.stores.iterators import Row, RowIterator, StoreIterator, is_inverted
 from streamproof.stores.offsets import (
     POSITION_KEY,
     STATUS_CLOSED,
@@ -70,7 +70,7 @@ class RocksDBStore(KeyValueStore):
         self._context: StateStoreContext | None = None
         self._database: Database | None = None
         self._position = Position()
-        self._iterators: WeakSet[StoreIterator] = WeakSet()
+        self._iterators: WeakSet[RowIterator] = WeakSet()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -153,7 +153,7 @@ class RocksDBStore(KeyValueStore):
 
     @staticmethod
     def _write_status(database: Database, status: bytes) -> None:
-        batch = WriteBatch(raw_mode=True)
+        batch = database.new_batch()
         database.put_offsets_row(batch, STATUS_KEY, status)
         database.write(batch)
 
@@ -185,7 +185,7 @@ class RocksDBStore(KeyValueStore):
         """
         database = self._opened()
         if self._manages_offsets:
-            batch = WriteBatch(raw_mode=True)
+            batch = database.new_batch()
             self._add_offsets(database, batch, changelog_offsets, self._position)
             database.write(batch)
 
@@ -252,20 +252,20 @@ class RocksDBStore(KeyValueStore):
         require_key(to_key_exclusive)
         database = self._opened()
         if from_key < to_key_exclusive:
-            batch = WriteBatch(raw_mode=True)
+            batch = database.new_batch()
             batch.delete_range(from_key, to_key_exclusive)
             database.write(batch)
         self._record_position()
 
-    def range(self, from_key: bytes | None, to_key: bytes | None) -> StoreIterator:
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> RowIterator:
         """The entries from ``from_key`` to ``to_key``, both inclusive, ascending."""
         return self._scan(from_key, to_key, reverse=False)
 
-    def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> StoreIterator:
+    def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> RowIterator:
         """The same entries as ``range``, descending."""
         return self._scan(from_key, to_key, reverse=True)
 
-    def prefix_scan(self, prefix: bytes) -> StoreIterator:
+    def prefix_scan(self, prefix: bytes) -> RowIterator:
         """Every entry whose key starts with ``prefix``, ascending."""
         require_key(prefix)
         return self.open_iterator(scan_prefix(self._opened().data, prefix))
@@ -276,13 +276,11 @@ class RocksDBStore(KeyValueStore):
 
     def open_iterator(
         self, rows: Iterator[Row], on_close: Callable[[], None] | None = None
-    ) -> StoreIterator:
+    ) -> RowIterator:
         """An iterator over ``rows`` that is closed with this store at the latest."""
         return StoreIterator(self._name, rows, self._iterators, on_close)
 
-    def _scan(
-        self, from_key: bytes | None, to_key: bytes | None, *, reverse: bool
-    ) -> StoreIterator:
+    def _scan(self, from_key: bytes | None, to_key: bytes | None, *, reverse: bool) -> RowIterator:
         data = self._opened().data
         if is_inverted(from_key, to_key):
             return self.open_iterator(iter(()))
@@ -290,7 +288,7 @@ class RocksDBStore(KeyValueStore):
 
     def _write_entries(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         database = self._opened()
-        batch = WriteBatch(raw_mode=True)
+        batch = database.new_batch()
         for key, value in entries:
             if value is None:
                 batch.delete(key)

@@ -29,9 +29,10 @@ from rocksdict import (
 
 from streamproof.stores.errors import ProcessorStateError
 
-__all__ = ["DATA_COLUMN_FAMILY", "OFFSETS_COLUMN_FAMILY", "Database"]
+__all__ = ["DATA_COLUMN_FAMILY", "OFFSETS_COLUMN_FAMILY", "TIMESTAMPED_COLUMN_FAMILY", "Database"]
 
 DATA_COLUMN_FAMILY: Final = "default"
+TIMESTAMPED_COLUMN_FAMILY: Final = "keyValueWithTimestamp"
 OFFSETS_COLUMN_FAMILY: Final = "offsets"
 
 # Kafka's figures: RocksDBStore#openDB and AbstractColumnFamilyAccessor.
@@ -62,10 +63,15 @@ class Database:
         directory: where the files are; it is created if it is not there.
         with_offsets: whether there is an ``offsets`` column family.
         write_buffer_bytes: the size of the write buffers; ``None`` for Kafka's defaults.
+        timestamped: whether the records are in a column family of their own, beside the one in
+            which plain records were kept (KIP-258, as shipped).
 
     Attributes:
         data: the records.
+        plain: the records of the plain format, if ``timestamped``, or ``None``.
         offsets: the rows beside the records, or ``None``.
+        was_without_offsets: whether the database was there already, with no column
+            family for offsets: a version before KIP-1035 wrote it.
 
     Raises:
         ProcessorStateError: the database cannot be read, written or locked, or it has
@@ -73,29 +79,57 @@ class Database:
     """
 
     def __init__(
-        self, directory: Path, *, with_offsets: bool, write_buffer_bytes: int | None
+        self,
+        directory: Path,
+        *,
+        with_offsets: bool,
+        write_buffer_bytes: int | None,
+        timestamped: bool = False,
     ) -> None:
         self.directory = directory
         families = {DATA_COLUMN_FAMILY: _options(write_buffer_bytes or _DATA_BUFFER_BYTES)}
+        if timestamped:
+            families[TIMESTAMPED_COLUMN_FAMILY] = _options(write_buffer_bytes or _DATA_BUFFER_BYTES)
         if with_offsets:
             families[OFFSETS_COLUMN_FAMILY] = _options(write_buffer_bytes or _OFFSETS_BUFFER_BYTES)
         with self._failing("cannot be opened"):
             _prepare(directory)
-        _reject_unknown_families(directory, frozenset(families))
+        found = _reject_unknown_families(directory, frozenset(families))
+        self.was_without_offsets = bool(found) and OFFSETS_COLUMN_FAMILY not in found
         with self._failing("cannot be opened"):
-            self.data = Rdict(
-                str(directory), families[DATA_COLUMN_FAMILY], column_families=families
-            )
+            root = Rdict(str(directory), families[DATA_COLUMN_FAMILY], column_families=families)
+        self._root = self.data = root
+        self.plain: Rdict | None = None
         self.offsets: Rdict | None = None
+        self._data_handle: ColumnFamily | None = None
+        self._plain_handle: ColumnFamily | None = None
         self._offsets_handle: ColumnFamily | None = None
         self._write_options = WriteOptions()
         # The type stub calls it a method; it is a property.
         self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]
-        self.data.set_write_options(self._write_options)
+        root.set_write_options(self._write_options)
+        if timestamped:
+            self.plain, self.data = root, self._family(TIMESTAMPED_COLUMN_FAMILY)
+            self._data_handle = root.get_column_family_handle(TIMESTAMPED_COLUMN_FAMILY)
+            self._plain_handle = root.get_column_family_handle(DATA_COLUMN_FAMILY)
         if with_offsets:
-            self.offsets = self.data.get_column_family(OFFSETS_COLUMN_FAMILY)
-            self.offsets.set_write_options(self._write_options)
-            self._offsets_handle = self.data.get_column_family_handle(OFFSETS_COLUMN_FAMILY)
+            self.offsets = self._family(OFFSETS_COLUMN_FAMILY)
+            self._offsets_handle = root.get_column_family_handle(OFFSETS_COLUMN_FAMILY)
+
+    def _family(self, name: str) -> Rdict:
+        family = self._root.get_column_family(name)
+        family.set_write_options(self._write_options)
+        return family
+
+    def new_batch(self) -> WriteBatch:
+        """An empty batch of writes to the records."""
+        batch = WriteBatch(raw_mode=True)
+        batch.set_default_column_family(self._data_handle)
+        return batch
+
+    def delete_plain_row(self, batch: WriteBatch, key: bytes) -> None:
+        """Add the deletion of a record of the plain format to ``batch``."""
+        batch.delete(key, self._plain_handle)
 
     def put_offsets_row(self, batch: WriteBatch, key: bytes, value: bytes | None) -> None:
         """Add a row beside the records to ``batch``; ``None`` deletes it."""
@@ -107,7 +141,7 @@ class Database:
     def write(self, batch: WriteBatch) -> None:
         """Apply ``batch``, which is used up by it, in one step."""
         with self._failing("cannot be written"):
-            self.data.write(batch, self._write_options)
+            self._root.write(batch, self._write_options)
 
     def flush(self) -> None:
         """Write all buffers to disk, all column families in one atomic step.
@@ -117,10 +151,11 @@ class Database:
         keys of the smaller column family, so that the flush is nearly all that it does.
         """
         with self._failing("cannot be flushed"):
-            if self.offsets is None:
+            if self.offsets is None and self.plain is None:
                 self.data.flush()
                 return
-            self.offsets.compact_range(_BEHIND_ALL_KEYS, None)
+            smallest = self.data if self.offsets is None else self.offsets
+            smallest.compact_range(_BEHIND_ALL_KEYS, None)
             self._await_empty_buffers()
 
     def _await_empty_buffers(self) -> None:
@@ -130,7 +165,7 @@ class Database:
         its own flush has ended; and it does not report a flush that failed. The buffers tell
         both: rows that stay there while no flush is running or due will stay for good.
         """
-        families = [family for family in (self.data, self.offsets) if family is not None]
+        families = self._families()
         idle_since = None
         while any(_values(families, _UNFLUSHED_PROPERTIES)):
             if any(_values(families, _FLUSHING_PROPERTIES)):
@@ -150,8 +185,9 @@ class Database:
         try:
             self.flush()
         except ProcessorStateError:
-            self._offsets_handle = self.offsets = None
-            del self.data
+            self._drop_handles()
+            self.offsets = self.plain = None
+            del self.data, self._root
             raise
         self.release()
 
@@ -161,10 +197,20 @@ class Database:
         ``Rdict.close`` flushes one column family, so there must be nothing left to flush:
         a crash between the two calls would tear records and offsets apart.
         """
-        self._offsets_handle = None
-        if self.offsets is not None:
-            self.offsets.close()
-        self.data.close()
+        self._drop_handles()
+        for family in reversed(self._families()):
+            family.close()
+
+    def _families(self) -> list[Rdict]:
+        """All column families that are open, that of the database itself first."""
+        others = (self.data, self.plain, self.offsets)
+        return [
+            self._root,
+            *(family for family in others if family is not None and family is not self._root),
+        ]
+
+    def _drop_handles(self) -> None:
+        self._data_handle = self._plain_handle = self._offsets_handle = None
 
     @contextmanager
     def _failing(self, what: str) -> Iterator[None]:
@@ -204,9 +250,10 @@ def _prepare(directory: Path) -> None:
         raise FileNotFoundError("the file CURRENT is missing beside data files (*.sst)")
 
 
-def _reject_unknown_families(directory: Path, known: frozenset[str]) -> None:
+def _reject_unknown_families(directory: Path, known: frozenset[str]) -> frozenset[str]:
+    """The column families of an existing database; none if there is no database yet."""
     if not (directory / "CURRENT").exists():
-        return
+        return frozenset()
     try:
         found = Rdict.list_cf(str(directory))
     except Exception as error:
@@ -222,6 +269,7 @@ def _reject_unknown_families(directory: Path, known: frozenset[str]) -> None:
             "or another kind of store wrote it. Use that store, or wipe the directory and "
             "restore from the changelog."
         )
+    return frozenset(found)
 
 
 def _remedy(error: str) -> str:

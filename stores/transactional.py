@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
 
-from rocksdict import WriteBatch
-
 from streamproof.stores.api import (
     IsolationLevel,
     KeyValueIterator,
@@ -20,7 +18,7 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import InvalidStateStoreError
-from streamproof.stores.iterators import StoreIterator, is_inverted, prefix_end
+from streamproof.stores.iterators import RowIterator, is_inverted, prefix_end
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactions import AbstractTransaction, AbstractTransactionalStore
 from streamproof.stores.wrapped import WrappedKeyValueStore
@@ -88,7 +86,7 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
     ) -> None:
         """Write what the transactions staged, the offsets and the position in one write."""
         database = self._opened()
-        batch = WriteBatch(raw_mode=True)
+        batch = database.new_batch()
         position = self.position
         for transaction in transactions:
             transaction.writes.apply_to(batch)
@@ -240,7 +238,7 @@ class RocksDBTransaction(AbstractTransaction, KeyValueStore):
         return self._overlay(staged, lambda: scan(from_key, to_key))
 
     def _overlay(
-        self, staged: StagedRange, open_base: Callable[[], StoreIterator]
+        self, staged: StagedRange, open_base: Callable[[], RowIterator]
     ) -> KeyValueIterator:
         # The base is opened after the staged rows were copied: see IndexedWriteBatch.snapshot.
         base = open_base()

@@ -21,15 +21,36 @@ AREAS = {
     "LIFE": "Life cycle",
     "KV": "Point operations",
     "RANGE": "Scans and iterators",
+    "TS": "Timestamps",
+    "WIN": "Windows",
+    "SESS": "Sessions",
     "OFFSET": "Changelog offsets",
     "COMMIT": "Commit",
     "TXN": "Transactions",
     "ISO": "Isolation",
+    "POS": "Position",
     "CRASH": "Crash consistency",
     "RESTORE": "Restoration",
+    "LISTEN": "Restore listener",
+    "UPGRADE": "Upgrade and downgrade",
+    "METRIC": "Metrics",
     "ERR": "Bad input",
 }
 """The areas of this release and their titles, in the order in which reports show them."""
+
+AREA_NEEDS: dict[str, tuple[str, ...]] = {
+    "KV": ("key_value",),
+    "RANGE": ("key_value",),
+    "TS": ("timestamped",),
+    "WIN": ("window",),
+    "SESS": ("session",),
+    "POS": ("position", "rows"),
+    "METRIC": ("metrics", "rows"),
+}
+"""The capabilities that every requirement of an area depends on."""
+
+DEFAULT_NEEDS = ("rows",)
+"""Those of the other areas: their checks put and get, in windows and sessions too."""
 
 
 class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +91,7 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         self, capabilities: Capabilities, guarantee: Guarantee, spec: Spec
     ) -> str:
         """Why the requirement does not hold for this subject in this run; empty if it does."""
-        for need in self.needs:
+        for need in (*AREA_NEEDS.get(self.area, DEFAULT_NEEDS), *self.needs):
             wanted = not need.startswith("!")
             if has_capability(capabilities, need.removeprefix("!")) != wanted:
                 claim = "does not claim" if wanted else "claims"
@@ -86,8 +107,15 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
     """Whether a subject has a capability, or one that follows from several.
 
     ``snapshot_iterators`` follows from ``iterator_view``, ``isolated_reads`` means that there is
-    a way to read past staged writes.
+    a way to read past staged writes; ``rows`` means that a put overwrites, so that the store can be
+    seen as a key-value store (see :mod:`streamproof.conformance.rows`).
     """
+    if name == "key_value":
+        return capabilities.kind == "key-value"
+    if name in ("window", "session"):
+        return capabilities.kind == name
+    if name == "rows":
+        return not capabilities.retain_duplicates
     if name == "snapshot_iterators":
         return capabilities.iterator_view == "snapshot"
     if name == "isolated_reads":

@@ -116,7 +116,7 @@ class Holder:
         self._pid = os.fork()
         if self._pid == 0:
             try:
-                store = t.lab.open()
+                store = t.lab.rows()
                 store.put(b"a", b"1")
                 os.write(self._ready, b".")
                 os.read(self._finish, 1)

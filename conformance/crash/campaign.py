@@ -190,13 +190,14 @@ class Campaign:
     def _source(self, crashed: Crashed, ruling: Ruling) -> str:
         """The crashed program as one that runs as it stands."""
         point = crashed.point
+        opener = self._run.subject.opener
         lines = ["", "def doomed():"]
         # The process dies at the end of the program, or where it was armed before.
         for index, operation in enumerate(crashed.program.operations):
             if index == point.operation and point.kind != "boundary":
                 lines.append(f"    lab.arm({point.kind}={point.n})")
-            lines.append(f"    {operation.source()}")
-        lines += ["", "lab.crash(doomed)", "store = lab.open()"]
+            lines.append(f"    {operation.source(opener)}")
+        lines += ["", "lab.crash(doomed)", f"store = lab.{opener}()"]
         if ruling.after_replay:
             lines += self._replay(crashed)
         short = f"expected {ruling.expected}, found {ruling.broken}"[:200]

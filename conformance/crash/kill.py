@@ -306,7 +306,7 @@ class KillEngine:
                 self._replay(lab, store, history, found)
                 if reopen:
                     store.close()
-                    store = lab.open()
+                    store = lab.rows()
                     self._kept.append(store)
                 found.restored = _read(store, crashed.program.keys)
                 partitions = partitions_of(history)
@@ -317,11 +317,11 @@ class KillEngine:
 
     def _open(self, lab: Lab, found: Observation) -> Any:
         try:
-            return lab.open()
+            return lab.rows()
         except TaskCorruptedError as refusal:
             found.refused = brief(refusal)
             lab.wipe()
-            return lab.open()
+            return lab.rows()
 
     def _read(self, store: Any, crashed: Crashed, history: History, found: Observation) -> None:
         found.offsets = [store.committed_offset(each) for each in partitions_of(history)]

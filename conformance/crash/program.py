@@ -33,7 +33,7 @@ class Operation:
     def perform(self, lab: Lab, store: Any) -> Any:
         """Do it, and return the store that is open afterwards."""
         if self.name == "open":
-            return lab.open()
+            return lab.rows()
         if self.name == "restore":
             lab.restore(store, list(self.arguments))
         elif self.name == "flush":
@@ -44,10 +44,10 @@ class Operation:
             getattr(store, self.name)(*self.arguments)
         return store
 
-    def source(self) -> str:
-        """The operation as a line of Python."""
+    def source(self, opener: str = "open") -> str:
+        """The operation as a line of Python; ``opener`` is the method of the lab that opens."""
         if self.name == "open":
-            return "store = lab.open()"
+            return f"store = lab.{opener}()"
         if self.name == "restore":
             return f"lab.restore(store, {render(list(self.arguments))})"
         return f"store.{self.name}({', '.join(map(render, self.arguments))})"

@@ -15,7 +15,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.iterators import StoreIterator
+from streamproof.stores.iterators import RowIterator
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.rocksdb_database import Database
 from streamproof.stores.rocksdb_scans import scan_range
@@ -103,7 +103,7 @@ def tombstones_dropped_on_commit() -> KeyValueStore:
 
 
 class _ExclusiveEnd(RocksDBStore):
-    def range(self, from_key: bytes | None, to_key: bytes | None) -> StoreIterator:
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> RowIterator:
         rows = super().range(from_key, to_key)
         return self.open_iterator((row for row in rows if row[0] != to_key), rows.close)
 
@@ -114,7 +114,7 @@ def range_end_exclusive() -> KeyValueStore:
 
 
 class _LiveIterator(RocksDBStore):
-    def range(self, from_key: bytes | None, to_key: bytes | None) -> StoreIterator:
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> RowIterator:
         def rows() -> Iterable[tuple[bytes, bytes]]:
             # Each step looks at the store as it is then.
             last = None
@@ -231,7 +231,7 @@ def empty_value_deletes() -> KeyValueStore:
 
 
 class _PrefixOverflow(RocksDBStore):
-    def prefix_scan(self, prefix: bytes) -> StoreIterator:
+    def prefix_scan(self, prefix: bytes) -> RowIterator:
         end = prefix[:-1] + bytes([(prefix[-1] + 1) % 256])
         rows = super().range(prefix, end)
         return self.open_iterator((row for row in rows if row[0] != end), rows.close)

@@ -24,10 +24,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace, TracebackType
-from typing import Any, Self, TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 from streamproof.stores.adapters import task_partition, translated
 from streamproof.stores.api import (
@@ -46,6 +46,7 @@ from streamproof.stores.errors import (
     UnsupportedOperationError,
     UsageError,
 )
+from streamproof.stores.iterators import RowIterator, StoreIterator
 
 try:
     from faust.serializers.registry import Registry
@@ -74,37 +75,6 @@ class _Event:
     message: SimpleNamespace
 
 
-class _Entries:
-    """The package's iteration, with the ``close`` that ours has."""
-
-    def __init__(self, entries: Iterator[tuple[bytes, bytes]]) -> None:
-        self._entries: Iterator[tuple[bytes, bytes]] | None = entries
-
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        return self
-
-    def __next__(self) -> tuple[bytes, bytes]:
-        if self._entries is None:
-            raise InvalidStateStoreError("The iterator is closed; ask the store for another one.")
-        return next(self._entries)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the database, which stays locked as long as anything refers to it."""
-        self._entries = None
-
-
 class FaustStore(KeyValueStore):
     """``faust.stores.rocksdb.Store`` with the driver rocksdict, for the partition of one task."""
 
@@ -127,7 +97,7 @@ class FaustStore(KeyValueStore):
         self._changelog = TopicPartition("", 0)
         # Those whose offset may be stored, as far as this instance knows.
         self._partitions: set[TopicPartition] = set()
-        self._iterators: weakref.WeakSet[_Entries] = weakref.WeakSet()
+        self._iterators: weakref.WeakSet[RowIterator] = weakref.WeakSet()
 
     @property
     def name(self) -> str:
@@ -238,9 +208,7 @@ class FaustStore(KeyValueStore):
 
     def all(self) -> KeyValueIterator:
         """Every entry of the task's partition, in the order of the package."""
-        entries = _Entries(iter(self._opened().items()))
-        self._iterators.add(entries)
-        return entries
+        return StoreIterator(self._name, iter(self._opened().items()), self._iterators)
 
     def approximate_num_entries(self) -> int:
         """The exact number of entries: the package counts by iterating."""

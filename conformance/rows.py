@@ -1,0 +1,133 @@
+"""Window and session stores seen as key-value stores, so that one suite can judge all kinds.
+
+Every key stands for one window, or one session, of that key. Which one follows from the key, so
+that a put overwrites and a get finds what was put. The windows lie in different segments, so
+that what the suite asks of several keys, it asks of several segments.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from streamproof.stores.api import ChangelogRecord, IsolationLevel, require_key
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.windowed.keys import session_key, window_key
+from streamproof.stores.windows import Window, Windowed
+
+__all__ = ["SessionRows", "WindowRows", "rows_of"]
+
+SESSION_MS = 10
+"""How long the sessions are that keys stand for, in milliseconds."""
+
+
+class _Rows:
+    """What both kinds share; whatever has nothing to do with keys goes to the store itself."""
+
+    def __init__(self, store: Any, capabilities: Capabilities) -> None:
+        self.store = store
+        self._capabilities = capabilities
+        retention = capabilities.retention_ms
+        # Nothing expires while all times are within one retention.
+        self._starts = (0, retention // 2, max(retention - 1 - SESSION_MS, 0))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def start_of(self, key: bytes) -> int:
+        """The start of the window or session that a key stands for, in milliseconds."""
+        require_key(key)
+        return self._starts[zlib.crc32(key) % len(self._starts)]
+
+    def put_if_absent(self, key: bytes, value: bytes | None) -> bytes | None:
+        existing = self.get(key)
+        if existing is None:
+            self.put(key, value)
+        return existing
+
+    def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        checked = list(entries)
+        for key, _ in checked:
+            require_key(key)
+        for key, value in checked:
+            self.put(key, value)
+
+    def delete(self, key: bytes) -> bytes | None:
+        old = self.get(key)
+        self.put(key, None)
+        return old
+
+    def all(self) -> Iterator[tuple[bytes, bytes]]:
+        """The entries; that they cannot be closed early does not matter to a whole scan."""
+        with self._all() as entries:
+            yield from ((windowed.key, value) for windowed, value in entries)
+
+    def new_transaction(self) -> Any:
+        transaction = self.store.new_transaction()
+        return self if transaction is self.store else type(self)(transaction, self._capabilities)
+
+    def read_only(self, isolation_level: IsolationLevel) -> Any:
+        return type(self)(self.store.read_only(isolation_level), self._capabilities)
+
+    def record(self, record: ChangelogRecord) -> ChangelogRecord:
+        """A record of a key-value changelog as one of this store's changelog."""
+        return record._replace(key=self.changelog_key(record.key))
+
+    def changelog_key(self, key: bytes) -> bytes:
+        raise NotImplementedError
+
+    def get(self, key: bytes) -> bytes | None:
+        raise NotImplementedError
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        raise NotImplementedError
+
+    def _all(self) -> Any:
+        raise NotImplementedError
+
+
+class WindowRows(_Rows):
+    """A window store, of which each key uses one window."""
+
+    def changelog_key(self, key: bytes) -> bytes:
+        return window_key(key, self.start_of(key))
+
+    def get(self, key: bytes) -> bytes | None:
+        value: bytes | None = self.store.fetch(key, self.start_of(key))
+        return value
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self.store.put(key, value, self.start_of(key))
+
+    def _all(self) -> Any:
+        return self.store.all()
+
+
+class SessionRows(_Rows):
+    """A session store, of which each key uses one session."""
+
+    def changelog_key(self, key: bytes) -> bytes:
+        start = self.start_of(key)
+        return session_key(key, start, start + SESSION_MS)
+
+    def get(self, key: bytes) -> bytes | None:
+        start = self.start_of(key)
+        value: bytes | None = self.store.fetch_session(key, start, start + SESSION_MS)
+        return value
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        start = self.start_of(key)
+        self.store.put(Windowed(key, Window(start, start + SESSION_MS)), value)
+
+    def _all(self) -> Any:
+        return self.store.fetch_range(None, None)
+
+
+def rows_of(store: Any, capabilities: Capabilities) -> Any:
+    """A store as a key-value store; one that is a key-value store is returned as it is."""
+    if capabilities.kind == "window":
+        return WindowRows(store, capabilities)
+    if capabilities.kind == "session":
+        return SessionRows(store, capabilities)
+    return store

@@ -1,0 +1,222 @@
+"""The contract of a session store: aggregates by key and session (Kafka: SessionStore).
+
+A session is a span of time without a fixed length, from its first record to its last. Times
+are in milliseconds. The *stream time* of a store is the largest session end that was put. A
+session is *expired* once its end is older than the retention, measured from the stream
+time; what is put into an expired session is dropped and counted.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Protocol
+
+from streamproof.stores.api import EntryIterator, IsolationLevel, StateStore
+from streamproof.stores.timestamps import ValueAndTimestamp
+from streamproof.stores.windows import Windowed, WindowedIterator
+
+__all__ = ["ReadOnlySessionStore", "SessionStore", "SessionWithTimestampStore"]
+
+
+class ReadOnlySessionStore(Protocol):
+    """What an interactive query may call (Kafka: ReadOnlySessionStore).
+
+    Bounds are inclusive; ``None`` as a key bound leaves that side open, and an inverted range
+    is empty. The sessions of one key come in the order of their ends.
+    """
+
+    def fetch_session(self, key: bytes, start: int, end: int) -> bytes | None:
+        """The aggregate of exactly this session, or ``None``."""
+        ...
+
+    def fetch(self, key: bytes) -> WindowedIterator:
+        """All sessions of ``key``, by end, the oldest first."""
+        ...
+
+    def backward_fetch(self, key: bytes) -> WindowedIterator:
+        """The same sessions as ``fetch``, in the opposite order."""
+        ...
+
+    def fetch_range(self, key_from: bytes | None, key_to: bytes | None) -> WindowedIterator:
+        """All sessions of the keys within bounds."""
+        ...
+
+    def backward_fetch_range(
+        self, key_from: bytes | None, key_to: bytes | None
+    ) -> WindowedIterator:
+        """The same sessions as ``fetch_range``, in the opposite order."""
+        ...
+
+    def find_sessions(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> WindowedIterator:
+        """The sessions of ``key`` that end no earlier and start no later than given."""
+        ...
+
+    def backward_find_sessions(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> WindowedIterator:
+        """The same sessions as ``find_sessions``, in the opposite order."""
+        ...
+
+    def find_sessions_range(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> WindowedIterator:
+        """``find_sessions`` for the keys within bounds."""
+        ...
+
+    def backward_find_sessions_range(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> WindowedIterator:
+        """The same sessions as ``find_sessions_range``, in the opposite order."""
+        ...
+
+    def find_sessions_between(
+        self, earliest_session_end: int, latest_session_end: int
+    ) -> WindowedIterator:
+        """The sessions of all keys that end between the times, both inclusive."""
+        ...
+
+
+class SessionStore(StateStore):
+    """A store of aggregates by key and session (Kafka: SessionStore<Bytes, byte[]>).
+
+    A key of ``None`` raises NullArgumentError, a session that ends before it starts or
+    starts below 0 InvalidArgumentError, every call on a closed store InvalidStateStoreError.
+    The bounds of a query may be negative.
+
+    In the changelog the key of an entry is ``key ++ end ++ start``, 8 bytes each, big-endian.
+    """
+
+    @abstractmethod
+    def put(self, session: Windowed, aggregate: bytes | None) -> None:
+        """Set the aggregate of a session; ``None`` removes it.
+
+        What is put into an expired session is dropped and counted in ``dropped_records``.
+        """
+
+    def remove(self, session: Windowed) -> None:
+        """Remove a session; one that is not there is no error."""
+        self.put(session, None)
+
+    @abstractmethod
+    def fetch_session(self, key: bytes, start: int, end: int) -> bytes | None:
+        """The aggregate of exactly this session, or ``None``."""
+
+    @abstractmethod
+    def fetch(self, key: bytes) -> WindowedIterator:
+        """All sessions of ``key``, by end, the oldest first."""
+
+    @abstractmethod
+    def backward_fetch(self, key: bytes) -> WindowedIterator:
+        """The same sessions as ``fetch``, in the opposite order."""
+
+    @abstractmethod
+    def fetch_range(self, key_from: bytes | None, key_to: bytes | None) -> WindowedIterator:
+        """All sessions of the keys within bounds."""
+
+    @abstractmethod
+    def backward_fetch_range(
+        self, key_from: bytes | None, key_to: bytes | None
+    ) -> WindowedIterator:
+        """The same sessions as ``fetch_range``, in the opposite order."""
+
+    @abstractmethod
+    def find_sessions(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> WindowedIterator:
+        """The sessions of ``key`` that end no earlier and start no later than given."""
+
+    @abstractmethod
+    def backward_find_sessions(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> WindowedIterator:
+        """The same sessions as ``find_sessions``, in the opposite order."""
+
+    @abstractmethod
+    def find_sessions_range(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> WindowedIterator:
+        """``find_sessions`` for the keys within bounds."""
+
+    @abstractmethod
+    def backward_find_sessions_range(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> WindowedIterator:
+        """The same sessions as ``find_sessions_range``, in the opposite order."""
+
+    @abstractmethod
+    def find_sessions_between(
+        self, earliest_session_end: int, latest_session_end: int
+    ) -> WindowedIterator:
+        """The sessions of all keys that end between the times, both inclusive."""
+
+    @property
+    @abstractmethod
+    def dropped_records(self) -> int:
+        """How many records came too late and were dropped, restored ones included.
+
+        Source: Kafka, the metric ``dropped-records-total``.
+        """
+
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlySessionStore:
+        """A view for queries from other threads; a store without transactions is its own view."""
+        return self
+
+
+class SessionWithTimestampStore(SessionStore):
+    """A session store that keeps the timestamp of each record (KIP-258; never shipped)."""
+
+    @abstractmethod
+    def put_with_timestamp(
+        self, session: Windowed, aggregate: bytes | None, timestamp: int
+    ) -> None:
+        """Set the aggregate and the timestamp of a session; ``None`` removes it."""
+
+    @abstractmethod
+    def fetch_session_with_timestamp(
+        self, key: bytes, start: int, end: int
+    ) -> ValueAndTimestamp | None:
+        """The aggregate of exactly this session, or ``None``."""
+
+    @abstractmethod
+    def fetch_with_timestamp(self, key: bytes) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """All sessions of ``key``, by end, the oldest first."""
+
+    @abstractmethod
+    def fetch_range_with_timestamp(
+        self, key_from: bytes | None, key_to: bytes | None
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """All sessions of the keys within bounds."""
+
+    @abstractmethod
+    def find_sessions_with_timestamp(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """The sessions of ``key`` that end no earlier and start no later than given."""
+
+    @abstractmethod
+    def find_sessions_range_with_timestamp(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """``find_sessions_with_timestamp`` for the keys within bounds."""

@@ -1,0 +1,115 @@
+"""Values with the timestamp of their record: the interfaces of KIP-258 and the stored format.
+
+A timestamped store keeps ``timestamp ++ value`` on disk, eight bytes more than a plain
+one. Its changelog holds the plain value; the timestamp is that of the changelog record.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import NamedTuple, overload
+
+from streamproof.stores.api import NO_TIMESTAMP, EntryIterator, KeyValueStore
+from streamproof.stores.errors import ProcessorStateError
+
+__all__ = [
+    "NO_TIMESTAMP",
+    "KeyValueWithTimestampStore",
+    "ValueAndTimestamp",
+    "decode_value_and_timestamp",
+    "encode_value_and_timestamp",
+]
+
+_LONG = struct.Struct(">q")
+
+
+class ValueAndTimestamp(NamedTuple):
+    """A value and the timestamp of its record, in milliseconds (KIP-258).
+
+    ``NO_TIMESTAMP`` stands for a value that was written before timestamps were kept.
+    """
+
+    value: bytes
+    timestamp: int
+
+    @staticmethod
+    def make(value: bytes | None, timestamp: int) -> ValueAndTimestamp | None:
+        """A value with its timestamp; ``None`` for no value (Kafka: ValueAndTimestamp#make)."""
+        return None if value is None else ValueAndTimestamp(value, timestamp)
+
+
+@overload
+def encode_value_and_timestamp(value: bytes, timestamp: int) -> bytes: ...
+@overload
+def encode_value_and_timestamp(value: None, timestamp: int) -> None: ...
+@overload
+def encode_value_and_timestamp(value: bytes | None, timestamp: int) -> bytes | None: ...
+def encode_value_and_timestamp(value: bytes | None, timestamp: int) -> bytes | None:
+    """The stored form: the timestamp as a signed 64-bit number, big-endian, then the value."""
+    return None if value is None else _LONG.pack(timestamp) + value
+
+
+def decode_value_and_timestamp(stored: bytes) -> ValueAndTimestamp:
+    """What ``encode_value_and_timestamp`` packed.
+
+    Raises:
+        ProcessorStateError: the stored bytes are too short to hold a timestamp.
+    """
+    try:
+        (timestamp,) = _LONG.unpack_from(stored)
+    except struct.error as error:
+        raise ProcessorStateError(
+            f"A stored value is {len(stored)} bytes long, too short for its timestamp: the store "
+            "was written without timestamps, or it is damaged. Wipe the store's directory and "
+            "restore from the changelog."
+        ) from error
+    return ValueAndTimestamp(stored[_LONG.size :], timestamp)
+
+
+class KeyValueWithTimestampStore(KeyValueStore):
+    """A key-value store that keeps the timestamp of each record (KIP-258).
+
+    The methods of a plain key-value store are there too: they read the value alone, and write it
+    with the timestamp of the record that is being processed (``NO_TIMESTAMP`` if there is none).
+    """
+
+    @abstractmethod
+    def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        """The value of ``key`` and its timestamp, or ``None``."""
+
+    @abstractmethod
+    def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        """Set the value of ``key`` and its timestamp; a value of ``None`` deletes it."""
+
+    def put_if_absent_with_timestamp(
+        self, key: bytes, value: bytes | None, timestamp: int
+    ) -> ValueAndTimestamp | None:
+        """Set the value unless there is one; return what was there, or ``None``."""
+        existing = self.get_with_timestamp(key)
+        if existing is None:
+            self.put_with_timestamp(key, value, timestamp)
+        return existing
+
+    @abstractmethod
+    def put_all_with_timestamp(
+        self, entries: Iterable[tuple[bytes, ValueAndTimestamp | None]]
+    ) -> None:
+        """Put all entries in order; if one key is ``None``, none is written."""
+
+    def delete_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        """Delete ``key`` and return what it had, or ``None``."""
+        old = self.get_with_timestamp(key)
+        self.put_with_timestamp(key, None, NO_TIMESTAMP)
+        return old
+
+    @abstractmethod
+    def range_with_timestamp(
+        self, from_key: bytes | None, to_key: bytes | None
+    ) -> EntryIterator[bytes, ValueAndTimestamp]:
+        """The entries from ``from_key`` to ``to_key``, both inclusive, ascending."""
+
+    def all_with_timestamp(self) -> EntryIterator[bytes, ValueAndTimestamp]:
+        """Every entry, ascending."""
+        return self.range_with_timestamp(None, None)

@@ -1,0 +1,99 @@
+"""How keys of windows and sessions become bytes, as Kafka writes them to the changelog.
+
+All numbers are big-endian and never negative, so that bytes and numbers sort alike.
+Source: Kafka, WindowKeySchema and SessionKeySchema.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from streamproof.stores.errors import InvalidArgumentError, ProcessorStateError
+from streamproof.stores.windows import LONG_MAX, Window, Windowed
+
+__all__ = [
+    "SESSION_SUFFIX_BYTES",
+    "WINDOW_SUFFIX_BYTES",
+    "parse_session_key",
+    "parse_window_key",
+    "require_session",
+    "require_time",
+    "session_key",
+    "window_key",
+    "windowed",
+]
+
+_WINDOW_SUFFIX = struct.Struct(">qi")
+_SESSION_SUFFIX = struct.Struct(">qq")
+
+WINDOW_SUFFIX_BYTES = _WINDOW_SUFFIX.size
+"""How many bytes follow the key of a window: its start and the sequence number."""
+
+SESSION_SUFFIX_BYTES = _SESSION_SUFFIX.size
+"""How many bytes follow the key of a session: its end and its start."""
+
+
+def window_key(key: bytes, start: int, sequence: int = 0) -> bytes:
+    """``key ++ start ++ sequence`` (Kafka: WindowKeySchema#toStoreKeyBinary)."""
+    return key + _WINDOW_SUFFIX.pack(start, sequence)
+
+
+def parse_window_key(raw: bytes) -> tuple[bytes, int, int]:
+    """The key, the window start and the sequence number of ``window_key``.
+
+    Raises:
+        ProcessorStateError: the bytes are too short.
+    """
+    if len(raw) < WINDOW_SUFFIX_BYTES:
+        raise _too_short(raw, "window")
+    start, sequence = _WINDOW_SUFFIX.unpack_from(raw, len(raw) - WINDOW_SUFFIX_BYTES)
+    return raw[:-WINDOW_SUFFIX_BYTES], start, sequence
+
+
+def session_key(key: bytes, start: int, end: int) -> bytes:
+    """``key ++ end ++ start`` (Kafka: SessionKeySchema#toBinary)."""
+    return key + _SESSION_SUFFIX.pack(end, start)
+
+
+def parse_session_key(raw: bytes) -> Windowed:
+    """The key and the session of ``session_key``.
+
+    Raises:
+        ProcessorStateError: the bytes are too short.
+    """
+    if len(raw) < SESSION_SUFFIX_BYTES:
+        raise _too_short(raw, "session")
+    end, start = _SESSION_SUFFIX.unpack_from(raw, len(raw) - SESSION_SUFFIX_BYTES)
+    return Windowed(raw[:-SESSION_SUFFIX_BYTES], Window(start, end))
+
+
+def windowed(key: bytes, start: int, window_size_ms: int) -> Windowed:
+    """A key and its window, whose end is cut at the end of time.
+
+    Source: Kafka, WindowKeySchemaTest#testSerializeDeserializeOverflowWindowSize.
+    """
+    return Windowed(key, Window(start, min(start + window_size_ms, LONG_MAX)))
+
+
+def require_time(time: int, what: str) -> None:
+    """Raise InvalidArgumentError unless ``time`` is 0 or later and fits into 64 bits."""
+    if not 0 <= time <= LONG_MAX:
+        raise InvalidArgumentError(
+            f"The {what} {time} is out of range: times are milliseconds from 0 to {LONG_MAX}."
+        )
+
+
+def require_session(session: Windowed) -> None:
+    """Raise InvalidArgumentError unless the session starts at 0 or later and ends no earlier."""
+    start, end = session.window
+    require_time(start, "session start")
+    require_time(end, "session end")
+    if end < start:
+        raise InvalidArgumentError(f"A session cannot end at {end}, before it starts at {start}.")
+
+
+def _too_short(raw: bytes, kind: str) -> ProcessorStateError:
+    return ProcessorStateError(
+        f"{raw!r} is too short for the key of a {kind}: another kind of store wrote it, or it is "
+        "damaged. Wipe the store's directory and restore from the changelog."
+    )
