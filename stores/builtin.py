@@ -63,6 +63,56 @@ BUILTIN: dict[str, BuiltinStore] = {
         "streamproof.stores.legacy:default_store",
         "RocksDB, with the offsets in a .checkpoint file, as before KIP-1035.",
     ),
+    "rocksdb-timestamped": BuiltinStore(
+        "streamproof.stores.timestamped:default_store",
+        "RocksDB with record timestamps, in a directory of its own format (KIP-258).",
+    ),
+    "rocksdb-timestamped-lazy": BuiltinStore(
+        "streamproof.stores.timestamped:lazy_store",
+        "RocksDB with record timestamps, migrating a plain store row by row, as Kafka ships it.",
+    ),
+    "rocksdb-timestamped-transactional": BuiltinStore(
+        "streamproof.stores.timestamped:transactional_store",
+        "RocksDB with record timestamps and transactions (KIP-258, KIP-892).",
+    ),
+    "rocksdb-window": BuiltinStore(
+        "streamproof.stores.windowed.rocksdb_windows:default_store",
+        "Windows on RocksDB; all segments in one database, so that they share one commit.",
+    ),
+    "rocksdb-window-transactional": BuiltinStore(
+        "streamproof.stores.windowed.rocksdb_windows:transactional_store",
+        "Windows on RocksDB, with writes staged in a transaction until the commit (KIP-892).",
+    ),
+    "rocksdb-window-timestamped": BuiltinStore(
+        "streamproof.stores.windowed.rocksdb_windows:timestamped_store",
+        "Windows on RocksDB, with record timestamps (KIP-258).",
+    ),
+    "rocksdb-window-segments": BuiltinStore(
+        "streamproof.stores.windowed.rocksdb_windows:segments_store",
+        "Windows on RocksDB, one database a segment, as Kafka lays them out.",
+    ),
+    "rocksdb-window-duplicates": BuiltinStore(
+        "streamproof.stores.windowed.rocksdb_windows:duplicates_store",
+        "Windows on RocksDB that keep every put, as stream-stream joins need them.",
+    ),
+    "rocksdb-session": BuiltinStore(
+        "streamproof.stores.windowed.rocksdb_sessions:default_store",
+        "Sessions on RocksDB; all segments in one database, so that they share one commit.",
+    ),
+    "rocksdb-session-transactional": BuiltinStore(
+        "streamproof.stores.windowed.rocksdb_sessions:transactional_store",
+        "Sessions on RocksDB, with writes staged in a transaction until the commit (KIP-892).",
+    ),
+    "in-memory-window": BuiltinStore(
+        "streamproof.stores.windowed.memory_windows:default_store", "Windows in memory."
+    ),
+    "in-memory-session": BuiltinStore(
+        "streamproof.stores.windowed.memory_sessions:default_store", "Sessions in memory."
+    ),
+    "rocksdb-stack": BuiltinStore(
+        "streamproof.stores.runtime.builder:default_store",
+        "RocksDB as Kafka Streams stacks it: metered, cached, and logging its changes.",
+    ),
     "quixstreams": BuiltinStore(
         "streamproof.stores.adapters.quixstreams:make",
         "The RocksDB state store of Quix Streams, through its transactions.",
