@@ -18,21 +18,25 @@ class Mutant:
     """A wrong store.
 
     Attributes:
-        name: the factory in :mod:`streamproof.conformance.mutants.stores`.
+        name: the factory in one of the modules of this package.
         mistake: what is wrong with it.
         requirement: what must catch it.
         spec: the specification in which that requirement stands.
+        module: the module of this package.
+        right: built-in stores without the mistake, which must keep the requirement.
     """
 
     name: str
     mistake: str
     requirement: str
     spec: Spec = "kips"
+    module: str = "stores"
+    right: tuple[str, ...] = ("rocksdb", "rocksdb-transactional")
 
     @property
     def subject(self) -> str:
         """What names the mutant on the command line."""
-        return f"streamproof.conformance.mutants.stores:{self.name}"
+        return f"{__name__}.{self.module}:{self.name}"
 
 
 MUTANTS = (

@@ -18,8 +18,6 @@ from streamproof.conformance.settings import Settings
 from streamproof.conformance.verdicts import failure_of, result_of, untested_result
 from streamproof.stores.capabilities import Capabilities
 
-RIGHT = ("rocksdb", "rocksdb-transactional")
-
 SEED = 0
 
 
@@ -29,20 +27,20 @@ class Runs:
     def __init__(self, directory: Path, spec: Spec) -> None:
         self.settings = Settings(profile="quick", spec=spec, seed=SEED)
         self.engine = Engine(self.settings, directory, jobs=2)
-        mutants = [mutant.subject for mutant in MUTANTS if mutant.spec == spec]
+        mutants = [mutant for mutant in MUTANTS if mutant.spec == spec]
+        subjects = {name for mutant in mutants for name in (mutant.subject, *mutant.right)}
         self.capabilities = {
             name: Capabilities(**info.capabilities)  # type: ignore[arg-type]
-            for name, info in self.engine.load([*mutants, *RIGHT]).items()
+            for name, info in self.engine.load(sorted(subjects)).items()
         }
         self.outcomes: dict[tuple[str, str], CheckOutcome] = {}
         self.engine.run(
             sorted(
                 {
                     (subject, load_checks()[name])
-                    for mutant in MUTANTS
-                    if mutant.spec == spec
+                    for mutant in mutants
                     for name in load_catalogue()[mutant.requirement].checks
-                    for subject in (mutant.subject, *RIGHT)
+                    for subject in (mutant.subject, *mutant.right)
                     if not self.unsupported(subject, mutant.requirement)
                 },
                 key=lambda pair: (-pair[1].weight, pair[0]),
@@ -102,7 +100,7 @@ def test_a_mutant_is_caught(mutant: Mutant, runs: dict[Spec, Runs]) -> None:
 def test_its_right_counterparts_are_not(mutant: Mutant, runs: dict[Spec, Runs]) -> None:
     """Each store of ours that the requirement is about keeps it, and at least one is."""
     each = runs[mutant.spec]
-    asked = [name for name in RIGHT if not each.unsupported(name, mutant.requirement)]
+    asked = [name for name in mutant.right if not each.unsupported(name, mutant.requirement)]
     assert asked
     for name in asked:
         result, failure = each.result(name, mutant.requirement)
