@@ -1,0 +1,270 @@
+"""Wrong window and session stores; see the table in the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Self
+
+from streamproof.stores.api import ChangelogRecord, IsolationLevel
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.windowed import memory_sessions, memory_windows, rocksdb_windows
+from streamproof.stores.windowed.keys import parse_window_key
+from streamproof.stores.windows import Window, Windowed
+
+RETENTION_MS = 180_000
+WINDOW_SIZE_MS = 10_000
+
+Row = tuple[Any, bytes]
+
+
+class _Changed(AbstractContextManager["_Changed"]):
+    """The entries of an iterator, changed on the way."""
+
+    def __init__(self, entries: Any, rows: Iterator[Row]) -> None:
+        self._entries = entries
+        self._rows = rows
+        self._peeked: list[Row] = []
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Row:
+        return self._peeked.pop() if self._peeked else next(self._rows)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
+        self.close()
+
+    def peek_next_key(self) -> Any:
+        if not self._peeked:
+            self._peeked.append(next(self._rows))
+        return self._peeked[0][0]
+
+    def close(self) -> None:
+        self._entries.close()
+
+
+class _Wrong:
+    """A right store, some of whose methods a subclass does wrongly; its name is its mistake."""
+
+    make: Callable[[], Any] = staticmethod(memory_windows.default_store)
+
+    def __init__(self, right: Any = None) -> None:
+        self.right = right if right is not None else type(self).make()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        found: Capabilities = self.right.capabilities
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.right, name)
+
+    def init(self, context: Any, root: Any) -> None:
+        self.right.init(context, root)
+
+    def new_transaction(self) -> Any:
+        transaction = self.right.new_transaction()
+        return self if transaction is self.right else transaction
+
+    def read_only(self, isolation_level: IsolationLevel) -> Any:
+        view = self.right.read_only(isolation_level)
+        return self if view is self.right else view
+
+    def changed(self, entries: Any, change: Callable[[Any], Iterator[Row]]) -> _Changed:
+        """An iterator over what ``change`` makes of the entries."""
+        return _Changed(entries, iter(change(entries)))
+
+
+class window_bound_exclusive(_Wrong):  # noqa: N801 - named like the factory that it is
+    """Leaves out the windows that start at the upper bound."""
+
+    def fetch_between(self, key: bytes, time_from: int, time_to: int) -> Any:
+        return self.right.fetch_between(key, time_from, time_to - 1)
+
+
+class longer_keys_match(_Wrong):  # noqa: N801
+    """Takes the windows of every key that starts with the key."""
+
+    def fetch_between(self, key: bytes, time_from: int, time_to: int) -> Any:
+        entries = self.right.fetch_range(key, None, time_from, time_to)
+        return self.changed(
+            entries,
+            lambda rows: (
+                (windowed.window.start, value)
+                for windowed, value in rows
+                if windowed.key.startswith(key)
+            ),
+        )
+
+
+class backward_is_forward(_Wrong):  # noqa: N801
+    """Forgets to turn the entries around (KAFKA-13264)."""
+
+    def backward_fetch_between(self, key: bytes, time_from: int, time_to: int) -> Any:
+        return self.right.fetch_between(key, time_from, time_to)
+
+
+class window_end_overflows(_Wrong):  # noqa: N801
+    """Lets a window end after the end of time."""
+
+    def all(self) -> Any:
+        return self.changed(
+            self.right.all(),
+            lambda rows: (
+                (Windowed(key, Window(window.start, window.start + WINDOW_SIZE_MS)), value)
+                for (key, window), value in rows
+            ),
+        )
+
+
+class late_windows_kept(_Wrong):  # noqa: N801
+    """Keeps ten times longer than it says, so that nothing comes too late."""
+
+    def __init__(self) -> None:
+        right = memory_windows.InMemoryWindowStore(
+            "store", retention_ms=10 * RETENTION_MS, window_size_ms=WINDOW_SIZE_MS
+        )
+        super().__init__(right)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return memory_windows.default_store().capabilities
+
+
+class retention_off_by_one(_Wrong):  # noqa: N801
+    """Drops the oldest window that is still to be kept."""
+
+    def __init__(self) -> None:
+        right = memory_windows.InMemoryWindowStore(
+            "store", retention_ms=RETENTION_MS - 1, window_size_ms=WINDOW_SIZE_MS
+        )
+        super().__init__(right)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return memory_windows.default_store().capabilities
+
+
+class drops_uncounted(_Wrong):  # noqa: N801
+    """Drops late records without a word."""
+
+    @property
+    def dropped_records(self) -> int:
+        return 0
+
+
+class delete_takes_all_windows(_Wrong):  # noqa: N801
+    """Deletes every window of the key, not one."""
+
+    def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
+        if value is None:
+            with self.right.fetch_between(key, 0, 2**62) as entries:
+                starts = [start for start, _ in entries]
+            for start in starts:
+                self.right.put(key, None, start)
+        self.right.put(key, value, window_start)
+
+
+class restored_late_windows_kept(_Wrong):  # noqa: N801
+    """Restores oldest last, so that the stream time comes too late for what is expired."""
+
+    def init(self, context: Any, root: Any) -> None:
+        self.right.init(context, root)
+        restore = context.restore_callbacks[self.right.name]
+
+        def backward(batch: list[ChangelogRecord]) -> None:
+            for record in sorted(batch, key=lambda each: parse_window_key(each.key)[1]):
+                restore([record])
+
+        context.restore_callbacks[self.right.name] = backward
+
+
+class duplicates_overwrite(_Wrong):  # noqa: N801
+    """Claims to keep duplicates, and keeps the last."""
+
+    make = staticmethod(rocksdb_windows.default_store)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return rocksdb_windows.duplicates_store().capabilities
+
+
+class staged_windows_show(_Wrong):  # noqa: N801
+    """Reads what is staged in the view of what is committed (KAFKA-20768)."""
+
+    make = staticmethod(rocksdb_windows.transactional_store)
+
+    def read_only(self, isolation_level: IsolationLevel) -> Any:
+        return self.right.read_only(IsolationLevel.READ_UNCOMMITTED)
+
+
+class newest_segment_offset(_Wrong):  # noqa: N801
+    """Answers with the offset of the newest segment, which says nothing of the others."""
+
+    def __init__(self) -> None:
+        super().__init__(rocksdb_windows.segments_store(segment_offset="newest"))
+
+
+class _WrongSession(_Wrong):
+    make = staticmethod(memory_sessions.default_store)
+
+
+class touching_sessions_missed(_WrongSession):
+    """Leaves out the session that ends just at the earliest end asked for."""
+
+    def find_sessions(self, key: bytes, earliest_session_end: int, latest_start: int) -> Any:
+        return self.right.find_sessions(key, earliest_session_end + 1, latest_start)
+
+
+class session_start_ignored(_WrongSession):
+    """Finds sessions by their end alone."""
+
+    def find_sessions(self, key: bytes, earliest_session_end: int, latest_start: int) -> Any:
+        return self.right.find_sessions(key, earliest_session_end, 2**62)
+
+
+class sessions_by_start(_WrongSession):
+    """Yields the sessions of a key by start, not by end (KAFKA-13309)."""
+
+    def fetch(self, key: bytes) -> Any:
+        return self.changed(
+            self.right.fetch(key),
+            lambda rows: iter(sorted(rows, key=lambda row: row[0].window.start)),
+        )
+
+
+class remove_needs_only_the_end(_WrongSession):
+    """Removes every session of the key that ends at the same time."""
+
+    def remove(self, session: Windowed) -> None:
+        with self.right.find_sessions(session.key, session.window.end, 2**62) as rows:
+            found = [each for each, _ in rows if each.window.end == session.window.end]
+        for each in found:
+            self.right.remove(each)
+
+    def put(self, session: Windowed, aggregate: bytes | None) -> None:
+        if aggregate is None:
+            self.remove(session)
+        else:
+            self.right.put(session, aggregate)
+
+
+class expired_sessions_found(_WrongSession):
+    """Keeps and shows sessions long after their retention (KAFKA-12960)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            memory_sessions.InMemorySessionStore("store", retention_ms=10 * RETENTION_MS)
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return memory_sessions.default_store().capabilities
