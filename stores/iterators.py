@@ -28,9 +28,12 @@ class StoreIterator(Generic[K, V]):
         rows: the rows; an iterator in C keeps the scan fast.
         registry: the open iterators of the store, which closes them when it is closed.
         on_close: releases what the rows hold, once.
+
+    Attributes:
+        closed: whether it was closed.
     """
 
-    __slots__ = ("__weakref__", "_advance", "_on_close", "_peeked", "_store_name")
+    __slots__ = ("__weakref__", "_advance", "_on_close", "_peeked", "_store_name", "closed")
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class StoreIterator(Generic[K, V]):
         self._advance: Callable[[], tuple[K, V]] = rows.__next__
         self._peeked: tuple[K, V] | None = None
         self._on_close = on_close
+        self.closed = False
         registry.add(self)
 
     def __iter__(self) -> Self:
@@ -79,6 +83,7 @@ class StoreIterator(Generic[K, V]):
                 "its store; open a new one."
             )
 
+        self.closed = True
         self._advance = reject
         self._peeked = None
         on_close, self._on_close = self._on_close, None

@@ -17,7 +17,7 @@ from streamproof.stores.api import (
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import InvalidStateStoreError
+from streamproof.stores.errors import InvalidStateStoreError, UnsupportedOperationError
 from streamproof.stores.iterators import RowIterator, is_inverted, prefix_end
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactions import AbstractTransaction, AbstractTransactionalStore
@@ -87,9 +87,10 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
         """Write what the transactions staged, the offsets and the position in one write."""
         database = self._opened()
         batch = database.new_batch()
+        records = self._records(database, batch)
         position = self.position
         for transaction in transactions:
-            transaction.writes.apply_to(batch)
+            transaction.writes.apply_to(records)
             position.merge(transaction.staged_position)
         self._add_offsets(database, batch, changelog_offsets, position)
         database.write(batch)
@@ -184,6 +185,15 @@ class RocksDBTransaction(AbstractTransaction, KeyValueStore):
             self.writes.put(key, value)
         if self._context.record_metadata is not None:
             self.staged_position.update(*self._context.record_metadata)
+
+    def delete(self, key: bytes) -> bytes | None:
+        """Stage the deletion of ``key`` and return the value it had, or ``None``."""
+        require_key(key)
+        self.validate_is_open()
+        staged = self.writes.lookup(key)
+        old = self._base.get_only(key) if staged is NOT_STAGED else staged
+        self.put(key, None)
+        return old
 
     def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Stage all entries; if one key is ``None``, none is staged."""
@@ -285,6 +295,20 @@ class TransactionalKeyValueStore(WrappedKeyValueStore):
         with self._switching:
             self._inner.close()
             self._target = self._inner
+
+    def delete_range(self, from_key: bytes, to_key_exclusive: bytes) -> None:
+        """Delete every key from ``from_key`` up to, not including, ``to_key_exclusive``.
+
+        Raises:
+            UnsupportedOperationError: the inner store or its transactions cannot do that.
+        """
+        delete = getattr(self._target, "delete_range", None)
+        if delete is None:
+            raise UnsupportedOperationError(
+                f"Store {self.name!r} cannot delete a range of keys: its inner store has no "
+                "delete_range(). Wrap one that has."
+            )
+        delete(from_key, to_key_exclusive)
 
     def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyKeyValueStore:
         """READ_COMMITTED reads the inner store, READ_UNCOMMITTED through the transaction.

@@ -14,6 +14,7 @@ from streamproof.stores.windows import LONG_MAX, Window, Windowed
 __all__ = [
     "SESSION_SUFFIX_BYTES",
     "WINDOW_SUFFIX_BYTES",
+    "key_bounds",
     "parse_session_key",
     "parse_window_key",
     "require_session",
@@ -73,6 +74,28 @@ def windowed(key: bytes, start: int, window_size_ms: int) -> Windowed:
     Source: Kafka, WindowKeySchemaTest#testSerializeDeserializeOverflowWindowSize.
     """
     return Windowed(key, Window(start, min(start + window_size_ms, LONG_MAX)))
+
+
+def key_bounds(
+    key_from: bytes | None, key_to: bytes | None, largest_suffix: bytes
+) -> tuple[bytes, bytes | None]:
+    """Inclusive bounds of the rows that may belong to the keys between two keys.
+
+    Keys differ in length, so that rows do not sort as their keys do: the row of a key with a late
+    time sorts behind the rows of a longer key that begins with it. The lower bound is the key
+    itself, as each of its rows begins with it. The upper bound is the largest row of any key up
+    to ``key_to``, which is that of ``key_to`` or of one of the keys that it begins with.
+
+    Args:
+        key_from: the smallest key; ``None`` leaves the side open.
+        key_to: the largest key; ``None`` leaves the side open.
+        largest_suffix: the largest that can follow a key in its rows.
+    """
+    low = b"" if key_from is None else key_from
+    if key_to is None:
+        return low, None
+    prefixes = (key_to[:length] for length in range(len(key_to) + 1))
+    return low, max(prefix + largest_suffix for prefix in prefixes)
 
 
 def require_time(time: int, what: str) -> None:

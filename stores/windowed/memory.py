@@ -27,7 +27,7 @@ K = TypeVar("K")
 
 
 class TimedRow(NamedTuple):
-    """A row: of its time, its key, and a number that tells rows of the same key and time apart."""
+    """A value by time and key, and by a number that tells rows of the same time and key apart."""
 
     time: int
     key: bytes
@@ -183,10 +183,10 @@ class InMemoryTimedStore(StateStore):
         reverse: bool,
     ) -> Iterator[TimedRow]:
         """The rows within bounds, all inclusive; an inverted range of keys is empty."""
+        self._opened()
+        if is_inverted(key_from, key_to):
+            return iter(())
         with self._lock:
-            self._opened()
-            if is_inverted(key_from, key_to):
-                return iter(())
             times = list(self._rows_by_time.irange(time_from, time_to, reverse=reverse))
             found = [(time, self._rows_by_time[time]) for time in times]
         return self._rows(found, key_from, key_to, reverse=reverse)

@@ -80,24 +80,23 @@ class InMemoryWindowStore(InMemoryTimedStore, WindowStore):
         """Set the value of ``key`` in a window; ``None`` deletes it."""
         require_key(key)
         require_time(window_start, "window start")
-        self._put(window_start, key, self._next_sequence(), value)
-
-    def _next_sequence(self) -> int:
         if self._retain_duplicates:
+            # No row has this number yet, so that a value of None deletes nothing.
             self._sequence = (self._sequence + 1) & _LARGEST_SEQUENCE
-        return self._sequence
+        self._put(window_start, key, self._sequence, value)
 
     def _restore_record(self, record: ChangelogRecord) -> None:
         key, start, sequence = parse_window_key(record.key)
-        # Going on from the restored numbers, a later put replaces none of the restored rows.
-        self._sequence = sequence
+        if self._retain_duplicates:
+            # Going on from the restored numbers, a later put replaces none of the restored rows.
+            self._sequence = sequence
         self._write(start, key, sequence, record.value)
 
-    def _write(self, time: int, key: bytes, number: int, value: bytes | None) -> None:
-        super()._write(time, key, number, value)
-
     def fetch(self, key: bytes, window_start: int) -> bytes | None:
-        """The value of ``key`` in the window that starts then, or ``None``."""
+        """The value of ``key`` in the window that starts then, or ``None``.
+
+        ``None`` always, if duplicates are retained: there is no such thing as the value then.
+        """
         require_key(key)
         return self._value(window_start, key, 0)
 

@@ -1,0 +1,371 @@
+"""Session stores on RocksDB: plain and timestamped, with and without transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from streamproof.stores.api import (
+    ChangelogRecord,
+    EntryIterator,
+    IsolationLevel,
+    KeyValueStore,
+    require_key,
+)
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.iterators import Row, StoreIterator, is_inverted
+from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.sessions import (
+    ReadOnlySessionStore,
+    SessionStore,
+    SessionWithTimestampStore,
+)
+from streamproof.stores.timestamps import (
+    ValueAndTimestamp,
+    decode_value_and_timestamp,
+    encode_value_and_timestamp,
+)
+from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
+from streamproof.stores.transactions import Transaction
+from streamproof.stores.windowed.keys import (
+    SESSION_SUFFIX_BYTES,
+    key_bounds,
+    parse_session_key,
+    require_session,
+    session_key,
+)
+from streamproof.stores.windowed.segments import (
+    SegmentedReads,
+    SegmentedStore,
+    SegmentedTransaction,
+    SegmentedWrites,
+    Timeline,
+)
+from streamproof.stores.windows import LONG_MAX, Windowed, WindowedIterator
+
+__all__ = [
+    "RocksDBSessionStore",
+    "TimestampedRocksDBSessionStore",
+    "default_store",
+    "transactional_store",
+]
+
+RETENTION_MS = 180_000
+
+_LAST_SUFFIX = session_key(b"", LONG_MAX, LONG_MAX)
+
+ValueOf = Callable[[bytes], Any]
+
+
+class _SessionReads(SegmentedReads):
+    """The reading methods of a session store over rows; what a view for queries is.
+
+    Attributes:
+        plain_value: what gives the aggregate alone; ``None`` if it is stored as it is.
+    """
+
+    plain_value: ValueOf | None = None
+
+    def fetch_session(self, key: bytes, start: int, end: int) -> bytes | None:
+        """The aggregate of exactly this session, or ``None``."""
+        stored = self._fetch(key, start, end)
+        if stored is None or self.plain_value is None:
+            return stored
+        aggregate: bytes = self.plain_value(stored)
+        return aggregate
+
+    def fetch(self, key: bytes) -> WindowedIterator:
+        """All sessions of ``key``, by end, the oldest first."""
+        return self.find_sessions(key, 0, LONG_MAX)
+
+    def backward_fetch(self, key: bytes) -> WindowedIterator:
+        """The same sessions as ``fetch``, in the opposite order."""
+        return self.backward_find_sessions(key, 0, LONG_MAX)
+
+    def fetch_range(self, key_from: bytes | None, key_to: bytes | None) -> WindowedIterator:
+        """All sessions of the keys within bounds."""
+        return self.find_sessions_range(key_from, key_to, 0, LONG_MAX)
+
+    def backward_fetch_range(
+        self, key_from: bytes | None, key_to: bytes | None
+    ) -> WindowedIterator:
+        """The same sessions as ``fetch_range``, in the opposite order."""
+        return self.backward_find_sessions_range(key_from, key_to, 0, LONG_MAX)
+
+    def find_sessions(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> WindowedIterator:
+        """The sessions of ``key`` that end no earlier and start no later than given."""
+        times = earliest_session_end, latest_session_start
+        return self._of_key(key, *times, self.plain_value, reverse=False)
+
+    def backward_find_sessions(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> WindowedIterator:
+        """The same sessions as ``find_sessions``, in the opposite order."""
+        times = earliest_session_end, latest_session_start
+        return self._of_key(key, *times, self.plain_value, reverse=True)
+
+    def find_sessions_range(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> WindowedIterator:
+        """``find_sessions`` for the keys within bounds."""
+        times = earliest_session_end, LONG_MAX, latest_session_start
+        return self._range(key_from, key_to, *times, value_of=self.plain_value, reverse=False)
+
+    def backward_find_sessions_range(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> WindowedIterator:
+        """The same sessions as ``find_sessions_range``, in the opposite order."""
+        times = earliest_session_end, LONG_MAX, latest_session_start
+        return self._range(key_from, key_to, *times, value_of=self.plain_value, reverse=True)
+
+    def find_sessions_between(
+        self, earliest_session_end: int, latest_session_end: int
+    ) -> WindowedIterator:
+        """The sessions of all keys that end between the times, both inclusive."""
+        times = earliest_session_end, latest_session_end, LONG_MAX
+        return self._range(None, None, *times, value_of=self.plain_value, reverse=False)
+
+    def _fetch(self, key: bytes, start: int, end: int) -> bytes | None:
+        if key is None:
+            require_key(key)
+        if not 0 <= start <= end <= LONG_MAX:
+            self._require_open()
+            return None
+        return self._get(end, session_key(key, start, end))
+
+    def _of_key(
+        self,
+        key: bytes,
+        earliest_end: int,
+        latest_start: int,
+        value_of: ValueOf | None,
+        *,
+        reverse: bool,
+    ) -> StoreIterator[Windowed, Any]:
+        require_key(key)
+        if earliest_end > LONG_MAX:
+            return self._nothing()
+        bounds = session_key(key, 0, max(earliest_end, 0)), key + _LAST_SUFFIX
+        length = len(key) + SESSION_SUFFIX_BYTES
+
+        def read(rows: Iterator[Row], first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
+            # Both bounds begin with the key, so that a row of its length is one of this key.
+            for row, aggregate in rows:
+                if len(row) == length:
+                    session = parse_session_key(row)
+                    if first <= session.window.end <= last and session.window.start <= latest_start:
+                        yield session, aggregate if value_of is None else value_of(aggregate)
+
+        return self._scan(max(earliest_end, 0), LONG_MAX, bounds, read, reverse=reverse)
+
+    def _range(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_end: int,
+        latest_end: int,
+        latest_start: int,
+        *,
+        value_of: ValueOf | None,
+        reverse: bool,
+    ) -> StoreIterator[Windowed, Any]:
+        first_end, last_end = max(earliest_end, 0), min(latest_end, LONG_MAX)
+        if is_inverted(key_from, key_to) or first_end > last_end:
+            return self._nothing()
+
+        def read(rows: Iterator[Row], first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
+            for row, aggregate in rows:
+                session = parse_session_key(row)
+                start, end = session.window
+                if (
+                    first <= end <= last
+                    and start <= latest_start
+                    and (key_from is None or key_from <= session.key)
+                    and (key_to is None or session.key <= key_to)
+                ):
+                    yield session, aggregate if value_of is None else value_of(aggregate)
+
+        bounds = key_bounds(key_from, key_to, _LAST_SUFFIX)
+        return self._scan(first_end, last_end, bounds, read, reverse=reverse)
+
+
+class _SessionWrites(_SessionReads, SegmentedWrites):
+    """``put`` and ``remove`` too."""
+
+    def put(self, session: Windowed, aggregate: bytes | None) -> None:
+        """Set the aggregate of a session; ``None`` removes it."""
+        require_key(session.key)
+        require_session(session)
+        start, end = session.window
+        self._put(end, session_key(session.key, start, end), aggregate)
+
+
+class RocksDBSessionStore(_SessionWrites, SegmentedStore, SessionStore):
+    """Sessions in segments of one RocksDB database (Kafka: RocksDBSessionStore).
+
+    A session belongs to the segment of its end. A put is dropped if its whole segment is expired.
+    A session that is kept although it is older than the retention cannot be read.
+
+    Args:
+        name: the name of the store.
+        retention_ms: how long sessions are kept after their end, in milliseconds.
+        segment_interval_ms: the length of a segment; by default half of the retention, and
+            at least 60 s.
+        inner: the key-value store for the rows; by default a plain RocksDB store. With
+            ``TransactionalKeyValueStore`` writes are staged until the commit.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        retention_ms: int,
+        segment_interval_ms: int | None = None,
+        inner: KeyValueStore | None = None,
+    ) -> None:
+        super().__init__(
+            inner or RocksDBStore(name),
+            retention_ms=retention_ms,
+            segment_interval_ms=segment_interval_ms,
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store promises; transactions and durability are those of the inner store."""
+        return self._claims(kind="session")
+
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlySessionStore:
+        """A view of what is committed, or of everything, for queries from other threads."""
+        view = _SessionReads(
+            self._name, self._inner.read_only(isolation_level), self._timeline, self._iterators
+        )
+        view.plain_value = self.plain_value
+        return view
+
+    def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
+        return RocksDBSessionTransaction(self, inner, timeline)
+
+    def _time_of(self, key: bytes) -> int:
+        return parse_session_key(key).window.end
+
+
+class RocksDBSessionTransaction(_SessionWrites, SegmentedTransaction, SessionStore):
+    """Staged sessions over a session store; it reads its own writes (KIP-892)."""
+
+
+class _TimestampedSessions(_SessionWrites):
+    """The methods with timestamps, over rows whose values begin with one."""
+
+    plain_value = staticmethod(lambda stored: stored[8:])
+
+    def _record_timestamp(self) -> int:
+        raise NotImplementedError
+
+    def put(self, session: Windowed, aggregate: bytes | None) -> None:
+        """Set the aggregate with the timestamp of the record that is being processed."""
+        self.put_with_timestamp(session, aggregate, self._record_timestamp())
+
+    def put_with_timestamp(
+        self, session: Windowed, aggregate: bytes | None, timestamp: int
+    ) -> None:
+        """Set the aggregate and the timestamp of a session; ``None`` removes it."""
+        super().put(session, encode_value_and_timestamp(aggregate, timestamp))
+
+    def fetch_session_with_timestamp(
+        self, key: bytes, start: int, end: int
+    ) -> ValueAndTimestamp | None:
+        """The aggregate of exactly this session, or ``None``."""
+        stored = self._fetch(key, start, end)
+        return None if stored is None else decode_value_and_timestamp(stored)
+
+    def fetch_with_timestamp(self, key: bytes) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """All sessions of ``key``, by end, the oldest first."""
+        return self.find_sessions_with_timestamp(key, 0, LONG_MAX)
+
+    def fetch_range_with_timestamp(
+        self, key_from: bytes | None, key_to: bytes | None
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """All sessions of the keys within bounds."""
+        return self.find_sessions_range_with_timestamp(key_from, key_to, 0, LONG_MAX)
+
+    def find_sessions_with_timestamp(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """The sessions of ``key`` that end no earlier and start no later than given."""
+        times = earliest_session_end, latest_session_start
+        return self._of_key(key, *times, decode_value_and_timestamp, reverse=False)
+
+    def find_sessions_range_with_timestamp(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """``find_sessions_with_timestamp`` for the keys within bounds."""
+        times = earliest_session_end, LONG_MAX, latest_session_start
+        return self._range(
+            key_from, key_to, *times, value_of=decode_value_and_timestamp, reverse=False
+        )
+
+
+class TimestampedRocksDBSessionStore(
+    _TimestampedSessions, RocksDBSessionStore, SessionWithTimestampStore
+):
+    """A RocksDBSessionStore that keeps the timestamp of each record (KIP-258; never shipped)."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store promises."""
+        return self._claims(kind="session", timestamped=True)
+
+    def _record_timestamp(self) -> int:
+        return self.context.record_timestamp
+
+    def _restored_value(self, record: ChangelogRecord) -> bytes | None:
+        return encode_value_and_timestamp(record.value, record.timestamp)
+
+    def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
+        return TimestampedSessionTransaction(self, inner, timeline)
+
+
+class TimestampedSessionTransaction(
+    _TimestampedSessions, RocksDBSessionTransaction, SessionWithTimestampStore
+):
+    """Staged sessions with timestamps over a session store."""
+
+    def _record_timestamp(self) -> int:
+        return self._store.context.record_timestamp
+
+
+def default_store() -> RocksDBSessionStore:
+    """A new session store named ``store`` that keeps sessions for 180 s."""
+    return RocksDBSessionStore("store", retention_ms=RETENTION_MS)
+
+
+def transactional_store() -> RocksDBSessionStore:
+    """The same with transactions."""
+    return RocksDBSessionStore(
+        "store",
+        retention_ms=RETENTION_MS,
+        inner=TransactionalKeyValueStore(TransactionalRocksDBStore("store")),
+    )
+
+
+def timestamped_store() -> TimestampedRocksDBSessionStore:
+    """The same with the timestamps of records, and with transactions."""
+    return TimestampedRocksDBSessionStore(
+        "store",
+        retention_ms=RETENTION_MS,
+        inner=TransactionalKeyValueStore(TransactionalRocksDBStore("store")),
+    )

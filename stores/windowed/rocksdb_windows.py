@@ -1,0 +1,406 @@
+"""Window stores on RocksDB: plain and timestamped, with and without transactions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from streamproof.stores.api import (
+    ChangelogRecord,
+    EntryIterator,
+    IsolationLevel,
+    KeyValueStore,
+    StateStore,
+    StateStoreContext,
+    require_key,
+)
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.iterators import Row, StoreIterator, is_inverted
+from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.timestamps import (
+    ValueAndTimestamp,
+    decode_value_and_timestamp,
+    encode_value_and_timestamp,
+)
+from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
+from streamproof.stores.transactions import Transaction
+from streamproof.stores.windowed.keys import (
+    WINDOW_SUFFIX_BYTES,
+    key_bounds,
+    parse_window_key,
+    require_time,
+    window_key,
+    windowed,
+)
+from streamproof.stores.windowed.segment_databases import SegmentDatabases, SegmentOffset
+from streamproof.stores.windowed.segments import (
+    SegmentedReads,
+    SegmentedStore,
+    SegmentedTransaction,
+    SegmentedWrites,
+    Timeline,
+    default_segment_interval_ms,
+)
+from streamproof.stores.windows import (
+    LONG_MAX,
+    ReadOnlyWindowStore,
+    Windowed,
+    WindowedIterator,
+    WindowIterator,
+    WindowStore,
+    WindowWithTimestampStore,
+)
+
+__all__ = [
+    "RocksDBWindowStore",
+    "TimestampedRocksDBWindowStore",
+    "default_store",
+    "duplicates_store",
+    "segments_store",
+    "timestamped_store",
+    "transactional_store",
+]
+
+RETENTION_MS = 180_000
+WINDOW_SIZE_MS = 10_000
+
+_MAX_SEQUENCE = 2**31 - 1
+_START = struct.Struct(">q")
+
+ValueOf = Callable[[bytes], Any]
+
+
+class _WindowReads(SegmentedReads):
+    """The reading methods of a window store over rows; what a view for queries is.
+
+    Attributes:
+        window_size_ms: how long a window is, in milliseconds.
+        plain_value: what gives the value alone; ``None`` if it is stored as it is.
+    """
+
+    window_size_ms: int
+    plain_value: ValueOf | None = None
+
+    def fetch(self, key: bytes, window_start: int) -> bytes | None:
+        """The value of ``key`` in the window that starts then, or ``None``."""
+        stored = self._fetch(key, window_start)
+        if stored is None or self.plain_value is None:
+            return stored
+        value: bytes = self.plain_value(stored)
+        return value
+
+    def fetch_between(self, key: bytes, time_from: int, time_to: int) -> WindowIterator:
+        """The values of ``key`` in the windows that start between the times, oldest first."""
+        return self._between(key, time_from, time_to, self.plain_value, reverse=False)
+
+    def backward_fetch_between(self, key: bytes, time_from: int, time_to: int) -> WindowIterator:
+        """The same entries as ``fetch_between``, in the opposite order."""
+        return self._between(key, time_from, time_to, self.plain_value, reverse=True)
+
+    def fetch_range(
+        self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
+    ) -> WindowedIterator:
+        """The values of the keys within bounds, in windows that start between the times."""
+        return self._range(key_from, key_to, time_from, time_to, self.plain_value, reverse=False)
+
+    def backward_fetch_range(
+        self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
+    ) -> WindowedIterator:
+        """The same entries as ``fetch_range``, in the opposite order."""
+        return self._range(key_from, key_to, time_from, time_to, self.plain_value, reverse=True)
+
+    def fetch_all(self, time_from: int, time_to: int) -> WindowedIterator:
+        """The values of all keys in the windows that start between the times."""
+        return self.fetch_range(None, None, time_from, time_to)
+
+    def backward_fetch_all(self, time_from: int, time_to: int) -> WindowedIterator:
+        """The same entries as ``fetch_all``, in the opposite order."""
+        return self.backward_fetch_range(None, None, time_from, time_to)
+
+    def all(self) -> WindowedIterator:
+        """Every entry that is not expired."""
+        return self.fetch_range(None, None, 0, LONG_MAX)
+
+    def backward_all(self) -> WindowedIterator:
+        """The same entries as ``all``, in the opposite order."""
+        return self.backward_fetch_range(None, None, 0, LONG_MAX)
+
+    def _fetch(self, key: bytes, window_start: int) -> bytes | None:
+        if key is None:
+            require_key(key)
+        if not 0 <= window_start <= LONG_MAX:
+            self._require_open()
+            return None
+        return self._get(window_start, window_key(key, window_start))
+
+    def _between(
+        self, key: bytes, time_from: int, time_to: int, value_of: ValueOf | None, *, reverse: bool
+    ) -> StoreIterator[int, Any]:
+        require_key(key)
+        time_from, time_to = max(time_from, 0), min(time_to, LONG_MAX)
+        if time_from > time_to:
+            return self._nothing()
+        bounds = window_key(key, time_from), window_key(key, time_to, _MAX_SEQUENCE)
+        length = len(key) + WINDOW_SUFFIX_BYTES
+        start_of, at = _START.unpack_from, len(key)
+
+        def read(rows: Iterator[Row], first: int, last: int) -> Iterator[tuple[int, Any]]:
+            # Both bounds begin with the key, so that a row of its length is one of this key.
+            for row, value in rows:
+                if len(row) == length:
+                    (start,) = start_of(row, at)
+                    if first <= start <= last:
+                        yield start, value if value_of is None else value_of(value)
+
+        return self._scan(time_from, time_to, bounds, read, reverse=reverse)
+
+    def _range(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        time_from: int,
+        time_to: int,
+        value_of: ValueOf | None,
+        *,
+        reverse: bool,
+    ) -> StoreIterator[Any, Any]:
+        time_from, time_to = max(time_from, 0), min(time_to, LONG_MAX)
+        if is_inverted(key_from, key_to) or time_from > time_to:
+            return self._nothing()
+        size = self.window_size_ms
+
+        def read(rows: Iterator[Row], first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
+            for row, value in rows:
+                key, start, _ = parse_window_key(row)
+                if (
+                    first <= start <= last
+                    and (key_from is None or key_from <= key)
+                    and (key_to is None or key <= key_to)
+                ):
+                    found = value if value_of is None else value_of(value)
+                    yield windowed(key, start, size), found
+
+        bounds = key_bounds(key_from, key_to, window_key(b"", time_to, _MAX_SEQUENCE))
+        return self._scan(time_from, time_to, bounds, read, reverse=reverse)
+
+
+class _WindowWrites(_WindowReads, SegmentedWrites):
+    """``put`` too."""
+
+    def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
+        """Set the value of ``key`` in a window; ``None`` deletes it."""
+        if key is None:
+            require_key(key)
+        if not 0 <= window_start <= LONG_MAX:
+            require_time(window_start, "window start")
+        self._put(window_start, window_key(key, window_start), value)
+
+
+class RocksDBWindowStore(_WindowWrites, SegmentedStore, WindowStore):
+    """Windows in segments of one RocksDB database (Kafka: RocksDBWindowStore).
+
+    A put is dropped if its whole segment is expired. A window that is kept although it is older
+    than the retention cannot be read.
+
+    Args:
+        name: the name of the store.
+        retention_ms: how long windows are kept after their start, in milliseconds.
+        window_size_ms: how long a window is, in milliseconds.
+        segment_interval_ms: the length of a segment; by default half of the retention, and
+            at least 60 s.
+        retain_duplicates: keep every put; then a put of ``None`` is ignored.
+        inner: the key-value store for the rows; by default a plain RocksDB store. With
+            ``TransactionalKeyValueStore`` writes are staged until the commit.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        retention_ms: int,
+        window_size_ms: int,
+        segment_interval_ms: int | None = None,
+        retain_duplicates: bool = False,
+        inner: KeyValueStore | None = None,
+    ) -> None:
+        super().__init__(
+            inner or RocksDBStore(name),
+            retention_ms=retention_ms,
+            segment_interval_ms=segment_interval_ms,
+        )
+        self.window_size_ms = window_size_ms
+        self._retain_duplicates = retain_duplicates
+        self._sequence = 0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store promises; transactions and durability are those of the inner store."""
+        return self._claims(kind="window", retain_duplicates=self._retain_duplicates)
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        """Open the inner store, and find out how far time and sequence numbers have come."""
+        super().init(context, root)
+        if self._retain_duplicates:
+            self._sequence = max(
+                (parse_window_key(key[8:])[2] for key, _ in self._inner.all() if len(key) >= 20),
+                default=0,
+            )
+
+    def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
+        """Set the value of ``key`` in a window; ``None`` deletes it."""
+        if not self._retain_duplicates:
+            super().put(key, value, window_start)
+            return
+        require_key(key)
+        require_time(window_start, "window start")
+        self._require_open()
+        if value is not None:
+            self._sequence = (self._sequence + 1) & _MAX_SEQUENCE
+            self._put(window_start, window_key(key, window_start, self._sequence), value)
+
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyWindowStore:
+        """A view of what is committed, or of everything, for queries from other threads."""
+        view = _WindowReads(
+            self._name, self._inner.read_only(isolation_level), self._timeline, self._iterators
+        )
+        view.window_size_ms = self.window_size_ms
+        view.plain_value = self.plain_value
+        return view
+
+    def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
+        transaction = RocksDBWindowTransaction(self, inner, timeline)
+        transaction.window_size_ms = self.window_size_ms
+        return transaction
+
+    def _time_of(self, key: bytes) -> int:
+        _, start, sequence = parse_window_key(key)
+        # What is put after a restoration must not take the place of what was restored.
+        self._sequence = max(self._sequence, sequence)
+        return start
+
+
+class RocksDBWindowTransaction(_WindowWrites, SegmentedTransaction, WindowStore):
+    """Staged windows over a window store; it reads its own writes (KIP-892)."""
+
+
+class _TimestampedWindows(_WindowWrites):
+    """The methods with timestamps, over rows whose values begin with one."""
+
+    plain_value = staticmethod(lambda stored: stored[8:])
+
+    def _record_timestamp(self) -> int:
+        raise NotImplementedError
+
+    def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
+        """Set the value with the timestamp of the record that is being processed."""
+        self.put_with_timestamp(key, value, self._record_timestamp(), window_start)
+
+    def put_with_timestamp(
+        self, key: bytes, value: bytes | None, timestamp: int, window_start: int
+    ) -> None:
+        """Set the value and the timestamp of ``key`` in a window; ``None`` deletes it."""
+        super().put(key, encode_value_and_timestamp(value, timestamp), window_start)
+
+    def fetch_with_timestamp(self, key: bytes, window_start: int) -> ValueAndTimestamp | None:
+        """The value of ``key`` in the window that starts then, or ``None``."""
+        stored = self._fetch(key, window_start)
+        return None if stored is None else decode_value_and_timestamp(stored)
+
+    def fetch_between_with_timestamp(
+        self, key: bytes, time_from: int, time_to: int
+    ) -> EntryIterator[int, ValueAndTimestamp]:
+        """The values of ``key`` in the windows that start between the times, oldest first."""
+        return self._between(key, time_from, time_to, decode_value_and_timestamp, reverse=False)
+
+    def fetch_range_with_timestamp(
+        self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """The values of the keys within bounds, in windows that start between the times."""
+        return self._range(
+            key_from, key_to, time_from, time_to, decode_value_and_timestamp, reverse=False
+        )
+
+
+class TimestampedRocksDBWindowStore(
+    _TimestampedWindows, RocksDBWindowStore, WindowWithTimestampStore
+):
+    """A RocksDBWindowStore that keeps the timestamp of each record (KIP-258).
+
+    The timestamp is stored before the value; the changelog holds the value alone.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store promises."""
+        return self._claims(
+            window_size_ms=self.window_size_ms,
+            kind="window",
+            retain_duplicates=self._retain_duplicates,
+            timestamped=True,
+        )
+
+    def _record_timestamp(self) -> int:
+        return self.context.record_timestamp
+
+    def _restored_value(self, record: ChangelogRecord) -> bytes | None:
+        return encode_value_and_timestamp(record.value, record.timestamp)
+
+    def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
+        transaction = TimestampedWindowTransaction(self, inner, timeline)
+        transaction.window_size_ms = self.window_size_ms
+        return transaction
+
+
+class TimestampedWindowTransaction(
+    _TimestampedWindows, RocksDBWindowTransaction, WindowWithTimestampStore
+):
+    """Staged windows with timestamps over a window store."""
+
+    def _record_timestamp(self) -> int:
+        return self._store.context.record_timestamp
+
+
+def default_store() -> RocksDBWindowStore:
+    """A new window store named ``store``: windows of 10 s, kept for 180 s."""
+    return RocksDBWindowStore("store", retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS)
+
+
+def transactional_store() -> RocksDBWindowStore:
+    """The same with transactions."""
+    return RocksDBWindowStore(
+        "store",
+        retention_ms=RETENTION_MS,
+        window_size_ms=WINDOW_SIZE_MS,
+        inner=TransactionalKeyValueStore(TransactionalRocksDBStore("store")),
+    )
+
+
+def timestamped_store() -> TimestampedRocksDBWindowStore:
+    """The same with the timestamps of records, and with transactions."""
+    return TimestampedRocksDBWindowStore(
+        "store",
+        retention_ms=RETENTION_MS,
+        window_size_ms=WINDOW_SIZE_MS,
+        inner=TransactionalKeyValueStore(TransactionalRocksDBStore("store")),
+    )
+
+
+def duplicates_store() -> RocksDBWindowStore:
+    """The same as ``default_store``, but every put is kept."""
+    return RocksDBWindowStore(
+        "store", retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS, retain_duplicates=True
+    )
+
+
+def segments_store(segment_offset: SegmentOffset = "minimum") -> RocksDBWindowStore:
+    """The same as ``default_store``, with one database for each segment."""
+    interval = default_segment_interval_ms(RETENTION_MS)
+    return RocksDBWindowStore(
+        "store",
+        retention_ms=RETENTION_MS,
+        window_size_ms=WINDOW_SIZE_MS,
+        inner=SegmentDatabases(
+            "store", segment_interval_ms=interval, segment_offset=segment_offset
+        ),
+    )
