@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-__all__ = ["Generators", "mine_literals"]
+__all__ = ["TICKS", "Generators", "mine_literals"]
 
 EDGE_KEYS = (
     b"a",
@@ -40,6 +40,9 @@ EDGE_KEYS = (
 )
 
 EDGE_VALUES = (b"", b"\x00", b"\xff", b"0", b"1", b"None", b"null", b"x" * 300)
+
+TICKS = 16
+"""How many different times windows and sessions are put at, all within one retention."""
 
 LITERAL_LIMIT = 24
 """How many literals of the subject's module are used, at most."""
@@ -90,6 +93,47 @@ class Generators:
     def bounds(self) -> SearchStrategy[bytes | None]:
         """A bound of a range, or ``None`` for an open side."""
         return st.one_of(st.none(), self.keys())
+
+    def key_ranges(self) -> SearchStrategy[tuple[bytes | None, bytes | None]]:
+        """Both bounds of a range of keys, which may be inverted."""
+        return st.tuples(self.bounds(), self.bounds())
+
+    def ticks(self) -> SearchStrategy[int]:
+        """One of a few times; see :meth:`streamproof.conformance.timed.Times.at`."""
+        return st.integers(0, TICKS - 1)
+
+    def windows(self, max_size: int = 10) -> SearchStrategy[list[tuple[bytes, int]]]:
+        """Keys and ticks to put at, in any order; both may repeat."""
+        few = st.lists(self.keys(), min_size=1, max_size=4, unique=True)
+        return few.flatmap(
+            lambda keys: st.lists(
+                st.tuples(st.sampled_from(keys), self.ticks()), min_size=1, max_size=max_size
+            )
+        )
+
+    def sessions(self, max_size: int = 10) -> SearchStrategy[list[tuple[bytes, int, int]]]:
+        """Keys, and the ticks at which a session starts and ends, in any order."""
+        few = st.lists(self.keys(), min_size=1, max_size=3, unique=True)
+        spans = st.tuples(self.ticks(), self.ticks()).map(sorted)
+        return few.flatmap(
+            lambda keys: st.lists(
+                st.builds(lambda key, span: (key, *span), st.sampled_from(keys), spans),
+                min_size=1,
+                max_size=max_size,
+            )
+        )
+
+    def timed_writes(self) -> SearchStrategy[list[tuple[bytes, int, bytes | None]]]:
+        """Keys, ticks, and values or tombstones, over few keys and ticks, so that they collide."""
+        return st.lists(
+            st.tuples(
+                st.sampled_from(self.edge_keys[:4]),
+                st.sampled_from((0, 3, 4, 15)),
+                st.one_of(st.none(), self.values()),
+            ),
+            min_size=1,
+            max_size=10,
+        )
 
     def prefixes(self) -> SearchStrategy[bytes]:
         """A prefix to scan for."""

@@ -31,10 +31,12 @@ from streamproof.conformance.subject import Subject, load_subject
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
+    NO_TIMESTAMP,
     PROCESSING_GUARANTEE_CONFIG,
     WRITE_BUFFER_BYTES_CONFIG,
     ChangelogRecord,
     IsolationLevel,
+    RecordMetadata,
     StateStoreContext,
     TopicPartition,
 )
@@ -135,6 +137,39 @@ class Lab:
         )
         store.init(self.context, store)
         return store
+
+    def open_older(self) -> Any:
+        """A new store of the kind that wrote the older format, opened in the same directory.
+
+        It is seen as a key-value store.
+
+        Raises:
+            UsageError: the subject does not say which store that is (``upgrades_from``).
+        """
+        older = self.subject.capabilities.upgrades_from
+        if not older:
+            raise UsageError(
+                f"Subject {self.subject.name!r} has no older format: its capabilities do not say "
+                "upgrades_from."
+            )
+        lab = Lab(older, guarantee=self.guarantee, directory=self.directory)
+        store = lab.rows()
+        self.context = lab.context
+        return store
+
+    def processing(
+        self, topic: str, partition: int, offset: int, timestamp: int = NO_TIMESTAMP
+    ) -> None:
+        """Let the store think that this input record is being processed."""
+        if self.context is not None:
+            self.context.record_metadata = RecordMetadata(topic, partition, offset)
+            self.context.record_timestamp = timestamp
+
+    def idle(self) -> None:
+        """Let the store think that no input record is being processed."""
+        if self.context is not None:
+            self.context.record_metadata = None
+            self.context.record_timestamp = NO_TIMESTAMP
 
     def restore(self, store: Any, records: Iterable[ChangelogRecord]) -> None:
         """Apply changelog records as the runtime does: by the callback that ``init`` registered.

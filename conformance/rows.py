@@ -11,8 +11,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from streamproof.stores.api import ChangelogRecord, IsolationLevel, require_key
+from streamproof.stores.api import NO_TIMESTAMP, ChangelogRecord, IsolationLevel, require_key
 from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.timestamps import ValueAndTimestamp
 from streamproof.stores.windowed.keys import session_key, window_key
 from streamproof.stores.windows import Window, Windowed
 
@@ -58,6 +59,29 @@ class _Rows:
         self.put(key, None)
         return old
 
+    def put_if_absent_with_timestamp(
+        self, key: bytes, value: bytes | None, timestamp: int
+    ) -> ValueAndTimestamp | None:
+        existing = self.get_with_timestamp(key)
+        if existing is None:
+            self.put_with_timestamp(key, value, timestamp)
+        return existing
+
+    def put_all_with_timestamp(
+        self, entries: Iterable[tuple[bytes, ValueAndTimestamp | None]]
+    ) -> None:
+        checked = list(entries)
+        for key, _ in checked:
+            require_key(key)
+        for key, timed in checked:
+            value, timestamp = (None, NO_TIMESTAMP) if timed is None else timed
+            self.put_with_timestamp(key, value, timestamp)
+
+    def delete_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        old = self.get_with_timestamp(key)
+        self.put_with_timestamp(key, None, NO_TIMESTAMP)
+        return old
+
     def all(self) -> Iterator[tuple[bytes, bytes]]:
         """The entries; that they cannot be closed early does not matter to a whole scan."""
         with self._all() as entries:
@@ -83,6 +107,12 @@ class _Rows:
     def put(self, key: bytes, value: bytes | None) -> None:
         raise NotImplementedError
 
+    def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        raise NotImplementedError
+
+    def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        raise NotImplementedError
+
     def _all(self) -> Any:
         raise NotImplementedError
 
@@ -99,6 +129,13 @@ class WindowRows(_Rows):
 
     def put(self, key: bytes, value: bytes | None) -> None:
         self.store.put(key, value, self.start_of(key))
+
+    def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        found: ValueAndTimestamp | None = self.store.fetch_with_timestamp(key, self.start_of(key))
+        return found
+
+    def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        self.store.put_with_timestamp(key, value, timestamp, self.start_of(key))
 
     def _all(self) -> Any:
         return self.store.all()
@@ -119,6 +156,18 @@ class SessionRows(_Rows):
     def put(self, key: bytes, value: bytes | None) -> None:
         start = self.start_of(key)
         self.store.put(Windowed(key, Window(start, start + SESSION_MS)), value)
+
+    def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        start = self.start_of(key)
+        found: ValueAndTimestamp | None = self.store.fetch_session_with_timestamp(
+            key, start, start + SESSION_MS
+        )
+        return found
+
+    def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        start = self.start_of(key)
+        session = Windowed(key, Window(start, start + SESSION_MS))
+        self.store.put_with_timestamp(session, value, timestamp)
 
     def _all(self) -> Any:
         return self.store.fetch_range(None, None)

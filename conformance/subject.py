@@ -25,6 +25,9 @@ from streamproof.stores.errors import UsageError
 
 __all__ = ["Subject", "builtin_names", "load_subject"]
 
+MIN_RETENTION_MS = 100
+"""Retention below which the suite finds no room for the times that it puts windows at."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -154,6 +157,7 @@ def _capabilities(name: str, factory: object, store: object) -> Capabilities:
     for owner in (factory, store):
         declared = getattr(owner, "capabilities", None)
         if isinstance(declared, Capabilities):
+            _require_times(name, declared)
             return declared
         if isinstance(declared, property):
             # The factory is a class; its instance has the answer.
@@ -164,6 +168,21 @@ def _capabilities(name: str, factory: object, store: object) -> Capabilities:
                 "not streamproof.stores.capabilities.Capabilities."
             )
     return _infer_capabilities(store)
+
+
+def _require_times(name: str, declared: Capabilities) -> None:
+    """Raise UsageError if a window or session store leaves out a time that the suite needs."""
+    if declared.kind == "key-value":
+        return
+    least = {"retention_ms": MIN_RETENTION_MS}
+    if "segment" in (declared.expiry, declared.scan_order):
+        least["segment_interval_ms"] = 1
+    for field, minimum in least.items():
+        if getattr(declared, field) < minimum:
+            raise UsageError(
+                f"Subject {name!r}: a {declared.kind} store must declare {field} in its "
+                f"capabilities, at least {minimum}; it declares {getattr(declared, field)}."
+            )
 
 
 def _infer_capabilities(store: object) -> Capabilities:

@@ -21,12 +21,12 @@ from streamproof.conformance.violations import (
     violation_of,
 )
 from streamproof.stores.api import NO_TIMESTAMP, IsolationLevel, TopicPartition
-from streamproof.stores.windows import Windowed
+from streamproof.stores.windows import Window, Windowed
 
 if TYPE_CHECKING:
     from streamproof.conformance.run import CheckRun
 
-__all__ = ["Handle", "Trial", "render", "render_program"]
+__all__ = ["Entry", "Handle", "Trial", "render", "render_program"]
 
 PREAMBLE = "from streamproof.conformance.lab import {names}\n\n"
 
@@ -42,14 +42,19 @@ NAMES = (
     "count_system_calls",
 )
 
-_ASSIGNMENT = re.compile(r"\w+ = |#")
+_ASSIGNMENT = re.compile(r"\w+ = |#|lab\.(processing|idle|restore)\(")
 """Lines of a program that have no value to print."""
+
+Entry = tuple[Any, bytes]
+"""An entry of a scan: bytes, the start of a window, or a windowed key; and the value."""
 
 SCAN_LIMIT = 1_000_000
 """Entries after which a scan is taken to be endless."""
 
 _RETURNS: dict[str, tuple[type, ...]] = {
     "get": (bytes, type(None)),
+    "fetch": (bytes, type(None)),
+    "fetch_session": (bytes, type(None)),
     "delete": (bytes, type(None)),
     "put_if_absent": (bytes, type(None)),
     "committed_offset": (int, type(None)),
@@ -63,6 +68,7 @@ _ATTRIBUTES: dict[str, type] = {
     "is_open": bool,
     "persistent": bool,
     "manages_offsets": bool,
+    "dropped_records": int,
 }
 
 
@@ -228,6 +234,21 @@ class Trial:
         with self.watching("restore(…)"):
             self.lab.restore(store.raw, records)
 
+    def processing(
+        self, offset: int, *, topic: str = "input", partition: int = 0, timestamp: int = -1
+    ) -> None:
+        """Let the store think that an input record is being processed."""
+        arguments = f"{topic!r}, {partition}, {offset}"
+        if timestamp != NO_TIMESTAMP:
+            arguments += f", timestamp={timestamp}"
+        self.lines.append(f"lab.processing({arguments})")
+        self.lab.processing(topic, partition, offset, timestamp)
+
+    def idle(self) -> None:
+        """Let the store think that no input record is being processed."""
+        self.lines.append("lab.idle()")
+        self.lab.idle()
+
     def note(self, line: str) -> None:
         """Add a line to the program that is not a call on the subject."""
         self.lines.append(line)
@@ -288,7 +309,7 @@ class Handle:
         return answer
 
     def read(self, attribute: str) -> Any:
-        """Read one of the plain attributes, such as ``name`` or ``is_open``."""
+        """Read one of the plain attributes, such as ``name`` or ``dropped_records``."""
         self.trial.lines.append(f"{self.label}.{attribute}")
         with self.trial.watching(f"{self.label}.{attribute}"):
             answer = getattr(self.raw, attribute)
@@ -298,7 +319,14 @@ class Handle:
             self.trial.fail(f"{attribute} to be {kind.__name__}", f"{type(answer).__name__}{hint}")
         return answer
 
-    def scan(self, method: str, *arguments: Any) -> list[tuple[bytes, bytes]]:
+    def position(self) -> dict[tuple[str, int], int]:
+        """The input offsets that the content reflects, by topic and partition."""
+        self.trial.lines.append(f"{self.label}.position.as_dict()")
+        with self.trial.watching(f"{self.label}.position"):
+            offsets = self.raw.position.as_dict()
+        return {(topic, partition): offset for (topic, partition), offset in offsets.items()}
+
+    def scan(self, method: str, *arguments: Any) -> list[Entry]:
         """Read the whole iterator that ``method`` returns, and close it."""
         call = f"{self.label}.{method}({', '.join(map(render, arguments))})"
         self.trial.lines.append(f"list({call})")
@@ -306,13 +334,19 @@ class Handle:
             iterator = getattr(self.raw, method)(*arguments)
             entries = [tuple(entry) for entry in itertools.islice(iterator, SCAN_LIMIT + 1)]
             close_iterator(iterator)
-        return self._bounded(entries)
+        return self._well_formed(entries)
 
-    def _bounded(self, entries: list[Any]) -> list[Any]:
-        """The entries of a scan that came to an end."""
+    def _well_formed(self, entries: list[Any]) -> list[Entry]:
+        """The entries of a scan that came to an end, each a key and a value."""
         if len(entries) > SCAN_LIMIT:
             self.trial.fail("an iterator that ends", f"more than {SCAN_LIMIT} entries")
-        return entries
+        found: list[Entry] = []
+        for entry in entries:
+            key = entry_key(entry[0]) if len(entry) == 2 else None
+            if key is None:
+                self.trial.fail("pairs of a key and a value from an iterator", brief(render(entry)))
+            found.append((key, entry[1]))
+        return found
 
     def iterate(self, method: str, *arguments: Any) -> Handle:
         """Open an iterator and leave it open."""
@@ -323,20 +357,19 @@ class Handle:
             iterator = iter(getattr(self.raw, method)(*arguments))
         return Handle(self.trial, iterator, label)
 
-    def advance(self) -> tuple[bytes, bytes] | None:
+    def advance(self) -> Entry | None:
         """The next entry of an open iterator; ``None`` at its end."""
         self.trial.lines.append(f"next({self.label}, None)")
         with self.trial.watching(f"next({self.label})"):
-            entry = next(self.raw, None)
-        return None if entry is None else (entry[0], entry[1])
+            entries = [tuple(entry) for entry in itertools.islice(self.raw, 1)]
+        return self._well_formed(entries)[0] if entries else None
 
-    def remaining(self) -> list[tuple[bytes, bytes]]:
+    def remaining(self) -> list[Entry]:
         """What an open iterator still yields."""
         self.trial.lines.append(f"list({self.label})")
         with self.trial.watching(f"list({self.label})"):
-            some = itertools.islice(self.raw, SCAN_LIMIT + 1)
-            entries = [(entry[0], entry[1]) for entry in some]
-        return self._bounded(entries)
+            entries = [tuple(entry) for entry in itertools.islice(self.raw, SCAN_LIMIT + 1)]
+        return self._well_formed(entries)
 
     def release(self) -> None:
         """Close an iterator that is open, if it can be closed."""
@@ -358,6 +391,19 @@ class Handle:
         with self.trial.watching(f"{self.label}.read_only({level})"):
             raw = self.raw.read_only(level)
         return Handle(self.trial, raw, label)
+
+
+def entry_key(key: Any) -> bytes | int | Windowed | None:
+    """The key of an entry: bytes, a window start or a windowed key; ``None`` for anything else.
+
+    A subject may yield plain tuples for windowed keys.
+    """
+    if isinstance(key, bytes | int):
+        return key
+    match key:
+        case (bytes() as inner, (int() as start, int() as end)):
+            return Windowed(inner, Window(start, end))
+    return None
 
 
 def close_iterator(iterator: Any) -> None:

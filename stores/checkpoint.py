@@ -12,13 +12,23 @@ Source: Kafka, org.apache.kafka.streams.state.internals.OffsetCheckpoint.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Final
 
-from streamproof.stores.api import TopicPartition
+from streamproof.stores.api import StateStoreContext, TopicPartition
 from streamproof.stores.errors import ProcessorStateError
 
-__all__ = ["OFFSET_UNKNOWN", "OffsetCheckpoint"]
+__all__ = [
+    "OFFSET_UNKNOWN",
+    "TASK_CHECKPOINT",
+    "OffsetCheckpoint",
+    "changelog_partition",
+    "smallest_offsets",
+]
+
+TASK_CHECKPOINT: Final = ".checkpoint"
+"""The file in the directory of a task that holds the offsets of all its stores."""
 
 OFFSET_UNKNOWN = -4
 """Stands for an offset that is not known, where a file must hold something."""
@@ -37,26 +47,35 @@ class OffsetCheckpoint:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
 
-    def read(self) -> dict[TopicPartition, int]:
+    def read(self, *, strict: bool = False) -> dict[TopicPartition, int]:
         """The offsets in the file; empty if there is no file.
 
         Offsets that may not be there (negative and not OFFSET_UNKNOWN) are left out.
+
+        Args:
+            strict: whether such an offset, a partition that is there twice, and a last line
+                without an end are errors. Who deletes what was read must not lose any of it.
 
         Raises:
             ProcessorStateError: the file is unreadable or malformed; file and line are named.
         """
         try:
-            lines = self.path.read_text("utf-8").splitlines()
-        except FileNotFoundError:
+            text = self.path.read_text("utf-8")
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, UnicodeDecodeError) as error:
             raise ProcessorStateError(f"{self.path} cannot be read: {error}. {_REMEDY}") from error
+        lines = text.splitlines()
         if self._number(lines, 1, "the version") != _VERSION:
             raise self._malformed(1, f"version {lines[0]} is not known, only {_VERSION} is")
         expected = self._number(lines, 2, "the number of offsets")
         entries = [self._entry(number, line) for number, line in enumerate(lines[2:], start=3)]
         if len(entries) != expected:
             raise self._malformed(2, f"{expected} offsets are announced, {len(entries)} are there")
+        if strict:
+            self._require_sound(entries)
+            if not text.endswith("\n"):
+                raise self._malformed(len(lines), "the line has no end; it may have been cut off")
         return {partition: offset for partition, offset in entries if _may_be_stored(offset)}
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -86,6 +105,17 @@ class OffsetCheckpoint:
                 f"{self.path} cannot be written: {error}. Check that its directory exists and "
                 "can be written, and that the disk has space."
             ) from error
+
+    def remove(self, partitions: Collection[TopicPartition]) -> None:
+        """Replace the file by one without these partitions; durable on return.
+
+        Raises:
+            ProcessorStateError: the file is malformed, or it cannot be written.
+        """
+        offsets = self.read(strict=True)
+        kept = {each: offset for each, offset in offsets.items() if each not in partitions}
+        if len(kept) < len(offsets):
+            self.write(kept)
 
     def delete(self) -> None:
         """Delete the file if it is there."""
@@ -132,9 +162,42 @@ class OffsetCheckpoint:
                 number, f"expected 'topic partition offset', found {line!r}"
             ) from None
 
+    def _require_sound(self, entries: list[tuple[TopicPartition, int]]) -> None:
+        seen = set()
+        for number, (partition, offset) in enumerate(entries, start=3):
+            if not _may_be_stored(offset):
+                raise self._malformed(number, f"offset {offset} is negative")
+            if partition in seen:
+                raise self._malformed(number, f"{partition} is there a second time")
+            seen.add(partition)
+
     def _malformed(self, line: int, problem: str) -> ProcessorStateError:
         return ProcessorStateError(f"{self.path}, line {line}: {problem}. {_REMEDY}")
 
 
 def _may_be_stored(offset: int) -> bool:
     return offset >= 0 or offset == OFFSET_UNKNOWN
+
+
+def smallest_offsets(
+    one: Mapping[TopicPartition, int], other: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """All partitions of both; of two offsets the smaller one, which never promises too much.
+
+    OFFSET_UNKNOWN is the smallest of all.
+    """
+    return {
+        each: min(one.get(each, offset), other.get(each, offset))
+        for each, offset in {**one, **other}.items()
+    }
+
+
+def changelog_partition(context: StateStoreContext, store_name: str) -> TopicPartition | None:
+    """The changelog partition of a store, which has the number of its task.
+
+    ``None`` if the task's id does not end in a number, as that of global stores.
+    """
+    _, _, partition = context.task_id.rpartition("_")
+    if not partition.isdecimal():
+        return None
+    return TopicPartition(context.changelog_topic(store_name), int(partition))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from streamproof.stores.api import (
@@ -13,7 +13,14 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.checkpoint import OFFSET_UNKNOWN, OffsetCheckpoint
+from streamproof.stores.checkpoint import (
+    OFFSET_UNKNOWN,
+    TASK_CHECKPOINT,
+    OffsetCheckpoint,
+    changelog_partition,
+    smallest_offsets,
+)
+from streamproof.stores.downgrade import add_to_task_checkpoint, is_downgrade
 from streamproof.stores.errors import (
     InvalidStateStoreError,
     ProcessorStateError,
@@ -35,17 +42,30 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
     records that are not there. Under exactly-once the file is there only while the store
     is closed, so that a crash leaves no file, and a missing file means: wipe and restore.
 
+    Offsets of this store in the task's ``.checkpoint``, where versions before KIP-1035 kept
+    them, are moved into the file: written there first, and then removed from the other. If
+    ``upgrade.from`` names a version before 4.3, ``close`` moves them back in the same way.
+
     Args:
         inner: a persistent store that does not manage offsets.
         offset_delta_threshold: under at-least-once, a commit writes the file once the
             offsets have grown by more than this many records, all partitions together.
+        changelog_partitions: the partitions of this store; others in a file are ignored.
+            With none, the store is not logged, and no file is written. ``None``: all that
+            are in the store's own file, and those of its changelog topic in the task's.
 
     Source: KIP-1035; Kafka 4.3, LegacyCheckpointingStateStore.
     """
 
     capabilities = Capabilities(durability="flush")
 
-    def __init__(self, inner: KeyValueStore, *, offset_delta_threshold: int = 10_000) -> None:
+    def __init__(
+        self,
+        inner: KeyValueStore,
+        *,
+        offset_delta_threshold: int = 10_000,
+        changelog_partitions: Collection[TopicPartition] | None = None,
+    ) -> None:
         super().__init__(inner)
         if not inner.persistent or inner.manages_offsets:
             raise UsageError(
@@ -54,8 +74,11 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
                 "Use it without LegacyCheckpointingStateStore."
             )
         self._threshold = offset_delta_threshold
+        self._partitions = changelog_partitions
         self._exactly_once = False
-        self._changelog: TopicPartition | None = None
+        self._corrupted = False
+        self._context: StateStoreContext | None = None
+        self._downgrading = False
         self._checkpoint: OffsetCheckpoint | None = None
         self._offsets: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
@@ -66,11 +89,12 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         return True
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Read the file, open the inner store, and under exactly-once delete the file.
+        """Read the files, open the inner store, and under exactly-once delete the own file.
 
         Raises:
-            ProcessorStateError: the file is malformed, or the inner store cannot be opened.
+            ProcessorStateError: a file is malformed, or the inner store cannot be opened.
             TaskCorruptedError: exactly-once, and there are records but no file.
+            UsageError: ``upgrade.from`` is not a version.
         """
         _logger.warning(
             "Store %r is persistent and does not manage its changelog offsets; they are kept in "
@@ -78,23 +102,54 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
             "manages_offsets (KIP-1035).",
             self.name,
         )
-        checkpoint = OffsetCheckpoint(Path(context.state_dir) / f".checkpoint_{self.name}")
-        written = checkpoint.read()
-        if context.exactly_once and not checkpoint.path.exists():
+        self._downgrading = self._is_logged and is_downgrade(context)
+        checkpoint = OffsetCheckpoint(Path(context.state_dir) / f"{TASK_CHECKPOINT}_{self.name}")
+        written = self._read(context, checkpoint)
+        if context.exactly_once and self._is_logged and not checkpoint.path.exists():
             self._require_no_records(context)
         super().init(context, root)
         if context.exactly_once:
             checkpoint.delete()
+        self._context = context
         self._exactly_once = context.exactly_once
-        self._changelog = _changelog_partition(context, self.name)
+        self._corrupted = False
         self._checkpoint = checkpoint
         self._offsets = {partition: offset for partition, offset in written.items() if offset >= 0}
         self._written = dict(self._offsets)
 
+    def _read(
+        self, context: StateStoreContext, checkpoint: OffsetCheckpoint
+    ) -> dict[TopicPartition, int]:
+        """The offsets of this store, after those of the task's file were moved into its own."""
+        written = checkpoint.read()
+        if self._partitions is not None:
+            written = {each: offset for each, offset in written.items() if each in self._partitions}
+        task_file = OffsetCheckpoint(Path(context.state_dir) / TASK_CHECKPOINT)
+        moved = {
+            partition: offset
+            for partition, offset in task_file.read(strict=True).items()
+            if self._owns(partition, context)
+        }
+        if moved:
+            written = smallest_offsets(written, moved)
+            checkpoint.write(written)
+            task_file.remove(moved)
+        return written
+
+    @property
+    def _is_logged(self) -> bool:
+        return self._partitions is None or bool(self._partitions)
+
+    def _owns(self, partition: TopicPartition, context: StateStoreContext) -> bool:
+        if self._partitions is None:
+            return partition.topic == context.changelog_topic(self.name)
+        return partition in self._partitions
+
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
         """Remember the offsets; under at-least-once, flush and write the file when it is due.
 
-        Forgetting an offset is written at once, as it needs no flush before it.
+        An offset that is forgotten, or falls, is written at once: after a crash the file
+        would promise records that are not there.
         """
         self._opened()
         offsets = dict(self._offsets) if changelog_offsets else {}
@@ -103,35 +158,63 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
                 offsets.pop(partition, None)
             else:
                 offsets[partition] = offset
-        forgotten = self._written.keys() - offsets.keys()
         self._offsets = offsets
-        if not self._exactly_once and (forgotten or self._delta() > self._threshold):
+        promises_more = any(
+            partition not in offsets or offsets[partition] < offset
+            for partition, offset in self._written.items()
+        )
+        if not self._exactly_once and (promises_more or self._delta() > self._threshold):
             self._inner.flush()
-            self._write()
+            self._write(self._offsets)
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
         """The offset of the last commit, or of the file, or ``None``."""
         self._opened()
         return self._offsets.get(partition)
 
+    def mark_corrupted(self) -> None:
+        """Note that the content is not to be trusted, so that ``close`` writes no file.
+
+        Source: Kafka 4.3, ProcessorStateManager#markChangelogAsCorrupted.
+        """
+        self._corrupted = True
+
     def close(self) -> None:
         """Close the inner store, which flushes it, then write the file."""
         if self._checkpoint is None:
             return
         self._inner.close()
-        if not self._offsets and self._changelog is not None and self._exactly_once:
-            # An empty file would not be there, and a missing one means a crash.
-            self._offsets = {self._changelog: OFFSET_UNKNOWN}
-        self._write()
+        if not self._corrupted:
+            self._write(self._offsets or self._unknown_offsets())
+            self._move_to_task_checkpoint()
         self._checkpoint = None
 
-    def _write(self) -> None:
+    def _unknown_offsets(self) -> dict[TopicPartition, int]:
+        """What is written if there is no offset; under exactly-once a missing file is a crash."""
+        if not self._exactly_once or self._context is None:
+            return {}
+        own = changelog_partition(self._context, self.name)
+        return dict.fromkeys(self._partitions or ([] if own is None else [own]), OFFSET_UNKNOWN)
+
+    def _write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write the file; a failure costs a longer restore and is no more than a warning."""
+        if not self._is_logged:
+            return
         try:
-            self._opened().write(self._offsets)
-            self._written = dict(self._offsets)
+            self._opened().write(offsets)
+            self._written = dict(offsets)
         except ProcessorStateError as error:
             _logger.warning("The offsets of store %r were not written: %s", self.name, error)
+
+    def _move_to_task_checkpoint(self) -> None:
+        """Leave the offsets where an older version looks for them, if there is to be one."""
+        if not self._downgrading or self._context is None:
+            return
+        try:
+            add_to_task_checkpoint(self._context, self.name, self._offsets)
+            self._opened().delete()
+        except ProcessorStateError as error:
+            _logger.warning("The offsets of store %r were not moved: %s", self.name, error)
 
     def _delta(self) -> int:
         written = self._written
@@ -153,13 +236,6 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
                 f"Store {self.name!r} is not open; call init() before using it."
             )
         return self._checkpoint
-
-
-def _changelog_partition(context: StateStoreContext, store_name: str) -> TopicPartition | None:
-    _, _, partition = context.task_id.rpartition("_")
-    if not partition.isdigit():
-        return None
-    return TopicPartition(context.changelog_topic(store_name), int(partition))
 
 
 def default_store() -> KeyValueStore:

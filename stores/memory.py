@@ -34,7 +34,11 @@ class InMemoryKeyValueStore(KeyValueStore):
     """
 
     capabilities = Capabilities(
-        persistent=False, manages_offsets=False, read_only_views=True, iterator_view="weak"
+        persistent=False,
+        manages_offsets=False,
+        read_only_views=True,
+        iterator_view="weak",
+        position=True,
     )
 
     def __init__(self, name: str) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "STATUS_KEY",
     "STATUS_OPEN",
     "decode_long",
+    "decode_partition",
     "decode_position",
     "encode_long",
     "encode_partition",
@@ -38,6 +39,17 @@ STATUS_CLOSED = _LONG.pack(0)
 def encode_partition(partition: TopicPartition) -> bytes:
     """The key of the offset of ``partition``; it always holds a dash, so it meets no other."""
     return str(TopicPartition(*partition)).encode()
+
+
+def decode_partition(raw: bytes) -> TopicPartition:
+    """The partition that ``encode_partition`` turned into a key."""
+    topic, dash, number = raw.decode(errors="replace").rpartition("-")
+    if not dash or not number.isdecimal():
+        raise ProcessorStateError(
+            f"The key {raw!r} of a stored offset is not 'topic-partition': the offsets column "
+            "family is damaged. Wipe the store's directory and restore from the changelog."
+        )
+    return TopicPartition(topic, int(number))
 
 
 def encode_long(value: int) -> bytes:

@@ -19,25 +19,26 @@ from streamproof.stores.api import (
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import (
-    InvalidStateStoreError,
-    ProcessorStateError,
-    TaskCorruptedError,
-)
+from streamproof.stores.downgrade import Downgrade, is_downgrade, leave_for_older_version
+from streamproof.stores.errors import InvalidStateStoreError, TaskCorruptedError
 from streamproof.stores.iterators import Row, RowIterator, StoreIterator, is_inverted
+from streamproof.stores.offset_import import OffsetImport
 from streamproof.stores.offsets import (
     POSITION_KEY,
     STATUS_CLOSED,
     STATUS_KEY,
     STATUS_OPEN,
     decode_long,
+    decode_partition,
     decode_position,
     encode_long,
     encode_partition,
     encode_position,
 )
-from streamproof.stores.rocksdb_database import Database
+from streamproof.stores.rocksdb_database import Database, is_write_stall
 from streamproof.stores.rocksdb_scans import scan_prefix, scan_range
+from streamproof.stores.upgrade import format_directory, refuse_newer_formats, upgrade_mode
+from streamproof.stores.write_batch import WriteTarget
 
 __all__ = ["RocksDBStore", "default_store"]
 
@@ -56,6 +57,8 @@ class RocksDBStore(KeyValueStore):
         name: the name of the store.
         manages_offsets: without it there are no offsets, no stored position and no
             status, as before KIP-1035; ``flush`` makes the records durable.
+        downgrade: what ``close`` leaves if ``upgrade.from`` names a version before 4.3:
+            ``proposed`` all that such a version needs to go on, ``shipped`` a checkpoint file.
 
     Source: KIP-1035; KIP-892, "Atomic Checkpointing"; Kafka 4.3, RocksDBStore.
     """
@@ -63,10 +66,20 @@ class RocksDBStore(KeyValueStore):
     _marks_status = True
     """Whether the status row is needed to tell a clean close from a crash."""
 
-    def __init__(self, name: str, *, manages_offsets: bool = True) -> None:
+    _timestamped = False
+    """Whether the records are in the column family for values with timestamps."""
+
+    _format_version = 1
+    """The version of the format, which the name of the directory tells (KIP-258)."""
+
+    def __init__(
+        self, name: str, *, manages_offsets: bool = True, downgrade: Downgrade = "proposed"
+    ) -> None:
         super().__init__()
         self._name = name
         self._manages_offsets = manages_offsets
+        self._downgrade = downgrade
+        self._downgrading = False
         self._context: StateStoreContext | None = None
         self._database: Database | None = None
         self._position = Position()
@@ -105,26 +118,42 @@ class RocksDBStore(KeyValueStore):
 
     def directory(self, context: StateStoreContext) -> Path:
         """Where the files of this store are, given the directory of its task."""
+        return format_directory(self._plain_directory(context), self._format_version)
+
+    def _plain_directory(self, context: StateStoreContext) -> Path:
         return Path(context.state_dir) / "rocksdb" / self._name
 
     # --- life cycle -------------------------------------------------------------------
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open the database and register how to restore it.
+        """Open the database, import what an older version left, and register how to restore it.
 
         Raises:
-            ProcessorStateError: the files cannot be read, written or locked.
+            ProcessorStateError: the files cannot be read, written or locked, or they are of a
+                newer format only.
             TaskCorruptedError: exactly-once, and the store was not closed cleanly.
             InvalidStateStoreError: the store is already open.
+            UsageError: ``upgrade.from`` is not a version.
         """
         if self._database is not None:
             raise InvalidStateStoreError(f"Store {self._name!r} is already open; close it first.")
+        if upgrade_mode(context) is None:
+            # While an upgrade is prepared, the formats stand beside each other on purpose.
+            refuse_newer_formats(self._plain_directory(context), self._format_version)
+        directory = self.directory(context)
+        self._downgrading = self._manages_offsets and is_downgrade(context)
+        left = OffsetImport(context, self._name, directory) if self._manages_offsets else None
+        if left is not None:
+            left.prepare(exactly_once=context.exactly_once)
         database = Database(
-            self.directory(context),
+            directory,
             with_offsets=self._manages_offsets,
             write_buffer_bytes=context.app_configs.get(WRITE_BUFFER_BYTES_CONFIG),
+            timestamped=self._timestamped,
         )
         try:
+            if left is not None:
+                left.into(database)
             self._open_offsets(database, context)
         except BaseException:
             database.release()
@@ -139,13 +168,13 @@ class RocksDBStore(KeyValueStore):
             return
         # The check is made whatever the kind of store: transactions may have been switched
         # on after a crash without them.
-        if context.exactly_once and database.offsets.get(STATUS_KEY) == STATUS_OPEN:
+        if context.exactly_once and database.offsets_row(STATUS_KEY) == STATUS_OPEN:
             raise TaskCorruptedError(
                 f"Store {self._name!r} in {database.directory} was not closed cleanly, so that "
                 "it may hold records of an aborted transaction. Wipe the directory and "
                 "restore from the changelog."
             )
-        stored = database.offsets.get(POSITION_KEY)
+        stored = database.offsets_row(POSITION_KEY)
         if stored is not None:
             self._position = decode_position(stored)
         if self._marks_status:
@@ -158,7 +187,11 @@ class RocksDBStore(KeyValueStore):
         database.write(batch)
 
     def close(self) -> None:
-        """Close the iterators, flush, and release the directory; closing twice is harmless."""
+        """Close the iterators, flush, and release the directory; closing twice is harmless.
+
+        If ``upgrade.from`` asks for it, the store is left for an older version (KIP-1035,
+        "Downgrade").
+        """
         database, self._database = self._database, None
         if database is None:
             return
@@ -168,6 +201,8 @@ class RocksDBStore(KeyValueStore):
         try:
             if self._manages_offsets and self._marks_status:
                 self._write_status(database, STATUS_CLOSED)
+            if self._downgrading and self._context is not None:
+                leave_for_older_version(database, self._context, self._name, self._downgrade)
         finally:
             database.close()
 
@@ -207,9 +242,19 @@ class RocksDBStore(KeyValueStore):
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
         """The offset of the last commit, or ``None`` (KIP-1035, StateStore#committedOffset)."""
-        offsets = self._opened().offsets
-        stored = None if offsets is None else offsets.get(encode_partition(partition))
+        stored = self._opened().offsets_row(encode_partition(partition))
         return None if stored is None else decode_long(stored)
+
+    def committed_offsets(self) -> dict[TopicPartition, int]:
+        """The offsets of all partitions that are committed."""
+        offsets = self._opened().offsets
+        if offsets is None:
+            return {}
+        return {
+            decode_partition(key): decode_long(value)
+            for key, value in scan_range(offsets, None, None, reverse=False)
+            if key not in (STATUS_KEY, POSITION_KEY)
+        }
 
     def restore(self, batch: Sequence[ChangelogRecord]) -> None:
         """Apply changelog records in order, the last one of a key wins, in one write."""
@@ -221,7 +266,11 @@ class RocksDBStore(KeyValueStore):
         """The value of ``key``, or ``None``."""
         if key is None:
             require_key(key)
-        value: bytes | None = self._opened().data.get(key)
+        data = self._opened().data
+        try:
+            value: bytes | None = data.get(key)
+        except Exception as error:
+            raise self._failure("cannot be read", error) from error
         return value
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -235,7 +284,9 @@ class RocksDBStore(KeyValueStore):
             else:
                 data.put(key, value)
         except Exception as error:
-            raise self._write_failure(error) from error
+            if not is_write_stall(error):
+                raise self._failure("cannot be written", error) from error
+            self._write_entries([(key, value)])
         self._record_position()
 
     def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
@@ -246,6 +297,16 @@ class RocksDBStore(KeyValueStore):
         self._write_entries(checked)
         self._record_position()
 
+    def delete(self, key: bytes) -> bytes | None:
+        """Delete ``key`` and return the value it had, or ``None``."""
+        old = self.get_only(key)
+        self.put(key, None)
+        return old
+
+    def get_only(self, key: bytes) -> bytes | None:
+        """As ``get``, and nothing is migrated on the way (Kafka: RocksDBStore#getOnly)."""
+        return self.get(key)
+
     def delete_range(self, from_key: bytes, to_key_exclusive: bytes) -> None:
         """Delete every key from ``from_key`` up to, not including, ``to_key_exclusive``."""
         require_key(from_key)
@@ -253,7 +314,7 @@ class RocksDBStore(KeyValueStore):
         database = self._opened()
         if from_key < to_key_exclusive:
             batch = database.new_batch()
-            batch.delete_range(from_key, to_key_exclusive)
+            self._records(database, batch).delete_range(from_key, to_key_exclusive)
             database.write(batch)
         self._record_position()
 
@@ -268,7 +329,7 @@ class RocksDBStore(KeyValueStore):
     def prefix_scan(self, prefix: bytes) -> RowIterator:
         """Every entry whose key starts with ``prefix``, ascending."""
         require_key(prefix)
-        return self.open_iterator(scan_prefix(self._opened().data, prefix))
+        return self.open_iterator(self._prefix_rows(self._opened(), prefix))
 
     def approximate_num_entries(self) -> int:
         """RocksDB's estimate; keys that were overwritten or deleted may count more than once."""
@@ -281,19 +342,32 @@ class RocksDBStore(KeyValueStore):
         return StoreIterator(self._name, rows, self._iterators, on_close)
 
     def _scan(self, from_key: bytes | None, to_key: bytes | None, *, reverse: bool) -> RowIterator:
-        data = self._opened().data
+        database = self._opened()
         if is_inverted(from_key, to_key):
             return self.open_iterator(iter(()))
-        return self.open_iterator(scan_range(data, from_key, to_key, reverse=reverse))
+        return self.open_iterator(self._range_rows(database, from_key, to_key, reverse=reverse))
+
+    def _range_rows(
+        self, database: Database, from_key: bytes | None, to_key: bytes | None, *, reverse: bool
+    ) -> Iterator[Row]:
+        return scan_range(database.data, from_key, to_key, reverse=reverse)
+
+    def _prefix_rows(self, database: Database, prefix: bytes) -> Iterator[Row]:
+        return scan_prefix(database.data, prefix)
+
+    def _records(self, database: Database, batch: WriteBatch) -> WriteTarget:
+        """Where writes to the records go that are to be added to ``batch``."""
+        return database.records(batch)
 
     def _write_entries(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         database = self._opened()
         batch = database.new_batch()
+        records = self._records(database, batch)
         for key, value in entries:
             if value is None:
-                batch.delete(key)
+                records.delete(key)
             else:
-                batch.put(key, value)
+                records.put(key, value)
         database.write(batch)
 
     def _record_position(self) -> None:
@@ -301,14 +375,9 @@ class RocksDBStore(KeyValueStore):
         if context is not None and context.record_metadata is not None:
             self._position.update(*context.record_metadata)
 
-    def _write_failure(self, error: Exception) -> Exception:
+    def _failure(self, what: str, error: Exception) -> Exception:
         # RocksDB's failures arrive as plain Exception; anything else is a wrong argument.
-        if type(error) is not Exception:
-            return error
-        return ProcessorStateError(
-            f"Store {self._name!r} cannot be written: {error}. Check the free space of the "
-            "disk and the file LOG in the store's directory."
-        )
+        return self._opened().failure(what, error) if type(error) is Exception else error
 
     def _opened(self) -> Database:
         if self._database is None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
     ColumnFamily,
@@ -27,9 +28,27 @@ from rocksdict import (
     WriteOptions,
 )
 
+from streamproof.stores.api import TopicPartition
 from streamproof.stores.errors import ProcessorStateError
+from streamproof.stores.offsets import (
+    POSITION_KEY,
+    STATUS_KEY,
+    decode_long,
+    decode_partition,
+)
+from streamproof.stores.rocksdb_scans import scan_range
+from streamproof.stores.write_batch import WriteTarget
 
-__all__ = ["DATA_COLUMN_FAMILY", "OFFSETS_COLUMN_FAMILY", "TIMESTAMPED_COLUMN_FAMILY", "Database"]
+__all__ = [
+    "DATA_COLUMN_FAMILY",
+    "OFFSETS_COLUMN_FAMILY",
+    "TIMESTAMPED_COLUMN_FAMILY",
+    "Database",
+    "column_families",
+    "committed_offsets",
+    "has_records",
+    "is_write_stall",
+]
 
 DATA_COLUMN_FAMILY: Final = "default"
 TIMESTAMPED_COLUMN_FAMILY: Final = "keyValueWithTimestamp"
@@ -55,6 +74,39 @@ _POLL_S = 0.0005
 _GIVE_UP_S = 1.0
 """How long rows may stay in memory while no flush is running before that is an error."""
 
+_FIRST_MANIFEST = "MANIFEST-000001"
+"""The manifest that is there before CURRENT when a database is made; all others come later."""
+
+_CHECK_THE_DIRECTORY = (
+    "Check that the path is a directory that can be written, and that the disk has space."
+)
+
+_WIPE_AND_RESTORE = "wipe the directory and restore from the changelog."
+
+_REMEDIES = (
+    (
+        ("while lock file", "lock hold by"),
+        "Another store or process has it open: close that one first.",
+    ),
+    (
+        ("no space left", "file too large", "quota", "permission denied", "read-only file system"),
+        _CHECK_THE_DIRECTORY,
+    ),
+    (
+        ("too many open files",),
+        "Allow the process to open more files (ulimit -n).",
+    ),
+    (
+        ("unsupported format_version",),
+        f"A newer version of RocksDB wrote it: use that version, or {_WIPE_AND_RESTORE}",
+    ),
+    (
+        ("corrupt", "current", "manifest", "is a directory"),
+        f"The files are damaged: {_WIPE_AND_RESTORE}",
+    ),
+)
+"""What to do about a failure, by what it says in small letters; the first that fits counts."""
+
 
 class Database:
     """An open database with the data and, if the store manages its offsets, the offsets.
@@ -70,8 +122,6 @@ class Database:
         data: the records.
         plain: the records of the plain format, if ``timestamped``, or ``None``.
         offsets: the rows beside the records, or ``None``.
-        was_without_offsets: whether the database was there already, with no column
-            family for offsets: a version before KIP-1035 wrote it.
 
     Raises:
         ProcessorStateError: the database cannot be read, written or locked, or it has
@@ -94,8 +144,7 @@ class Database:
             families[OFFSETS_COLUMN_FAMILY] = _options(write_buffer_bytes or _OFFSETS_BUFFER_BYTES)
         with self._failing("cannot be opened"):
             _prepare(directory)
-        found = _reject_unknown_families(directory, frozenset(families))
-        self.was_without_offsets = bool(found) and OFFSETS_COLUMN_FAMILY not in found
+        _reject_unknown_families(directory, frozenset(families))
         with self._failing("cannot be opened"):
             root = Rdict(str(directory), families[DATA_COLUMN_FAMILY], column_families=families)
         self._root = self.data = root
@@ -104,10 +153,9 @@ class Database:
         self._data_handle: ColumnFamily | None = None
         self._plain_handle: ColumnFamily | None = None
         self._offsets_handle: ColumnFamily | None = None
-        self._write_options = WriteOptions()
-        # The type stub calls it a method; it is a property.
-        self._write_options.disable_wal = True  # type: ignore[method-assign,assignment]
-        root.set_write_options(self._write_options)
+        self._write_options = _write_options(wait=True)
+        self._impatient = _write_options(wait=False)
+        root.set_write_options(self._impatient)
         if timestamped:
             self.plain, self.data = root, self._family(TIMESTAMPED_COLUMN_FAMILY)
             self._data_handle = root.get_column_family_handle(TIMESTAMPED_COLUMN_FAMILY)
@@ -118,7 +166,7 @@ class Database:
 
     def _family(self, name: str) -> Rdict:
         family = self._root.get_column_family(name)
-        family.set_write_options(self._write_options)
+        family.set_write_options(self._impatient)
         return family
 
     def new_batch(self) -> WriteBatch:
@@ -127,9 +175,23 @@ class Database:
         batch.set_default_column_family(self._data_handle)
         return batch
 
-    def delete_plain_row(self, batch: WriteBatch, key: bytes) -> None:
-        """Add the deletion of a record of the plain format to ``batch``."""
-        batch.delete(key, self._plain_handle)
+    def records(self, batch: WriteBatch) -> WriteTarget:
+        """Where writes to the records go that are to be added to ``batch``."""
+        if self._data_handle is None:
+            return batch
+        return _TimestampedRecords(batch, self._data_handle)
+
+    def records_of_both_formats(self, batch: WriteBatch) -> WriteTarget:
+        """As ``records``, and what is written takes the record of the plain format away."""
+        return _RecordsOfBothFormats(batch, self._data_handle, self._plain_handle)
+
+    def offsets_row(self, key: bytes) -> bytes | None:
+        """The row of ``key`` beside the records; ``None`` if there is none, or no such rows."""
+        if self.offsets is None:
+            return None
+        with self._failing("cannot be read"):
+            row: bytes | None = self.offsets.get(key)
+        return row
 
     def put_offsets_row(self, batch: WriteBatch, key: bytes, value: bytes | None) -> None:
         """Add a row beside the records to ``batch``; ``None`` deletes it."""
@@ -141,7 +203,30 @@ class Database:
     def write(self, batch: WriteBatch) -> None:
         """Apply ``batch``, which is used up by it, in one step."""
         with self._failing("cannot be written"):
+            self._await_room()
             self._root.write(batch, self._write_options)
+
+    def _await_room(self) -> None:
+        """Wait until RocksDB has room in its buffers for a write, or raise why there is none.
+
+        If it were left to RocksDB to wait, rocksdict would hold all Python threads until then,
+        and after a flush that failed for want of space, for ever.
+        """
+        while not self._has_room():
+            time.sleep(_POLL_S)
+
+    def _has_room(self) -> bool:
+        """Whether a write would begin at once; if RocksDB refuses to write, raise why.
+
+        Writing nothing tells. A batch itself cannot be tried, as it is used up even if it fails.
+        """
+        try:
+            self._root.write(WriteBatch(raw_mode=True), self._impatient)
+        except Exception as error:
+            if is_write_stall(error):
+                return False
+            raise
+        return True
 
     def flush(self) -> None:
         """Write all buffers to disk, all column families in one atomic step.
@@ -154,6 +239,7 @@ class Database:
             if self.offsets is None and self.plain is None:
                 self.data.flush()
                 return
+            self._await_room()
             smallest = self.data if self.offsets is None else self.offsets
             smallest.compact_range(_BEHIND_ALL_KEYS, None)
             self._await_empty_buffers()
@@ -162,12 +248,14 @@ class Database:
         """Wait until no row is only in memory any more.
 
         If a flush that RocksDB started itself is under way, the compaction returns before
-        its own flush has ended; and it does not report a flush that failed. The buffers tell
-        both: rows that stay there while no flush is running or due will stay for good.
+        its own flush has ended; and it does not report a flush that failed. After such a
+        failure RocksDB calls a flush due that it will not begin, and refuses to write. Rows
+        that stay in the buffers while no flush is running or due will stay there for good.
         """
         families = self._families()
         idle_since = None
         while any(_values(families, _UNFLUSHED_PROPERTIES)):
+            self._has_room()
             if any(_values(families, _FLUSHING_PROPERTIES)):
                 idle_since = None
             elif idle_since is None:
@@ -185,11 +273,23 @@ class Database:
         try:
             self.flush()
         except ProcessorStateError:
-            self._drop_handles()
-            self.offsets = self.plain = None
-            del self.data, self._root
+            self._forget()
             raise
         self.release()
+
+    def drop_offsets(self) -> None:
+        """Delete the column family for offsets with all that is in it.
+
+        Everything must have been flushed: from here on, a flush covers the records alone.
+        """
+        with self._failing("cannot be rid of its offsets"):
+            offsets, self.offsets = self.offsets, None
+            if offsets is not None:
+                # A family that is still in use cannot be dropped.
+                self._offsets_handle = None
+                offsets.close()
+                del offsets
+                self._root.drop_column_family(OFFSETS_COLUMN_FAMILY)
 
     def release(self) -> None:
         """Give the files and their lock back, once no iterator is left that uses them.
@@ -197,9 +297,16 @@ class Database:
         ``Rdict.close`` flushes one column family, so there must be nothing left to flush:
         a crash between the two calls would tear records and offsets apart.
         """
-        self._drop_handles()
-        for family in reversed(self._families()):
-            family.close()
+        families = self._families()
+        self._forget()
+        failure = None
+        while families:
+            try:
+                families.pop().close()
+            except Exception as error:  # noqa: BLE001 - RocksDB raises nothing more precise
+                failure = error
+        if failure is not None:
+            raise self.failure("cannot be closed", failure) from failure
 
     def _families(self) -> list[Rdict]:
         """All column families that are open, that of the database itself first."""
@@ -209,18 +316,119 @@ class Database:
             *(family for family in others if family is not None and family is not self._root),
         ]
 
-    def _drop_handles(self) -> None:
+    def _forget(self) -> None:
+        """Refer to nothing any more that keeps the files open."""
         self._data_handle = self._plain_handle = self._offsets_handle = None
+        self.offsets = self.plain = None
+        del self.data, self._root
+
+    def failure(self, what: str, error: Exception) -> ProcessorStateError:
+        """The error to raise for a failure of RocksDB; ``what`` says what cannot be done."""
+        return ProcessorStateError(
+            f"The database {self.directory} {what}: {error}. Nothing was deleted. "
+            f"{_remedy(str(error))}"
+        )
 
     @contextmanager
     def _failing(self, what: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            raise ProcessorStateError(
-                f"The database {self.directory} {what}: {error}. Nothing was deleted. "
-                f"{_remedy(str(error))}"
-            ) from error
+            raise self.failure(what, error) from error
+
+
+class _TimestampedRecords:
+    """Writes to the records with timestamps.
+
+    ``delete_range`` of rocksdict, unlike ``put`` and ``delete``, does not know the default column
+    family of its batch.
+    """
+
+    __slots__ = ("_batch", "_data", "delete", "put")
+
+    def __init__(self, batch: WriteBatch, data: ColumnFamily) -> None:
+        self._batch = batch
+        self._data = data
+        self.put, self.delete = batch.put, batch.delete
+
+    def delete_range(self, begin: bytes, end: bytes, /) -> None:
+        self._batch.delete_range(begin, end, self._data)
+
+
+class _RecordsOfBothFormats:
+    """Writes to the records with timestamps, and deletes the plain record of the same key."""
+
+    __slots__ = ("_batch", "_data", "_plain")
+
+    def __init__(
+        self, batch: WriteBatch, data: ColumnFamily | None, plain: ColumnFamily | None
+    ) -> None:
+        self._batch = batch
+        self._data = data
+        self._plain = plain
+
+    def put(self, key: bytes, value: bytes, /) -> None:
+        self._batch.put(key, value, self._data)
+        self._batch.delete(key, self._plain)
+
+    def delete(self, key: bytes, /) -> None:
+        self._batch.delete(key, self._data)
+        self._batch.delete(key, self._plain)
+
+    def delete_range(self, begin: bytes, end: bytes, /) -> None:
+        self._batch.delete_range(begin, end, self._data)
+        self._batch.delete_range(begin, end, self._plain)
+
+
+def committed_offsets(directory: Path) -> dict[TopicPartition, int]:
+    """The offsets in a database that is not open, read without changing or locking it.
+
+    There are none if there is no database, or if it has no column family for them.
+
+    Raises:
+        ProcessorStateError: the database cannot be read.
+    """
+    found = column_families(directory)
+    if not found:
+        return {}
+    try:
+        root = _open_to_read(directory, found)
+    except Exception as error:
+        raise _unreadable(directory, error) from error
+    if OFFSETS_COLUMN_FAMILY not in found:
+        return {}
+    rows = scan_range(root.get_column_family(OFFSETS_COLUMN_FAMILY), None, None, reverse=False)
+    return {
+        decode_partition(key): decode_long(value)
+        for key, value in rows
+        if key not in (STATUS_KEY, POSITION_KEY)
+    }
+
+
+def has_records(directory: Path) -> bool:
+    """Whether there are records in a database that is not open, without changing or locking it.
+
+    Raises:
+        ProcessorStateError: the database cannot be read.
+    """
+    found = column_families(directory)
+    if not found:
+        return False
+    try:
+        root = _open_to_read(directory, found)
+        families = [root.get_column_family(name) for name in found - {OFFSETS_COLUMN_FAMILY}]
+    except Exception as error:
+        raise _unreadable(directory, error) from error
+    return any(True for each in families for _ in scan_range(each, None, None, reverse=False))
+
+
+def _open_to_read(directory: Path, families: Iterable[str]) -> Rdict:
+    return Rdict(
+        str(directory),
+        Options(raw_mode=True),
+        column_families={name: Options(raw_mode=True) for name in families},
+        access_type=AccessType.read_only(),
+    )
 
 
 def _options(write_buffer_bytes: int) -> Options:
@@ -240,28 +448,60 @@ def _options(write_buffer_bytes: int) -> Options:
     return options
 
 
+def _write_options(*, wait: bool) -> WriteOptions:
+    """Without the write-ahead log; ``wait`` for room in the buffers, or fail if there is none."""
+    options = WriteOptions()
+    # The type stub calls them methods; they are properties.
+    options.disable_wal = True  # type: ignore[method-assign,assignment]
+    options.no_slowdown = not wait  # type: ignore[method-assign,assignment]
+    return options
+
+
+def is_write_stall(error: Exception) -> bool:
+    """Whether a write failed only because RocksDB had no room for it at the moment."""
+    return "Write stall" in str(error)
+
+
 def _prepare(directory: Path) -> None:
     """Make the directory, and refuse one that lost the file that names its manifest.
 
-    Without CURRENT, RocksDB would take the directory for a new one and forget the data.
+    Without CURRENT, RocksDB would take the directory for a new one and forget the data. What is
+    there before CURRENT, when a database is made, is its first manifest and no data.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    if not (directory / "CURRENT").exists() and any(directory.glob("*.sst")):
-        raise FileNotFoundError("the file CURRENT is missing beside data files (*.sst)")
+    if (directory / "CURRENT").exists():
+        return
+    names = {path.name for pattern in ("*.sst", "MANIFEST-*") for path in directory.glob(pattern)}
+    if names - {_FIRST_MANIFEST}:
+        raise FileNotFoundError(f"the file CURRENT is missing beside {max(names)}")
 
 
-def _reject_unknown_families(directory: Path, known: frozenset[str]) -> frozenset[str]:
-    """The column families of an existing database; none if there is no database yet."""
+def column_families(directory: Path) -> frozenset[str]:
+    """The column families of an existing database; none if there is no database yet.
+
+    RocksDB leaves out those that it cannot find in damaged files; opening finds the damage.
+
+    Raises:
+        ProcessorStateError: there is a database, and it cannot be read.
+    """
     if not (directory / "CURRENT").exists():
         return frozenset()
     try:
-        found = Rdict.list_cf(str(directory))
+        return frozenset(Rdict.list_cf(str(directory)))
     except Exception as error:
+        raise _unreadable(directory, error) from error
+
+
+def _reject_unknown_families(directory: Path, known: frozenset[str]) -> None:
+    """Raise if the database has column families that are not known."""
+    unknown = sorted(column_families(directory) - known)
+    if TIMESTAMPED_COLUMN_FAMILY in unknown:
         raise ProcessorStateError(
-            f"The database {directory} cannot be read: {error}. Nothing was deleted. "
-            f"{_remedy(str(error))}"
-        ) from error
-    unknown = sorted(set(found) - known)
+            f"The database {directory} holds records with timestamps (column family "
+            f"{TIMESTAMPED_COLUMN_FAMILY}), and this store keeps none: a timestamped store wrote "
+            "it, and a downgrade is not possible. Use the timestamped store, or wipe the "
+            "directory and restore from the changelog."
+        )
     if unknown:
         raise ProcessorStateError(
             f"The database {directory} has the column families {', '.join(unknown)}, which "
@@ -269,15 +509,22 @@ def _reject_unknown_families(directory: Path, known: frozenset[str]) -> frozense
             "or another kind of store wrote it. Use that store, or wipe the directory and "
             "restore from the changelog."
         )
-    return frozenset(found)
+
+
+def _unreadable(directory: Path, error: Exception) -> ProcessorStateError:
+    return ProcessorStateError(
+        f"The database {directory} cannot be read: {error}. Nothing was deleted. "
+        f"{_remedy(str(error))}"
+    )
 
 
 def _remedy(error: str) -> str:
-    if "lock" in error.lower():
-        return "Another store or process has it open: close that one first."
-    if "corrupt" in error.lower() or "CURRENT" in error or "MANIFEST" in error:
-        return "The files are damaged: wipe the directory and restore from the changelog."
-    return "Check that the path is a directory that can be written, and that the disk has space."
+    """What to do about a failure, which RocksDB and the system tell by their words alone."""
+    error = error.lower()
+    for words, remedy in _REMEDIES:
+        if any(word in error for word in words):
+            return remedy
+    return _CHECK_THE_DIRECTORY
 
 
 def _values(families: Iterable[Rdict], properties: Iterable[str]) -> Iterator[int]:

@@ -6,7 +6,7 @@ RocksDB's WriteBatchWithIndex does this in C++, which no Python binding offers.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from threading import Lock
 from typing import Final, Protocol
@@ -15,7 +15,7 @@ from sortedcontainers import SortedList
 
 from streamproof.stores.iterators import Row
 
-__all__ = ["NOT_STAGED", "IndexedWriteBatch", "NotStaged", "WriteTarget"]
+__all__ = ["NOT_STAGED", "IndexedWriteBatch", "NotStaged", "WriteTarget", "merge_over"]
 
 
 class NotStaged(Enum):
@@ -208,24 +208,31 @@ class StagedRange:
         if self._tombstones.ranges:
             cover = self._tombstones.cover
             base = (row for row in base if not cover(row[0]))
-        return self._merge(base) if self._rows else base
+        return merge_over(base, self._rows, reverse=self._reverse) if self._rows else base
 
-    def _merge(self, base: Iterator[Row]) -> Iterator[Row]:
-        reverse = self._reverse
-        base_row = next(base, None)
-        for key, value in self._rows:
-            while base_row is not None and base_row[0] != key:
-                if (base_row[0] > key) is not reverse:
-                    break
-                yield base_row
-                base_row = next(base, None)
-            if base_row is not None and base_row[0] == key:
-                base_row = next(base, None)
-            if value is not None:
-                yield key, value
-        if base_row is not None:
+
+def merge_over(base: Iterator[Row], rows: Iterable[_StagedRow], *, reverse: bool) -> Iterator[Row]:
+    """The rows of both in order; where keys are equal ``rows`` win, and ``None`` hides.
+
+    Args:
+        base: rows in the direction of the scan.
+        rows: what is laid over them, in the same direction.
+        reverse: whether the scan goes from the largest key down.
+    """
+    base_row = next(base, None)
+    for key, value in rows:
+        while base_row is not None and base_row[0] != key:
+            if (base_row[0] > key) is not reverse:
+                break
             yield base_row
-            yield from base
+            base_row = next(base, None)
+        if base_row is not None and base_row[0] == key:
+            base_row = next(base, None)
+        if value is not None:
+            yield key, value
+    if base_row is not None:
+        yield base_row
+        yield from base
 
 
 class _RangeTombstones:

@@ -94,8 +94,7 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         for need in (*AREA_NEEDS.get(self.area, DEFAULT_NEEDS), *self.needs):
             wanted = not need.startswith("!")
             if has_capability(capabilities, need.removeprefix("!")) != wanted:
-                claim = "does not claim" if wanted else "claims"
-                return f"the subject {claim} {need.removeprefix('!')}"
+                return _why_not(capabilities, need)
         if guarantee not in self.guarantees:
             return f"holds under {self.guarantees[0]} only"
         if spec not in self.specs:
@@ -122,6 +121,17 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
         views = capabilities.read_only_views and capabilities.transactional
         return capabilities.explicit_transactions or views
     return bool(getattr(capabilities, name))
+
+
+def _why_not(capabilities: Capabilities, need: str) -> str:
+    """What a subject is, or claims, that a need does not allow."""
+    if need in ("key_value", "window", "session"):
+        return f"the subject is a {capabilities.kind} store"
+    if need == "rows":
+        return "the subject retains duplicates: a put does not overwrite"
+    if need.startswith("!"):
+        return f"the subject claims {need.removeprefix('!')}"
+    return f"the subject does not claim {need}"
 
 
 class _Area(Struct, forbid_unknown_fields=True):

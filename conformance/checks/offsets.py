@@ -161,3 +161,44 @@ def unmanaged_offsets_are_none(t: Trial) -> None:
     store.commit({CHANGELOG: 5})
     t.expect(store.committed_offset(CHANGELOG), None)
     t.expect(store.get(b"a"), b"1")
+
+
+@check("OFFSET-014")
+def takes_over_a_checkpoint(t: Trial) -> None:
+    """Open a store beside the .checkpoint of an older version, and hand over the offset in it.
+
+    A store may read the file at its opening; for any other the runtime reads it, and commits the
+    offset before anything is written.
+    """
+    t.claim("OFFSET-014", "open a store beside a .checkpoint, and hand over the offset in it")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.close()
+    _leave_checkpoint(t, 41)
+    store = t.open()
+    value = store.get(b"a")
+    if store.committed_offset(CHANGELOG) is None:
+        store.commit({CHANGELOG: 41})
+    t.expect(store.committed_offset(CHANGELOG), 41)
+    store = t.reopen(store)
+    t.expect(store.committed_offset(CHANGELOG), 41)
+    t.expect(store.get(b"a"), value)
+    t.claim("OFFSET-014", "open a store that is behind the offset in a .checkpoint")
+    store.commit({CHANGELOG: 50})
+    store.close()
+    _leave_checkpoint(t, 90)
+    store = t.open()
+    t.expect(store.committed_offset(CHANGELOG), 50)
+    t.claim("OFFSET-014", "open a store beside a .checkpoint with the offset of another store")
+    found = (t.lab.directory / ".checkpoint").read_text()
+    t.expect_that(_OF_ANOTHER_STORE in found, f"{_OF_ANOTHER_STORE!r} still in the file", found)
+
+
+_OF_ANOTHER_STORE = "streamproof-other-changelog 0 7"
+
+
+def _leave_checkpoint(t: Trial, offset: int) -> None:
+    """Write the file as a version before KIP-1035 does, for this store and another one."""
+    content = f"0\n2\n{CHANGELOG.topic} {CHANGELOG.partition} {offset}\n{_OF_ANOTHER_STORE}\n"
+    t.note(f'(lab.directory / ".checkpoint").write_text({content!r})')
+    (t.lab.directory / ".checkpoint").write_text(content)

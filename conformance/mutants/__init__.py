@@ -69,6 +69,11 @@ MUTANTS = (
     Mutant("committed_reader_sees_staged", "READ_COMMITTED reads the transaction", "ISO-001"),
     Mutant("commit_row_by_row", "commit applies its rows one at a time", "ISO-007"),
     Mutant("largest_offset_wins", "commit ignores an offset below the last one", "OFFSET-008"),
+    Mutant(
+        "checkpoint_wins",
+        "the offset in a .checkpoint replaces the store's own at every opening",
+        "OFFSET-014",
+    ),
     Mutant("restore_skips_tombstones", "restoring ignores records without a value", "RESTORE-002"),
     Mutant("empty_value_deletes", "an empty value is taken for a tombstone", "KV-008"),
     Mutant("prefix_end_overflows", "a prefix ending in 0xFF is incremented wrongly", "RANGE-009"),

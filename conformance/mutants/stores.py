@@ -15,6 +15,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
+from streamproof.stores.checkpoint import TASK_CHECKPOINT, OffsetCheckpoint
 from streamproof.stores.iterators import RowIterator
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.rocksdb_database import Database
@@ -208,6 +209,21 @@ class _LargestWins(RocksDBStore):
 def largest_offset_wins() -> KeyValueStore:
     """Refuses to let a committed offset go back."""
     return _LargestWins(NAME)
+
+
+class _FileWins(RocksDBStore):
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        left = OffsetCheckpoint(context.state_dir / TASK_CHECKPOINT).read()
+        super().init(context, root)
+        topic = context.changelog_topic(self.name)
+        own = {each: offset for each, offset in left.items() if each.topic == topic}
+        if own:
+            self.commit(own)
+
+
+def checkpoint_wins() -> KeyValueStore:
+    """Takes the offset in the file at every opening, whatever it has itself."""
+    return _FileWins(NAME)
 
 
 class _NoTombstones(RocksDBStore):

@@ -24,7 +24,15 @@ from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import InvalidStateStoreError, NullArgumentError, UsageError
 
 P0 = TopicPartition("log", 0)
-NAMES = ("in-memory", "rocksdb", "rocksdb-transactional", "rocksdb-legacy")
+NAMES = (
+    "in-memory",
+    "rocksdb",
+    "rocksdb-transactional",
+    "rocksdb-legacy",
+    "rocksdb-timestamped",
+    "rocksdb-timestamped-lazy",
+    "rocksdb-timestamped-transactional",
+)
 
 
 @pytest.fixture(params=NAMES)
@@ -303,7 +311,7 @@ def test_random_programs_equal_a_dict(
                     continue
                 store.close()
                 store.init(context, store)
-                if name == "rocksdb-transactional":
+                if name.endswith("-transactional"):
                     model = dict(committed)
                 assert store.committed_offset(P0) == offset
             else:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.stores.api import StateStoreContext, TopicPartition
+from streamproof.stores.api import UPGRADE_FROM_CONFIG, StateStoreContext, TopicPartition
 from streamproof.stores.checkpoint import OFFSET_UNKNOWN, OffsetCheckpoint
 from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError, UsageError
 from streamproof.stores.legacy import LegacyCheckpointingStateStore
@@ -81,6 +81,27 @@ def _file(context: StateStoreContext) -> OffsetCheckpoint:
     return OffsetCheckpoint(Path(context.state_dir) / ".checkpoint_store")
 
 
+def _of_task(context: StateStoreContext) -> OffsetCheckpoint:
+    return OffsetCheckpoint(Path(context.state_dir) / ".checkpoint")
+
+
+def test_default_threshold_is_ten_thousand_records(make_context: MakeContext) -> None:
+    """10,000 records since the last write are not enough, one more is."""
+    inner = RocksDBStore("store", manages_offsets=False)
+    store = LegacyCheckpointingStateStore(inner)
+    context = make_context(exactly_once=False)
+    store.init(context, store)
+    store.commit({P0: 9_999})
+    assert not _file(context).path.exists()
+    store.commit({P0: 10_000})
+    assert _file(context).read() == {P0: 10_000}
+    store.commit({P0: 20_000})
+    assert _file(context).read() == {P0: 10_000}
+    store.commit({P0: 20_001})
+    assert _file(context).read() == {P0: 20_001}
+    store.close()
+
+
 def test_at_least_once_writes_when_the_delta_exceeds_the_threshold(
     make_context: MakeContext,
 ) -> None:
@@ -116,6 +137,18 @@ def test_forgetting_is_written_at_once(make_context: MakeContext) -> None:
     store.close()
 
 
+def test_falling_offset_is_written_at_once(make_context: MakeContext) -> None:
+    """After a crash, the larger one would promise records that are not there."""
+    context = make_context(exactly_once=False)
+    store = _legacy(threshold=1000)
+    _file(context).path.parent.mkdir(parents=True)
+    _file(context).write({P0: 500})
+    store.init(context, store)
+    store.commit({P0: 3})
+    assert _file(context).read() == {P0: 3}
+    store.close()
+
+
 def test_exactly_once_has_a_file_only_while_closed(make_context: MakeContext) -> None:
     """The file is deleted by init, not written by commit, and written by close."""
     context = make_context()
@@ -141,6 +174,140 @@ def test_exactly_once_without_any_offset_still_closes_cleanly(make_context: Make
         store.close()
         partition = TopicPartition(context.changelog_topic("store"), 0)
         assert _file(context).read() == {partition: OFFSET_UNKNOWN}
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_corrupted_store_writes_no_file(make_context: MakeContext, exactly_once: bool) -> None:
+    """Its content is not to be trusted, and under exactly-once a missing file says so."""
+    context = make_context(exactly_once=exactly_once)
+    store = _legacy()
+    store.init(context, store)
+    store.put(b"a", b"1")
+    store.commit({P0: 5})
+    store.mark_corrupted()
+    store.close()
+    assert not store.is_open
+    assert not _file(context).path.exists()
+    if exactly_once:
+        with pytest.raises(TaskCorruptedError):
+            store.init(context, store)
+        _file(context).write({P0: OFFSET_UNKNOWN})
+    # What was marked is the content that was there then, and not the store for good.
+    store.init(context, store)
+    store.commit({P0: 6})
+    store.close()
+    assert _file(context).read() == {P0: 6}
+
+
+def test_foreign_partitions_are_ignored(make_context: MakeContext) -> None:
+    """Of both files only the store's own partitions count, if they are given."""
+    context = make_context()
+    context.state_dir.mkdir(parents=True)
+    _file(context).write({P0: 5, P1: 6})
+    inner = RocksDBStore("store", manages_offsets=False)
+    store = LegacyCheckpointingStateStore(inner, changelog_partitions=[P0])
+    store.init(context, store)
+    assert (store.committed_offset(P0), store.committed_offset(P1)) == (5, None)
+    store.close()
+    assert _file(context).read() == {P0: 5}
+    _of_task(context).write({P0: 4, P1: 6})
+    store.init(context, store)
+    assert (store.committed_offset(P0), store.committed_offset(P1)) == (4, None)
+    assert _of_task(context).read() == {P1: 6}
+    store.close()
+
+
+def test_a_store_that_is_not_logged_has_no_file(make_context: MakeContext) -> None:
+    """There is no changelog that an offset could be in, and nothing to restore from."""
+    context = make_context()
+    inner = RocksDBStore("store", manages_offsets=False)
+    store = LegacyCheckpointingStateStore(inner, offset_delta_threshold=0, changelog_partitions=[])
+    for _ in range(2):
+        store.init(context, store)
+        store.put(b"a", b"1")
+        store.commit({P0: 5})
+        store.close()
+        assert not _file(context).path.exists()
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_offsets_of_the_task_file_are_moved(make_context: MakeContext, exactly_once: bool) -> None:
+    """They were kept there before KIP-1035; what belongs to other stores stays."""
+    context = make_context(exactly_once=exactly_once)
+    own = TopicPartition(context.changelog_topic("store"), 0)
+    plain = RocksDBStore("store", manages_offsets=False)
+    plain.init(context, plain)
+    plain.put(b"a", b"1")
+    plain.close()
+    _of_task(context).write({own: 7, P0: 3})
+    store = _legacy()
+    store.init(context, store)
+    assert store.committed_offset(own) == 7
+    assert store.get(b"a") == b"1"
+    assert _of_task(context).read() == {P0: 3}
+    assert _file(context).path.exists() is not exactly_once
+    store.close()
+    assert _file(context).read() == {own: 7}
+
+
+def test_moving_goes_on_after_a_crash(make_context: MakeContext) -> None:
+    """Killed between writing the one file and changing the other, both have the offset."""
+    context = make_context()
+    context.state_dir.mkdir(parents=True)
+    own = TopicPartition(context.changelog_topic("store"), 0)
+    _of_task(context).write({own: 7})
+    _file(context).write({own: 7})
+    store = _legacy()
+    store.init(context, store)
+    assert store.committed_offset(own) == 7
+    assert not _of_task(context).path.exists()
+    store.close()
+
+
+def test_malformed_task_file_stops_init(make_context: MakeContext) -> None:
+    """An entry that cannot be understood might be that of another store."""
+    context = make_context()
+    context.state_dir.mkdir(parents=True)
+    _of_task(context).path.write_text("0\n1\nsome-topic 0 -7\n")
+    store = _legacy()
+    with pytest.raises(ProcessorStateError, match=r"\.checkpoint, line 3: offset -7"):
+        store.init(context, store)
+    assert not store.is_open
+
+
+def test_downgrade_moves_the_offsets_back(make_context: MakeContext) -> None:
+    """An older version reads the task's file alone; without an offset it finds -4 there."""
+    context = make_context(**{UPGRADE_FROM_CONFIG: "4.2"})
+    own = TopicPartition(context.changelog_topic("store"), 0)
+    store = _legacy()
+    context.state_dir.mkdir(parents=True)
+    _of_task(context).write({P0: 3})
+    for offset in (None, 7, 8):
+        store.init(context, store)
+        assert _of_task(context).read() == {P0: 3}
+        if offset is not None:
+            store.commit({own: offset})
+        store.close()
+        assert not _file(context).path.exists()
+        assert _of_task(context).read() == {P0: 3, own: offset or OFFSET_UNKNOWN}
+    _of_task(context).path.write_text("nonsense\n")
+    with pytest.raises(ProcessorStateError, match="line 1"):
+        store.init(context, store)
+
+
+def test_failing_downgrade_is_a_warning(
+    make_context: MakeContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The offsets are then left in the store's own file."""
+    context = make_context(**{UPGRADE_FROM_CONFIG: "4.2"})
+    store = _legacy()
+    store.init(context, store)
+    store.commit({P0: 7})
+    _of_task(context).path.write_text("nonsense\n")
+    with caplog.at_level(logging.WARNING, logger="streamproof.stores"):
+        store.close()
+    assert "were not moved" in caplog.text
+    assert _file(context).read() == {P0: 7}
 
 
 def test_missing_file_beside_records_is_corruption(make_context: MakeContext) -> None:

@@ -1,0 +1,143 @@
+"""Leaves a store such that a version before KIP-1035 can go on with it.
+
+When ``upgrade.from`` names a version before 4.3, closing a store does, in this order:
+
+.. code-block:: text
+
+    1  flush         records, offsets, position and the mark of a clean close, in one step
+    2  .checkpoint   the changelog offsets, merged with those of the task's other stores
+    3  .position     the input offsets, in the directory of the store
+    4  drop          the offsets column family, which older versions do not know
+
+A kill before the end of step 4 leaves the column family: an older version refuses the
+database, and a newer one goes on with the offsets in it, which are the same as in the files, and
+removes those from the files. A kill after step 4 leaves the files alone: an older version
+finds what it would have written itself, and a newer one imports it. No order of the steps with
+the drop before the files would do: the offsets would be nowhere in between.
+
+Kafka shipped step 2 only, so that the older version refuses the database, and wipes it.
+
+Source: KIP-1035, "Downgrade"; Kafka 4.3, LegacyCheckpointingStateStore#maybeDowngradeOffsets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from streamproof.stores.api import (
+    UPGRADE_FROM_CONFIG,
+    UPGRADE_MODE_CONFIG,
+    Position,
+    StateStoreContext,
+    TopicPartition,
+)
+from streamproof.stores.checkpoint import (
+    OFFSET_UNKNOWN,
+    TASK_CHECKPOINT,
+    OffsetCheckpoint,
+    changelog_partition,
+)
+from streamproof.stores.errors import UsageError
+from streamproof.stores.offset_import import POSITION_FILE
+from streamproof.stores.offsets import (
+    POSITION_KEY,
+    STATUS_KEY,
+    decode_long,
+    decode_partition,
+    decode_position,
+)
+from streamproof.stores.rocksdb_database import Database
+from streamproof.stores.rocksdb_scans import scan_range
+
+__all__ = ["Downgrade", "add_to_task_checkpoint", "is_downgrade", "leave_for_older_version"]
+
+Downgrade = Literal["proposed", "shipped"]
+"""How much is done for the older version: all four steps of KIP-1035, or what Kafka does."""
+
+_FIRST_VERSION: Final = (4, 3)
+"""The first version of Kafka whose stores manage their offsets."""
+
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)(\.\d+)*(\.x)?")
+
+
+def is_downgrade(context: StateStoreContext) -> bool:
+    """Whether ``upgrade.from`` asks to leave stores that a version before 4.3 can open.
+
+    With ``upgrade.mode`` it is an upgrade that is being prepared (KIP-258), and not that.
+
+    Raises:
+        UsageError: the text is not a version.
+    """
+    text = context.app_configs.get(UPGRADE_FROM_CONFIG)
+    if text is None:
+        return False
+    match = _VERSION.fullmatch(str(text))
+    if match is None:
+        raise UsageError(
+            f"{UPGRADE_FROM_CONFIG} is {text!r}; set it to a version of Kafka such as '4.2', '3.9' "
+            "or '0.10.0.x', or remove it."
+        )
+    version = (int(match[1]), int(match[2]))
+    return version < _FIRST_VERSION and context.app_configs.get(UPGRADE_MODE_CONFIG) is None
+
+
+def leave_for_older_version(
+    database: Database, context: StateStoreContext, store_name: str, how: Downgrade
+) -> None:
+    """Take the steps that are described above; the database stays open, and must be closed.
+
+    Args:
+        database: a database with offsets, in which the store was marked as closed.
+        context: the runtime's side.
+        store_name: the name of the store.
+        how: whether to take all steps, or, as Kafka does, only the first two.
+
+    Raises:
+        ProcessorStateError: the database or a file cannot be written, or the task's file is
+            malformed. The column family is still there then.
+    """
+    database.flush()
+    offsets, position = _committed(database)
+    add_to_task_checkpoint(context, store_name, offsets)
+    if how == "proposed":
+        OffsetCheckpoint(database.directory / POSITION_FILE).write(position.as_dict())
+        database.drop_offsets()
+
+
+def add_to_task_checkpoint(
+    context: StateStoreContext, store_name: str, offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Write the offsets of a store into the task's ``.checkpoint``, in place of older ones.
+
+    Without offsets it is noted that none is known: records without an entry would be the
+    sign of a crash.
+
+    Raises:
+        ProcessorStateError: the file is malformed, or it cannot be written.
+    """
+    own = changelog_partition(context, store_name)
+    if not offsets and own is not None:
+        offsets = {own: OFFSET_UNKNOWN}
+    topic = context.changelog_topic(store_name)
+    task_file = OffsetCheckpoint(Path(context.state_dir) / TASK_CHECKPOINT)
+    of_others = {
+        partition: offset
+        for partition, offset in task_file.read(strict=True).items()
+        if partition.topic != topic
+    }
+    task_file.write({**of_others, **offsets})
+
+
+def _committed(database: Database) -> tuple[dict[TopicPartition, int], Position]:
+    if database.offsets is None:
+        return {}, Position()
+    rows = dict(scan_range(database.offsets, None, None, reverse=False))
+    rows.pop(STATUS_KEY, None)
+    position = rows.pop(POSITION_KEY, None)
+    return (
+        {decode_partition(key): decode_long(value) for key, value in rows.items()},
+        Position() if position is None else decode_position(position),
+    )

@@ -1,0 +1,152 @@
+"""Takes over the offsets and the position that versions before KIP-1035 kept in files.
+
+.. code-block:: text
+
+    <task>/.checkpoint                  the changelog offsets of all stores of the task
+    <task>/.checkpoint_<store>          those of one store, by LegacyCheckpointingStateStore
+    <task>/<store>.position             the position of a store, where Kafka has it
+    <task>/rocksdb/<store>/.position    the position of a store, where KIP-1035 looks for it
+
+Each is a checkpoint file; a position has input partitions in it instead of changelog partitions.
+
+What belongs to a store is written into its database, flushed, and only then removed from the
+files. A kill before the flush leaves everything as it was. A kill after it leaves
+entries that the database has too: the next opening keeps those of the database and removes the
+others, so that none is imported a second time, after the store has moved on.
+
+Without a database, the records that the entries promise are gone. The entries are then dropped
+before one is made, with a warning: imported into an empty database, they would turn
+the next restoration into silent loss.
+
+Source: KIP-1035, "Upgrade" and "Interactive Query .position Offsets"; Kafka 4.3,
+LegacyCheckpointingStateStore#migrateLegacyOffsets.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from streamproof.stores.api import Position, StateStoreContext
+from streamproof.stores.checkpoint import TASK_CHECKPOINT, OffsetCheckpoint, smallest_offsets
+from streamproof.stores.errors import TaskCorruptedError
+from streamproof.stores.offsets import (
+    POSITION_KEY,
+    encode_long,
+    encode_partition,
+    encode_position,
+)
+from streamproof.stores.rocksdb_database import (
+    OFFSETS_COLUMN_FAMILY,
+    Database,
+    column_families,
+    has_records,
+)
+
+__all__ = ["POSITION_FILE", "OffsetImport"]
+
+POSITION_FILE = ".position"
+"""The file in the directory of a store that holds its position (KIP-1035)."""
+
+_logger = logging.getLogger("streamproof.stores")
+
+
+class OffsetImport:
+    """What older versions left for one store, as the files say before its database is opened.
+
+    Args:
+        context: the runtime's side.
+        store_name: the name of the store.
+        directory: the directory of its database.
+
+    Attributes:
+        offsets: the changelog offsets; OFFSET_UNKNOWN (-4) where it is known that none is.
+        position: the input offsets that the content reflects.
+
+    Raises:
+        ProcessorStateError: a file is malformed; it and the line are named.
+    """
+
+    def __init__(self, context: StateStoreContext, store_name: str, directory: Path) -> None:
+        state_dir = Path(context.state_dir)
+        topic = context.changelog_topic(store_name)
+        self._store_name = store_name
+        self._directory = directory
+        self._of_task = OffsetCheckpoint(state_dir / TASK_CHECKPOINT)
+        self._of_store = (
+            OffsetCheckpoint(state_dir / f"{TASK_CHECKPOINT}_{store_name}"),
+            OffsetCheckpoint(state_dir / f"{store_name}{POSITION_FILE}"),
+            OffsetCheckpoint(directory / POSITION_FILE),
+        )
+        in_task = self._of_task.read(strict=True)
+        self._own = {each: offset for each, offset in in_task.items() if each.topic == topic}
+        in_store, *positions = [file.read(strict=True) for file in self._of_store]
+        self.offsets = smallest_offsets(self._own, in_store)
+        self.position = Position()
+        for found in positions:
+            self.position.merge(Position(found))
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to import or to remove."""
+        return bool(self.offsets or self.position.as_dict())
+
+    def prepare(self, *, exactly_once: bool) -> None:
+        """Judge what is there, to be called before the database is opened, and maybe made.
+
+        Raises:
+            TaskCorruptedError: exactly-once, and an older version left records without
+                offsets, which it does when it crashes. Nothing was touched.
+        """
+        families = column_families(self._directory)
+        if not families and not any(self._directory.glob("*.sst")):
+            self._drop()
+        elif exactly_once and not self.offsets and OFFSETS_COLUMN_FAMILY not in families:
+            self._require_no_records()
+
+    def into(self, database: Database) -> None:
+        """Import what the database does not have itself, durably, and remove it from the files.
+
+        Raises:
+            ProcessorStateError: the database or a file cannot be written.
+        """
+        if not self or database.offsets is None:
+            return
+        batch = database.new_batch()
+        for partition, offset in self.offsets.items():
+            key = encode_partition(partition)
+            if offset >= 0 and database.offsets.get(key) is None:
+                database.put_offsets_row(batch, key, encode_long(offset))
+        if database.offsets.get(POSITION_KEY) is None:
+            database.put_offsets_row(batch, POSITION_KEY, encode_position(self.position))
+        database.write(batch)
+        database.flush()
+        self._remove()
+        _logger.info("Store %r took over the offsets of an older version.", self._store_name)
+
+    def _require_no_records(self) -> None:
+        if has_records(self._directory):
+            raise TaskCorruptedError(
+                f"Store {self._store_name!r} has records in {self._directory} that a version "
+                f"before KIP-1035 wrote, but no offsets in {self._of_task.path}: it was not "
+                "closed cleanly. Wipe the directory and restore from the changelog."
+            )
+
+    def _drop(self) -> None:
+        if self:
+            _logger.warning(
+                "There are offsets or a position of store %r in %s, but no database in %s. They "
+                "are removed, and the store is restored from the start of its changelog.",
+                self._store_name,
+                self._of_task.path.parent,
+                self._directory,
+            )
+            self._remove()
+            self.offsets = {}
+            self.position = Position()
+
+    def _remove(self) -> None:
+        if self._own:
+            self._of_task.remove(self._own.keys())
+        for file in self._of_store:
+            if file.path.exists():
+                file.delete()

@@ -1,0 +1,323 @@
+"""Formats of a store in the names of directories, and how one takes the place of another.
+
+The plain format is in ``rocksdb/<name>``; the format with timestamps, version 2, is in
+``rocksdb/<name>-v2`` (KIP-258). A ``~`` is in no name that Kafka allows, so that
+``rocksdb/<name>~discarded`` is no store's: what was moved there is garbage and is deleted.
+
+What a timestamped store does when it is opened follows from two entries of the
+configuration and from which directories are there:
+
+.. code-block:: text
+
+    upgrade.from, upgrade.mode   live     beside it
+    set, "in_place"              old      new, filled from the changelog by rebuild()
+    set, "roll_over"             old      nothing
+    upgrade.mode not set         new      old, if it is there, until the new one has reached it
+
+``upgrade.from`` alone is the switch of KIP-1035, which is about offsets and not about formats.
+
+A format that is live, but not there yet, is made empty: its committed offset is ``None``,
+and the changelog fills it. The old directory is discarded, at the opening of the new format or
+at one of its commits, once the new format has committed offsets and each that the old one has
+is reached. So an upgrade without a rebuild keeps both until its restoration is through.
+
+Whatever moment a process is killed at, what it leaves is one of these states:
+
+.. code-block:: text
+
+    old                   nothing was begun: opens as old or, empty, as new
+    old, part of new      resumable: each goes on from its own committed offset
+    old, all of new       the old one is discarded when the new one is opened
+    new, discarded        the deletion goes on when the store is opened in any mode
+    new                   the upgrade is done
+
+Each format has its offsets in its own database, flushed together with its records, so that
+replaying the changelog from them completes it. Discarding begins with a rename, which is
+made durable before the first file is deleted: half of a directory is never opened as data.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Final, Literal, cast, get_args
+
+from streamproof.stores.api import (
+    UPGRADE_FROM_CONFIG,
+    UPGRADE_MODE_CONFIG,
+    ChangelogRecord,
+    StateStore,
+    StateStoreContext,
+    TopicPartition,
+)
+from streamproof.stores.errors import (
+    InvalidArgumentError,
+    InvalidStateStoreError,
+    ProcessorStateError,
+    TaskCorruptedError,
+)
+from streamproof.stores.rocksdb_database import (
+    DATA_COLUMN_FAMILY,
+    OFFSETS_COLUMN_FAMILY,
+    column_families,
+    committed_offsets,
+)
+
+__all__ = [
+    "BackgroundRebuild",
+    "UpgradeMode",
+    "discard",
+    "finish_discarding",
+    "format_directory",
+    "has_reached",
+    "offsets_to_reach",
+    "refuse_newer_formats",
+    "upgrade_mode",
+]
+
+UpgradeMode = Literal["in_place", "roll_over"]
+"""How an upgrade is prepared: with a rebuild beside the live store, or without one."""
+
+_DISCARDED: Final = "~discarded"
+
+_PLAIN_FAMILIES: Final = frozenset((DATA_COLUMN_FAMILY, OFFSETS_COLUMN_FAMILY))
+
+_logger = logging.getLogger("streamproof.stores")
+
+
+def upgrade_mode(context: StateStoreContext) -> UpgradeMode | None:
+    """The mode of the upgrade that is being prepared; ``None`` if none is.
+
+    Raises:
+        InvalidArgumentError: the mode is not known.
+
+    Source: KIP-258, "Public Interfaces": without ``upgrade.from`` the mode is ignored.
+    """
+    mode = context.app_configs.get(UPGRADE_MODE_CONFIG)
+    if mode is None or context.app_configs.get(UPGRADE_FROM_CONFIG) is None:
+        return None
+    if mode not in get_args(UpgradeMode):
+        raise InvalidArgumentError(
+            f"{UPGRADE_MODE_CONFIG} is {mode!r}; set it to one of "
+            f"{', '.join(get_args(UpgradeMode))}, or remove it if no upgrade is being prepared."
+        )
+    return cast(UpgradeMode, mode)
+
+
+def format_directory(plain: Path, version: int) -> Path:
+    """The directory of a version of the format, given that of the plain format, version 1."""
+    return plain if version == 1 else plain.with_name(f"{plain.name}-v{version}")
+
+
+def refuse_newer_formats(plain: Path, version: int) -> None:
+    """Raise if a store is there in newer formats than ``version`` only.
+
+    A plain store may itself have a name that ends in ``-v2``: it is told by its column families.
+
+    Args:
+        plain: the directory of the plain format.
+        version: the newest version of the format that is understood.
+
+    Raises:
+        ProcessorStateError: the store was upgraded, and a downgrade is not possible.
+    """
+    known = (format_directory(plain, number) for number in range(1, version + 1))
+    if any((directory / "CURRENT").exists() for directory in known) or not plain.parent.is_dir():
+        return
+    newer_name = re.compile(rf"{re.escape(plain.name)}-v(\d+)")
+    for directory in sorted(plain.parent.iterdir()):
+        match = newer_name.fullmatch(directory.name)
+        if match and int(match[1]) > version and not _is_plain_store(directory):
+            raise ProcessorStateError(
+                f"The store {plain.name!r} is there in a newer format, in {directory}, and "
+                f"version {version} is the newest that this store understands: a downgrade is "
+                "not possible. Run the newer version again, or delete that directory and "
+                "restore from the changelog."
+            )
+
+
+def _is_plain_store(directory: Path) -> bool:
+    families = column_families(directory)
+    if not families or not families <= _PLAIN_FAMILIES:
+        return False
+    # A damaged database may look as if it had fewer column families; reading it raises.
+    committed_offsets(directory)
+    return True
+
+
+def discard(directory: Path) -> None:
+    """Delete a directory such that a crash never leaves a part of it under its name.
+
+    A failure is logged, and costs disk space and no more.
+    """
+    finish_discarding(directory)
+    _logger.info("Deleting %s, which is no longer needed.", directory)
+    try:
+        directory.rename(_aside(directory))
+        _sync(directory.parent)
+    except OSError as error:
+        _logger.warning("%s cannot be moved aside to be deleted: %s", directory, error)
+        return
+    _delete(_aside(directory))
+
+
+def finish_discarding(directory: Path) -> None:
+    """Go on with what a crash interrupted in ``discard``."""
+    aside = _aside(directory)
+    if aside.exists():
+        _logger.info("Going on with the deletion of %s, which was interrupted.", aside)
+        _delete(aside)
+
+
+def _aside(directory: Path) -> Path:
+    return directory.with_name(directory.name + _DISCARDED)
+
+
+def _delete(directory: Path) -> None:
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        _logger.warning(
+            "%s cannot be deleted: %s. Opening the store will try again.", directory, error
+        )
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def offsets_to_reach(directory: Path) -> dict[TopicPartition, int]:
+    """The committed offsets of a format that is to be replaced; none if it is damaged.
+
+    An old store that cannot be read, or was not closed cleanly, must not stand in the way of
+    the new one, which needs nothing from it but the changelog.
+    """
+    try:
+        return committed_offsets(directory)
+    except ProcessorStateError as error:
+        _logger.warning("The old format is not needed, but it is damaged. %s", error)
+        return {}
+
+
+def has_reached(store: StateStore, offsets: Mapping[TopicPartition, int | None]) -> bool:
+    """Whether ``store`` has committed each of these offsets, or a larger one.
+
+    An offset that is ``None`` is out of reach.
+    """
+    for partition, offset in offsets.items():
+        found = store.committed_offset(partition)
+        if found is None or offset is None or found < offset:
+            return False
+    return True
+
+
+class BackgroundRebuild:
+    """The new format of a store, filled from the changelog while the old one is live.
+
+    Its committed offsets are its own, so that it goes on where a crash interrupted it. The
+    methods may be called from any thread.
+
+    Args:
+        store: a store of the new format, not open, that marks no status; it is opened here.
+        directory: where that store has its files.
+        live: the store of the old format; it is closed after this rebuild.
+        partitions: the changelog partitions that the live store had committed before.
+        context: what the runtime told the live store.
+
+    Raises:
+        ProcessorStateError: the files of the new format cannot be read, written or locked.
+
+    Source: KIP-258, "In-place upgrade".
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        directory: Path,
+        live: StateStore,
+        partitions: Iterable[TopicPartition],
+        context: StateStoreContext,
+    ) -> None:
+        self._store = store
+        self._live = live
+        self._partitions = {*partitions, *committed_offsets(directory)}
+        self._lock = Lock()
+        self._reported = False
+        # What the runtime restores is the live store; this one is restored by feeding it.
+        own = replace(context, restore_callbacks={}, changelog=None, metrics=None)
+        try:
+            store.init(own, store)
+        except TaskCorruptedError as error:
+            # It was live, and crashed, before the upgrade was taken back.
+            _logger.warning("The new format is rebuilt from the start. %s", error)
+            discard(directory)
+            store.init(own, store)
+        self._restore = own.restore_callbacks[store.name]
+        self._report()
+
+    def feed(self, partition: TopicPartition, records: Sequence[ChangelogRecord]) -> None:
+        """Apply the next records of a changelog partition, and commit the offset of the last.
+
+        Raises:
+            InvalidStateStoreError: the store was closed.
+            ProcessorStateError: the files cannot be written.
+        """
+        if not records:
+            return
+        with self._lock:
+            self._require_open()
+            self._restore(records)
+            self._store.commit({partition: records[-1].offset})
+            self._partitions.add(partition)
+            self._report()
+
+    def offset(self, partition: TopicPartition) -> int | None:
+        """The offset of the last record that was fed; ``None`` before the first."""
+        with self._lock:
+            self._require_open()
+            return self._store.committed_offset(partition)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether each offset that the live store has committed is reached."""
+        with self._lock:
+            self._require_open()
+            return self._has_reached_live()
+
+    def close(self) -> None:
+        """Write everything to disk and close; closing twice is harmless."""
+        with self._lock:
+            self._store.close()
+
+    def _has_reached_live(self) -> bool:
+        live = {p: self._live.committed_offset(p) for p in self._partitions}
+        return bool(live) and has_reached(self._store, live)
+
+    def _report(self) -> None:
+        if self._reported or not self._has_reached_live():
+            return
+        self._store.flush()
+        self._reported = True
+        _logger.info(
+            "Store %r is prepared for the upgrade: the new format is as far as the old one. "
+            "When every store of every instance is, remove %s and %s, and restart.",
+            self._store.name,
+            UPGRADE_FROM_CONFIG,
+            UPGRADE_MODE_CONFIG,
+        )
+
+    def _require_open(self) -> None:
+        if not self._store.is_open:
+            raise InvalidStateStoreError(
+                f"Store {self._store.name!r} is not open; call init() before feeding it."
+            )

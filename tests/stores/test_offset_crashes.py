@@ -1,0 +1,88 @@
+"""Real SIGKILLs while offsets are imported from an older version, or left for one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import pytest
+
+from streamproof.conformance.crash.triggers import build_shim
+
+ZYGOTE = Path(__file__).with_name("offsets_zygote.py")
+
+BOTH_KINDS = pytest.mark.parametrize("kind", ["lines", "syscalls"])
+
+
+@cache
+def _crashes(kind: str, operation: str) -> list[Any]:
+    """A crash before each line of the stores, or each system call; the last one is none."""
+    # A SIGKILL leaves the page cache alone, so files in memory serve as well, and faster.
+    memory = Path("/dev/shm")  # noqa: S108  # A fresh directory is made in it.
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+        environment = dict(os.environ)
+        if kind == "syscalls":
+            shim = build_shim(Path(directory))
+            assert shim is not None, "counting system calls needs a C compiler"
+            environment["LD_PRELOAD"] = str(shim)
+        result = subprocess.run(
+            [sys.executable, "-P", ZYGOTE, kind, operation, str(Path(directory) / "0_0")],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
+    assert result.returncode == 0, result.stderr
+    crashes = cast(list[Any], json.loads(result.stdout))
+    assert [crash["done"] for crash in crashes] == [False] * (len(crashes) - 1) + [True]
+    return crashes
+
+
+def _found(number: int) -> dict[str, Any]:
+    return {"rows": 20, "values": [number], "offset": number, "position": number}
+
+
+@BOTH_KINDS
+def test_import_is_never_lost_nor_repeated(kind: str) -> None:
+    """Killed anywhere, the next opening has records, offset and position; the file has others."""
+    crashes = _crashes(kind, "import")
+    expected = {
+        **_found(7),
+        "left": ["streamproof-other-changelog-0"],
+        "imported again": None,
+    }
+    assert [crash["newer"] for crash in crashes] == [expected] * len(crashes)
+
+
+@BOTH_KINDS
+def test_older_version_before_the_import(kind: str) -> None:
+    """As long as the older version can open the database, it finds its offsets in the files."""
+    crashes = _crashes(kind, "import")
+    found = [crash["older"] for crash in crashes if crash["older"] is not None]
+    assert found == [_found(7)] * len(found)
+    assert 0 < len(found) < len(crashes)
+
+
+@BOTH_KINDS
+def test_downgrade_is_never_torn(kind: str) -> None:
+    """Killed anywhere, a newer version finds one commit, and the older one all or nothing."""
+    crashes = _crashes(kind, "downgrade")
+    outcomes = set()
+    for crash in crashes:
+        offset = crash["newer"]["offset"]
+        outcomes.add((offset, crash["older"] is not None))
+        assert crash["newer"] == {
+            **_found(offset),
+            "left": ["streamproof-other-changelog-0"],
+            "imported again": None,
+        }
+        assert crash["older"] in (None, _found(2))
+    # Before the flush, between flush and drop, and after the drop: all were met.
+    assert outcomes == {(1, False), (2, False), (2, True)}
