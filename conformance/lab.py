@@ -187,6 +187,15 @@ class Lab:
         for record in batch:
             store.put(record.key, record.value)
 
+    def catch_up(self, store: Any, changelog: Iterable[ChangelogRecord]) -> None:
+        """Replay what comes after the committed offset, and commit, as the runtime does."""
+        records = list(changelog)
+        offset = store.committed_offset(CHANGELOG)
+        start = -1 if offset is None else offset
+        self.restore(store, [record for record in records if record.offset > start])
+        if records:
+            store.commit({CHANGELOG: records[-1].offset})
+
     def wipe(self) -> None:
         """Delete everything in the directory, as the runtime does with a corrupted task."""
         shutil.rmtree(self.directory, ignore_errors=True)

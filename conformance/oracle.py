@@ -73,6 +73,7 @@ class History:
 
     Attributes:
         writes: all writes that had at least started, in order.
+        restored: which of them were restored, and so have no input record.
         commits: all commits that had at least started; the first is the empty beginning.
         durable: the index of the commit that must have survived, by the declared durability.
         exact: whether the content must be that of one commit, neither more nor less; if
@@ -81,11 +82,14 @@ class History:
 
     exact: bool
     writes: list[Write] = field(default_factory=list)
+    restored: set[int] = field(default_factory=set)
     commits: list[Commit] = field(default_factory=lambda: [Commit(0, {})])
     durable: int = 0
 
-    def write(self, *writes: Write) -> None:
+    def write(self, *writes: Write, restored: bool = False) -> None:
         """Note writes."""
+        if restored:
+            self.restored.update(range(len(self.writes), len(self.writes) + len(writes)))
         self.writes.extend(writes)
 
     def commit(self, offsets: Mapping[TopicPartition, int | None]) -> None:
@@ -100,6 +104,14 @@ class History:
     def content_at(self, commit: Commit) -> dict[bytes, bytes]:
         """What the store holds at a commit, neither more nor less."""
         return fold(self.writes[: commit.writes])
+
+    def position_after(self, count: int) -> dict[int, int]:
+        """The input offset by partition after so many writes; each has that of its record."""
+        return {
+            write.partition.partition: write.offset
+            for number, write in enumerate(self.writes[:count])
+            if number not in self.restored
+        }
 
     def values_since(self, commit: Commit) -> dict[bytes, set[bytes | None]]:
         """For each key the values it may have if writes after the commit may count or not."""

@@ -42,7 +42,7 @@ NAMES = (
     "count_system_calls",
 )
 
-_ASSIGNMENT = re.compile(r"\w+ = |#|lab\.(processing|idle|restore)\(")
+_ASSIGNMENT = re.compile(r"\w+ = |#|lab\.(processing|idle|restore|catch_up)\(")
 """Lines of a program that have no value to print."""
 
 Entry = tuple[Any, bytes]
@@ -227,6 +227,21 @@ class Trial:
         """Close a store and open a new one in the same directory."""
         store.close()
         return self.open()
+
+    def open_older(self) -> Handle:
+        """Open the store that wrote the older format, in the same directory."""
+        label = self.label_for("older")
+        self.lines.append(f"{label} = lab.open_older()")
+        with self.watching(f"{label} = open_older()"):
+            raw = self.lab.open_older()
+        self._open.append(raw)
+        return Handle(self, raw, label)
+
+    def catch_up(self, store: Handle, changelog: list[ChangelogRecord]) -> None:
+        """Replay what comes after the committed offset, and commit, as the runtime does."""
+        self.lines.append(f"lab.catch_up({store.label}, {render(changelog)})")
+        with self.watching("catch_up(…)"):
+            self.lab.catch_up(store.raw, changelog)
 
     def restore(self, store: Handle, records: list[ChangelogRecord]) -> None:
         """Apply a batch of changelog records, as the runtime does."""

@@ -1,9 +1,345 @@
-"""Metrics with Kafka's names, levels and tags; readable as a table and as Prometheus text."""
+"""Metrics with Kafka's names, levels and tags; readable as a table and as Prometheus text.
+
+A *sensor* takes recordings, and metrics are computed from them when they are read: averages, maxima
+and rates over the last windows of time, totals since the start. A *gauge* is a function that is
+called when it is read. What was registered under a *scope* is removed together.
+
+Source: Kafka, org.apache.kafka.common.metrics and StreamsMetricsImpl.
+"""
 
 from __future__ import annotations
 
-__all__ = ["Metrics"]
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.registry import Collector
+
+__all__ = [
+    "NUM_SAMPLES",
+    "SAMPLE_WINDOW_MS",
+    "Clock",
+    "Level",
+    "Measure",
+    "MetricDefinition",
+    "MetricRow",
+    "Metrics",
+    "Scope",
+    "Sensor",
+    "monotonic_ms",
+]
+
+Level = Literal["INFO", "DEBUG"]
+"""From which recording level on a metric is recorded; DEBUG records those of INFO too."""
+
+Measure = Literal["avg", "max", "rate", "call-rate", "total", "gauge"]
+"""How a metric follows from recordings.
+
+``avg`` and ``max``: of the values in the last windows; NaN if there are none. ``rate``: the sum of
+these values per second. ``call-rate``: how many there are per second. ``total``: the sum of all
+values since the start. ``gauge``: not from recordings, but from a function.
+"""
+
+Scope = tuple[str, ...]
+"""What metrics belong to: a thread, a task of a thread, or a store of a task."""
+
+Clock = Callable[[], float]
+"""Gives the time in milliseconds; only differences matter."""
+
+SAMPLE_WINDOW_MS = 30_000
+"""How long one window of recordings is (Kafka: ``metrics.sample.window.ms``)."""
+
+NUM_SAMPLES = 2
+"""How many windows are kept (Kafka: ``metrics.num.samples``)."""
+
+_NAMESPACE = "kafka_streams"
+
+
+def monotonic_ms() -> float:
+    """The time of the process's monotonic clock, in milliseconds."""
+    return time.monotonic() * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """What a metric is called, and how it is made.
+
+    Attributes:
+        name: Kafka's name.
+        group: Kafka's group, the ``type`` of a metric in JMX.
+        level: from which level on it is recorded.
+        measure: how it follows from recordings.
+        description: what it says, with its unit.
+    """
+
+    name: str
+    group: str
+    level: Level
+    measure: Measure
+    description: str
+
+
+class MetricRow(NamedTuple):
+    """One metric as plain data."""
+
+    name: str
+    group: str
+    level: Level
+    tags: dict[str, str]
+    value: float
+
+
+@dataclass(slots=True)
+class _Sample:
+    """What was recorded in one window of time, which starts at the first recording."""
+
+    start_ms: float
+    count: int = 0
+    total: float = 0.0
+    largest: float = -math.inf
+
+
+class Sensor:
+    """Takes recordings; a sensor whose metrics are all below the level takes none.
+
+    Args:
+        clock: gives the time in milliseconds.
+        sample_window_ms: how long a window is, in milliseconds.
+        num_samples: how many windows are kept.
+        recording: whether recordings are taken.
+
+    Attributes:
+        recording: whether recordings are taken.
+
+    Source: Kafka, Sensor, SampledStat and Rate.
+    """
+
+    __slots__ = ("_clock", "_num_samples", "_samples", "_total", "_window_ms", "recording")
+
+    def __init__(
+        self,
+        clock: Clock = monotonic_ms,
+        sample_window_ms: float = SAMPLE_WINDOW_MS,
+        num_samples: int = NUM_SAMPLES,
+        *,
+        recording: bool = True,
+    ) -> None:
+        self._clock = clock
+        self._window_ms = sample_window_ms
+        self._num_samples = num_samples
+        self._samples: list[_Sample] = []
+        self._total = 0.0
+        self.recording = recording
+
+    def record(self, value: float = 1.0) -> None:
+        """Take one recording, now."""
+        if not self.recording:
+            return
+        now = self._clock()
+        if not self._samples or now - self._samples[-1].start_ms >= self._window_ms:
+            self._samples = [*self._live(now), _Sample(now)]
+        sample = self._samples[-1]
+        sample.count += 1
+        sample.total += value
+        sample.largest = max(sample.largest, value)
+        self._total += value
+
+    def measure(self, measure: Measure) -> float:
+        """One measure of what was recorded, as of now.
+
+        Raises:
+            ValueError: a gauge is not measured from recordings.
+        """
+        if measure == "total":
+            return self._total
+        now = self._clock()
+        samples = self._live(now)
+        if measure == "rate":
+            return sum(sample.total for sample in samples) / self._seconds(samples, now)
+        count = sum(sample.count for sample in samples)
+        if measure == "call-rate":
+            return count / self._seconds(samples, now)
+        if measure == "avg":
+            return sum(sample.total for sample in samples) / count if count else math.nan
+        if measure == "max":
+            return max(sample.largest for sample in samples) if count else math.nan
+        raise ValueError(f"A {measure} is not measured from recordings; register it with gauge().")
+
+    def recent_total(self) -> float:
+        """The sum of the values in the last windows (Kafka: WindowedSum)."""
+        return sum(sample.total for sample in self._live(self._clock()))
+
+    def _live(self, now: float) -> list[_Sample]:
+        oldest = now - self._num_samples * self._window_ms
+        return [sample for sample in self._samples if sample.start_ms > oldest]
+
+    def _seconds(self, samples: Sequence[_Sample], now: float) -> float:
+        """What a rate is divided by: at first as if all windows but the last had passed.
+
+        Otherwise, the first recordings would show as an enormous rate.
+        Source: Kafka, Rate#windowSize.
+        """
+        elapsed = now - samples[0].start_ms if samples else 0.0
+        missing = self._num_samples - 1 - int(elapsed // self._window_ms)
+        return max(elapsed + max(missing, 0) * self._window_ms, 1.0) / 1000
+
+
+class _Registered(NamedTuple):
+    definition: MetricDefinition
+    tags: dict[str, str]
+    value: Callable[[], float]
+
+    def read(self) -> MetricRow:
+        name, group, level = self.definition.name, self.definition.group, self.definition.level
+        return MetricRow(name, group, level, dict(self.tags), float(self.value()))
+
+
+@dataclass(slots=True)
+class _ScopeEntry:
+    sensors: dict[str, Sensor] = field(default_factory=dict)
+    metrics: dict[str, _Registered] = field(default_factory=dict)
 
 
 class Metrics:
-    """A registry of metrics."""
+    """A registry of metrics.
+
+    Args:
+        level: metrics above this level of detail are not recorded, and not in any output
+            (Kafka: ``metrics.recording.level``, INFO by default).
+        clock: gives the time in milliseconds, so that a simulation can drive it.
+        sample_window_ms: how long a window of recordings is, in milliseconds; 30 s by default.
+        num_samples: how many windows are kept; 2 by default.
+    """
+
+    def __init__(
+        self,
+        level: Level = "INFO",
+        clock: Clock = monotonic_ms,
+        *,
+        sample_window_ms: float = SAMPLE_WINDOW_MS,
+        num_samples: int = NUM_SAMPLES,
+    ) -> None:
+        self.level = level
+        self.clock = clock
+        self._sample_window_ms = sample_window_ms
+        self._num_samples = num_samples
+        self._scopes: dict[Scope, _ScopeEntry] = {}
+
+    def sensor(
+        self, scope: Scope, definitions: Sequence[MetricDefinition], tags: Mapping[str, str]
+    ) -> Sensor:
+        """The sensor for these metrics in a scope; it is made when it is asked for first.
+
+        Args:
+            scope: what the metrics belong to; stores of one task share the task's sensors.
+            definitions: the metrics that are computed from the recordings.
+            tags: the tags of the metrics.
+        """
+        recorded = [each for each in definitions if self._is_recorded(each)]
+        if not recorded:
+            return Sensor(recording=False)
+        entry = self._scopes.setdefault(scope, _ScopeEntry())
+        name = recorded[0].name
+        if name not in entry.sensors:
+            sensor = self.unnamed_sensor()
+            entry.sensors[name] = sensor
+            for each in recorded:
+                entry.metrics[each.name] = _Registered(each, dict(tags), _measured(sensor, each))
+        return entry.sensors[name]
+
+    def unnamed_sensor(self) -> Sensor:
+        """A sensor that is in no output, with the clock and the windows of this registry."""
+        return Sensor(self.clock, self._sample_window_ms, self._num_samples)
+
+    def gauge(
+        self,
+        scope: Scope,
+        definition: MetricDefinition,
+        tags: Mapping[str, str],
+        value: Callable[[], float],
+    ) -> None:
+        """Register a function as a metric; it takes the place of one with the same name."""
+        if self._is_recorded(definition):
+            entry = self._scopes.setdefault(scope, _ScopeEntry())
+            entry.metrics[definition.name] = _Registered(definition, dict(tags), value)
+
+    def remove(self, scope: Scope) -> None:
+        """Remove all metrics of a scope; one without metrics is no error."""
+        self._scopes.pop(scope, None)
+
+    def rows(self) -> list[MetricRow]:
+        """All metrics as of now, by group, tags and name."""
+        rows = [registered.read() for registered in self._registered()]
+        return sorted(rows, key=lambda row: (row.group, sorted(row.tags.items()), row.name))
+
+    def table(self) -> str:
+        """All metrics as of now, as a table for people; empty if there are none."""
+        lines = [("metric", "value", "level", "group", "tags")]
+        for row in self.rows():
+            tags = " ".join(f"{tag}={value}" for tag, value in sorted(row.tags.items()))
+            lines.append((row.name, _readable(row.value), row.level, row.group, tags))
+        return _aligned(lines) if len(lines) > 1 else ""
+
+    def prometheus(self) -> str:
+        """All metrics as of now, in the text format of Prometheus.
+
+        A metric is called ``kafka_streams_<group>_<name>``, with ``_`` for ``-``.
+        """
+        registry = CollectorRegistry()
+        registry.register(_Exposed(self._registered()))
+        return generate_latest(registry).decode()
+
+    def _is_recorded(self, definition: MetricDefinition) -> bool:
+        return definition.level == "INFO" or self.level == "DEBUG"
+
+    def _registered(self) -> list[_Registered]:
+        # Copied, as another thread may open or close a store meanwhile.
+        entries = list(self._scopes.values())
+        return [registered for entry in entries for registered in list(entry.metrics.values())]
+
+
+class _Exposed(Collector):
+    """Metrics as the client library of Prometheus wants them."""
+
+    def __init__(self, registered: Iterable[_Registered]) -> None:
+        self._registered = registered
+
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, Metric] = {}
+        for each in sorted(self._registered, key=lambda each: each.definition.name):
+            definition, row = each.definition, each.read()
+            name = _exposed_name(f"{_NAMESPACE}_{definition.group}_{definition.name}")
+            kind = "gauge"
+            if definition.measure == "total":
+                # The library appends the suffix to the name of a counter's samples by itself.
+                kind, name = "counter", name.removesuffix("_total")
+            family = families.setdefault(name, Metric(name, definition.description, kind))
+            sample = f"{name}_total" if kind == "counter" else name
+            labels = {_exposed_name(tag): value for tag, value in row.tags.items()}
+            family.add_sample(sample, labels, row.value)
+        return families.values()
+
+
+def _measured(sensor: Sensor, definition: MetricDefinition) -> Callable[[], float]:
+    return lambda: sensor.measure(definition.measure)
+
+
+def _exposed_name(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _readable(value: float) -> str:
+    if math.isnan(value):
+        return "no data"
+    return str(int(value)) if value == int(value) else f"{value:.3f}"
+
+
+def _aligned(lines: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )

@@ -89,7 +89,13 @@ class RocksDBStore(KeyValueStore):
     def capabilities(self) -> Capabilities:
         """What this store promises; a commit becomes durable with the next flush."""
         managed = self._manages_offsets
-        return Capabilities(manages_offsets=managed, read_only_views=True, durability="flush")
+        return Capabilities(
+            manages_offsets=managed,
+            read_only_views=True,
+            position=managed,
+            durability="flush",
+            upgrades_from="rocksdb-legacy" if managed else "",
+        )
 
     @property
     def name(self) -> str:

@@ -236,10 +236,10 @@ class Database:
         keys of the smaller column family, so that the flush is nearly all that it does.
         """
         with self._failing("cannot be flushed"):
+            self._await_room()
             if self.offsets is None and self.plain is None:
                 self.data.flush()
                 return
-            self._await_room()
             smallest = self.data if self.offsets is None else self.offsets
             smallest.compact_range(_BEHIND_ALL_KEYS, None)
             self._await_empty_buffers()
@@ -451,9 +451,9 @@ def _options(write_buffer_bytes: int) -> Options:
 def _write_options(*, wait: bool) -> WriteOptions:
     """Without the write-ahead log; ``wait`` for room in the buffers, or fail if there is none."""
     options = WriteOptions()
-    # The type stub calls them methods; they are properties.
+    # The type stub calls it a method; it is a property.
     options.disable_wal = True  # type: ignore[method-assign,assignment]
-    options.no_slowdown = not wait  # type: ignore[method-assign,assignment]
+    options.no_slowdown = not wait
     return options
 
 
@@ -484,9 +484,9 @@ def column_families(directory: Path) -> frozenset[str]:
     Raises:
         ProcessorStateError: there is a database, and it cannot be read.
     """
-    if not (directory / "CURRENT").exists():
-        return frozenset()
     try:
+        if not (directory / "CURRENT").exists():
+            return frozenset()
         return frozenset(Rdict.list_cf(str(directory)))
     except Exception as error:
         raise _unreadable(directory, error) from error

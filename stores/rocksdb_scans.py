@@ -43,6 +43,7 @@ def _to_the_end(
     row = None
     for row in rows:
         yield row
+    del rows
     _require_true_end(data, row, start, reverse)
 
 
@@ -52,6 +53,7 @@ def _up_to(data: Rdict, rows: Iterator[Row], start: bytes | None, stop: bytes) -
         if row[0] > stop:
             return
         yield row
+    del rows
     _require_true_end(data, row, start, False)
 
 
@@ -61,6 +63,7 @@ def _down_to(data: Rdict, rows: Iterator[Row], start: bytes | None, stop: bytes)
         if row[0] < stop:
             return
         yield row
+    del rows
     _require_true_end(data, row, start, True)
 
 
@@ -70,6 +73,7 @@ def _with_prefix(data: Rdict, rows: Iterator[Row], prefix: bytes) -> Iterator[Ro
         if not row[0].startswith(prefix):
             return
         yield row
+    del rows
     _require_true_end(data, row, prefix, False)
 
 
@@ -78,6 +82,9 @@ def _require_true_end(data: Rdict, last: Row | None, start: bytes | None, revers
 
     ``items()`` of rocksdict ends without an error in both cases. A plain iterator tells
     them apart, so that one takes the step after the last row once more.
+
+    The traceback of the error keeps all frames alive, and an iterator in one of them would keep
+    the lock: so no caller has one any more, and neither has this function when it raises.
     """
     probe = data.iter()
     at = start if last is None else last[0]
@@ -90,7 +97,6 @@ def _require_true_end(data: Rdict, last: Row | None, start: bytes | None, revers
     try:
         probe.status()
     except Exception as error:
-        # The traceback keeps this frame alive, and an iterator would keep the lock.
         del probe
         raise ProcessorStateError(
             f"A scan of {data.path()} cannot go on after key {at!r}: {error}. The files are "

@@ -62,6 +62,8 @@ __all__ = [
     "TimestampedKeyValueStore",
     "TimestampedTransaction",
     "TimestampedView",
+    "TransactionalVersion2RocksDBStore",
+    "Version2RocksDBStore",
     "default_store",
     "lazy_store",
     "transactional_store",
@@ -411,7 +413,7 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
             ProcessorStateError: the files cannot be read, written or locked, or they are of a
                 newer format only.
             TaskCorruptedError: exactly-once, and the live format was not closed cleanly.
-            InvalidArgumentError: ``upgrade.mode`` is unknown.
+            UsageError: ``upgrade.mode`` is unknown, or ``upgrade.from`` is not a version.
             InvalidStateStoreError: the store is already open.
         """
         if self.is_open:
@@ -430,11 +432,12 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
         super().init(context, root)
         _logger.info("Store %r is live in the old format (upgrade mode %s).", self.name, mode)
         if mode == "in_place":
+            rebuilt = TimestampedKeyValueStore(TransactionalVersion2RocksDBStore(self.name))
             try:
-                rebuilt = TimestampedKeyValueStore(TransactionalVersion2RocksDBStore(self.name))
                 self._rebuild = BackgroundRebuild(rebuilt, new, self._inner, partitions, context)
+                self._rebuild.report()
             except BaseException:
-                self._inner.close()
+                self.close()
                 raise
 
     def _open_new(self, context: StateStoreContext, root: StateStore, old: Path, new: Path) -> None:

@@ -47,7 +47,12 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
     @property
     def capabilities(self) -> Capabilities:
         """Transactions must be asked for here; TransactionalKeyValueStore opens them itself."""
-        return Capabilities(explicit_transactions=True, durability="flush")
+        return Capabilities(
+            explicit_transactions=True,
+            position=True,
+            durability="flush",
+            upgrades_from="rocksdb-legacy",
+        )
 
     def create_transaction(self) -> RocksDBTransaction:
         """Make a transaction; called by ``new_transaction``, which tracks what it gets."""
@@ -268,7 +273,9 @@ class TransactionalKeyValueStore(WrappedKeyValueStore):
         transactional=True,
         explicit_transactions=True,
         read_only_views=True,
+        position=True,
         durability="flush",
+        upgrades_from="rocksdb-legacy",
     )
 
     def __init__(self, inner: KeyValueStore) -> None:

@@ -12,7 +12,7 @@ configuration and from which directories are there:
     upgrade.from, upgrade.mode   live     beside it
     set, "in_place"              old      new, filled from the changelog by rebuild()
     set, "roll_over"             old      nothing
-    upgrade.mode not set         new      old, if it is there, until the new one has reached it
+    one of them not set          new      old, if it is there, until the new one has reached it
 
 ``upgrade.from`` alone is the switch of KIP-1035, which is about offsets and not about formats.
 
@@ -28,8 +28,10 @@ Whatever moment a process is killed at, what it leaves is one of these states:
     old                   nothing was begun: opens as old or, empty, as new
     old, part of new      resumable: each goes on from its own committed offset
     old, all of new       the old one is discarded when the new one is opened
-    new, discarded        the deletion goes on when the store is opened in any mode
+    new, old discarded    the deletion goes on when the store is opened in any mode
     new                   the upgrade is done
+    old, new discarded    the new one crashed while it was live, under exactly-once, and the
+                          upgrade was taken back: the rebuild begins from the start
 
 Each format has its offsets in its own database, flushed together with its records, so that
 replaying the changelog from them completes it. Discarding begins with a rename, which is
@@ -57,10 +59,10 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.errors import (
-    InvalidArgumentError,
     InvalidStateStoreError,
     ProcessorStateError,
     TaskCorruptedError,
+    UsageError,
 )
 from streamproof.stores.rocksdb_database import (
     DATA_COLUMN_FAMILY,
@@ -95,7 +97,7 @@ def upgrade_mode(context: StateStoreContext) -> UpgradeMode | None:
     """The mode of the upgrade that is being prepared; ``None`` if none is.
 
     Raises:
-        InvalidArgumentError: the mode is not known.
+        UsageError: the mode is not known.
 
     Source: KIP-258, "Public Interfaces": without ``upgrade.from`` the mode is ignored.
     """
@@ -103,7 +105,7 @@ def upgrade_mode(context: StateStoreContext) -> UpgradeMode | None:
     if mode is None or context.app_configs.get(UPGRADE_FROM_CONFIG) is None:
         return None
     if mode not in get_args(UpgradeMode):
-        raise InvalidArgumentError(
+        raise UsageError(
             f"{UPGRADE_MODE_CONFIG} is {mode!r}; set it to one of "
             f"{', '.join(get_args(UpgradeMode))}, or remove it if no upgrade is being prepared."
         )
@@ -125,13 +127,21 @@ def refuse_newer_formats(plain: Path, version: int) -> None:
         version: the newest version of the format that is understood.
 
     Raises:
-        ProcessorStateError: the store was upgraded, and a downgrade is not possible.
+        ProcessorStateError: the store was upgraded, and a downgrade is not possible; or the
+            directories cannot be read.
     """
     known = (format_directory(plain, number) for number in range(1, version + 1))
-    if any((directory / "CURRENT").exists() for directory in known) or not plain.parent.is_dir():
-        return
+    try:
+        if any((each / "CURRENT").exists() for each in known) or not plain.parent.is_dir():
+            return
+        directories = sorted(plain.parent.iterdir())
+    except OSError as error:
+        raise ProcessorStateError(
+            f"The directory {plain.parent} cannot be searched for the formats of a store: {error}. "
+            "Check that the path is a directory that can be written."
+        ) from error
     newer_name = re.compile(rf"{re.escape(plain.name)}-v(\d+)")
-    for directory in sorted(plain.parent.iterdir()):
+    for directory in directories:
         match = newer_name.fullmatch(directory.name)
         if match and int(match[1]) > version and not _is_plain_store(directory):
             raise ProcessorStateError(
@@ -263,7 +273,6 @@ class BackgroundRebuild:
             discard(directory)
             store.init(own, store)
         self._restore = own.restore_callbacks[store.name]
-        self._report()
 
     def feed(self, partition: TopicPartition, records: Sequence[ChangelogRecord]) -> None:
         """Apply the next records of a changelog partition, and commit the offset of the last.
@@ -293,6 +302,11 @@ class BackgroundRebuild:
         with self._lock:
             self._require_open()
             return self._has_reached_live()
+
+    def report(self) -> None:
+        """Say in the log, once, that the upgrade is prepared, if it is; ``feed`` does so too."""
+        with self._lock:
+            self._report()
 
     def close(self) -> None:
         """Write everything to disk and close; closing twice is harmless."""

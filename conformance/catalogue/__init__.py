@@ -45,6 +45,7 @@ AREA_NEEDS: dict[str, tuple[str, ...]] = {
     "WIN": ("window",),
     "SESS": ("session",),
     "POS": ("position", "rows"),
+    "UPGRADE": ("upgrades_from", "rows"),
     "METRIC": ("metrics", "rows"),
 }
 """The capabilities that every requirement of an area depends on."""

@@ -165,6 +165,12 @@ class TimedMachine(RuleBasedStateMachine):
         self.kept(windowed, value)
         self.expect_count()
 
+    @rule(writes=st.lists(st.tuples(WINDOWED, VALUES), min_size=2, max_size=6))
+    def put_several(self, writes: list[tuple[Windowed, bytes | None]]) -> None:
+        """Put and delete, so that there is more to read than there are reads."""
+        for windowed, value in writes:
+            self.put(windowed, value)
+
     @able(lambda self: self.dirty)
     @rule()
     def commit(self) -> None:
@@ -216,7 +222,7 @@ class WindowMachine(TimedMachine):
         if not self.can.retain_duplicates:
             self.restore([(first, b"1"), (last, b"2"), (first, b"3")])
             self.fetch(b"a", at(0))
-        self.put(self.times.windowed(b"a", at(9)), b"4")
+        self.put_several([(self.times.windowed(b"a", at(9)), b"4")])
         for backward in (False, True):
             self.fetch_between(b"a", at(0), at(15), backward=backward)
             self.fetch_range((b"a", None), -1, LONG_MAX, backward=backward)
@@ -298,7 +304,7 @@ class SessionMachine(TimedMachine):
         first, last = Windowed(b"a", Window(at(0), at(4))), Windowed(b"b", Window(at(2), at(15)))
         self.restore([(first, b"1"), (last, b"2"), (first, b"3")])
         self.fetch_session(first)
-        self.put(Windowed(b"a", Window(at(1), at(9))), b"4")
+        self.put_several([(Windowed(b"a", Window(at(1), at(9))), b"4")])
         for backward in (False, True):
             self.fetch(b"a", backward=backward)
             self.fetch_range((b"a", None), backward=backward)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streamproof.conformance.crash.judge import Ruling, history_of, judge
+from streamproof.conformance.crash.judge import POSITION, Ruling, history_of, judge
 from streamproof.conformance.crash.kill import (
     BATCH,
     Crashed,
@@ -44,6 +44,8 @@ class Campaign:
         self._run = run
         self._engine = KillEngine(run)
         self._left = limit
+        # It is asked about alone, so that it hides nothing that binds more.
+        self._asks_position = POSITION in run.check.requirements
         self._budget = 0
 
     @property
@@ -108,7 +110,12 @@ class Campaign:
             for crashed, history, observation in zip(crashes, histories, seen, strict=True):
                 if search:
                     self._run.evidence.examples += 1
-                yield crashed, judge(crashed, history, observation, capabilities)
+                yield (
+                    crashed,
+                    judge(
+                        crashed, history, observation, capabilities, position=self._asks_position
+                    ),
+                )
                 shutil.rmtree(crashed.directory.parent, ignore_errors=True)
 
     def _shrink_and_record(self, crashed: Crashed, ruling: Ruling) -> None:
@@ -194,6 +201,9 @@ class Campaign:
         lines = ["", "def doomed():"]
         # The process dies at the end of the program, or where it was armed before.
         for index, operation in enumerate(crashed.program.operations):
+            if operation.record and ruling.requirement == POSITION:
+                topic, partition, offset = operation.record
+                lines.append(f"    lab.processing({topic!r}, {partition}, {offset})")
             if index == point.operation and point.kind != "boundary":
                 lines.append(f"    lab.arm({point.kind}={point.n})")
             lines.append(f"    {operation.source(opener)}")

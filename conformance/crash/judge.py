@@ -12,13 +12,18 @@ from streamproof.conformance.crash.kill import (
     ends_of,
     partitions_of,
 )
+from streamproof.conformance.crash.program import OPENING, REPLAYING
+from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.oracle import Commit, History, Offsets, fold
 from streamproof.conformance.trial import render
 from streamproof.conformance.violations import brief
 from streamproof.stores.capabilities import Capabilities
 
-__all__ = ["Ruling", "history_of", "judge"]
+__all__ = ["POSITION", "Ruling", "history_of", "judge"]
 
+
+POSITION = "POS-012"
+"""The promise that position and offsets belong to one commit."""
 
 OFFSETS_READ = "[store.committed_offset(each) for each in (CHANGELOG, OTHER)]"
 
@@ -41,32 +46,56 @@ class Ruling(NamedTuple):
 def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:
     """What was done until the crash; the operation under way is the last."""
     operations = crashed.program.operations[: crashed.started]
-    restoring = any(operation.name == "restore" for operation in operations)
+    restoring = any(operation.name in REPLAYING for operation in operations)
     # Restored records are committed in the changelog, and a store may keep them at once.
     history = History(exact=exact and not restoring)
     for index, operation in enumerate(operations):
         returned = index < crashed.finished
         for write in operation.writes:
-            history.write(write)
+            history.write(write, restored=operation.name == "restore")
             if operation.name == "restore":
                 # A restored record is committed in the changelog: a store may take its offset
                 # over at once, and the runtime commits it in any case.
                 history.commit({write.partition: write.offset})
+        if operation.name == "catch_up" and operation.arguments:
+            history.commit({CHANGELOG: operation.arguments[-1].offset})
         if operation.name == "commit":
             history.commit(operation.arguments[0])
             if returned and capabilities.durability != "flush":
                 history.durable = len(history.commits) - 1
         elif operation.name in ("flush", "close") and returned:
             history.durable = len(history.commits) - 1
+        elif operation.name == "upgrade":
+            history.durable = 0
+    if _left_by_the_older(crashed):
+        history.durable = 0
     return history
 
 
+def _left_by_the_older(crashed: Crashed) -> bool:
+    """Whether the store that opens after the crash has to upgrade first.
+
+    An upgrade may start anew, and rebuild everything from the changelog.
+    """
+    started = crashed.program.operations[: crashed.started]
+    openings = [each.name for each in started if each.name in OPENING]
+    return openings[-1:] == ["open_older"]
+
+
 def judge(
-    crashed: Crashed, history: History, seen: Observation, capabilities: Capabilities
+    crashed: Crashed,
+    history: History,
+    seen: Observation,
+    capabilities: Capabilities,
+    *,
+    position: bool = False,
 ) -> list[Ruling]:
-    """The rulings on one crash; the first broken one is the last of the list."""
+    """The rulings on one crash; the first broken one is the last of the list.
+
+    ``position`` asks for a ruling on the position too.
+    """
     rulings = []
-    for ruling in _rule(crashed, history, seen, capabilities):
+    for ruling in _rule(crashed, history, seen, capabilities, position=position):
         rulings.append(ruling)
         if ruling.broken:
             break
@@ -74,9 +103,14 @@ def judge(
 
 
 def _rule(
-    crashed: Crashed, history: History, seen: Observation, capabilities: Capabilities
+    crashed: Crashed,
+    history: History,
+    seen: Observation,
+    capabilities: Capabilities,
+    *,
+    position: bool,
 ) -> Iterator[Ruling]:
-    yield from _opens(seen, capabilities)
+    yield from _opens(crashed, seen, capabilities)
     if not seen.refused:
         offsets = committed(history, seen)
         yield from _offsets(history, offsets)
@@ -87,6 +121,8 @@ def _rule(
             yield from _replayable(history, candidates, seen)
         yield from _durable(history, offsets)
         yield from _scan(seen)
+        if position:
+            yield _position(history, candidates, seen)
     yield from _restored(history, seen)
     # Last, because it is a recommendation: breaking it must not hide what is binding.
     if not history.exact and not capabilities.transactional:
@@ -99,12 +135,13 @@ def committed(history: History, seen: Observation) -> Offsets:
     return {partition: offset for partition, offset in pairs if offset is not None}
 
 
-def _opens(seen: Observation, capabilities: Capabilities) -> Iterator[Ruling]:
+def _opens(crashed: Crashed, seen: Observation, capabilities: Capabilities) -> Iterator[Ruling]:
     expected = "the store opens and can be used"
     if seen.error:
         late = seen.error.startswith("restoring")
         yield Ruling("CRASH-001", expected, seen.error, after_replay=late)
-    if seen.refused and capabilities.transactional:
+    # What an older store without transactions left behind unclean cannot be trusted.
+    if seen.refused and capabilities.transactional and not _left_by_the_older(crashed):
         text = f"init raised TaskCorruptedError: {seen.refused}"
         yield Ruling("CRASH-001", "no wipe: a transactional store keeps its state", text)
     yield Ruling("CRASH-001")
@@ -204,12 +241,29 @@ def _scan(seen: Observation) -> Iterator[Ruling]:
         yield Ruling("CRASH-013")
 
 
+def _position(history: History, candidates: list[Commit], seen: Observation) -> Ruling:
+    """The position is that of the commit; without transactions, later writes may count."""
+    counts = {commit.writes for commit in candidates}
+    if not history.exact:
+        counts.update(range(min(counts), len(history.writes) + 1))
+    legal = [history.position_after(count) for count in sorted(counts)]
+    if seen.position in legal:
+        return Ruling(POSITION)
+    text = " or ".join(dict.fromkeys(render(each) for each in legal))
+    return Ruling(
+        POSITION,
+        f"the position of the commit, by input partition: {text}",
+        render(seen.position),
+        "store.position.as_dict()",
+    )
+
+
 def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruling:
     """A store without transactions either holds a commit, or says that it was not closed."""
     started = {each.name for each in crashed.program.operations[: crashed.started]}
     # The runtime commits before it closes a store, and nothing that it restores is
     # uncommitted: neither a close nor a restoration leaves anything to be noticed.
-    if seen.refused or started & {"restore", "close"}:
+    if seen.refused or started & {"restore", "catch_up", "close", "open_older"}:
         return Ruling("CRASH-009")
     candidates = history.candidates(committed(history, seen))
     contents = [history.content_at(commit) for commit in candidates]

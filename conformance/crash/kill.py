@@ -113,6 +113,7 @@ class Observation(Struct, kw_only=True):
         offsets: the committed offset by partition, in the order of ``partitions_of``.
         content: what ``get`` returned for every key of the program.
         scanned: what ``all`` returned, if the store can be scanned.
+        position: the input offset by partition, if the store has a position.
         restored: what ``get`` returned after the changelog was replayed and committed.
         restored_offsets: the committed offsets after that.
     """
@@ -122,6 +123,7 @@ class Observation(Struct, kw_only=True):
     offsets: list[int | None] = field(default_factory=list)
     content: dict[bytes, bytes] = field(default_factory=dict)
     scanned: list[tuple[bytes, bytes]] | None = None
+    position: dict[int, int] = field(default_factory=dict)
     restored: dict[bytes, bytes] = field(default_factory=dict)
     restored_offsets: list[int | None] = field(default_factory=list)
 
@@ -328,6 +330,9 @@ class KillEngine:
         found.content = _read(store, crashed.program.keys)
         if self._run.subject.capabilities.scan:
             found.scanned = _entries(store)
+        if self._run.subject.capabilities.position:
+            offsets = store.position.as_dict()
+            found.position = {partition: offset for (_, partition), offset in offsets.items()}
 
     def _replay(self, lab: Lab, store: Any, history: History, found: Observation) -> None:
         changelog = changelog_of(history)

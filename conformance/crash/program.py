@@ -10,9 +10,15 @@ from typing import Any
 from streamproof.conformance.lab import CHANGELOG, OTHER, Lab
 from streamproof.conformance.oracle import Write
 from streamproof.conformance.trial import render
-from streamproof.stores.api import TopicPartition
+from streamproof.stores.api import RecordMetadata, TopicPartition
 
-__all__ = ["Operation", "Program", "ProgramBuilder", "random_program"]
+OPENING = ("open", "open_older", "upgrade")
+REPLAYING = ("restore", "catch_up")
+
+INPUT_TOPIC = "input"
+"""The topic of the input records that are behind the writes of a program."""
+
+__all__ = ["OPENING", "REPLAYING", "Operation", "Program", "ProgramBuilder", "random_program"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,9 @@ class Operation:
 
     Attributes:
         name: ``open``, ``put``, ``delete``, ``put_all``, ``commit``, ``flush``, ``close`` or
-            ``restore``.
+            ``restore``; ``catch_up`` replays what comes after the committed offset;
+            ``open_older`` opens the store that wrote the older format, and ``upgrade`` opens
+            the subject for the first time after it.
         arguments: what the store's method gets.
         writes: the changelog records that it stands for.
     """
@@ -32,10 +40,14 @@ class Operation:
 
     def perform(self, lab: Lab, store: Any) -> Any:
         """Do it, and return the store that is open afterwards."""
-        if self.name == "open":
-            return lab.rows()
-        if self.name == "restore":
-            lab.restore(store, list(self.arguments))
+        if self.name in OPENING:
+            return lab.open_older() if self.name == "open_older" else lab.rows()
+        if record := self.record:
+            lab.processing(*record)
+        else:
+            lab.idle()
+        if self.name in REPLAYING:
+            getattr(lab, self.name)(store, list(self.arguments))
         elif self.name == "flush":
             flush = getattr(store, "flush", None)
             if flush is not None:
@@ -44,12 +56,23 @@ class Operation:
             getattr(store, self.name)(*self.arguments)
         return store
 
+    @property
+    def record(self) -> RecordMetadata | None:
+        """The input record behind the writes: it has the number and offset of the last of them.
+
+        Restored records have none: their offsets are those of the changelog alone.
+        """
+        if not self.writes or self.name == "restore":
+            return None
+        partition, offset = self.writes[-1][:2]
+        return RecordMetadata(INPUT_TOPIC, partition.partition, offset)
+
     def source(self, opener: str = "open") -> str:
         """The operation as a line of Python; ``opener`` is the method of the lab that opens."""
-        if self.name == "open":
-            return f"store = lab.{opener}()"
-        if self.name == "restore":
-            return f"lab.restore(store, {render(list(self.arguments))})"
+        if self.name in OPENING:
+            return f"store = lab.{'open_older' if self.name == 'open_older' else opener}()"
+        if self.name in REPLAYING:
+            return f"lab.{self.name}(store, {render(list(self.arguments))})"
         return f"store.{self.name}({', '.join(map(render, self.arguments))})"
 
 
@@ -112,6 +135,17 @@ class ProgramBuilder:
         writes = tuple(self._write(key, value, CHANGELOG) for key, value in entries)
         records = tuple(write.record() for write in writes)
         self.operations.append(Operation("restore", records, writes))
+        return self
+
+    def catch_up(self) -> ProgramBuilder:
+        """Replay what the store lacks of the changelog so far, and commit."""
+        records = tuple(
+            write.record()
+            for operation in self.operations
+            for write in operation.writes
+            if write.partition == CHANGELOG
+        )
+        self.operations.append(Operation("catch_up", records))
         return self
 
     def then(self, *names: str) -> ProgramBuilder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from streamproof.stores.api import (
@@ -34,12 +35,16 @@ from streamproof.stores.windowed.keys import (
     require_session,
     session_key,
 )
-from streamproof.stores.windowed.segments import (
+from streamproof.stores.windowed.segmented_reads import (
     SegmentedReads,
+    SegmentedView,
+    Timeline,
+    value_alone,
+)
+from streamproof.stores.windowed.segments import (
     SegmentedStore,
     SegmentedTransaction,
     SegmentedWrites,
-    Timeline,
 )
 from streamproof.stores.windows import LONG_MAX, Windowed, WindowedIterator
 
@@ -199,6 +204,10 @@ class _SessionReads(SegmentedReads):
         return self._scan(first_end, last_end, bounds, read, reverse=reverse)
 
 
+class _SessionView(SegmentedView, _SessionReads):
+    """A view of a session store, for queries from other threads."""
+
+
 class _SessionWrites(_SessionReads, SegmentedWrites):
     """``put`` and ``remove`` too."""
 
@@ -246,9 +255,10 @@ class RocksDBSessionStore(_SessionWrites, SegmentedStore, SessionStore):
 
     def read_only(self, isolation_level: IsolationLevel) -> ReadOnlySessionStore:
         """A view of what is committed, or of everything, for queries from other threads."""
-        view = _SessionReads(
-            self._name, self._inner.read_only(isolation_level), self._timeline, self._iterators
-        )
+        seen = self._view_of(isolation_level)
+        if seen is None:
+            return self
+        view = _SessionView(*seen)
         view.plain_value = self.plain_value
         return view
 
@@ -266,14 +276,11 @@ class RocksDBSessionTransaction(_SessionWrites, SegmentedTransaction, SessionSto
 class _TimestampedSessions(_SessionWrites):
     """The methods with timestamps, over rows whose values begin with one."""
 
-    plain_value = staticmethod(lambda stored: stored[8:])
-
-    def _record_timestamp(self) -> int:
-        raise NotImplementedError
+    plain_value = staticmethod(value_alone)
 
     def put(self, session: Windowed, aggregate: bytes | None) -> None:
         """Set the aggregate with the timestamp of the record that is being processed."""
-        self.put_with_timestamp(session, aggregate, self._record_timestamp())
+        self.put_with_timestamp(session, aggregate, self._owner.context.record_timestamp)
 
     def put_with_timestamp(
         self, session: Windowed, aggregate: bytes | None, timestamp: int
@@ -327,10 +334,7 @@ class TimestampedRocksDBSessionStore(
     @property
     def capabilities(self) -> Capabilities:
         """What this store promises."""
-        return self._claims(kind="session", timestamped=True)
-
-    def _record_timestamp(self) -> int:
-        return self.context.record_timestamp
+        return replace(super().capabilities, timestamped=True)
 
     def _restored_value(self, record: ChangelogRecord) -> bytes | None:
         return encode_value_and_timestamp(record.value, record.timestamp)
@@ -343,9 +347,6 @@ class TimestampedSessionTransaction(
     _TimestampedSessions, RocksDBSessionTransaction, SessionWithTimestampStore
 ):
     """Staged sessions with timestamps over a session store."""
-
-    def _record_timestamp(self) -> int:
-        return self._store.context.record_timestamp
 
 
 def default_store() -> RocksDBSessionStore:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from streamproof.stores.api import (
@@ -11,11 +12,10 @@ from streamproof.stores.api import (
     EntryIterator,
     IsolationLevel,
     KeyValueStore,
-    StateStore,
-    StateStoreContext,
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.errors import InvalidArgumentError
 from streamproof.stores.iterators import Row, StoreIterator, is_inverted
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.timestamps import (
@@ -34,13 +34,17 @@ from streamproof.stores.windowed.keys import (
     windowed,
 )
 from streamproof.stores.windowed.segment_databases import SegmentDatabases, SegmentOffset
-from streamproof.stores.windowed.segments import (
+from streamproof.stores.windowed.segmented_reads import (
     SegmentedReads,
+    SegmentedView,
+    Timeline,
+    default_segment_interval_ms,
+    value_alone,
+)
+from streamproof.stores.windowed.segments import (
     SegmentedStore,
     SegmentedTransaction,
     SegmentedWrites,
-    Timeline,
-    default_segment_interval_ms,
 )
 from streamproof.stores.windows import (
     LONG_MAX,
@@ -185,8 +189,18 @@ class _WindowReads(SegmentedReads):
         return self._scan(time_from, time_to, bounds, read, reverse=reverse)
 
 
+class _WindowView(SegmentedView, _WindowReads):
+    """A view of a window store, for queries from other threads."""
+
+
 class _WindowWrites(_WindowReads, SegmentedWrites):
-    """``put`` too."""
+    """``put`` too.
+
+    Attributes:
+        retain_duplicates: whether every put is kept.
+    """
+
+    retain_duplicates: bool = False
 
     def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
         """Set the value of ``key`` in a window; ``None`` deletes it."""
@@ -194,7 +208,13 @@ class _WindowWrites(_WindowReads, SegmentedWrites):
             require_key(key)
         if not 0 <= window_start <= LONG_MAX:
             require_time(window_start, "window start")
-        self._put(window_start, window_key(key, window_start), value)
+        if not self.retain_duplicates:
+            self._put(window_start, window_key(key, window_start), value)
+        elif value is None:
+            self._require_open()
+        else:
+            sequence = self._owner.next_sequence()
+            self._put(window_start, window_key(key, window_start, sequence), value)
 
 
 class RocksDBWindowStore(_WindowWrites, SegmentedStore, WindowStore):
@@ -212,6 +232,9 @@ class RocksDBWindowStore(_WindowWrites, SegmentedStore, WindowStore):
         retain_duplicates: keep every put; then a put of ``None`` is ignored.
         inner: the key-value store for the rows; by default a plain RocksDB store. With
             ``TransactionalKeyValueStore`` writes are staged until the commit.
+
+    Raises:
+        InvalidArgumentError: the retention, the interval or the size is out of range.
     """
 
     def __init__(
@@ -224,59 +247,50 @@ class RocksDBWindowStore(_WindowWrites, SegmentedStore, WindowStore):
         retain_duplicates: bool = False,
         inner: KeyValueStore | None = None,
     ) -> None:
+        if not 0 <= window_size_ms <= retention_ms:
+            raise InvalidArgumentError(
+                f"The windows of store {name!r} are {window_size_ms} ms long; choose a size from 0 "
+                f"to the retention of {retention_ms} ms."
+            )
         super().__init__(
             inner or RocksDBStore(name),
             retention_ms=retention_ms,
             segment_interval_ms=segment_interval_ms,
         )
         self.window_size_ms = window_size_ms
-        self._retain_duplicates = retain_duplicates
-        self._sequence = 0
+        self.retain_duplicates = retain_duplicates
 
     @property
     def capabilities(self) -> Capabilities:
         """What this store promises; transactions and durability are those of the inner store."""
-        return self._claims(kind="window", retain_duplicates=self._retain_duplicates)
-
-    def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open the inner store, and find out how far time and sequence numbers have come."""
-        super().init(context, root)
-        if self._retain_duplicates:
-            self._sequence = max(
-                (parse_window_key(key[8:])[2] for key, _ in self._inner.all() if len(key) >= 20),
-                default=0,
-            )
-
-    def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
-        """Set the value of ``key`` in a window; ``None`` deletes it."""
-        if not self._retain_duplicates:
-            super().put(key, value, window_start)
-            return
-        require_key(key)
-        require_time(window_start, "window start")
-        self._require_open()
-        if value is not None:
-            self._sequence = (self._sequence + 1) & _MAX_SEQUENCE
-            self._put(window_start, window_key(key, window_start, self._sequence), value)
+        return self._claims(
+            kind="window",
+            window_size_ms=self.window_size_ms,
+            retain_duplicates=self.retain_duplicates,
+        )
 
     def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyWindowStore:
         """A view of what is committed, or of everything, for queries from other threads."""
-        view = _WindowReads(
-            self._name, self._inner.read_only(isolation_level), self._timeline, self._iterators
-        )
+        seen = self._view_of(isolation_level)
+        if seen is None:
+            return self
+        view = _WindowView(*seen)
         view.window_size_ms = self.window_size_ms
         view.plain_value = self.plain_value
         return view
 
     def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
-        transaction = RocksDBWindowTransaction(self, inner, timeline)
+        return self._like_this(RocksDBWindowTransaction(self, inner, timeline))
+
+    def _like_this(self, transaction: RocksDBWindowTransaction) -> RocksDBWindowTransaction:
         transaction.window_size_ms = self.window_size_ms
+        transaction.retain_duplicates = self.retain_duplicates
         return transaction
 
     def _time_of(self, key: bytes) -> int:
         _, start, sequence = parse_window_key(key)
         # What is put after a restoration must not take the place of what was restored.
-        self._sequence = max(self._sequence, sequence)
+        self.sequence = max(self.sequence, sequence)
         return start
 
 
@@ -287,14 +301,11 @@ class RocksDBWindowTransaction(_WindowWrites, SegmentedTransaction, WindowStore)
 class _TimestampedWindows(_WindowWrites):
     """The methods with timestamps, over rows whose values begin with one."""
 
-    plain_value = staticmethod(lambda stored: stored[8:])
-
-    def _record_timestamp(self) -> int:
-        raise NotImplementedError
+    plain_value = staticmethod(value_alone)
 
     def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
         """Set the value with the timestamp of the record that is being processed."""
-        self.put_with_timestamp(key, value, self._record_timestamp(), window_start)
+        self.put_with_timestamp(key, value, self._owner.context.record_timestamp, window_start)
 
     def put_with_timestamp(
         self, key: bytes, value: bytes | None, timestamp: int, window_start: int
@@ -333,32 +344,19 @@ class TimestampedRocksDBWindowStore(
     @property
     def capabilities(self) -> Capabilities:
         """What this store promises."""
-        return self._claims(
-            window_size_ms=self.window_size_ms,
-            kind="window",
-            retain_duplicates=self._retain_duplicates,
-            timestamped=True,
-        )
-
-    def _record_timestamp(self) -> int:
-        return self.context.record_timestamp
+        return replace(super().capabilities, timestamped=True)
 
     def _restored_value(self, record: ChangelogRecord) -> bytes | None:
         return encode_value_and_timestamp(record.value, record.timestamp)
 
     def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
-        transaction = TimestampedWindowTransaction(self, inner, timeline)
-        transaction.window_size_ms = self.window_size_ms
-        return transaction
+        return self._like_this(TimestampedWindowTransaction(self, inner, timeline))
 
 
 class TimestampedWindowTransaction(
     _TimestampedWindows, RocksDBWindowTransaction, WindowWithTimestampStore
 ):
     """Staged windows with timestamps over a window store."""
-
-    def _record_timestamp(self) -> int:
-        return self._store.context.record_timestamp
 
 
 def default_store() -> RocksDBWindowStore:

@@ -5,9 +5,23 @@
     <name>/<name>.meta            what belongs to no segment: offsets and stream time
     <name>/<name>.<start in ms>   one segment
     <name>/*.deleted              an expired segment whose deletion was interrupted
+    <name>/.lock                  locked while the store is open
 
-Each database flushes on its own, so that after a crash the segments may be at different
-commits. What ``committed_offset`` answers then is a choice, :data:`SegmentOffset`.
+Each database flushes on its own, so that after a crash they may be at different commits. Every
+commit writes its number, all offsets and the whole position to every database, in one step each: a
+database holds every record of its own up to the commit that it is at. Which of these commits
+the store goes on from is a choice, :data:`SegmentOffset`. The others are brought in line before
+anything is written, so that commits of before and after a crash are never compared.
+
+What a kill leaves, by the step that it interrupts:
+
+*A segment is created.* It gets its first record after the last commit is on its disk: up to that
+commit it lacks nothing. Without a commit it is empty, and has no say.
+
+*A segment is dropped.* The stream time by which it is expired is on the disk of ``meta`` before.
+The directory is renamed first, so that a half-deleted one is never opened.
+
+*The store is closed.* Databases that are closed hold the last commit, the others an older one.
 
 Source: Kafka, AbstractSegments and KeyValueSegments.
 """
@@ -15,15 +29,17 @@ Source: Kafka, AbstractSegments and KeyValueSegments.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
+import os
 import re
 import shutil
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from threading import RLock
+from typing import Final, Literal, TypeVar
 from weakref import WeakSet
 
 from streamproof.stores.api import (
@@ -36,26 +52,32 @@ from streamproof.stores.api import (
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import InvalidStateStoreError, ProcessorStateError
+from streamproof.stores.errors import (
+    InvalidArgumentError,
+    InvalidStateStoreError,
+    ProcessorStateError,
+)
 from streamproof.stores.iterators import Row, RowIterator, StoreIterator, is_inverted, prefix_end
 from streamproof.stores.rocksdb import RocksDBStore
 
 __all__ = ["SegmentDatabases", "SegmentOffset"]
 
 SegmentOffset = Literal["oldest", "newest", "minimum"]
-"""Which segment's offset is that of the store.
+"""Which database says what the store's committed offsets are after a crash.
 
 ``minimum``
-    The smallest offset of any segment. The only safe one: a record with an offset up to it is in
-    its segment, whichever that is. What other segments hold beyond it is replayed, which
-    changes nothing.
+    The one that is at the oldest commit. The only safe choice, as segments flush on their own: a
+    record with an offset up to it is in its segment, whichever that is. What other segments
+    hold beyond it is replayed, which changes nothing.
 ``newest``
-    That of the newest segment (Kafka since 4.3.1, KAFKA-20663). It saves replays, as segments that
-    nobody writes to never flush; but a late record in an older segment that had not been flushed
-    is lost without a word.
+    The newest segment that has an offset (Kafka since 4.3.1, KAFKA-20663). It saves replays, as
+    segments that nobody writes to never flush; but a late record in an older segment that had not
+    been flushed is lost without a word.
 ``oldest``
-    That of the oldest segment (Kafka 4.3.0). An idle segment answers with an offset
+    The oldest segment that has an offset (Kafka 4.3.0). An idle segment answers with an offset
     that the changelog may have lost by now; and a newer segment may be further behind.
+
+To keep replays short with any choice, all databases are flushed when a segment is created.
 """
 
 _ID = struct.Struct(">q")
@@ -63,9 +85,12 @@ _META = -1
 """The id that stands for ``<name>.meta``; the rows of the others begin with ids of 0 and more."""
 
 _DELETED = ".deleted"
-_OLD_DATE = re.compile(r"-(\d{12})$")
-_OLD_COLON = re.compile(r":(\d+)$")
+_OLD_NAME = re.compile(r"-(?P<minute>\d{12})|:(?P<ms>\d+)")
 
+_COMMITS: Final = TopicPartition("#commits", 0)
+"""Where the number of a commit is kept, in the stored position; no topic has such a name."""
+
+T = TypeVar("T")
 _logger = logging.getLogger("streamproof.stores")
 
 
@@ -73,12 +98,13 @@ class SegmentDatabases(KeyValueStore):
     """A key-value store whose rows are in one database for each eight-byte prefix.
 
     Without transactions: there is no commit over several databases. Under exactly-once an unclean
-    stop of any of them means that the whole store must be restored.
+    stop of any of them means that the whole store must be restored. Rows whose prefix is no
+    segment's (0xFF, eight times) are in the database ``meta``.
 
     Args:
         name: the name of the store.
         segment_interval_ms: the length of a segment in milliseconds; it names the directories.
-        segment_offset: which segment's offset is that of the store.
+        segment_offset: which database's offsets are those of the store after a crash.
     """
 
     capabilities = Capabilities(
@@ -92,11 +118,17 @@ class SegmentDatabases(KeyValueStore):
         self._interval_ms = segment_interval_ms
         self._segment_offset = segment_offset
         self._context: StateStoreContext | None = None
+        self._lock_file: int | None = None
+        # Replaced and never changed, so that queries from other threads may go through it.
         self._segments: dict[int, _Segment] = {}
         self._doomed: list[_Segment] = []
-        # What a new segment starts with: everything that is committed by now.
-        self._offsets: dict[TopicPartition, int | None] = {}
+        self._offsets: dict[TopicPartition, int] = {}
+        self._commits = -1
+        self._position = Position()
+        self._committed_position = Position()
         self._iterators: WeakSet[RowIterator] = WeakSet()
+        # Held while segments are dropped, and while a query finds and opens what it reads.
+        self._dropping = RLock()
 
     @property
     def name(self) -> str:
@@ -110,7 +142,7 @@ class SegmentDatabases(KeyValueStore):
 
     @property
     def manages_offsets(self) -> bool:
-        """True: each segment keeps the offsets of every commit."""
+        """True: each database keeps the offsets of every commit."""
         return True
 
     @property
@@ -120,11 +152,8 @@ class SegmentDatabases(KeyValueStore):
 
     @property
     def position(self) -> Position:
-        """The input offsets that the segments reflect together."""
-        merged = Position()
-        for segment in self._segments.values():
-            merged.merge(segment.position)
-        return merged
+        """The input offsets that the segments reflect together (KIP-796)."""
+        return self._position.copy()
 
     def directory(self, context: StateStoreContext) -> Path:
         """Where the directories of the segments are, given the directory of the task."""
@@ -136,50 +165,48 @@ class SegmentDatabases(KeyValueStore):
         """Open every segment that is there, and finish what was being deleted.
 
         Raises:
-            ProcessorStateError: a segment cannot be opened; those before it are closed again.
+            ProcessorStateError: a segment cannot be opened, or is of another interval; those
+                before it are closed again.
             TaskCorruptedError: exactly-once, and a segment was not closed cleanly.
+            InvalidStateStoreError: the store is already open.
         """
         if self._context is not None:
             raise InvalidStateStoreError(f"Store {self._name!r} is already open; close it first.")
         directory = self.directory(context)
-        with self._failing(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-            _rename_old_names(directory, self._name)
-            for leftover in sorted(directory.glob(f"*{_DELETED}")):
-                _logger.info("Finishing the deletion of the expired segment %s.", leftover)
-                shutil.rmtree(leftover)
-            found = sorted(self._ids(directory))
         self._context = context
         try:
+            with self._failing(directory):
+                directory.mkdir(parents=True, exist_ok=True)
+                self._lock_file = _locked(directory / ".lock")
+                self._rename_old_names(directory)
+                for leftover in sorted(directory.glob(f"*{_DELETED}")):
+                    _logger.info("Finishing the deletion of the expired segment %s.", leftover)
+                    shutil.rmtree(leftover)
+                found = sorted(self._ids(directory))
+            self._segments = {}
             for segment in [_META, *found]:
-                self._open_segment(segment)
+                # A segment is remembered only once it is open (KAFKA-20808).
+                self._segments[segment] = self._open_segment(segment)
+            self._agree()
         except BaseException:
-            self._abandon()
+            self._release()
             raise
-        self._offsets = self._found_offsets()
         context.register(root, self.restore)
-
-    def _found_offsets(self) -> dict[TopicPartition, int | None]:
-        """The committed offsets that the segments agree on."""
-        partitions = {
-            partition
-            for store in self._segments.values()
-            for partition in store.committed_offsets()
-        }
-        return {
-            partition: offset
-            for partition in sorted(partitions)
-            if (offset := self.committed_offset(partition)) is not None
-        }
 
     def _ids(self, directory: Path) -> Iterator[int]:
         for path in directory.iterdir():
             start = path.name.removeprefix(f"{self._name}.")
-            if start != path.name and start.isdigit():
-                yield int(start) // self._interval_ms
+            if start != path.name and start.isdecimal():
+                segment, rest = divmod(int(start), self._interval_ms)
+                if rest:
+                    raise ProcessorStateError(
+                        f"The segment {path} does not start at a multiple of {self._interval_ms} "
+                        "ms: it was written with another segment interval. Open the store with "
+                        "that one, or wipe its directory and restore from the changelog."
+                    )
+                yield segment
 
     def _open_segment(self, segment: int) -> _Segment:
-        """Open a database; it is remembered only if that succeeds (KAFKA-20808)."""
         context = self._opened()
         start = "meta" if segment == _META else str(segment * self._interval_ms)
         path = self.directory(context) / f"{self._name}.{start}"
@@ -187,20 +214,41 @@ class SegmentDatabases(KeyValueStore):
         store.init(context, store)
         # The runtime restores the store, not its segments.
         del context.restore_callbacks[store.name]
-        self._segments[segment] = store
         return store
 
     def _create_segment(self, segment: int) -> _Segment:
-        """A new segment, which lacks nothing up to the offsets that are committed by now.
-
-        That must be durable before the segment gets its first record: without an offset of its
-        own it would send the whole store back to the beginning.
-        """
+        """A new segment, which lacks nothing up to the last commit; that is on its disk."""
         store = self._open_segment(segment)
-        if self._offsets:
-            store.commit(self._offsets)
+        try:
+            self._commit_to(store)
             store.flush()
+        except BaseException:
+            store.close()
+            raise
+        for other in self._segments.values():
+            other.flush()
+        self._segments = {**self._segments, segment: store}
         return store
+
+    def _agree(self) -> None:
+        """Go on from the commit of one database, and bring the others in line, on disk."""
+        stores = [store for store in self._segments.values() if store.has_a_say]
+        chosen = self._chosen(stores)
+        self._offsets = chosen.committed_offsets()
+        self._commits, self._committed_position = chosen.last_commit()
+        self._position = self._committed_position.copy()
+        state = (self._offsets, chosen.last_commit())
+        for store in self._segments.values():
+            if (store.committed_offsets(), store.last_commit()) != state:
+                self._commit_to(store)
+                store.flush()
+
+    def _chosen(self, stores: list[_Segment]) -> _Segment:
+        """The database that says what is committed; ``stores`` begin with ``meta``."""
+        if self._segment_offset == "minimum" or len(stores) == 1:
+            return min(stores, key=lambda store: store.last_commit()[0])
+        by_age = stores[1:] if self._segment_offset == "oldest" else stores[:0:-1]
+        return next((store for store in by_age if store.committed_offsets()), by_age[0])
 
     def close(self) -> None:
         """Close every segment; the first error is raised after all were closed."""
@@ -208,20 +256,21 @@ class SegmentDatabases(KeyValueStore):
             return
         for iterator in list(self._iterators):
             iterator.close()
-        with contextlib.ExitStack() as stack:
-            for store in self._segments.values():
-                stack.callback(store.close)
-            stack.callback(self._delete_doomed)
-            self._segments = {}
-            self._context = None
+        with self._dropping:
+            try:
+                self._delete_doomed(even_if_read=True)
+            finally:
+                self._release()
 
-    def _abandon(self) -> None:
-        """Close what was opened, as unclean as it was found."""
-        for store in self._segments.values():
-            with contextlib.suppress(ProcessorStateError):
-                store.close()
-        self._segments = {}
-        self._context = None
+    def _release(self) -> None:
+        """Close what is open, then give the lock back; the last error is raised."""
+        with contextlib.ExitStack() as stack:
+            if self._lock_file is not None:
+                stack.callback(os.close, self._lock_file)
+            for store in (*self._segments.values(), *self._doomed):
+                stack.callback(store.close)
+            self._lock_file = self._context = None
+            self._segments, self._doomed = {}, []
 
     def flush(self) -> None:
         """Write every segment to disk, one after the other."""
@@ -232,71 +281,90 @@ class SegmentDatabases(KeyValueStore):
     # --- commit -----------------------------------------------------------------------
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Store the offsets in every segment; each becomes durable with its next flush."""
+        """Store the offsets in every segment; each becomes durable with its next flush.
+
+        An empty map forgets all offsets, ``None`` forgets the offset of one partition.
+        """
         self._opened()
-        self._delete_doomed()
-        for store in self._segments.values():
-            store.commit(changelog_offsets)
-        if changelog_offsets:
-            self._offsets.update(changelog_offsets)
-        else:
-            self._offsets = {}
+        with self._dropping:
+            self._delete_doomed()
+        merged = {**self._offsets, **changelog_offsets} if changelog_offsets else {}
+        self._offsets = {each: offset for each, offset in merged.items() if offset is not None}
+        self._commits += 1
+        self._committed_position = self._position.copy()
+        for store in (*self._segments.values(), *self._doomed):
+            self._commit_to(store)
+
+    def _commit_to(self, store: _Segment) -> None:
+        store.commit_all(self._commits, self._offsets, self._committed_position)
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
-        """The offset of the segment that was chosen (:data:`SegmentOffset`), or ``None``."""
+        """The offset of the last commit, or ``None``; after a crash see :data:`SegmentOffset`."""
         self._opened()
-        # The meta database is in line with the newest: it is written by every commit.
-        ids = sorted(self._segments, key=lambda segment: (segment == _META, segment))
-        offsets = [self._segments[each].committed_offset(partition) for each in ids]
-        if self._segment_offset == "minimum":
-            known = [offset for offset in offsets if offset is not None]
-            return min(known) if len(known) == len(offsets) else None
-        if self._segment_offset == "newest":
-            offsets = offsets[:-1][::-1] + offsets[-1:]
-        return next((offset for offset in offsets if offset is not None), None)
+        return self._offsets.get(TopicPartition(*partition))
 
     def restore(self, batch: Sequence[ChangelogRecord]) -> None:
-        """Apply changelog records in order, in one write for each run of one segment."""
-        for segment, records in groupby(batch, key=lambda record: _segment_of(record.key)):
-            self._segment(segment).restore(list(records))
+        """Apply changelog records, those of each segment in order and in one write."""
+        self._opened()
+        for segment, records in _by_segment((record.key, record) for record in batch).items():
+            self._segment(segment).restore(records)
 
     # --- reads and writes -------------------------------------------------------------
 
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key``, or ``None``."""
         require_key(key)
-        self._opened()
-        store = self._segments.get(_segment_of(key))
-        return None if store is None else store.get(key)
+        with self._dropping:
+            self._opened()
+            store = self._segments.get(_segment_of(key))
+            return None if store is None else store.get(key)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of ``key``; ``None`` deletes it."""
         require_key(key)
         self._opened()
         self._segment(_segment_of(key)).put(key, value)
+        self._record_position()
+
+    def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Put all entries, in one write for each segment; if one key is ``None``, none."""
+        self._opened()
+        checked = list(entries)
+        for key, _ in checked:
+            require_key(key)
+        for segment, found in _by_segment((entry[0], entry) for entry in checked).items():
+            self._segment(segment).put_all(found)
+        self._record_position()
 
     def delete_range(self, from_key: bytes, to_key_exclusive: bytes) -> None:
         """Drop every segment whose prefix lies in the range: whole segments, nothing less."""
         self._opened()
         first, end = _segment_of(from_key), _segment_of(to_key_exclusive)
-        for segment in [each for each in self._segments if first <= each < end]:
-            self._doomed.append(self._segments.pop(segment))
-        self._delete_doomed()
+        dropped = [segment for segment in self._segments if first <= segment < end]
+        if dropped:
+            # What is dropped must be expired by the stream time that a crash leaves.
+            self._segments[_META].flush()
+            with self._dropping:
+                self._doomed += [self._segments[segment] for segment in dropped]
+                self._segments = {
+                    segment: store
+                    for segment, store in self._segments.items()
+                    if segment not in dropped
+                }
+                self._delete_doomed()
+        self._record_position()
 
-    def _delete_doomed(self) -> None:
+    def _delete_doomed(self, *, even_if_read: bool = False) -> None:
         """Delete expired segments, except those that an iterator still reads."""
-        waiting = []
-        for store in self._doomed:
-            if self._context is not None and store.is_read:
-                waiting.append(store)
+        for store in list(self._doomed):
+            if store.is_read and not even_if_read:
                 continue
+            self._doomed.remove(store)
             store.close()
             aside = store.path.with_name(store.path.name + _DELETED)
             with self._failing(store.path):
-                # A deletion that is interrupted leaves nothing that looks like a segment.
                 store.path.rename(aside)
                 shutil.rmtree(aside)
-        self._doomed = waiting
 
     def range(self, from_key: bytes | None, to_key: bytes | None) -> RowIterator:
         """The entries from ``from_key`` to ``to_key``, both inclusive, ascending."""
@@ -315,22 +383,21 @@ class SegmentDatabases(KeyValueStore):
         return StoreIterator(self._name, rows, self._iterators, found.close)
 
     def _scan(self, from_key: bytes | None, to_key: bytes | None, *, reverse: bool) -> RowIterator:
-        self._opened()
-        if is_inverted(from_key, to_key):
-            return StoreIterator(self._name, iter(()), self._iterators)
-        # The rows of the meta database have the largest prefix of all.
-        order = sorted(self._segments, key=lambda segment: (segment == _META, segment))
-        if reverse:
-            order.reverse()
-        opened = contextlib.ExitStack()
-        scans = []
-        for segment in order:
-            if _may_hold(segment, from_key, to_key):
-                store = self._segments[segment]
-                scan = store.reverse_range if reverse else store.range
-                scans.append(opened.enter_context(scan(from_key, to_key)))
+        with self._dropping, contextlib.ExitStack() as opened:
+            self._opened()
+            if is_inverted(from_key, to_key):
+                return StoreIterator(self._name, iter(()), self._iterators)
+            # The rows of the meta database have the largest prefix of all.
+            order = sorted(self._segments, key=_ID.pack, reverse=reverse)
+            scans = []
+            for segment in order:
+                if _may_hold(segment, from_key, to_key):
+                    store = self._segments[segment]
+                    scan = store.reverse_range if reverse else store.range
+                    scans.append(opened.enter_context(scan(from_key, to_key)))
+            close = opened.pop_all().close
         rows: Iterator[Row] = (row for scan in scans for row in scan)
-        return StoreIterator(self._name, rows, self._iterators, opened.close)
+        return StoreIterator(self._name, rows, self._iterators, close)
 
     def approximate_num_entries(self) -> int:
         """The sum of the segments' estimates."""
@@ -339,6 +406,11 @@ class SegmentDatabases(KeyValueStore):
 
     def _segment(self, segment: int) -> _Segment:
         return self._segments.get(segment) or self._create_segment(segment)
+
+    def _record_position(self) -> None:
+        metadata = self._opened().record_metadata
+        if metadata is not None:
+            self._position.update(*metadata)
 
     def _opened(self) -> StateStoreContext:
         if self._context is None:
@@ -354,8 +426,26 @@ class SegmentDatabases(KeyValueStore):
         except OSError as error:
             raise ProcessorStateError(
                 f"The segments of store {self._name!r} at {path} cannot be used: {error}. Check "
-                "that the path is a directory that can be written, and that the disk has space."
+                "that the path is a directory that can be written, that no other store has it "
+                "open, and that the disk has space."
             ) from error
+
+    def _rename_old_names(self, directory: Path) -> None:
+        """Give segments the names of today: ``<name>-yyyyMMddHHmm`` and ``<name>:<ms>``.
+
+        Source: Kafka, AbstractRocksDBSegmentedBytesStoreTest,
+        shouldLoadSegmentsWithOldStyleDateFormattedName and ...ColonFormattedName.
+        """
+        for path in sorted(directory.iterdir()):
+            old = _OLD_NAME.fullmatch(path.name.removeprefix(self._name))
+            if old is None or not path.name.startswith(self._name):
+                continue
+            time = int(old["ms"]) if old["ms"] else _milliseconds_of_minute(old["minute"])
+            target = directory / f"{self._name}.{time - time % self._interval_ms}"
+            _logger.info("Renaming the segment %s to %s.", path, target)
+            if target.exists():
+                raise FileExistsError(f"{path.name} cannot be renamed, as there is {target.name}")
+            path.rename(target)
 
 
 class _Segment(RocksDBStore):
@@ -378,38 +468,65 @@ class _Segment(RocksDBStore):
         """Whether an iterator is open."""
         return any(not iterator.closed for iterator in self._iterators)
 
+    @property
+    def has_a_say(self) -> bool:
+        """Whether it tells a commit: it is ``meta``, or it got a commit or a record."""
+        if self.path.name.endswith(".meta") or self.last_commit()[0] >= 0:
+            return True
+        with self.range(None, None) as rows:
+            return any(True for _ in rows)
+
+    def commit_all(
+        self, number: int, offsets: Mapping[TopicPartition, int], position: Position
+    ) -> None:
+        """Store a commit in one step: its number, all offsets, and the whole position."""
+        stored = position.as_dict() | {_COMMITS: number}
+        self._position = Position(stored)
+        forgotten = dict.fromkeys(self.committed_offsets())
+        self.commit({**forgotten, **offsets})
+
+    def last_commit(self) -> tuple[int, Position]:
+        """The number of the commit that this database is at, or -1, and its position."""
+        stored = self._position.as_dict()
+        number = stored.pop(_COMMITS, -1)
+        return number, Position(stored)
+
+
+def _locked(path: Path) -> int:
+    """Lock a file for as long as it is open; an OSError says that another has locked it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
 
 def _segment_of(key: bytes) -> int:
+    if len(key) < _ID.size:
+        raise InvalidArgumentError(
+            f"The key {key!r} is too short to name a segment: the first {_ID.size} bytes do."
+        )
     (segment,) = _ID.unpack_from(key)
     return int(segment)
+
+
+def _by_segment(entries: Iterable[tuple[bytes, T]]) -> dict[int, list[T]]:
+    """Entries by the segment of their keys, otherwise in their order."""
+    found: dict[int, list[T]] = {}
+    for key, entry in entries:
+        found.setdefault(_segment_of(key), []).append(entry)
+    return found
 
 
 def _may_hold(segment: int, from_key: bytes | None, to_key: bytes | None) -> bool:
     """Whether a segment may hold rows between two bounds."""
     prefix = _ID.pack(segment)
-    below = from_key is not None and prefix + b"\xff" * 64 < from_key[: _ID.size]
+    below = from_key is not None and prefix < from_key[: _ID.size]
     above = to_key is not None and prefix > to_key
     return not (below or above)
 
 
-def _rename_old_names(directory: Path, name: str) -> None:
-    """Give segments the names of today: ``name-yyyyMMddHHmm`` and ``name:ms`` become ``name.ms``.
-
-    Source: Kafka, AbstractRocksDBSegmentedBytesStoreTest,
-    shouldLoadSegmentsWithOldStyleDateFormattedName and ...ColonFormattedName.
-    """
-    parsers: tuple[tuple[re.Pattern[str], Callable[[str], int]], ...] = (
-        (_OLD_DATE, _milliseconds_of_date),
-        (_OLD_COLON, int),
-    )
-    for path in sorted(directory.iterdir()):
-        for pattern, parse in parsers:
-            found = pattern.search(path.name.removeprefix(name))
-            if path.name.startswith(name) and found and found.start() == 0:
-                target = directory / f"{name}.{parse(found.group(1))}"
-                _logger.info("Renaming the segment %s to %s.", path, target)
-                path.rename(target)
-
-
-def _milliseconds_of_date(text: str) -> int:
+def _milliseconds_of_minute(text: str) -> int:
     return int(datetime.strptime(text, "%Y%m%d%H%M").replace(tzinfo=UTC).timestamp() * 1000)

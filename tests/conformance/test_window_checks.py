@@ -5,6 +5,7 @@ They run in this process, on stores that are dictionaries, and on those that are
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +18,8 @@ from command_lines import SUBJECTS
 from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.lab import ChangelogRecord
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckOutcome, CheckRun, run_check
+from streamproof.conformance.results import Profile
+from streamproof.conformance.run import CheckOutcome, CheckRun, Finding, run_check
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.status import Status
 from streamproof.conformance.subject import Subject, load_subject
@@ -109,19 +111,21 @@ def test_every_requirement_has_a_wrong_store() -> None:
     BROKEN,
     ids=[f"{requirement}-{store.__name__}" for requirement, store in BROKEN],
 )
-def test_a_wrong_store_is_caught(
-    requirement: str, store: type[DictStore], tmp_path: Path
-) -> None:
+def test_a_wrong_store_is_caught(requirement: str, store: type[DictStore], tmp_path: Path) -> None:
     """By the requirement that it breaks, with a program, and without a fault of the suite."""
-    settings = Settings(profile="quick", seed=3)
-    findings = []
-    for name in CATALOGUE[requirement].checks:
-        directory = tmp_path / name
-        directory.mkdir()
-        outcome = outcome_of(subject_of(store), name, directory, settings)
-        assert outcome is not None
-        assert outcome.suite_error == ""
-        findings += [each for each in outcome.findings if each.requirement == requirement]
+    findings: list[Finding] = []
+    # Plain examples come first, since they are quick.
+    for name in sorted(CATALOGUE[requirement].checks, key=lambda each: bool(CHECKS[each].given)):
+        if not findings:
+            directory = tmp_path / name
+            directory.mkdir()
+            # Long programs take long to be made short.
+            profile: Profile = "smoke" if CHECKS[name].raw else "quick"
+            settings = Settings(profile=profile, seed=3)
+            outcome = outcome_of(subject_of(store), name, directory, settings)
+            assert outcome is not None
+            assert outcome.suite_error == ""
+            findings = [each for each in outcome.findings if each.requirement == requirement]
     assert findings
     compile(findings[0].program, requirement, "exec")
 
@@ -129,9 +133,9 @@ def test_a_wrong_store_is_caught(
 @pytest.mark.parametrize(
     ("store", "check", "requirement"),
     [
-        ("_BoundExclusive", "windows.time_ranges", "WIN-007"),
-        ("_NoTombstones", "timed.restoring_equals_putting", "WIN-044"),
-        ("_TouchingMissed", "sessions.searches_by_example", "SESS-011"),
+        ("BoundExclusive", "windows.time_ranges", "WIN-007"),
+        ("NoTombstones", "timed.restoring_equals_putting", "WIN-044"),
+        ("TouchingMissed", "sessions.searches_by_example", "SESS-011"),
     ],
 )
 def test_a_printed_program_runs_as_it_stands(
@@ -139,7 +143,8 @@ def test_a_printed_program_runs_as_it_stands(
 ) -> None:
     """It prints what was found, on a store of windows or sessions itself."""
     (wrong,) = (each for known, each in BROKEN if (known, each.__name__) == (requirement, store))
-    outcome = outcome_of(subject_of(wrong), check, tmp_path)
+    settings = Settings(profile="quick", seed=3)
+    outcome = outcome_of(subject_of(wrong), check, tmp_path, settings)
     assert outcome is not None
     (finding,) = (each for each in outcome.findings if each.requirement == requirement)
     module = tmp_path / "wrong.py"
@@ -155,7 +160,9 @@ def test_a_printed_program_runs_as_it_stands(
     ended = subprocess.run(
         [sys.executable, str(program)], capture_output=True, text=True, check=True, timeout=60
     )
-    assert ended.stdout.splitlines()[-1] == finding.found
+    printed = ended.stdout.splitlines()[-1]
+    # Reports leave out the names of the fields of windows.
+    assert re.sub(r"\b(key|window|start|end)=", "", printed) == finding.found
 
 
 def capabilities(**changes: Any) -> Capabilities:
@@ -297,7 +304,8 @@ def test_a_window_store_must_declare_its_times(
     module = tmp_path / "undeclared.py"
     module.write_text(
         f"import sys\n\nsys.path.append({str(SUBJECTS)!r})\n\n"
-        "from dataclasses import replace\n\nfrom dict_windows import CAPABILITIES, DictWindows\n\n\n"
+        "from dataclasses import replace\n\n"
+        "from dict_windows import CAPABILITIES, DictWindows\n\n\n"
         f"class make(DictWindows):\n    capabilities = replace(CAPABILITIES, **{changes!r})\n"
     )
     with pytest.raises(UsageError, match=missing):

@@ -26,11 +26,11 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.errors import (
-    InvalidArgumentError,
     InvalidStateStoreError,
     ProcessorStateError,
     TaskCorruptedError,
     UnsupportedOperationError,
+    UsageError,
 )
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.timestamped import RocksDBLazyTimestampedStore, RocksDBTimestampedStore
@@ -426,7 +426,7 @@ def test_downgrade_beside_damage_is_refused(instance: Instance) -> None:
 
 def test_modes_of_an_upgrade(instance: Instance) -> None:
     """An unknown mode is refused; either entry alone changes nothing about the format."""
-    with pytest.raises(InvalidArgumentError, match=r"'sideways'.*in_place"):
+    with pytest.raises(UsageError, match=r"'sideways'.*in_place"):
         instance.open("sideways")
     instance.open(**{UPGRADE_MODE_CONFIG: "in_place"}).close()
     instance.open(**{UPGRADE_FROM_CONFIG: "4.4"}).close()
@@ -489,7 +489,7 @@ def test_killed_at_each_system_call(work: str, shim: Path) -> None:
     if work == "rebuild":
         # Some kills left a part of the work on disk, and feeding went on from there.
         rebuilt = {crash["rebuilt"] for crash in crashes}
-        assert {None, 59} < rebuilt
+        assert {None, 59} <= rebuilt
 
 
 @pytest.mark.parametrize("work", ["offline", "switch"])

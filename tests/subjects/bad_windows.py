@@ -36,7 +36,8 @@ def breaks(*requirements: str) -> Callable[[type], type]:
                 right = DictSessions
             elif requirement in DUPLICATES:
                 right = DictDuplicates
-            BROKEN.append((requirement, type(mistake.__name__, (mistake, right), {})))
+            name = mistake.__name__.removeprefix("_")
+            BROKEN.append((requirement, type(name, (mistake, right), {"__module__": __name__})))
         return mistake
 
     return register
@@ -45,28 +46,27 @@ def breaks(*requirements: str) -> Callable[[type], type]:
 # What both kinds can do wrongly.
 
 
+class _Wrong(DictStore):
+    """For the type checker: what a mistake finds in ``self`` and ``super()``."""
+
+
 @breaks("WIN-001", "SESS-001")
-class _KeyAlone:
-    def value(self, place: Windowed) -> Any:
+class _KeyAlone(_Wrong):
+    def value(self, place: Windowed) -> bytes | None:
         found = [value for (each, _), value in self.rows.items() if each.key == place.key]
         return found[-1] if found else None
 
-    rows: dict[tuple[Windowed, int], bytes]
-
 
 @breaks("WIN-002", "SESS-002")
-class _Nearby:
-    def value(self, place: Windowed) -> Any:
-        for (each, _), value in self.rows.items():
-            if each.key == place.key and each.window.start <= place.window.start < each.window.end:
-                return value
-        return None
-
-    rows: dict[tuple[Windowed, int], bytes]
-
-
-class _Wrong(DictStore):
-    """For the type checker: what a mistake finds in ``self`` and ``super()``."""
+class _Nearby(_Wrong):
+    def value(self, place: Windowed) -> bytes | None:
+        start = place.window.start
+        nearby = [
+            value
+            for (each, _), value in self.rows.items()
+            if each.key == place.key and each.window.start <= start < each.window.end
+        ]
+        return super().value(place) or next(iter(nearby), None)
 
 
 @breaks("WIN-003", "SESS-003")
@@ -76,7 +76,7 @@ class _FirstWins(_Wrong):
             super().write(place, number, value)
 
 
-@breaks("WIN-004", "SESS-005", "WIN-044", "SESS-036")
+@breaks("WIN-004", "SESS-004", "WIN-044", "SESS-036")
 class _NoTombstones(_Wrong):
     def write(self, place: Windowed, number: int, value: bytes | None) -> None:
         if value is not None:
@@ -105,7 +105,7 @@ class _AsPut(_Wrong):
         return Entries(self, rows[::-1] if backward else rows)
 
 
-@breaks("WIN-009", "WIN-014", "SESS-009", "SESS-018")
+@breaks("WIN-009", "WIN-014", "WIN-052", "SESS-009", "SESS-018", "SESS-047")
 class _NeverBackward(_Wrong):
     def scan(self, wanted: Callable[[Windowed], bool], *, backward: bool = False) -> Entries:
         return super().scan(wanted)
@@ -165,7 +165,7 @@ class _ForgetsTime(_Wrong):
         self.stream_time = -1
 
 
-@breaks("WIN-037", "SESS-029", "WIN-050", "SESS-042")
+@breaks("WIN-037", "SESS-029")
 class _CommitsNewestSegment(_Wrong):
     def commit(self, changelog_offsets: Mapping[Any, int | None]) -> None:
         live = self.rows
@@ -292,18 +292,22 @@ class _ViewShowsStaged(_Wrong):
         return self
 
 
+class _FrozenView(View):
+    def __init__(self, store: DictStore) -> None:
+        super().__init__(type(store)(store))
+        self.store.committed = dict(store.committed)
+
+
+@breaks("WIN-050", "SESS-042")
+class _ViewIsFrozen(_Wrong):
+    def read_only(self, isolation_level: IsolationLevel) -> Any:
+        return _FrozenView(self)
+
+
 @breaks("WIN-051", "SESS-043")
 class _CloseCommits(_Wrong):
     def close(self) -> None:
         if self.parent is not None:
-            self.commit({})
-        super().close()
-
-
-@breaks("WIN-052", "SESS-047")
-class _StagedSurviveReopening(_Wrong):
-    def close(self) -> None:
-        if self.is_open and len(self.rows) > 1:
             self.commit({})
         super().close()
 
@@ -498,6 +502,15 @@ class _RemovesByEnd(_WrongSessions):
                 super().remove(place)
 
 
+@breaks("SESS-005")
+class _NoneIsNoRemoval(_WrongSessions):
+    def put(self, session: Windowed, aggregate: bytes | None) -> None:
+        super().put(session, aggregate or b"")
+
+    def remove(self, session: Windowed) -> None:
+        self.write(session, 0, None)
+
+
 @breaks("SESS-010")
 class _StartIgnored(_WrongSessions):
     def find(
@@ -592,9 +605,11 @@ class _AsOldAsItsStart(_WrongSessions):
 class _EndOfTimeExcluded(_WrongSessions):
     def find_sessions_between(self, earliest_session_end: int, latest_session_end: int) -> Any:
         return self.scan(
-            lambda place: earliest_session_end <= place.window.end < latest_session_end + 1
-            if latest_session_end < LONG_MAX
-            else earliest_session_end <= place.window.end < LONG_MAX
+            lambda place: (
+                earliest_session_end <= place.window.end < latest_session_end + 1
+                if latest_session_end < LONG_MAX
+                else earliest_session_end <= place.window.end < LONG_MAX
+            )
         )
 
 

@@ -1,0 +1,249 @@
+"""Rows by time, in segments of a key-value store: how far time has come, and reading.
+
+A row is stored under ``segment id ++ key``, the id in 8 bytes, big-endian. One more row, behind
+all segments, holds the stream time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
+
+from streamproof.stores.api import KeyValueIterator
+from streamproof.stores.iterators import Row, StoreIterator
+from streamproof.stores.timestamps import decode_value_and_timestamp
+
+__all__ = [
+    "SEGMENT_BYTES",
+    "STATE_ROW",
+    "RowReads",
+    "Rows",
+    "SegmentedReads",
+    "SegmentedView",
+    "Timeline",
+    "default_segment_interval_ms",
+    "segment_prefix",
+    "value_alone",
+]
+
+_LONG = struct.Struct(">q")
+
+SEGMENT_BYTES = _LONG.size
+
+STATE_ROW = b"\xff" * SEGMENT_BYTES
+"""Where the stream time (8 bytes) and the last sequence number (4 bytes) are kept.
+
+It sorts behind every segment, as the ids of these are not negative.
+"""
+
+_MIN_SEGMENT_INTERVAL_MS = 60_000
+
+T = TypeVar("T")
+
+
+def default_segment_interval_ms(retention_ms: int) -> int:
+    """Half of the retention, but at least 60 s (Kafka: Stores#persistentWindowStore)."""
+    return max(retention_ms // 2, _MIN_SEGMENT_INTERVAL_MS)
+
+
+def segment_prefix(segment: int) -> bytes:
+    """What the rows of a segment begin with."""
+    return _LONG.pack(segment)
+
+
+def value_alone(stored: bytes) -> bytes:
+    """A stored value without the timestamp before it."""
+    # Only slicing is faster, and would take what is too short for an empty value.
+    return stored[8:] if len(stored) >= 8 else decode_value_and_timestamp(stored).value
+
+
+class RowReads(Protocol):
+    """What rows are read from: a key-value store, a transaction or a view."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator: ...
+
+    def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator: ...
+
+
+class Rows(RowReads, Protocol):
+    """A key-value store that can delete a range of keys too."""
+
+    def put(self, key: bytes, value: bytes | None) -> None: ...
+
+    def delete_range(self, from_key: bytes, to_key_exclusive: bytes) -> None: ...
+
+
+@dataclass(slots=True)
+class Timeline:
+    """How far the time of a store has come, as seen by the store, a transaction or a view.
+
+    Stream time belongs to the rows that advanced it. If it outlived a transaction that is
+    discarded, records that were in time would come too late when they are processed again, and
+    would be lost although the changelog may have them. So each has a timeline of its own,
+    over that of what is committed.
+
+    Attributes:
+        retention_ms: how long a row is kept, in milliseconds of stream time.
+        segment_interval_ms: the length of a segment, in milliseconds.
+        base: the timeline of what is committed; ``None`` if this is it.
+        own: the largest time of a row that was written here; -1 before the first.
+        dropped_before: the first segment that has not been dropped here.
+    """
+
+    retention_ms: int
+    segment_interval_ms: int
+    base: Timeline | None = None
+    own: int = -1
+    dropped_before: int = 0
+
+    @property
+    def stream_time(self) -> int:
+        """The largest time of a row that was committed or written here; -1 before the first."""
+        base = self.base
+        return self.own if base is None or self.own > base.own else base.own
+
+    def first_segment(self, stream_time: int) -> int:
+        """The oldest segment that is not expired; negative as long as nothing is."""
+        return (stream_time - self.retention_ms) // self.segment_interval_ms
+
+    @property
+    def oldest_readable(self) -> int:
+        """The smallest time of a row that may still be read."""
+        return max(self.stream_time - self.retention_ms + 1, 0)
+
+    def segments(self, time_from: int, time_to: int) -> range:
+        """The segments that rows with times between the bounds may be in."""
+        last = min(time_to, self.stream_time)
+        return range(time_from // self.segment_interval_ms, last // self.segment_interval_ms + 1)
+
+
+class SegmentedReads:
+    """Reads rows of a timeline; the key of a row is what follows the segment's prefix.
+
+    Args:
+        name: the name of the store, for messages.
+        rows: what is read.
+        timeline: how far time has come.
+        iterators: the open iterators of the store.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: RowReads,
+        timeline: Timeline,
+        iterators: WeakSet[StoreIterator[Any, Any]],
+    ) -> None:
+        self._name = name
+        self._rows = rows
+        self._timeline = timeline
+        self._iterators = iterators
+
+    def _get(self, time: int, key: bytes) -> bytes | None:
+        timeline = self._timeline
+        if time < timeline.oldest_readable:
+            self._require_open()
+            return None
+        return self._rows.get(_LONG.pack(time // timeline.segment_interval_ms) + key)
+
+    def _scan(
+        self,
+        time_from: int,
+        time_to: int,
+        bounds: tuple[bytes, bytes | None],
+        read: Callable[[Iterator[Row], int, int], Iterator[tuple[T, bytes]]],
+        *,
+        reverse: bool,
+    ) -> StoreIterator[T, Any]:
+        """An iterator over the segments of a span of time.
+
+        Args:
+            time_from: the smallest time of a row, inclusive.
+            time_to: the largest, inclusive.
+            bounds: of the keys within each segment, inclusive; ``None`` is an open end.
+            read: makes entries from the rows of a segment, given both times; rows that are not
+                wanted are left out here.
+            reverse: whether to go from the newest segment and the largest key down.
+        """
+        time_from = max(time_from, self._timeline.oldest_readable)
+        segments = self._timeline.segments(time_from, time_to)
+        if not segments:
+            return self._nothing()
+        with ExitStack() as opened:
+            # All segments are opened now, so that the iterator shows one moment.
+            scans = [
+                opened.enter_context(self._segment(segment, bounds, reverse=reverse))
+                for segment in (reversed(segments) if reverse else segments)
+            ]
+            close = opened.pop_all().close
+        entries = (entry for rows in scans for entry in read(_rows_of(rows), time_from, time_to))
+        return StoreIterator(self._name, entries, self._iterators, close)
+
+    def _segment(
+        self, segment: int, bounds: tuple[bytes, bytes | None], *, reverse: bool
+    ) -> KeyValueIterator:
+        prefix = _LONG.pack(segment)
+        low, high = bounds
+        scan = self._rows.reverse_range if reverse else self._rows.range
+        # The prefix of the next segment itself is no row, so an inclusive bound does no harm.
+        return scan(prefix + low, _LONG.pack(segment + 1) if high is None else prefix + high)
+
+    def _nothing(self) -> StoreIterator[Any, Any]:
+        self._require_open()
+        return StoreIterator(self._name, iter(()), self._iterators)
+
+    def _require_open(self) -> None:
+        # Every store, transaction and view says by itself that it is closed.
+        self._rows.get(STATE_ROW)
+
+
+class SegmentedView(SegmentedReads):
+    """Reads for queries from other threads: a scan sees all segments of a commit, or none.
+
+    Args:
+        name: the name of the store, for messages.
+        rows: what is read.
+        timeline: how far time has come in ``rows``.
+        iterators: the open iterators of the store.
+        lock: held by the store while it commits.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: RowReads,
+        timeline: Timeline,
+        iterators: WeakSet[StoreIterator[Any, Any]],
+        lock: RLock,
+    ) -> None:
+        super().__init__(name, rows, timeline, iterators)
+        self._lock = lock
+
+    def _get(self, time: int, key: bytes) -> bytes | None:
+        with self._lock:
+            return super()._get(time, key)
+
+    def _scan(
+        self,
+        time_from: int,
+        time_to: int,
+        bounds: tuple[bytes, bytes | None],
+        read: Callable[[Iterator[Row], int, int], Iterator[tuple[T, bytes]]],
+        *,
+        reverse: bool,
+    ) -> StoreIterator[T, Any]:
+        # The rows of each segment are a snapshot once its iterator is open.
+        with self._lock:
+            return super()._scan(time_from, time_to, bounds, read, reverse=reverse)
+
+
+def _rows_of(rows: KeyValueIterator) -> Iterator[Row]:
+    """Rows without the prefix of their segment."""
+    return ((key[SEGMENT_BYTES:], value) for key, value in rows)
