@@ -21,6 +21,7 @@ from streamproof.conformance.violations import (
     violation_of,
 )
 from streamproof.stores.api import NO_TIMESTAMP, IsolationLevel, TopicPartition
+from streamproof.stores.metrics import Level
 from streamproof.stores.windows import Window, Windowed
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ NAMES = (
     "count_system_calls",
 )
 
-_ASSIGNMENT = re.compile(r"\w+ = |#|lab\.(processing|idle|restore|catch_up)\(")
+_ASSIGNMENT = re.compile(r"\w+ = |#|lab\.(processing|idle|measure|restore|catch_up)\(")
 """Lines of a program that have no value to print."""
 
 Entry = tuple[Any, bytes]
@@ -258,6 +259,11 @@ class Trial:
             arguments += f", timestamp={timestamp}"
         self.lines.append(f"lab.processing({arguments})")
         self.lab.processing(topic, partition, offset, timestamp)
+
+    def measure(self, level: Level) -> None:
+        """Give the stores that are opened from now on a registry of metrics."""
+        self.lines.append(f"lab.measure({level!r})")
+        self.lab.measure(level)
 
     def idle(self) -> None:
         """Let the store think that no input record is being processed."""

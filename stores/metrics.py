@@ -334,7 +334,7 @@ def _exposed_name(name: str) -> str:
 def _readable(value: float) -> str:
     if math.isnan(value):
         return "no data"
-    return str(int(value)) if value == int(value) else f"{value:.3f}"
+    return str(int(value)) if value.is_integer() else f"{value:.3f}"
 
 
 def _aligned(lines: Sequence[tuple[str, ...]]) -> str:

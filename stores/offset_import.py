@@ -41,6 +41,7 @@ from streamproof.stores.rocksdb_database import (
     Database,
     column_families,
     has_records,
+    orphans,
 )
 
 __all__ = ["POSITION_FILE", "OffsetImport"]
@@ -98,7 +99,7 @@ class OffsetImport:
                 offsets, which it does when it crashes. Nothing was touched.
         """
         families = column_families(self._directory)
-        if not families and not any(self._directory.glob("*.sst")):
+        if not families and not orphans(self._directory):
             self._drop()
         elif exactly_once and not self.offsets and OFFSETS_COLUMN_FAMILY not in families:
             self._require_no_records()

@@ -47,6 +47,7 @@ __all__ = [
     "column_families",
     "committed_offsets",
     "has_records",
+    "orphans",
     "is_write_stall",
 ]
 
@@ -469,11 +470,17 @@ def _prepare(directory: Path) -> None:
     there before CURRENT, when a database is made, is its first manifest and no data.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    if (directory / "CURRENT").exists():
-        return
-    names = {path.name for pattern in ("*.sst", "MANIFEST-*") for path in directory.glob(pattern)}
-    if names - {_FIRST_MANIFEST}:
+    names = orphans(directory)
+    if names:
         raise FileNotFoundError(f"the file CURRENT is missing beside {max(names)}")
+
+
+def orphans(directory: Path) -> set[str]:
+    """The names of files that a database which lost its file CURRENT still has."""
+    if (directory / "CURRENT").exists():
+        return set()
+    names = {path.name for pattern in ("*.sst", "MANIFEST-*") for path in directory.glob(pattern)}
+    return names - {_FIRST_MANIFEST}
 
 
 def column_families(directory: Path) -> frozenset[str]:

@@ -143,11 +143,6 @@ class TimedMachine(RuleBasedStateMachine):
         ordered = self.times.in_order(windowed for windowed, _ in forward)
         self.t.expect_that(ordered, "the declared order", found)
 
-    def expect_count(self) -> None:
-        """Compare how many records were dropped."""
-        found = self.store.read("dropped_records")
-        self.t.expect(found, self.content.dropped - self.uncounted)
-
     def count_anew(self) -> None:
         """Count from here on: a new store starts anew, and a batch may be dropped in its order."""
         self.uncounted = self.content.dropped - self.store.read("dropped_records")
@@ -163,13 +158,18 @@ class TimedMachine(RuleBasedStateMachine):
         """Put or delete."""
         self.write(windowed, value)
         self.kept(windowed, value)
-        self.expect_count()
 
     @rule(writes=st.lists(st.tuples(WINDOWED, VALUES), min_size=2, max_size=6))
     def put_several(self, writes: list[tuple[Windowed, bytes | None]]) -> None:
         """Put and delete, so that there is more to read than there are reads."""
         for windowed, value in writes:
             self.put(windowed, value)
+
+    @rule()
+    def count(self) -> None:
+        """Ask how many records were dropped."""
+        found = self.store.read("dropped_records")
+        self.t.expect(found, self.content.dropped - self.uncounted)
 
     @able(lambda self: self.dirty)
     @rule()
@@ -228,6 +228,7 @@ class WindowMachine(TimedMachine):
             self.fetch_range((b"a", None), -1, LONG_MAX, backward=backward)
             self.read_all(backward=backward)
         self.put(self.times.windowed(b"a", at(15) + 1), b"5")
+        self.count()
         self.commit()
         if self.can.persistent and not self.can.retain_duplicates:
             self.reopen()
@@ -313,6 +314,7 @@ class SessionMachine(TimedMachine):
         self.find_sessions_between(at(4), at(15))
         self.put(Windowed(b"a", Window(at(5), at(15) + 5)), b"5")
         self.remove(Windowed(b"a", Window(at(1), at(9))))
+        self.count()
         self.commit()
         if self.can.persistent:
             self.reopen()

@@ -19,6 +19,12 @@ WINDOW_SIZE_MS = 10_000
 Row = tuple[Any, bytes]
 
 
+def claims_of(store: Any) -> Capabilities:
+    """What a store claims."""
+    claims: Capabilities = store.capabilities
+    return claims
+
+
 class _Changed(AbstractContextManager["_Changed"]):
     """The entries of an iterator, changed on the way."""
 
@@ -61,8 +67,7 @@ class _Wrong:
 
     @property
     def capabilities(self) -> Capabilities:
-        found: Capabilities = self.right.capabilities
-        return found
+        return claims_of(self.right)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.right, name)
@@ -83,14 +88,14 @@ class _Wrong:
         return _Changed(entries, iter(change(entries)))
 
 
-class window_bound_exclusive(_Wrong):  # noqa: N801 - named like the factory that it is
+class window_bound_exclusive(_Wrong):
     """Leaves out the windows that start at the upper bound."""
 
     def fetch_between(self, key: bytes, time_from: int, time_to: int) -> Any:
         return self.right.fetch_between(key, time_from, time_to - 1)
 
 
-class longer_keys_match(_Wrong):  # noqa: N801
+class longer_keys_match(_Wrong):
     """Takes the windows of every key that starts with the key."""
 
     def fetch_between(self, key: bytes, time_from: int, time_to: int) -> Any:
@@ -105,14 +110,14 @@ class longer_keys_match(_Wrong):  # noqa: N801
         )
 
 
-class backward_is_forward(_Wrong):  # noqa: N801
+class backward_is_forward(_Wrong):
     """Forgets to turn the entries around (KAFKA-13264)."""
 
     def backward_fetch_between(self, key: bytes, time_from: int, time_to: int) -> Any:
         return self.right.fetch_between(key, time_from, time_to)
 
 
-class window_end_overflows(_Wrong):  # noqa: N801
+class window_end_overflows(_Wrong):
     """Lets a window end after the end of time."""
 
     def all(self) -> Any:
@@ -125,7 +130,7 @@ class window_end_overflows(_Wrong):  # noqa: N801
         )
 
 
-class late_windows_kept(_Wrong):  # noqa: N801
+class late_windows_kept(_Wrong):
     """Keeps ten times longer than it says, so that nothing comes too late."""
 
     def __init__(self) -> None:
@@ -136,10 +141,10 @@ class late_windows_kept(_Wrong):  # noqa: N801
 
     @property
     def capabilities(self) -> Capabilities:
-        return memory_windows.default_store().capabilities
+        return claims_of(memory_windows.default_store())
 
 
-class retention_off_by_one(_Wrong):  # noqa: N801
+class retention_off_by_one(_Wrong):
     """Drops the oldest window that is still to be kept."""
 
     def __init__(self) -> None:
@@ -150,10 +155,10 @@ class retention_off_by_one(_Wrong):  # noqa: N801
 
     @property
     def capabilities(self) -> Capabilities:
-        return memory_windows.default_store().capabilities
+        return claims_of(memory_windows.default_store())
 
 
-class drops_uncounted(_Wrong):  # noqa: N801
+class drops_uncounted(_Wrong):
     """Drops late records without a word."""
 
     @property
@@ -161,7 +166,7 @@ class drops_uncounted(_Wrong):  # noqa: N801
         return 0
 
 
-class delete_takes_all_windows(_Wrong):  # noqa: N801
+class delete_takes_all_windows(_Wrong):
     """Deletes every window of the key, not one."""
 
     def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
@@ -173,7 +178,7 @@ class delete_takes_all_windows(_Wrong):  # noqa: N801
         self.right.put(key, value, window_start)
 
 
-class restored_late_windows_kept(_Wrong):  # noqa: N801
+class restored_late_windows_kept(_Wrong):
     """Restores oldest last, so that the stream time comes too late for what is expired."""
 
     def init(self, context: Any, root: Any) -> None:
@@ -187,17 +192,17 @@ class restored_late_windows_kept(_Wrong):  # noqa: N801
         context.restore_callbacks[self.right.name] = backward
 
 
-class duplicates_overwrite(_Wrong):  # noqa: N801
+class duplicates_overwrite(_Wrong):
     """Claims to keep duplicates, and keeps the last."""
 
     make = staticmethod(rocksdb_windows.default_store)
 
     @property
     def capabilities(self) -> Capabilities:
-        return rocksdb_windows.duplicates_store().capabilities
+        return claims_of(rocksdb_windows.duplicates_store())
 
 
-class staged_windows_show(_Wrong):  # noqa: N801
+class staged_windows_show(_Wrong):
     """Reads what is staged in the view of what is committed (KAFKA-20768)."""
 
     make = staticmethod(rocksdb_windows.transactional_store)
@@ -206,7 +211,7 @@ class staged_windows_show(_Wrong):  # noqa: N801
         return self.right.read_only(IsolationLevel.READ_UNCOMMITTED)
 
 
-class newest_segment_offset(_Wrong):  # noqa: N801
+class newest_segment_offset(_Wrong):
     """Answers with the offset of the newest segment, which says nothing of the others."""
 
     def __init__(self) -> None:
@@ -267,4 +272,4 @@ class expired_sessions_found(_WrongSession):
 
     @property
     def capabilities(self) -> Capabilities:
-        return memory_sessions.default_store().capabilities
+        return claims_of(memory_sessions.default_store())

@@ -247,16 +247,16 @@ class RocksDBWindowStore(_WindowWrites, SegmentedStore, WindowStore):
         retain_duplicates: bool = False,
         inner: KeyValueStore | None = None,
     ) -> None:
-        if not 0 <= window_size_ms <= retention_ms:
-            raise InvalidArgumentError(
-                f"The windows of store {name!r} are {window_size_ms} ms long; choose a size from 0 "
-                f"to the retention of {retention_ms} ms."
-            )
         super().__init__(
             inner or RocksDBStore(name),
             retention_ms=retention_ms,
             segment_interval_ms=segment_interval_ms,
         )
+        if not 0 <= window_size_ms <= retention_ms:
+            raise InvalidArgumentError(
+                f"The windows of store {name!r} are {window_size_ms} ms long; choose a size from 0 "
+                f"to the retention of {retention_ms} ms."
+            )
         self.window_size_ms = window_size_ms
         self.retain_duplicates = retain_duplicates
 

@@ -26,14 +26,12 @@ from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
 
 PARTITION = TopicPartition("streamproof-store-changelog", 0)
-KINDS = (
-    "rocksdb",
-    "rocksdb-transactional",
-    "rocksdb-legacy",
-    "rocksdb-timestamped",
-    "rocksdb-timestamped-lazy",
-    "rocksdb-timestamped-transactional",
-)
+KINDS = ("rocksdb", "rocksdb-transactional", "rocksdb-legacy", "rocksdb-timestamped-lazy")
+"""One of each way to commit and to close, and the one with the most column families."""
+
+MANAGED = tuple(kind for kind in KINDS if kind != "rocksdb-legacy")
+"""Those that keep their offsets in the database."""
+
 ROWS = {b"%03d" % number: b"value-%03d" % number * 10 for number in range(600)}
 OFFSET = 599
 
@@ -189,25 +187,28 @@ def test_manifests_without_current_are_no_new_database(tmp_path: Path) -> None:
     assert _read("rocksdb", tmp_path) == ({}, None)
 
 
-@pytest.mark.parametrize("kind", ["rocksdb", "rocksdb-transactional", "rocksdb-timestamped"])
+@pytest.mark.parametrize("kind", MANAGED)
 def test_a_manifest_that_ends_early_leads_to_an_older_commit_or_nowhere(
     kind: str, tmp_path: Path
 ) -> None:
     """RocksDB takes the cut for a crash; what is left must be a commit with all of its rows."""
     manifest = next(_written(kind, tmp_path / "0").glob("MANIFEST-*"))
-    offsets = set()
-    for size in range(0, manifest.stat().st_size, 5):
+    whole = manifest.stat().st_size
+    refused = 0
+    for size in range(0, whole, whole // 25):
         state_dir = tmp_path / "1"
         shutil.copytree(tmp_path / "0", state_dir)
         copy = state_dir / manifest.relative_to(tmp_path / "0")
         copy.write_bytes(copy.read_bytes()[:size])
         # An older state is that of a store that is open, which is not trusted without transactions.
-        with suppress(ProcessorStateError, TaskCorruptedError):
+        try:
             rows, offset = _read(kind, state_dir)
+        except (ProcessorStateError, TaskCorruptedError):
+            refused += 1
+        else:
             assert rows == dict(list(ROWS.items())[: 0 if offset is None else offset + 1])
-            offsets.add(offset)
         shutil.rmtree(state_dir)
-    assert OFFSET in offsets
+    assert refused
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -240,7 +241,7 @@ def test_damaged_records_raise_when_they_are_read(kind: str, tmp_path: Path) -> 
     assert _read(kind, tmp_path) == (ROWS, OFFSET)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "rocksdb-legacy"])
+@pytest.mark.parametrize("kind", MANAGED)
 def test_damaged_offsets_raise_when_they_are_read(kind: str, tmp_path: Path) -> None:
     """Offsets that cannot be read are not the same as none."""
     directory = _written(kind, tmp_path)

@@ -308,3 +308,15 @@ def test_changelog_partition(tmp_path: Path) -> None:
     context = StateStoreContext(tmp_path, application_id="app", task_id="2_13")
     assert changelog_partition(context, "s") == TopicPartition("app-s-changelog", 13)
     assert changelog_partition(StateStoreContext(tmp_path, task_id="global"), "s") is None
+
+
+def test_offsets_beside_a_damaged_database_are_kept(make_context: MakeContext) -> None:
+    """A database that lost the file CURRENT is refused, and is not taken for a new one."""
+    context = make_context()
+    _write_older(context)
+    _checkpoint(context).write({P0: 7})
+    (context.state_dir / "rocksdb" / "store" / "CURRENT").unlink()
+    store = RocksDBStore("store")
+    with pytest.raises(ProcessorStateError, match="CURRENT is missing"):
+        store.init(context, store)
+    assert _checkpoint(context).read() == {P0: 7}

@@ -163,10 +163,10 @@ def test_segment_directories_go_when_they_expire(opened: Open) -> None:
     directory = Path(store.of_test.state_dir) / "store"
     for start in (0, INTERVAL, 2 * INTERVAL):
         store.put(b"k", b"v", start)
-    names = {path.name for path in directory.iterdir()}
+    names = {path.name for path in directory.glob("store.*")}
     assert names == {"store.meta", "store.0", "store.60000", "store.120000"}
     store.put(b"k", b"v", 5 * INTERVAL)
-    names = {path.name for path in directory.iterdir()}
+    names = {path.name for path in directory.glob("store.*")}
     assert names == {"store.meta", "store.300000"}
 
 

@@ -1,0 +1,130 @@
+"""Metrics: what a store registers with the runtime, under Kafka's names (KIP-1035)."""
+
+from __future__ import annotations
+
+import math
+
+from streamproof.conformance.lab import CHANGELOG
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import Trial
+from streamproof.stores.metrics import NUM_SAMPLES, SAMPLE_WINDOW_MS, Level, MetricRow
+
+GROUP = "stream-state-metrics"
+COMMIT = ("commit-rate", "commit-latency-avg", "commit-latency-max")
+UNCOMMITTED = "uncommitted-bytes"
+FLUSH = ("flush-rate", "flush-latency-avg", "flush-latency-max")
+
+STATE_ID = {
+    "key-value": "-state-id",
+    "window": "-window-state-id",
+    "session": "-session-state-id",
+}
+"""How the tag that names the store ends, by kind."""
+
+RATE_S = (NUM_SAMPLES - 1) * SAMPLE_WINDOW_MS / 1000
+"""What a rate is divided by as long as no time has passed."""
+
+
+def own_metrics(t: Trial, level: Level = "DEBUG") -> dict[str, MetricRow]:
+    """The metrics of stores that are registered now, by name."""
+    t.note("print(lab.metrics.table())")
+    registry = t.lab.metrics
+    rows = [row for row in registry.rows() if row.group == GROUP] if registry else []
+    t.expect_that(
+        all(row.level in (level, "INFO") for row in rows), f"no metrics beyond {level}", rows
+    )
+    return {row.name: row for row in rows}
+
+
+@check("METRIC-001", "METRIC-002", "METRIC-003")
+def registered(t: Trial) -> None:
+    """Open a store with a registry of metrics, and look at what is in it."""
+    t.measure("DEBUG")
+    t.claim("METRIC-001", "open the store with a registry, and list the metrics")
+    store = t.open()
+    name = store.read("name")
+    found = own_metrics(t)
+    missing = [each for each in (*COMMIT, UNCOMMITTED) if each not in found]
+    t.expect(missing, [])
+    t.claim("METRIC-002", "open the store with a registry, and read the tags of its metrics")
+    ending = STATE_ID[t.lab.subject.capabilities.kind]
+    for row in found.values():
+        tags = row.tags
+        named = [tag for tag in tags if tag.endswith(ending)]
+        t.expect_that(
+            "thread-id" in tags
+            and tags.get("task-id") == "0_0"
+            and [tags[tag] for tag in named] == [name],
+            f"the tags thread-id, task-id=0_0 and ...{ending}={name}",
+            tags,
+        )
+    t.claim("METRIC-003", "open the store with a registry, and read the levels of its metrics")
+    levels = {each: found[each].level for each in (*COMMIT, UNCOMMITTED) if each in found}
+    t.expect(levels, dict.fromkeys(COMMIT, "DEBUG") | {UNCOMMITTED: "INFO"})
+
+
+@check("METRIC-003")
+def registered_at_the_level_of_info(t: Trial) -> None:
+    """Open a store with a registry that records less."""
+    t.measure("INFO")
+    t.claim("METRIC-003", "open the store with a registry of the level INFO")
+    t.open()
+    found = own_metrics(t, "INFO")
+    t.expect([each for each in COMMIT if each in found], [])
+    t.expect(UNCOMMITTED in found, True)
+
+
+@check("METRIC-004", "METRIC-005", "METRIC-006")
+def commits_are_measured(t: Trial) -> None:
+    """Commit several times, and read the metrics."""
+    t.measure("DEBUG")
+    store = t.open()
+    t.claim("METRIC-004", "write without a commit, and read commit-rate")
+    store.put(b"a", b"1")
+    store.get(b"a")
+    t.expect(own_metrics(t)["commit-rate"].value, 0.0)
+    t.claim("METRIC-004", "commit three times, and read commit-rate")
+    for offset in range(3):
+        store.put(b"a", b"%d" % offset)
+        store.commit({CHANGELOG: offset})
+    found = own_metrics(t)
+    t.expect(round(found["commit-rate"].value * RATE_S, 6), 3.0)
+    t.claim("METRIC-005", "commit three times, and read the latencies")
+    average, largest = (found[each].value for each in COMMIT[1:])
+    t.expect_that(0 <= average <= largest, "0 <= average <= maximum", (average, largest))
+    t.claim("METRIC-006", "commit three times, and read the deprecated metrics of flushes")
+    for name in FLUSH:
+        value = found[name].value if name in found else 0.0
+        t.expect_that(math.isnan(value) or value == 0, f"no recording in {name}", value)
+
+
+@check("METRIC-007", "METRIC-008")
+def uncommitted_bytes(t: Trial) -> None:
+    """Write, read what is uncommitted, and commit."""
+    t.measure("DEBUG")
+    store = t.open()
+    t.claim("METRIC-007", "write, and compare uncommitted-bytes with the store's own answer")
+    store.put(b"a", b"1")
+    store.put(b"b", b"22")
+    told = store.approximate_num_uncommitted_bytes()
+    t.expect(own_metrics(t)[UNCOMMITTED].value, float(told))
+    t.claim("METRIC-008", "read the metrics, then the store")
+    t.expect((store.get(b"a"), store.get(b"b")), (b"1", b"22"))
+    t.expect(store.approximate_num_uncommitted_bytes(), told)
+    t.claim("METRIC-007", "commit, and read uncommitted-bytes")
+    store.commit({CHANGELOG: 1})
+    t.expect(own_metrics(t)[UNCOMMITTED].value, 0.0)
+
+
+@check("METRIC-009")
+def removed(t: Trial) -> None:
+    """Close the store, open another, and list the metrics."""
+    t.measure("DEBUG")
+    t.claim("METRIC-009", "close the store, and list the metrics")
+    store = t.open()
+    store.commit({CHANGELOG: 0})
+    store.close()
+    t.expect(sorted(own_metrics(t)), [])
+    t.claim("METRIC-009", "open the store again, and read commit-rate")
+    t.open()
+    t.expect(own_metrics(t)["commit-rate"].value, 0.0)

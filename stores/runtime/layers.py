@@ -1,0 +1,318 @@
+"""Layers: stores around other stores of the same kind, which pass every call on.
+
+A layer overrides what it adds something to. The contracts say what the methods do.
+Source: Kafka, WrappedStateStore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar, cast
+
+from streamproof.stores.api import (
+    EntryIterator,
+    IsolationLevel,
+    Position,
+    StateStore,
+    StateStoreContext,
+    TopicPartition,
+)
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.sessions import (
+    ReadOnlySessionStore,
+    SessionStore,
+    SessionWithTimestampStore,
+)
+from streamproof.stores.timestamps import KeyValueWithTimestampStore, ValueAndTimestamp
+from streamproof.stores.windows import (
+    ReadOnlyWindowStore,
+    Windowed,
+    WindowedIterator,
+    WindowIterator,
+    WindowStore,
+    WindowWithTimestampStore,
+)
+from streamproof.stores.wrapped import WrappedKeyValueStore
+
+__all__ = [
+    "SessionLayer",
+    "TimestampedKeyValueLayer",
+    "TimestampedSessionLayer",
+    "TimestampedWindowLayer",
+    "WindowLayer",
+    "capabilities_of",
+    "find_layer",
+]
+
+S = TypeVar("S", bound=StateStore)
+W = TypeVar("W", bound=WindowStore)
+SE = TypeVar("SE", bound=SessionStore)
+L = TypeVar("L")
+
+
+def find_layer(store: object, kind: type[L]) -> L | None:
+    """The outermost layer of this kind around or in a store; ``None`` if there is none.
+
+    The flush listener of a cached store, for example, is set with
+    ``find_layer(store, CachingKeyValueStore)``.
+    """
+    while store is not None and not isinstance(store, kind):
+        store = getattr(store, "inner", None)
+    return store
+
+
+def capabilities_of(store: StateStore) -> Capabilities:
+    """What a store declares about itself; the defaults if it declares nothing."""
+    return cast(Capabilities, getattr(store, "capabilities", Capabilities()))
+
+
+class _Layer(StateStore, Generic[S]):
+    """The life cycle of the inner store."""
+
+    def __init__(self, inner: S) -> None:
+        self._inner = inner
+
+    @property
+    def inner(self) -> S:
+        """The store that is wrapped."""
+        return self._inner
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def persistent(self) -> bool:
+        return self._inner.persistent
+
+    @property
+    def is_open(self) -> bool:
+        return self._inner.is_open
+
+    @property
+    def manages_offsets(self) -> bool:
+        return self._inner.manages_offsets
+
+    @property
+    def position(self) -> Position:
+        return self._inner.position
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        self._inner.init(context, root)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def flush(self) -> None:
+        self._inner.flush()
+
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        self._inner.commit(changelog_offsets)
+
+    def committed_offset(self, partition: TopicPartition) -> int | None:
+        return self._inner.committed_offset(partition)
+
+    def new_transaction(self) -> StateStore:
+        transaction = self._inner.new_transaction()
+        return self if transaction is self._inner else transaction
+
+    def approximate_num_uncommitted_entries(self) -> int:
+        return self._inner.approximate_num_uncommitted_entries()
+
+    def approximate_num_uncommitted_bytes(self) -> int:
+        return self._inner.approximate_num_uncommitted_bytes()
+
+
+class TimestampedKeyValueLayer(WrappedKeyValueStore, KeyValueWithTimestampStore):
+    """A layer around a key-value store with timestamps."""
+
+    _inner: KeyValueWithTimestampStore
+
+    def __init__(self, inner: KeyValueWithTimestampStore) -> None:
+        super().__init__(inner)
+
+    def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        return self._inner.get_with_timestamp(key)
+
+    def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        self._inner.put_with_timestamp(key, value, timestamp)
+
+    def put_if_absent_with_timestamp(
+        self, key: bytes, value: bytes | None, timestamp: int
+    ) -> ValueAndTimestamp | None:
+        return self._inner.put_if_absent_with_timestamp(key, value, timestamp)
+
+    def put_all_with_timestamp(
+        self, entries: Iterable[tuple[bytes, ValueAndTimestamp | None]]
+    ) -> None:
+        self._inner.put_all_with_timestamp(entries)
+
+    def delete_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        return self._inner.delete_with_timestamp(key)
+
+    def range_with_timestamp(
+        self, from_key: bytes | None, to_key: bytes | None
+    ) -> EntryIterator[bytes, ValueAndTimestamp]:
+        return self._inner.range_with_timestamp(from_key, to_key)
+
+
+class WindowLayer(_Layer[W], WindowStore):
+    """A layer around a window store."""
+
+    def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
+        self._inner.put(key, value, window_start)
+
+    def fetch(self, key: bytes, window_start: int) -> bytes | None:
+        return self._inner.fetch(key, window_start)
+
+    def fetch_between(self, key: bytes, time_from: int, time_to: int) -> WindowIterator:
+        return self._inner.fetch_between(key, time_from, time_to)
+
+    def backward_fetch_between(self, key: bytes, time_from: int, time_to: int) -> WindowIterator:
+        return self._inner.backward_fetch_between(key, time_from, time_to)
+
+    def fetch_range(
+        self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
+    ) -> WindowedIterator:
+        return self._inner.fetch_range(key_from, key_to, time_from, time_to)
+
+    def backward_fetch_range(
+        self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
+    ) -> WindowedIterator:
+        return self._inner.backward_fetch_range(key_from, key_to, time_from, time_to)
+
+    @property
+    def dropped_records(self) -> int:
+        return self._inner.dropped_records
+
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyWindowStore:
+        return self._inner.read_only(isolation_level)
+
+
+class TimestampedWindowLayer(WindowLayer[WindowWithTimestampStore], WindowWithTimestampStore):
+    """A layer around a window store with timestamps."""
+
+    def put_with_timestamp(
+        self, key: bytes, value: bytes | None, timestamp: int, window_start: int
+    ) -> None:
+        self._inner.put_with_timestamp(key, value, timestamp, window_start)
+
+    def fetch_with_timestamp(self, key: bytes, window_start: int) -> ValueAndTimestamp | None:
+        return self._inner.fetch_with_timestamp(key, window_start)
+
+    def fetch_between_with_timestamp(
+        self, key: bytes, time_from: int, time_to: int
+    ) -> EntryIterator[int, ValueAndTimestamp]:
+        return self._inner.fetch_between_with_timestamp(key, time_from, time_to)
+
+    def fetch_range_with_timestamp(
+        self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        return self._inner.fetch_range_with_timestamp(key_from, key_to, time_from, time_to)
+
+
+class SessionLayer(_Layer[SE], SessionStore):
+    """A layer around a session store."""
+
+    def put(self, session: Windowed, aggregate: bytes | None) -> None:
+        self._inner.put(session, aggregate)
+
+    def remove(self, session: Windowed) -> None:
+        self._inner.remove(session)
+
+    def fetch_session(self, key: bytes, start: int, end: int) -> bytes | None:
+        return self._inner.fetch_session(key, start, end)
+
+    def fetch(self, key: bytes) -> WindowedIterator:
+        return self._inner.fetch(key)
+
+    def backward_fetch(self, key: bytes) -> WindowedIterator:
+        return self._inner.backward_fetch(key)
+
+    def fetch_range(self, key_from: bytes | None, key_to: bytes | None) -> WindowedIterator:
+        return self._inner.fetch_range(key_from, key_to)
+
+    def backward_fetch_range(
+        self, key_from: bytes | None, key_to: bytes | None
+    ) -> WindowedIterator:
+        return self._inner.backward_fetch_range(key_from, key_to)
+
+    def find_sessions(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> WindowedIterator:
+        return self._inner.find_sessions(key, earliest_session_end, latest_session_start)
+
+    def backward_find_sessions(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> WindowedIterator:
+        return self._inner.backward_find_sessions(key, earliest_session_end, latest_session_start)
+
+    def find_sessions_range(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> WindowedIterator:
+        times = earliest_session_end, latest_session_start
+        return self._inner.find_sessions_range(key_from, key_to, *times)
+
+    def backward_find_sessions_range(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> WindowedIterator:
+        times = earliest_session_end, latest_session_start
+        return self._inner.backward_find_sessions_range(key_from, key_to, *times)
+
+    def find_sessions_between(
+        self, earliest_session_end: int, latest_session_end: int
+    ) -> WindowedIterator:
+        return self._inner.find_sessions_between(earliest_session_end, latest_session_end)
+
+    @property
+    def dropped_records(self) -> int:
+        return self._inner.dropped_records
+
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlySessionStore:
+        return self._inner.read_only(isolation_level)
+
+
+class TimestampedSessionLayer(SessionLayer[SessionWithTimestampStore], SessionWithTimestampStore):
+    """A layer around a session store with timestamps."""
+
+    def put_with_timestamp(
+        self, session: Windowed, aggregate: bytes | None, timestamp: int
+    ) -> None:
+        self._inner.put_with_timestamp(session, aggregate, timestamp)
+
+    def fetch_session_with_timestamp(
+        self, key: bytes, start: int, end: int
+    ) -> ValueAndTimestamp | None:
+        return self._inner.fetch_session_with_timestamp(key, start, end)
+
+    def fetch_with_timestamp(self, key: bytes) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        return self._inner.fetch_with_timestamp(key)
+
+    def fetch_range_with_timestamp(
+        self, key_from: bytes | None, key_to: bytes | None
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        return self._inner.fetch_range_with_timestamp(key_from, key_to)
+
+    def find_sessions_with_timestamp(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        times = earliest_session_end, latest_session_start
+        return self._inner.find_sessions_with_timestamp(key, *times)
+
+    def find_sessions_range_with_timestamp(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        times = earliest_session_end, latest_session_start
+        return self._inner.find_sessions_range_with_timestamp(key_from, key_to, *times)
