@@ -175,6 +175,8 @@ def _require_times(name: str, declared: Capabilities) -> None:
     if declared.kind == "key-value":
         return
     least = {"retention_ms": MIN_RETENTION_MS}
+    if declared.kind == "window":
+        least["window_size_ms"] = 1
     if "segment" in (declared.expiry, declared.scan_order):
         least["segment_interval_ms"] = 1
     for field, minimum in least.items():

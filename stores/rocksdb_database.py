@@ -47,8 +47,8 @@ __all__ = [
     "column_families",
     "committed_offsets",
     "has_records",
-    "orphans",
     "is_write_stall",
+    "orphans",
 ]
 
 DATA_COLUMN_FAMILY: Final = "default"

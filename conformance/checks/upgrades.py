@@ -54,11 +54,17 @@ def write_old(t: Trial, writes: Writes = OLD) -> None:
 
 
 def expect_content(t: Trial, store: Handle, writes: Writes) -> None:
-    """Demand that point reads, and scans where there are any, agree with the writes."""
+    """Demand that point reads, and scans where there are any, agree with the writes.
+
+    Scans come before and after, as point reads may change what they meet.
+    """
     expected = content(writes)
+    scans = t.lab.subject.capabilities.scan
+    if scans:
+        t.expect(sorted(store.scan("all")), sorted(expected.items()))
     for key in sorted({key for key, _ in writes}):
         t.expect(store.get(key), expected.get(key))
-    if t.lab.subject.capabilities.scan:
+    if scans:
         t.expect(sorted(store.scan("all")), sorted(expected.items()))
 
 
@@ -197,13 +203,14 @@ def killed_while_upgrading(run: CheckRun) -> None:
 def killed_after_the_upgrade(run: CheckRun) -> None:
     """Kill the process in the first reads, writes, commits, flushes and closes after it."""
     crashes = campaign(run)
-    builder = upgrading().then("flush").put(b"a", b"5").put(b"b", None).put(b"c", b"6")
+    builder = upgrading().read(b"b").then("flush").put(b"a", b"5").put(b"b", None)
+    builder.read(b"d").then("flush").put(b"c", b"6")
     program = builder.commit().then("flush").put(b"d", b"7").commit().then("close", "open").build()
     caught_up = [each.name for each in program.operations].index("catch_up")
     crashes.boundaries(program)
     crashes.syscalls(program, caught_up, span=len(program) - caught_up, share=0.5)
-    crashes.lines(program, caught_up + 2, share=0.4)
-    crashes.lines(program, caught_up + 5)
+    crashes.lines(program, caught_up + 1, share=0.4)
+    crashes.lines(program, caught_up + 3)
     blame(run, "UPGRADE-013")
 
 

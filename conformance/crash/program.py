@@ -26,8 +26,8 @@ class Operation:
     """One operation.
 
     Attributes:
-        name: ``open``, ``put``, ``delete``, ``put_all``, ``commit``, ``flush``, ``close`` or
-            ``restore``; ``catch_up`` replays what comes after the committed offset;
+        name: ``open``, ``get``, ``put``, ``delete``, ``put_all``, ``commit``, ``flush``, ``close``
+            or ``restore``; ``catch_up`` replays what comes after the committed offset;
             ``open_older`` opens the store that wrote the older format, and ``upgrade`` opens
             the subject for the first time after it.
         arguments: what the store's method gets.
@@ -135,6 +135,11 @@ class ProgramBuilder:
         writes = tuple(self._write(key, value, CHANGELOG) for key, value in entries)
         records = tuple(write.record() for write in writes)
         self.operations.append(Operation("restore", records, writes))
+        return self
+
+    def read(self, key: bytes) -> ProgramBuilder:
+        """Get a key: a read may write, where entries are upgraded as they are read."""
+        self.operations.append(Operation("get", (key,)))
         return self
 
     def catch_up(self) -> ProgramBuilder:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproof.conformance.results import Spec
+from streamproof.conformance.results import Guarantee, Spec
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -22,6 +22,7 @@ class Mutant:
         mistake: what is wrong with it.
         requirement: what must catch it.
         spec: the specification in which that requirement stands.
+        guarantee: the processing guarantee under which it is caught.
         module: the module of this package.
         right: built-in stores without the mistake, which must keep the requirement.
     """
@@ -30,6 +31,7 @@ class Mutant:
     mistake: str
     requirement: str
     spec: Spec = "kips"
+    guarantee: Guarantee = "exactly-once"
     module: str = "stores"
     right: tuple[str, ...] = ("rocksdb", "rocksdb-transactional")
 
@@ -37,6 +39,21 @@ class Mutant:
     def subject(self) -> str:
         """What names the mutant on the command line."""
         return f"{__name__}.{self.module}:{self.name}"
+
+
+def _windows(name: str, mistake: str, requirement: str) -> Mutant:
+    right = ("rocksdb-window", "in-memory-window")
+    return Mutant(name, mistake, requirement, module="windows", right=right)
+
+
+def _sessions(name: str, mistake: str, requirement: str) -> Mutant:
+    right = ("rocksdb-session", "in-memory-session")
+    return Mutant(name, mistake, requirement, module="windows", right=right)
+
+
+def _timestamps(name: str, mistake: str, requirement: str) -> Mutant:
+    right = ("rocksdb-timestamped", "rocksdb-timestamped-lazy")
+    return Mutant(name, mistake, requirement, module="timestamps", right=right)
 
 
 MUTANTS = (
@@ -81,5 +98,83 @@ MUTANTS = (
         "offsets_among_data", "offsets are kept among the data, and scans show them", "RANGE-014"
     ),
     Mutant("unclean_stop_unnoticed", "no status tells an unclean stop", "CRASH-009"),
+    _windows("window_bound_exclusive", "the upper bound of time is exclusive", "WIN-007"),
+    _windows("longer_keys_match", "keys that begin with the key are taken for it", "WIN-017"),
+    _windows("backward_is_forward", "a backward fetch goes forward", "WIN-009"),
+    _windows("window_end_overflows", "a window ends after the end of time", "WIN-019"),
+    _windows("late_windows_kept", "windows are kept beyond their retention", "WIN-032"),
+    _windows("retention_off_by_one", "the oldest window is dropped too early", "WIN-031"),
+    _windows("drops_uncounted", "dropped records are not counted", "WIN-033"),
+    _windows("delete_takes_all_windows", "a delete takes every window of the key", "WIN-004"),
+    _windows("restored_late_windows_kept", "restoring counts no late record", "WIN-047"),
+    Mutant(
+        "duplicates_overwrite",
+        "a put into the same window replaces the one before",
+        "WIN-025",
+        module="windows",
+        right=("rocksdb-window-duplicates",),
+    ),
+    Mutant(
+        "staged_windows_show",
+        "READ_COMMITTED reads staged windows",
+        "WIN-049",
+        module="windows",
+        right=("rocksdb-window-transactional",),
+    ),
+    Mutant(
+        "newest_segment_offset",
+        "the newest segment's offset stands for all segments",
+        "CRASH-005",
+        guarantee="at-least-once",
+        module="windows",
+        right=("rocksdb-window-segments",),
+    ),
+    _sessions("touching_sessions_missed", "a search leaves out sessions that touch", "SESS-011"),
+    _sessions("session_start_ignored", "a search looks at ends alone", "SESS-010"),
+    _sessions("sessions_by_start", "sessions come by their starts", "SESS-008"),
+    _sessions("remove_needs_only_the_end", "remove looks at the end alone", "SESS-004"),
+    _sessions("expired_sessions_found", "expired sessions are found", "SESS-026"),
+    _timestamps("older_timestamp_ignored", "an older timestamp does not overwrite", "TS-005"),
+    _timestamps("record_timestamp_ignored", "a plain put has no timestamp", "TS-003"),
+    _timestamps("restored_without_timestamp", "restoring loses timestamps", "TS-014"),
+    _timestamps("timestamps_are_guessed", "restoring guesses which values have one", "TS-016"),
+    _timestamps("old_values_at_time_zero", "old values get the timestamp 0", "UPGRADE-008"),
+    _timestamps("old_entries_come_back", "a delete leaves the old entry", "UPGRADE-006"),
+    _timestamps("scans_miss_old_entries", "scans look at the new format alone", "UPGRADE-003"),
+    Mutant(
+        "migrates_in_two_steps",
+        "an old entry is deleted before the new one is written",
+        "UPGRADE-013",
+        guarantee="at-least-once",
+        module="timestamps",
+        right=("rocksdb-timestamped-lazy",),
+    ),
+    _timestamps("downgrade_shows_nothing", "the older store begins anew", "UPGRADE-009"),
+    Mutant(
+        "offset_without_the_old_data",
+        "the committed offset is taken over, and no entry",
+        "UPGRADE-003",
+        module="timestamps",
+        right=("rocksdb",),
+    ),
+    Mutant("position_not_kept", "a restart forgets the position", "POS-007", module="positions"),
+    Mutant("position_goes_back", "the last offset wins", "POS-003", module="positions"),
+    Mutant(
+        "position_mixes_partitions", "partitions share an offset", "POS-004", module="positions"
+    ),
+    Mutant(
+        "position_of_staged_writes",
+        "staged writes move the position of the store",
+        "POS-010",
+        module="positions",
+        right=("rocksdb-transactional",),
+    ),
+    Mutant(
+        "position_of_the_commit_before",
+        "a commit stores the position of the one before",
+        "POS-012",
+        module="positions",
+        right=("rocksdb", "rocksdb-transactional"),
+    ),
 )
 """All mutants."""

@@ -6,7 +6,7 @@ Source: Kafka, WrappedStateStore.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar, cast
 
 from streamproof.stores.api import (
@@ -40,6 +40,7 @@ __all__ = [
     "TimestampedSessionLayer",
     "TimestampedWindowLayer",
     "WindowLayer",
+    "call_all",
     "capabilities_of",
     "find_layer",
 ]
@@ -64,6 +65,24 @@ def find_layer(store: object, kind: type[L]) -> L | None:
 def capabilities_of(store: StateStore) -> Capabilities:
     """What a store declares about itself; the defaults if it declares nothing."""
     return cast(Capabilities, getattr(store, "capabilities", Capabilities()))
+
+
+def call_all(steps: Iterable[Callable[[], object]]) -> None:
+    """Call every step, whatever the others raise; then raise the first error, if there was one.
+
+    The messages of the later errors are added to the first one as notes.
+    """
+    first: Exception | None = None
+    for step in steps:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - the first one is raised below
+            if first is None:
+                first = error
+            else:
+                first.add_note(f"After that: {type(error).__name__}: {error}")
+    if first is not None:
+        raise first
 
 
 class _Layer(StateStore, Generic[S]):

@@ -76,6 +76,11 @@ class InMemoryWindowStore(InMemoryTimedStore, WindowStore):
             retain_duplicates=self._retain_duplicates,
         )
 
+    @property
+    def sequence(self) -> int:
+        """The last sequence number that was given to a duplicate."""
+        return self._sequence
+
     def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
         """Set the value of ``key`` in a window; ``None`` deletes it."""
         require_key(key)

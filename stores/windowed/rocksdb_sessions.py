@@ -266,7 +266,8 @@ class RocksDBSessionStore(_SessionWrites, SegmentedStore, SessionStore):
         return RocksDBSessionTransaction(self, inner, timeline)
 
     def _time_of(self, key: bytes) -> int:
-        return parse_session_key(key).window.end
+        start, end = parse_session_key(key).window
+        return end if 0 <= start <= end else -1
 
 
 class RocksDBSessionTransaction(_SessionWrites, SegmentedTransaction, SessionStore):

@@ -399,6 +399,13 @@ class SegmentedStore(SegmentedWrites):
     def _restore(self, batch: Sequence[ChangelogRecord]) -> None:
         """Apply changelog records in one write, after time has gone on to the latest of them."""
         timed = [(self._time_of(record.key), record) for record in batch]
+        for time, record in timed:
+            if time < 0:
+                raise ProcessorStateError(
+                    f"The changelog of store {self._name!r} has the key {record.key!r} at offset "
+                    f"{record.offset}, whose time is before the beginning of time: another kind of "
+                    "store wrote it, or it is damaged. Nothing of its batch was restored."
+                )
         if self._restore_rows is None:
             raise InvalidStateStoreError(
                 f"Store {self._name!r} is not open; call init() before restoring it."
@@ -430,10 +437,10 @@ class SegmentedStore(SegmentedWrites):
 
     @abstractmethod
     def _time_of(self, key: bytes) -> int:
-        """The time that a key of the changelog holds.
+        """The time that a key of the changelog holds; negative if it is no possible time.
 
         Raises:
-            ProcessorStateError: it is no key of this kind of store.
+            ProcessorStateError: the key is too short.
         """
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.engine import Engine, work_directory
 from streamproof.conformance.mutants import MUTANTS, Mutant
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.results import Failure, RequirementResult, Spec
+from streamproof.conformance.results import Failure, Guarantee, Profile, RequirementResult, Spec
 from streamproof.conformance.run import CheckOutcome
 from streamproof.conformance.session import Observer, Session, select_requirements
 from streamproof.conformance.settings import Settings
@@ -21,46 +22,55 @@ from streamproof.stores.capabilities import Capabilities
 SEED = 0
 
 
-class Runs:
-    """Runs the checks of a requirement in the quick profile, each check once a subject."""
+Group = tuple[str, Spec, Guarantee]
 
-    def __init__(self, directory: Path, spec: Spec) -> None:
-        self.settings = Settings(profile="quick", spec=spec, seed=SEED)
-        self.engine = Engine(self.settings, directory, jobs=2)
-        mutants = [mutant for mutant in MUTANTS if mutant.spec == spec]
-        subjects = {name for mutant in mutants for name in (mutant.subject, *mutant.right)}
-        self.capabilities = {
-            name: Capabilities(**info.capabilities)  # type: ignore[arg-type]
-            for name, info in self.engine.load(sorted(subjects)).items()
-        }
+
+def group_of(mutant: Mutant) -> Group:
+    """Mutants of one module that are run in the same way are run together."""
+    return mutant.module, mutant.spec, mutant.guarantee
+
+
+class Runs:
+    """Runs the checks of a group of mutants, and of their right counterparts.
+
+    Most mistakes show in the smoke profile; what it misses is run in the quick profile too.
+    """
+
+    def __init__(self, directory: Path, group: Group) -> None:
+        self.directory = directory
+        _, self.spec, self.guarantee = group
+        mutants = [each for each in MUTANTS if group_of(each) == group]
+        self.capabilities: dict[str, Capabilities] = {}
         self.outcomes: dict[tuple[str, str], CheckOutcome] = {}
-        self.engine.run(
-            sorted(
-                {
-                    (subject, load_checks()[name])
-                    for mutant in mutants
-                    for name in load_catalogue()[mutant.requirement].checks
-                    for subject in (mutant.subject, *mutant.right)
-                    if not self.unsupported(subject, mutant.requirement)
-                },
-                key=lambda pair: (-pair[1].weight, pair[0]),
-            ),
-            self._keep,
+        self._run(
+            "smoke", {(name, m.requirement) for m in mutants for name in (m.subject, *m.right)}
         )
+        asked = {(each.subject, each.requirement) for each in mutants}
+        self._run("quick", {pair for pair in asked if self.result(*pair)[0].status != "fail"})
+
+    def _run(self, profile: Profile, asked: set[tuple[str, str]]) -> None:
+        """Run the checks of requirements on subjects."""
+        settings = Settings(profile=profile, spec=self.spec, guarantee=self.guarantee, seed=SEED)
+        (self.directory / profile).mkdir(parents=True)
+        with Engine(settings, self.directory / profile, jobs=2) as engine:
+            for name, info in engine.load(sorted({subject for subject, _ in asked})).items():
+                self.capabilities[name] = Capabilities(**info.capabilities)  # type: ignore[arg-type]
+            pairs = {
+                (subject, load_checks()[name])
+                for subject, identifier in asked
+                if not self.unsupported(subject, identifier)
+                for name in load_catalogue()[identifier].checks
+            }
+            engine.run(sorted(pairs, key=lambda pair: (-pair[1].weight, pair[0])), self._keep)
 
     def _keep(self, subject: str, outcome: CheckOutcome) -> None:
         self.outcomes[subject, outcome.check] = outcome
 
     def unsupported(self, subject: str, identifier: str) -> bool:
         """Whether a requirement does not hold for a subject."""
-        result = untested_result(
-            subject,
-            load_catalogue()[identifier],
-            self.capabilities[subject],
-            self.settings.guarantee,
-            self.settings.spec,
-        )
-        return result is not None
+        requirement, capabilities = load_catalogue()[identifier], self.capabilities[subject]
+        found = untested_result(subject, requirement, capabilities, self.guarantee, self.spec)
+        return found is not None
 
     def result(self, subject: str, identifier: str) -> tuple[RequirementResult, Failure | None]:
         """The result of a requirement, and its failure if it has one."""
@@ -72,24 +82,25 @@ class Runs:
         )
 
 
+RunsOf = Callable[[Mutant], Runs]
+
+
 @pytest.fixture(scope="module")
-def runs() -> Iterator[dict[Spec, Runs]]:
-    """All that is needed to judge the mutants and their right counterparts, run once."""
-    found: dict[Spec, Runs] = {}
-    specs = sorted({mutant.spec for mutant in MUTANTS})
+def runs_of() -> Iterator[RunsOf]:
+    """The runs of a mutant's group, made when the first of them is asked for."""
     with work_directory() as directory:
-        for spec in specs:
-            (directory / spec).mkdir()
-            found[spec] = Runs(directory / spec, spec)
-        yield found
-        for each in found.values():
-            each.engine.stop()
+
+        @functools.cache
+        def make(group: Group) -> Runs:
+            return Runs(directory / "-".join(group), group)
+
+        yield lambda mutant: make(group_of(mutant))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_mutant_is_caught(mutant: Mutant, runs: dict[Spec, Runs]) -> None:
+def test_a_mutant_is_caught(mutant: Mutant, runs_of: RunsOf) -> None:
     """By the requirement it is bound to, with a program that shows it."""
-    result, failure = runs[mutant.spec].result(mutant.subject, mutant.requirement)
+    result, failure = runs_of(mutant).result(mutant.subject, mutant.requirement)
     assert result.status == "fail", result.reason
     assert failure is not None
     assert mutant.subject in failure.program
@@ -97,13 +108,13 @@ def test_a_mutant_is_caught(mutant: Mutant, runs: dict[Spec, Runs]) -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_its_right_counterparts_are_not(mutant: Mutant, runs: dict[Spec, Runs]) -> None:
+def test_its_right_counterparts_are_not(mutant: Mutant, runs_of: RunsOf) -> None:
     """Each store of ours that the requirement is about keeps it, and at least one is."""
-    each = runs[mutant.spec]
-    asked = [name for name in mutant.right if not each.unsupported(name, mutant.requirement)]
+    runs = runs_of(mutant)
+    asked = [name for name in mutant.right if not runs.unsupported(name, mutant.requirement)]
     assert asked
     for name in asked:
-        result, failure = each.result(name, mutant.requirement)
+        result, failure = runs.result(name, mutant.requirement)
         assert failure is None, failure
         assert result.status == "pass", result.reason
 

@@ -294,6 +294,7 @@ def test_why_a_requirement_does_not_apply(
     ("changes", "missing"),
     [
         ({"retention_ms": 99}, "retention_ms in its capabilities, at least 100; it declares 99"),
+        ({"window_size_ms": 0}, "window_size_ms in its capabilities, at least 1; it declares 0"),
         ({"segment_interval_ms": 0}, "segment_interval_ms in its capabilities, at least 1"),
     ],
 )

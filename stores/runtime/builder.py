@@ -1,0 +1,96 @@
+"""Stores as Kafka Streams stacks them: metered, cached, change-logging, and the store itself.
+
+Source: Kafka, Stores and StoreBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar
+
+from streamproof.stores.api import KeyValueStore, StateStore
+from streamproof.stores.errors import UsageError
+from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.runtime.cache import CachingKeyValueStore, CachingTimestampedKeyValueStore
+from streamproof.stores.runtime.changelogging import change_logging
+from streamproof.stores.runtime.metered import metered
+from streamproof.stores.runtime.record_cache import RecordCache
+from streamproof.stores.timestamps import KeyValueWithTimestampStore
+
+__all__ = ["StoreBuilder", "default_store"]
+
+S = TypeVar("S", bound=StateStore)
+
+_SMALL_CACHE_BYTES = 4 * 1024
+"""Small, so that entries are evicted within a short program."""
+
+
+class StoreBuilder(Generic[S]):
+    """Puts the layers of the runtime around new stores; outermost is always the metered one.
+
+    Args:
+        supplier: makes a store that is not open: a key-value, window or session store, with
+            or without timestamps.
+        store_type: what the store is built on, for the tags of its metrics; by default
+            ``rocksdb`` if it is persistent, else ``in-memory``.
+        thread_id: the tag ``thread-id`` of its metrics; by default, the name of the thread
+            that opens the store.
+
+    Source: Kafka, StoreBuilder.
+    """
+
+    def __init__(
+        self,
+        supplier: Callable[[], S],
+        *,
+        store_type: str | None = None,
+        thread_id: str | None = None,
+    ) -> None:
+        self._supplier = supplier
+        self._store_type = store_type
+        self._thread_id = thread_id
+        self._cache: RecordCache | None = None
+        self._logging = False
+
+    def with_caching(self, cache: RecordCache) -> Self:
+        """Hold writes back in this cache; only for key-value stores."""
+        self._cache = cache
+        return self
+
+    def with_logging(self) -> Self:
+        """Send what leaves the cache, or all writes without one, to ``context.changelog``."""
+        self._logging = True
+        return self
+
+    def build(self) -> S:
+        """A new store with its layers, not open yet.
+
+        Raises:
+            UsageError: the store is of a kind that cannot be cached, logged or metered.
+        """
+        # The layers have the contract of what they are put around.
+        store: Any = self._supplier()
+        default_type = "rocksdb" if store.persistent else "in-memory"
+        if self._logging:
+            store = change_logging(store)
+        if self._cache is not None:
+            store = _cached(store, self._cache)
+        built: S = metered(store, self._store_type or default_type, thread_id=self._thread_id)
+        return built
+
+
+def _cached(store: StateStore, cache: RecordCache) -> KeyValueStore:
+    if isinstance(store, KeyValueWithTimestampStore):
+        return CachingTimestampedKeyValueStore(store, cache)
+    if isinstance(store, KeyValueStore):
+        return CachingKeyValueStore(store, cache)
+    raise UsageError(
+        f"Store {store.name!r} is a {type(store).__name__}, and only key-value stores can be "
+        "cached: build it without with_caching()."
+    )
+
+
+def default_store() -> KeyValueStore:
+    """A new RocksDB store named ``store``: metered, with a small cache, and change-logging."""
+    builder = StoreBuilder(lambda: RocksDBStore("store"))
+    return builder.with_caching(RecordCache(_SMALL_CACHE_BYTES)).with_logging().build()

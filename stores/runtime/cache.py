@@ -1,0 +1,474 @@
+"""A cache in front of a store: it holds writes back, so that only the last one of a key goes on.
+
+It holds *dirty* entries, which the inner store does not have yet, and *clean* ones, which were read
+or flushed. A flush writes the dirty entries to the inner store in the order in which they were
+put, each as the input record that it came with.
+
+Source: Kafka, CachingKeyValueStore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakSet
+
+from streamproof.stores.api import (
+    NO_TIMESTAMP,
+    ChangelogRecord,
+    EntryIterator,
+    IsolationLevel,
+    KeyValueIterator,
+    KeyValueStore,
+    Position,
+    ReadOnlyKeyValueStore,
+    RecordMetadata,
+    RestoreCallback,
+    StateStore,
+    StateStoreContext,
+    TopicPartition,
+    require_key,
+)
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.errors import InvalidStateStoreError, StoreError
+from streamproof.stores.iterators import StoreIterator, is_inverted, prefix_end
+from streamproof.stores.runtime.layers import TimestampedKeyValueLayer, call_all, capabilities_of
+from streamproof.stores.runtime.record_cache import (
+    CACHE_MAX_BYTES,
+    ENTRY_OVERHEAD_BYTES,
+    Entry,
+    RecordCache,
+    StoreCache,
+)
+from streamproof.stores.timestamps import KeyValueWithTimestampStore, ValueAndTimestamp
+from streamproof.stores.wrapped import WrappedKeyValueStore
+from streamproof.stores.write_batch import merge_over
+
+__all__ = [
+    "CACHE_MAX_BYTES",
+    "ENTRY_OVERHEAD_BYTES",
+    "CachingKeyValueStore",
+    "CachingTimestampedKeyValueStore",
+    "FlushListener",
+    "FlushedRecord",
+    "RecordCache",
+]
+
+_MAX_FLUSH_PASSES = 100
+"""After this many rounds, a flush gives up on a listener that never stops writing."""
+
+T = TypeVar("T")
+
+
+class FlushedRecord(NamedTuple):
+    """A write that left the cache.
+
+    Attributes:
+        key: the key.
+        new_value: what was written; ``None`` for a deletion.
+        old_value: what the inner store had before; ``None`` if there was nothing, or if the
+            listener did not ask for old values.
+        timestamp: the timestamp of the value, in milliseconds.
+        metadata: the input record that the write came with, not the one that is being processed
+            when it leaves the cache (KAFKA-13714).
+    """
+
+    key: bytes
+    new_value: bytes | None
+    old_value: bytes | None
+    timestamp: int
+    metadata: RecordMetadata | None
+
+
+FlushListener = Callable[[FlushedRecord], None]
+"""What is told of every write that leaves the cache; it may write to the store itself."""
+
+
+class _Merged:
+    """Reads of a cached store: what is dirty, over what is below."""
+
+    def __init__(self, store: CachingKeyValueStore, below: ReadOnlyKeyValueStore) -> None:
+        self._store = store
+        self._below = below
+
+    def get(self, key: bytes) -> bytes | None:
+        require_key(key)
+        with self._store.cache.lock:
+            entry = self._store.entries().dirty.get(key)
+            return self._below.get(key) if entry is None else entry.value
+
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        return self._scan(self._below.range, from_key, to_key, _value)
+
+    def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        return self._scan(self._below.reverse_range, from_key, to_key, _value, reverse=True)
+
+    def all(self) -> KeyValueIterator:
+        return self.range(None, None)
+
+    def reverse_all(self) -> KeyValueIterator:
+        return self.reverse_range(None, None)
+
+    def prefix_scan(self, prefix: bytes) -> KeyValueIterator:
+        require_key(prefix)
+        with self._store.cache.lock:
+            entries = self._store.entries()
+            dirty = entries.dirty_between(
+                prefix, prefix_end(prefix), to_inclusive=False, reverse=False
+            )
+            rows = self._below.prefix_scan(prefix)
+        return self._store.iterator(rows, [(key, entry.value) for key, entry in dirty])
+
+    def approximate_num_entries(self) -> int:
+        return self._below.approximate_num_entries()
+
+    def _scan(
+        self,
+        scan: Callable[[bytes | None, bytes | None], EntryIterator[bytes, T]],
+        from_key: bytes | None,
+        to_key: bytes | None,
+        value_of: Callable[[Entry], T | None],
+        *,
+        reverse: bool = False,
+    ) -> EntryIterator[bytes, T]:
+        # Both sides are taken at one moment: between them, nothing is flushed.
+        with self._store.cache.lock:
+            entries = self._store.entries()
+            if is_inverted(from_key, to_key):
+                return self._store.iterator(None, [])
+            dirty = entries.dirty_between(from_key, to_key, to_inclusive=True, reverse=reverse)
+            rows = scan(from_key, to_key)
+        staged = [(key, value_of(entry)) for key, entry in dirty]
+        return self._store.iterator(rows, staged, reverse=reverse)
+
+
+class _TimestampedMerged(_Merged):
+    """The same with timestamps."""
+
+    _below: Any  # A view with timestamps, which has no contract of its own.
+
+    def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        require_key(key)
+        with self._store.cache.lock:
+            entry = self._store.entries().dirty.get(key)
+            if entry is not None:
+                return _value_and_timestamp(entry)
+            found: ValueAndTimestamp | None = self._below.get_with_timestamp(key)
+            return found
+
+    def range_with_timestamp(
+        self, from_key: bytes | None, to_key: bytes | None
+    ) -> EntryIterator[bytes, ValueAndTimestamp]:
+        scan = self._below.range_with_timestamp
+        return self._scan(scan, from_key, to_key, _value_and_timestamp)
+
+    def all_with_timestamp(self) -> EntryIterator[bytes, ValueAndTimestamp]:
+        return self.range_with_timestamp(None, None)
+
+
+class CachingKeyValueStore(WrappedKeyValueStore):
+    """Holds the writes to a key-value store back in a cache, until it is full or flushed.
+
+    A commit flushes first, so that it commits everything that was written so far; so do ``flush``
+    and ``close``. Queries see the cache with READ_UNCOMMITTED only. What is restored goes to the
+    inner store: cached writes are flushed before, so that they are older.
+
+    Args:
+        inner: the store that is cached.
+        cache: the cache, which stores of one thread share.
+
+    Attributes:
+        cache: the cache.
+
+    Source: Kafka, CachingKeyValueStore.
+    """
+
+    def __init__(self, inner: KeyValueStore, cache: RecordCache) -> None:
+        super().__init__(inner)
+        self.cache = cache
+        self._merged = _Merged(self, inner)
+        self._context: StateStoreContext
+        self._entries: StoreCache | None = None
+        self._position = Position()
+        self._iterators: WeakSet[StoreIterator[Any, Any]] = WeakSet()
+        self._listener: FlushListener | None = None
+        self._send_old_values = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the inner store promises: a cache takes nothing away."""
+        return capabilities_of(self._inner)
+
+    @property
+    def position(self) -> Position:
+        """The input offsets of the inner store and of what is cached (KIP-796)."""
+        position = self._inner.position
+        position.merge(self._position)
+        return position
+
+    def set_flush_listener(self, listener: FlushListener, *, send_old_values: bool = False) -> None:
+        """Tell a listener of every write that leaves the cache.
+
+        A deletion of what the inner store does not have is then dropped: nobody was told of the
+        key, neither the listener nor the inner store.
+
+        Args:
+            listener: what is told.
+            send_old_values: whether it is told the value before, which costs a read.
+
+        Source: Kafka, CachedStateStore#setFlushListener.
+        """
+        self._listener = listener
+        self._send_old_values = send_old_values
+
+    # --- life cycle -------------------------------------------------------------------
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        """Open the inner store, and register a callback that restores beneath the cache."""
+        self._inner.init(context, root)
+        self._context = context
+        self._position = Position()
+        self._entries = StoreCache(self.cache, self._write)
+        restore = context.restore_callbacks.get(root.name)
+        if restore is not None:
+            context.register(root, self._restoring(restore))
+
+    def _restoring(self, restore: RestoreCallback) -> RestoreCallback:
+        def restore_beneath(records: Sequence[ChangelogRecord]) -> None:
+            with self.cache.lock:
+                self.flush_cache()
+                self.entries().clear()
+                restore(records)
+
+        return restore_beneath
+
+    def flush_cache(self) -> None:
+        """Write everything that is dirty to the inner store.
+
+        The runtime calls it before it computes the changelog offsets of a commit.
+
+        Raises:
+            StoreError: the flush listener writes to this store each time it is told of a write.
+
+        Source: Kafka, CachedStateStore#flushCache.
+        """
+        with self.cache.lock:
+            entries = self.entries()
+            for _ in range(_MAX_FLUSH_PASSES):
+                if not entries.dirty:
+                    return
+                entries.flush()
+        raise StoreError(
+            f"The cache of store {self.name!r} cannot be flushed: its flush listener wrote to the "
+            f"store in each of {_MAX_FLUSH_PASSES} rounds. Let it write only when it has to."
+        )
+
+    def flush(self) -> None:
+        """Flush the cache, then the inner store."""
+        self.flush_cache()
+        self._inner.flush()
+
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Flush the cache, then commit the inner store."""
+        self.flush_cache()
+        self._inner.commit(changelog_offsets)
+
+    def close(self) -> None:
+        """Flush the cache, leave it, and close the inner store; the first error wins.
+
+        Source: Kafka, CachingInMemoryKeyValueStoreTest
+        #shouldCloseWrappedStoreAndCacheAfterErrorDuringCacheFlush.
+        """
+        if self._entries is None:
+            self._inner.close()
+            return
+        call_all((self._close_iterators, self.flush_cache, self._leave_cache, self._inner.close))
+
+    def _close_iterators(self) -> None:
+        for iterator in list(self._iterators):
+            iterator.close()
+
+    def _leave_cache(self) -> None:
+        with self.cache.lock:
+            self.entries().clear()
+            self._entries = None
+            self._position = Position()
+
+    def new_transaction(self) -> StateStore:
+        """A transaction of the inner store, beside the cache (KIP-892).
+
+        As it changes the inner store beneath the cache, only dirty entries are cached from now on.
+        """
+        transaction = self._inner.new_transaction()
+        if transaction is self._inner:
+            return self
+        with self.cache.lock:
+            entries = self.entries()
+            entries.keeps_clean = False
+            entries.drop_clean()
+        return transaction
+
+    # --- reads and writes -------------------------------------------------------------
+
+    def get(self, key: bytes) -> bytes | None:
+        entry = self._find(key)
+        return None if entry is None else entry.value
+
+    def _find(self, key: bytes) -> Entry | None:
+        if key is None:
+            require_key(key)
+        with self.cache.lock:
+            entries = self.entries()
+            entry = entries.get(key)
+            if entry is None:
+                entry = self._read(key)
+                if entry is not None:
+                    entries.keep(key, entry)
+            return entry
+
+    def _read(self, key: bytes) -> Entry | None:
+        value = self._inner.get(key)
+        return None if value is None else Entry(value, NO_TIMESTAMP, None)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._put(key, value, None)
+
+    def _put(self, key: bytes, value: bytes | None, timestamp: int | None) -> None:
+        """Cache a write, at the timestamp of the input record unless there is another."""
+        if key is None:
+            require_key(key)
+        with self.cache.lock:
+            entries, context = self.entries(), self._context
+            metadata = context.record_metadata
+            if timestamp is None or value is None:
+                timestamp = context.record_timestamp
+            if metadata is not None:
+                self._position.update(*metadata)
+            entries.put(key, Entry(value, timestamp, metadata))
+
+    # These are made of get and put, and so go through the cache.
+    put_if_absent = KeyValueStore.put_if_absent
+    delete = KeyValueStore.delete
+
+    def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        self.entries()
+        KeyValueStore.put_all(self, entries)
+
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        return self._merged.range(from_key, to_key)
+
+    def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        return self._merged.reverse_range(from_key, to_key)
+
+    def prefix_scan(self, prefix: bytes) -> KeyValueIterator:
+        return self._merged.prefix_scan(prefix)
+
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyKeyValueStore:
+        """READ_COMMITTED reads beneath the cache, READ_UNCOMMITTED through it.
+
+        Source: Kafka 4.4, CachingInMemoryKeyValueStoreTest#shouldReadCommittedBypassCacheForGet.
+        """
+        below = self._inner.read_only(isolation_level)
+        if isolation_level is IsolationLevel.READ_COMMITTED:
+            return below
+        return type(self._merged)(self, below)
+
+    # --- for the parts of this module -------------------------------------------------
+
+    def entries(self) -> StoreCache:
+        """The entries of this store in the cache.
+
+        Raises:
+            InvalidStateStoreError: the store is closed.
+        """
+        if self._entries is None:
+            raise InvalidStateStoreError(
+                f"Store {self.name!r} is not open; call init() before using it."
+            )
+        return self._entries
+
+    def iterator(
+        self,
+        rows: EntryIterator[bytes, Any] | None,
+        dirty: list[tuple[bytes, Any]],
+        *,
+        reverse: bool = False,
+    ) -> StoreIterator[bytes, Any]:
+        """An iterator over dirty rows, laid over those below, that is closed with this store."""
+        if rows is None:
+            return StoreIterator(self.name, iter(()), self._iterators)
+        merged = merge_over(iter(rows), dirty, reverse=reverse) if dirty else iter(rows)
+        return StoreIterator(self.name, merged, self._iterators, rows.close)
+
+    def _write(self, key: bytes, entry: Entry) -> None:
+        """Write an entry as if its input record were being processed, and tell the listener."""
+        listener, old_value = self._listener, None
+        if listener is not None and (self._send_old_values or entry.value is None):
+            old_value = self._inner.get(key)
+            if old_value is None and entry.value is None:
+                return
+        context = self._context
+        current = context.record_metadata, context.record_timestamp
+        context.record_metadata, context.record_timestamp = entry.metadata, entry.timestamp
+        try:
+            self._inner.put(key, entry.value)
+            if listener is not None:
+                old_value = old_value if self._send_old_values else None
+                listener(
+                    FlushedRecord(key, entry.value, old_value, entry.timestamp, entry.metadata)
+                )
+        finally:
+            context.record_metadata, context.record_timestamp = current
+
+
+class CachingTimestampedKeyValueStore(CachingKeyValueStore, TimestampedKeyValueLayer):
+    """The same for a key-value store with timestamps.
+
+    A write leaves the cache with its own timestamp as that of its input record, which the inner
+    store then keeps.
+    """
+
+    _merged: _TimestampedMerged
+    _inner: KeyValueWithTimestampStore
+
+    def __init__(self, inner: KeyValueWithTimestampStore, cache: RecordCache) -> None:
+        super().__init__(inner, cache)
+        self._merged = _TimestampedMerged(self, inner)
+
+    def _read(self, key: bytes) -> Entry | None:
+        found = self._inner.get_with_timestamp(key)
+        return None if found is None else Entry(found.value, found.timestamp, None)
+
+    def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        entry = self._find(key)
+        return None if entry is None else _value_and_timestamp(entry)
+
+    def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        self._put(key, value, timestamp)
+
+    put_if_absent_with_timestamp = KeyValueWithTimestampStore.put_if_absent_with_timestamp
+    delete_with_timestamp = KeyValueWithTimestampStore.delete_with_timestamp
+
+    def put_all_with_timestamp(
+        self, entries: Iterable[tuple[bytes, ValueAndTimestamp | None]]
+    ) -> None:
+        self.entries()
+        checked = list(entries)
+        for key, _ in checked:
+            require_key(key)
+        for key, stamped in checked:
+            value, timestamp = (None, None) if stamped is None else stamped
+            self._put(key, value, timestamp)
+
+    def range_with_timestamp(
+        self, from_key: bytes | None, to_key: bytes | None
+    ) -> EntryIterator[bytes, ValueAndTimestamp]:
+        return self._merged.range_with_timestamp(from_key, to_key)
+
+
+def _value(entry: Entry) -> bytes | None:
+    return entry.value
+
+
+def _value_and_timestamp(entry: Entry) -> ValueAndTimestamp | None:
+    return ValueAndTimestamp.make(entry.value, entry.timestamp)

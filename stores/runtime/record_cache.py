@@ -1,0 +1,203 @@
+"""The cache that the stores of a thread share, and the part of it that belongs to one store.
+
+Source: Kafka, ThreadCache and NamedCache.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import RLock
+from typing import NamedTuple
+
+from sortedcontainers import SortedDict
+
+from streamproof.stores.api import RecordMetadata
+from streamproof.stores.errors import InvalidArgumentError
+
+__all__ = ["CACHE_MAX_BYTES", "ENTRY_OVERHEAD_BYTES", "Entry", "RecordCache", "StoreCache"]
+
+CACHE_MAX_BYTES = 10 * 1024 * 1024
+"""How large a cache is by default, in bytes (Kafka: ``statestore.cache.max.bytes``)."""
+
+ENTRY_OVERHEAD_BYTES = 64
+"""What an entry counts beside its key and its value: its place in the order, and its record."""
+
+
+class Entry(NamedTuple):
+    """A cached value, ``None`` for a deletion, and the input record that it came with."""
+
+    value: bytes | None
+    timestamp: int
+    metadata: RecordMetadata | None
+
+
+class RecordCache:
+    """The entries of all stores of a thread, bounded in bytes.
+
+    When it is full, the entry that was not used for the longest time leaves, whichever store it
+    belongs to. If it is dirty, all dirty entries of its store are flushed first.
+
+    Args:
+        max_bytes: the bound, in bytes of keys and values and ENTRY_OVERHEAD_BYTES for each
+            entry; 10 MiB by default. With 0 every write goes on at once.
+
+    Raises:
+        InvalidArgumentError: the bound is negative.
+
+    Source: Kafka, ThreadCache.
+    """
+
+    def __init__(self, max_bytes: int = CACHE_MAX_BYTES) -> None:
+        self.lock = RLock()
+        self._num_bytes = 0
+        # The entry that was not used for the longest time comes first.
+        self._order: OrderedDict[tuple[StoreCache, bytes], None] = OrderedDict()
+        self._max_bytes = 0
+        self.resize(max_bytes)
+
+    @property
+    def max_bytes(self) -> int:
+        """The bound, in bytes."""
+        return self._max_bytes
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes all entries count."""
+        return self._num_bytes
+
+    def __len__(self) -> int:
+        """How many entries there are, of all stores."""
+        return len(self._order)
+
+    def resize(self, max_bytes: int) -> None:
+        """Change the bound; entries that are too much leave at once.
+
+        Raises:
+            InvalidArgumentError: the bound is negative.
+        """
+        if max_bytes < 0:
+            raise InvalidArgumentError(
+                f"A cache of {max_bytes} bytes cannot be; give 0 to write everything through."
+            )
+        with self.lock:
+            self._max_bytes = max_bytes
+            self.shrink()
+
+    def shrink(self) -> None:
+        """Let entries leave until the others are within the bound."""
+        while self._num_bytes > self._max_bytes and self._order:
+            store_cache, key = next(iter(self._order))
+            store_cache.evict(key)
+
+    def use(self, place: tuple[StoreCache, bytes]) -> None:
+        """Note that an entry was used."""
+        self._order.move_to_end(place)
+
+    def add(self, place: tuple[StoreCache, bytes], num_bytes: int) -> None:
+        """Count an entry, as the one that was used last."""
+        self._order[place] = None
+        self._num_bytes += num_bytes
+
+    def remove(self, place: tuple[StoreCache, bytes], num_bytes: int) -> None:
+        """Count an entry no more."""
+        del self._order[place]
+        self._num_bytes -= num_bytes
+
+
+class StoreCache:
+    """The entries of one store in the cache; whoever calls it holds the lock of the cache.
+
+    Args:
+        cache: the cache.
+        write: writes a dirty entry to the inner store.
+
+    Attributes:
+        dirty: the entries that the inner store does not have yet, the one put last at the end.
+        keeps_clean: whether entries stay that the inner store has too.
+
+    Source: Kafka, NamedCache.
+    """
+
+    def __init__(self, cache: RecordCache, write: Callable[[bytes, Entry], None]) -> None:
+        self._cache = cache
+        self._write = write
+        self._entries: SortedDict[bytes, Entry] = SortedDict()
+        self.dirty: dict[bytes, Entry] = {}
+        self.keeps_clean = True
+
+    def get(self, key: bytes) -> Entry | None:
+        entry: Entry | None = self._entries.get(key)
+        if entry is not None:
+            self._cache.use((self, key))
+        return entry
+
+    def put(self, key: bytes, entry: Entry) -> None:
+        """Add a dirty entry."""
+        self._remove(key)
+        self._add(key, entry)
+        self.dirty[key] = entry
+        self._cache.shrink()
+
+    def keep(self, key: bytes, entry: Entry) -> None:
+        """Add a clean entry, unless there is one already."""
+        if self.keeps_clean and key not in self._entries:
+            self._add(key, entry)
+            self._cache.shrink()
+
+    def flush(self) -> None:
+        """Write what is dirty now; an entry that cannot be written stays dirty."""
+        for key in list(self.dirty):
+            # A listener that writes may have caused another flush, which wrote this entry.
+            entry = self.dirty.pop(key, None)
+            if entry is None:
+                continue
+            try:
+                self._write(key, entry)
+            except BaseException:
+                if self._entries.get(key) is entry:
+                    self.dirty[key] = entry
+                raise
+            # A deletion shadows nothing any more.
+            if self._entries.get(key) is entry and (entry.value is None or not self.keeps_clean):
+                self._remove(key)
+
+    def evict(self, key: bytes) -> None:
+        """Let an entry leave; if it is dirty, everything that is dirty is flushed first."""
+        if key in self.dirty:
+            self.flush()
+        # A listener may have put the key again.
+        if key not in self.dirty:
+            self._remove(key)
+
+    def clear(self) -> None:
+        """Forget all entries, dirty ones too."""
+        for key in list(self._entries):
+            self._remove(key)
+
+    def drop_clean(self) -> None:
+        """Forget all entries that the inner store has too."""
+        for key in list(self._entries):
+            if key not in self.dirty:
+                self._remove(key)
+
+    def dirty_between(
+        self, from_key: bytes | None, to_key: bytes | None, *, to_inclusive: bool, reverse: bool
+    ) -> list[tuple[bytes, Entry]]:
+        """The dirty entries within bounds, in the order of a scan."""
+        keys = self._entries.irange(from_key, to_key, (True, to_inclusive), reverse)
+        return [(key, self.dirty[key]) for key in keys if key in self.dirty]
+
+    def _add(self, key: bytes, entry: Entry) -> None:
+        self._entries[key] = entry
+        self._cache.add((self, key), _num_bytes(key, entry))
+
+    def _remove(self, key: bytes) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.dirty.pop(key, None)
+            self._cache.remove((self, key), _num_bytes(key, entry))
+
+
+def _num_bytes(key: bytes, entry: Entry) -> int:
+    return len(key) + len(entry.value or b"") + ENTRY_OVERHEAD_BYTES

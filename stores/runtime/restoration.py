@@ -1,0 +1,276 @@
+"""Restoring a store from one changelog partition, and telling a listener how it goes.
+
+Source: KIP-869; Kafka, StoreChangelogReader and StateRestoreListener.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from streamproof.stores.api import ChangelogRecord, RestoreCallback, TopicPartition
+from streamproof.stores.errors import InvalidStateStoreError, StoreError
+from streamproof.stores.runtime.layers import call_all
+
+__all__ = ["Restoration", "RestorationState", "RestoreListeners", "StateRestoreListener"]
+
+_logger = logging.getLogger("streamproof.stores")
+
+RestorationState = Literal["ready", "restoring", "completed", "suspended"]
+"""How far a restoration is; a suspended one can be begun again, a completed one cannot."""
+
+
+class StateRestoreListener:
+    """What is told how restorations go; every method does nothing unless it is overridden.
+
+    A start is followed by any number of batches, and then by exactly one end or one suspension. If
+    a suspended restoration is resumed, that is a new start.
+
+    Source: KIP-869, StateRestoreListener.
+    """
+
+    def on_restore_start(
+        self, partition: TopicPartition, store_name: str, starting_offset: int, ending_offset: int
+    ) -> None:
+        """Restoring begins, even if there is nothing to restore.
+
+        Args:
+            partition: the changelog partition.
+            store_name: the store.
+            starting_offset: the first offset to be restored.
+            ending_offset: the offset to be restored up to, exclusive.
+        """
+
+    def on_batch_restored(
+        self, partition: TopicPartition, store_name: str, batch_end_offset: int, num_restored: int
+    ) -> None:
+        """A batch of at least one record was restored.
+
+        Args:
+            partition: the changelog partition.
+            store_name: the store.
+            batch_end_offset: the offset of the last record of the batch.
+            num_restored: how many records the batch had.
+        """
+
+    def on_restore_end(
+        self, partition: TopicPartition, store_name: str, total_restored: int
+    ) -> None:
+        """Everything is restored: ``total_restored`` records since the start."""
+
+    def on_restore_suspended(
+        self, partition: TopicPartition, store_name: str, total_restored: int
+    ) -> None:
+        """Restoring ended early, ``total_restored`` records after the start."""
+
+
+class RestoreListeners(StateRestoreListener):
+    """Tells several listeners, in order, and swallows nothing.
+
+    If one raises, the others are told all the same, and the first error is raised then.
+    Source: Kafka, DelegatingStateRestoreListener; KAFKA-15571.
+    """
+
+    def __init__(self, *listeners: StateRestoreListener) -> None:
+        self._listeners = listeners
+
+    def on_restore_start(
+        self, partition: TopicPartition, store_name: str, starting_offset: int, ending_offset: int
+    ) -> None:
+        self._tell("on_restore_start", partition, store_name, starting_offset, ending_offset)
+
+    def on_batch_restored(
+        self, partition: TopicPartition, store_name: str, batch_end_offset: int, num_restored: int
+    ) -> None:
+        self._tell("on_batch_restored", partition, store_name, batch_end_offset, num_restored)
+
+    def on_restore_end(
+        self, partition: TopicPartition, store_name: str, total_restored: int
+    ) -> None:
+        self._tell("on_restore_end", partition, store_name, total_restored)
+
+    def on_restore_suspended(
+        self, partition: TopicPartition, store_name: str, total_restored: int
+    ) -> None:
+        self._tell("on_restore_suspended", partition, store_name, total_restored)
+
+    def _tell(self, method: str, partition: TopicPartition, *details: object) -> None:
+        def told(listener: StateRestoreListener) -> Callable[[], object]:
+            return lambda: getattr(listener, method)(partition, *details)
+
+        call_all(told(listener) for listener in self._listeners)
+
+
+class Restoration:
+    """Restores one store from one partition of its changelog.
+
+    It begins with ``begin``, takes batches with ``restore`` until it is completed, and can be
+    suspended in between and begun again. It commits nothing: that is the runtime's part.
+
+    An error of the store suspends the restoration, the listener is told so, and the error is
+    raised. The batch that failed counts as not restored, and comes again after a new beginning. An
+    error of the listener is raised as a StoreError; what was restored is valid, and the restoration
+    goes on as if the listener had returned.
+
+    Args:
+        partition: the changelog partition.
+        store_name: the store, for the listener and for messages.
+        callback: what the store registered with ``context.register``.
+        start: the first offset to be restored: one more than the committed offset, or 0.
+        end: the offset to be restored up to, exclusive: the end of the log when it was looked up.
+        listener: what is told how it goes.
+
+    Source: KIP-869; Kafka, StoreChangelogReader.
+    """
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        store_name: str,
+        callback: RestoreCallback,
+        *,
+        start: int,
+        end: int,
+        listener: StateRestoreListener | None = None,
+    ) -> None:
+        self._partition = partition
+        self._store_name = store_name
+        self._callback = callback
+        self._listener = listener or StateRestoreListener()
+        self._position = start
+        self._end = end
+        self._total = 0
+        self._state: RestorationState = "ready"
+
+    @property
+    def state(self) -> RestorationState:
+        """How far this restoration is."""
+        return self._state
+
+    @property
+    def position(self) -> int:
+        """The offset that comes next; all before it is restored, or does not exist."""
+        return self._position
+
+    @property
+    def remaining(self) -> int:
+        """How many offsets are left, gaps included; 0 once it is completed."""
+        return max(self._end - self._position, 0)
+
+    @property
+    def total_restored(self) -> int:
+        """How many records were restored since the last beginning."""
+        return self._total
+
+    def begin(self, *, end: int | None = None) -> None:
+        """Begin, for the first time or after a suspension; if nothing is left, also complete.
+
+        Args:
+            end: the offset to be restored up to, if the log has grown since it was suspended.
+
+        Raises:
+            InvalidStateStoreError: it goes on already, or is completed.
+            StoreError: the listener raised.
+        """
+        if self._state not in {"ready", "suspended"}:
+            raise InvalidStateStoreError(
+                f"The restoration of store {self._store_name!r} from {self._partition} is "
+                f"{self._state}; only one that is ready or suspended can begin."
+            )
+        if end is not None:
+            self._end = end
+        self._total = 0
+        self._state = "restoring"
+        self._go_on("on_restore_start", self._position, self._end)
+
+    def restore(self, records: Sequence[ChangelogRecord], *, position: int | None = None) -> int:
+        """Restore a batch, as a poll of the changelog returned it; how many records that were.
+
+        A record without a key is skipped with a warning. Records at the end or beyond are left, and
+        so are records before the position, which are restored already.
+
+        Args:
+            records: the records, by offset.
+            position: the offset that the next poll begins with. It tells more than the
+                records do, as transaction markers and compacted records leave gaps.
+
+        Raises:
+            InvalidStateStoreError: it has not begun, or it has ended.
+            StoreError: the listener raised, or the store did.
+        """
+        if self._state != "restoring":
+            raise InvalidStateStoreError(
+                f"The restoration of store {self._store_name!r} from {self._partition} is "
+                f"{self._state} and takes no records; call begin() first."
+            )
+        reached = self._reached(records, position)
+        batch = [each for each in records if self._position <= each.offset < self._end]
+        keyed = [record for record in batch if self._has_key(record)]
+        if keyed:
+            self._apply(keyed)
+        self._position = max(self._position, reached)
+        self._total += len(keyed)
+        if keyed:
+            self._go_on("on_batch_restored", keyed[-1].offset, len(keyed))
+        else:
+            self._complete_if_done()
+        return len(keyed)
+
+    def suspend(self) -> None:
+        """End it early, as when the task leaves; what has not begun, or has ended, stays so.
+
+        Raises:
+            StoreError: the listener raised.
+        """
+        if self._state == "restoring":
+            self._state = "suspended"
+            self._tell("on_restore_suspended", self._total)
+
+    def _reached(self, records: Sequence[ChangelogRecord], position: int | None) -> int:
+        """The offset up to which nothing is left once these records are restored."""
+        last = records[-1].offset + 1 if records else self._position
+        return min(last if position is None else max(last, position), self._end)
+
+    def _has_key(self, record: ChangelogRecord) -> bool:
+        # The type rules it out, a changelog that something else wrote to does not.
+        key: bytes | None = record.key
+        if key is None:
+            _logger.warning(
+                "Skipping the record at offset %d of %s, which is to restore store %r: it has no "
+                "key. Only the store should write to its changelog.",
+                record.offset,
+                self._partition,
+                self._store_name,
+            )
+        return key is not None
+
+    def _apply(self, records: Sequence[ChangelogRecord]) -> None:
+        try:
+            self._callback(records)
+        except Exception as error:
+            try:
+                self.suspend()
+            except StoreError as listener_error:
+                # The store's error comes first, but that of the listener is not lost.
+                error.add_note(f"After that: {listener_error}")
+            raise
+
+    def _go_on(self, method: str, *details: int) -> None:
+        """Tell the listener, and complete if nothing is left, even if the listener raises."""
+        call_all((lambda: self._tell(method, *details), self._complete_if_done))
+
+    def _complete_if_done(self) -> None:
+        if self._position >= self._end:
+            self._state = "completed"
+            self._tell("on_restore_end", self._total)
+
+    def _tell(self, method: str, *details: int) -> None:
+        try:
+            getattr(self._listener, method)(self._partition, self._store_name, *details)
+        except Exception as error:
+            raise StoreError(
+                f"The restore listener {type(self._listener).__name__} raised in {method}, for "
+                f"store {self._store_name!r} and {self._partition}: {error!r}. What was restored "
+                "is valid; correct the listener."
+            ) from error
