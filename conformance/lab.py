@@ -42,6 +42,7 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.errors import UsageError
 from streamproof.stores.metrics import Level, Metrics
+from streamproof.stores.runtime.restoration import Restoration, StateRestoreListener
 from streamproof.stores.windows import Window, Windowed
 
 __all__ = [
@@ -93,6 +94,41 @@ def count_system_calls() -> None:
     )
 
 
+class ToldListener(StateRestoreListener):
+    """A restore listener that notes what it is told, and may raise after that."""
+
+    def __init__(
+        self, told: list[tuple[str, int] | tuple[str, int, int]], *, fails: bool = False
+    ) -> None:
+        self._told = told
+        self._fails = fails
+
+    def _note(self, event: tuple[str, int] | tuple[str, int, int]) -> None:
+        self._told.append(event)
+        if self._fails:
+            raise RuntimeError("the listener fails on purpose")
+
+    def on_restore_start(
+        self, partition: TopicPartition, store_name: str, starting_offset: int, ending_offset: int
+    ) -> None:
+        self._note(("start", starting_offset, ending_offset))
+
+    def on_batch_restored(
+        self, partition: TopicPartition, store_name: str, batch_end_offset: int, num_restored: int
+    ) -> None:
+        self._note(("batch", batch_end_offset, num_restored))
+
+    def on_restore_end(
+        self, partition: TopicPartition, store_name: str, total_restored: int
+    ) -> None:
+        self._note(("end", total_restored))
+
+    def on_restore_suspended(
+        self, partition: TopicPartition, store_name: str, total_restored: int
+    ) -> None:
+        self._note(("suspended", total_restored))
+
+
 class Lab:
     """One subject and one task directory, in which the subject is opened again and again.
 
@@ -118,6 +154,7 @@ class Lab:
         self.directory = Path(directory)
         self.context: StateStoreContext | None = None
         self.metrics: Metrics | None = None
+        self.told: list[tuple[str, int] | tuple[str, int, int]] = []
 
     def measure(self, level: Level) -> None:
         """Give the stores that are opened from now on a registry of metrics.
@@ -196,6 +233,23 @@ class Lab:
             return
         for record in batch:
             store.put(record.key, record.value)
+
+    def restoring(
+        self, store: Any, start: int, end: int, *, listener_fails: bool = False
+    ) -> Restoration:
+        """A restoration of the changelog from ``start`` up to, not including, ``end``.
+
+        What its listener is told is appended to ``told``; with ``listener_fails`` it then raises.
+        """
+        listener = ToldListener(self.told, fails=listener_fails)
+        return Restoration(
+            CHANGELOG,
+            store.name,
+            lambda records: self.restore(store, records),
+            start=start,
+            end=end,
+            listener=listener,
+        )
 
     def catch_up(self, store: Any, changelog: Iterable[ChangelogRecord]) -> None:
         """Replay what comes after the committed offset, and commit, as the runtime does."""

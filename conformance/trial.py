@@ -244,6 +244,22 @@ class Trial:
         with self.watching("catch_up(…)"):
             self.lab.catch_up(store.raw, changelog)
 
+    def restoring(
+        self, store: Handle, start: int, end: int, *, listener_fails: bool = False
+    ) -> Handle:
+        """A restoration with a listener, which notes in ``lab.told`` what it is told."""
+        label = self.label_for("restoration")
+        option = ", listener_fails=True" if listener_fails else ""
+        self.lines.append(f"{label} = lab.restoring({store.label}, {start}, {end}{option})")
+        raw = self.lab.restoring(store.raw, start, end, listener_fails=listener_fails)
+        return Handle(self, raw, label)
+
+    def told(self) -> list[Any]:
+        """What the listeners of restorations were told since this was asked last."""
+        self.lines.append("lab.told")
+        told, self.lab.told[:] = list(self.lab.told), []
+        return told
+
     def restore(self, store: Handle, records: list[ChangelogRecord]) -> None:
         """Apply a batch of changelog records, as the runtime does."""
         self.lines.append(f"lab.restore({store.label}, {render(records)})")
@@ -317,6 +333,10 @@ class Handle:
         if method.startswith("_"):
             raise AttributeError(method)
         return lambda *arguments: self._call(method, arguments)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the subject that has the name of one of a handle."""
+        return self._call(method, arguments)
 
     def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:
         call = f"{self.label}.{method}({', '.join(map(render, arguments))})"

@@ -10,6 +10,7 @@ Source: Kafka, CachingKeyValueStore.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
@@ -196,8 +197,13 @@ class CachingKeyValueStore(WrappedKeyValueStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the inner store promises: a cache takes nothing away."""
-        return capabilities_of(self._inner)
+        """What the inner store promises.
+
+        Without transactions both isolation levels of a view would have to agree, which they do not
+        while writes are cached.
+        """
+        inner = capabilities_of(self._inner)
+        return replace(inner, read_only_views=inner.read_only_views and inner.transactional)
 
     @property
     def position(self) -> Position:
@@ -307,6 +313,23 @@ class CachingKeyValueStore(WrappedKeyValueStore):
             entries.keeps_clean = False
             entries.drop_clean()
         return transaction
+
+    def approximate_num_uncommitted_entries(self) -> int:
+        """Those of the inner store and, if it has transactions, those that are cached."""
+        return self._with_dirty(
+            self._inner.approximate_num_uncommitted_entries(), lambda cached: len(cached.dirty)
+        )
+
+    def approximate_num_uncommitted_bytes(self) -> int:
+        """Those of the inner store and, if it has transactions, those that are cached."""
+        return self._with_dirty(
+            self._inner.approximate_num_uncommitted_bytes(), lambda cached: cached.num_dirty_bytes
+        )
+
+    def _with_dirty(self, below: int, dirty: Callable[[StoreCache], int]) -> int:
+        if below < 0 or self._entries is None or not capabilities_of(self._inner).transactional:
+            return below
+        return below + dirty(self._entries)
 
     # --- reads and writes -------------------------------------------------------------
 

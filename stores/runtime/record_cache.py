@@ -114,6 +114,7 @@ class StoreCache:
 
     Attributes:
         dirty: the entries that the inner store does not have yet, the one put last at the end.
+        num_dirty_bytes: how many bytes the keys and values of these entries have.
         keeps_clean: whether entries stay that the inner store has too.
 
     Source: Kafka, NamedCache.
@@ -124,6 +125,7 @@ class StoreCache:
         self._write = write
         self._entries: SortedDict[bytes, Entry] = SortedDict()
         self.dirty: dict[bytes, Entry] = {}
+        self.num_dirty_bytes = 0
         self.keeps_clean = True
 
     def get(self, key: bytes) -> Entry | None:
@@ -136,7 +138,7 @@ class StoreCache:
         """Add a dirty entry."""
         self._remove(key)
         self._add(key, entry)
-        self.dirty[key] = entry
+        self._mark_dirty(key, entry)
         self._cache.shrink()
 
     def keep(self, key: bytes, entry: Entry) -> None:
@@ -149,14 +151,14 @@ class StoreCache:
         """Write what is dirty now; an entry that cannot be written stays dirty."""
         for key in list(self.dirty):
             # A listener that writes may have caused another flush, which wrote this entry.
-            entry = self.dirty.pop(key, None)
+            entry = self._mark_clean(key)
             if entry is None:
                 continue
             try:
                 self._write(key, entry)
             except BaseException:
                 if self._entries.get(key) is entry:
-                    self.dirty[key] = entry
+                    self._mark_dirty(key, entry)
                 raise
             # A deletion shadows nothing any more.
             if self._entries.get(key) is entry and (entry.value is None or not self.keeps_clean):
@@ -190,14 +192,25 @@ class StoreCache:
 
     def _add(self, key: bytes, entry: Entry) -> None:
         self._entries[key] = entry
-        self._cache.add((self, key), _num_bytes(key, entry))
+        self._cache.add((self, key), _num_bytes(key, entry) + ENTRY_OVERHEAD_BYTES)
 
     def _remove(self, key: bytes) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self.dirty.pop(key, None)
-            self._cache.remove((self, key), _num_bytes(key, entry))
+            self._mark_clean(key)
+            self._cache.remove((self, key), _num_bytes(key, entry) + ENTRY_OVERHEAD_BYTES)
+
+    def _mark_dirty(self, key: bytes, entry: Entry) -> None:
+        self.dirty[key] = entry
+        self.num_dirty_bytes += _num_bytes(key, entry)
+
+    def _mark_clean(self, key: bytes) -> Entry | None:
+        """The entry that was dirty; ``None`` if it was not."""
+        entry = self.dirty.pop(key, None)
+        if entry is not None:
+            self.num_dirty_bytes -= _num_bytes(key, entry)
+        return entry
 
 
 def _num_bytes(key: bytes, entry: Entry) -> int:
-    return len(key) + len(entry.value or b"") + ENTRY_OVERHEAD_BYTES
+    return len(key) + len(entry.value or b"")

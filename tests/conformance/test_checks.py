@@ -20,9 +20,17 @@ from streamproof.conformance.subject import load_subject
 FORKING = {name for name in load_checks() if name.startswith("crash.")} | {"errors.second_process"}
 SETTINGS = Settings(spec="kafka-4.4", profile="smoke", seed=5)
 KIPS = Settings(spec="kips", profile="smoke", seed=5)
+SUBJECTS = (
+    "in-memory",
+    "rocksdb",
+    "rocksdb-transactional",
+    "rocksdb-window-transactional",
+    "rocksdb-window-duplicates",
+    "rocksdb-session-transactional",
+)
 CASES = [
     (subject, name, settings)
-    for subject in ("in-memory", "rocksdb", "rocksdb-transactional")
+    for subject in SUBJECTS
     for settings in (KIPS, SETTINGS)
     for name in load_checks()
     if name not in FORKING
