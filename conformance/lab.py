@@ -154,6 +154,7 @@ class Lab:
         self.directory = Path(directory)
         self.context: StateStoreContext | None = None
         self.metrics: Metrics | None = None
+        self.logged: list[ChangelogRecord] = []
         self.told: list[tuple[str, int] | tuple[str, int, int]] = []
 
     def measure(self, level: Level) -> None:
@@ -181,6 +182,7 @@ class Lab:
                 WRITE_BUFFER_BYTES_CONFIG: LAB_WRITE_BUFFER_BYTES,
             },
             metrics=self.metrics,
+            changelog=self._log,
         )
         store.init(self.context, store)
         return store
@@ -233,6 +235,10 @@ class Lab:
             return
         for record in batch:
             store.put(record.key, record.value)
+
+    def _log(self, _: str, key: bytes, value: bytes | None, timestamp: int) -> None:
+        """Append what a store sends to its changelog to ``logged``."""
+        self.logged.append(ChangelogRecord(key, value, len(self.logged), timestamp))
 
     def restoring(
         self, store: Any, start: int, end: int, *, listener_fails: bool = False

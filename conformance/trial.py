@@ -254,6 +254,11 @@ class Trial:
         raw = self.lab.restoring(store.raw, start, end, listener_fails=listener_fails)
         return Handle(self, raw, label)
 
+    def logged(self) -> list[tuple[bytes, bytes | None]]:
+        """What stores sent to the changelog, as keys and values."""
+        self.lines.append("[(each.key, each.value) for each in lab.logged]")
+        return [(each.key, each.value) for each in self.lab.logged]
+
     def told(self) -> list[Any]:
         """What the listeners of restorations were told since this was asked last."""
         self.lines.append("lab.told")

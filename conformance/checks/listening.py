@@ -6,6 +6,8 @@ records are there when the listener was told so, however a restoration is cut up
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from streamproof.conformance.checks.restoration import Writes, expect_fold, records
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.registry import check
@@ -120,6 +122,14 @@ def odd_batches(t: Trial) -> None:
     t.expect(store.get(b"beyond"), None)
 
 
+def attempt(t: Trial, call: Callable[[], object]) -> None:
+    """Make a call whose listener raises."""
+    try:
+        call()
+    except SubjectRaised:
+        t.lines[-1] = f"# {t.lines[-1]} raises: the listener does."
+
+
 @check("LISTEN-006")
 def a_listener_that_raises(t: Trial) -> None:
     """Restore with a listener that raises each time."""
@@ -127,16 +137,10 @@ def a_listener_that_raises(t: Trial) -> None:
     store = t.open()
     changelog = records(CHANGES)
     restoration = t.restoring(store, 0, len(changelog), listener_fails=True)
-    for call in (lambda: restoration.call("begin"), lambda: restoration.restore(changelog[:3])):
-        try:
-            call()
-        except SubjectRaised:
-            t.lines[-1] = f"# {t.lines[-1]} raises: the listener does."
+    attempt(t, lambda: restoration.call("begin"))
+    attempt(t, lambda: restoration.restore(changelog[:3]))
     expect_fold(t, store, CHANGES[:3])
-    try:
-        restoration.restore(changelog[3:])
-    except SubjectRaised:
-        t.lines[-1] = f"# {t.lines[-1]} raises: the listener does."
+    attempt(t, lambda: restoration.restore(changelog[3:]))
     expect_fold(t, store, CHANGES)
     t.expect([event[0] for event in t.told()], ["start", "batch", "batch", "end"])
 

@@ -119,3 +119,39 @@ def live_writes_after_restore(t: Trial, writes: Writes, more: Writes) -> None:
     for key, value in more:
         store.put(key, value)
     expect_fold(t, store, writes + more)
+
+
+@check("RESTORE-012", given=lambda g: {"writes": g.writes(8)})
+def logged_by_the_commit(t: Trial, writes: Writes) -> None:
+    """Write and commit, and compare the changelog with the content."""
+    t.claim("RESTORE-012", "write, commit, and restore another store from what was logged")
+    store = t.open()
+    for key, value in writes:
+        store.put(key, value)
+    store.commit({CHANGELOG: len(writes) - 1})
+    expect_fold(t, store, writes)
+    expected = fold(Write(CHANGELOG, n, *write) for n, write in enumerate(writes))
+    logged = fold(Write(CHANGELOG, n, *write) for n, write in enumerate(t.logged()))
+    t.expect(logged, expected)
+
+
+@check("RESTORE-013")
+def deletes_are_logged(t: Trial) -> None:
+    """Delete a key that other stores of the task may still hold."""
+    t.claim("RESTORE-013", "put, commit, delete, commit, and look at what was logged")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: 0})
+    store.delete(b"a")
+    store.commit({CHANGELOG: 1})
+    t.expect(t.logged()[-1], (b"a", None))
+
+
+@check("RESTORE-014")
+def restoring_is_not_logged(t: Trial) -> None:
+    """Restore records, and look at what was logged."""
+    t.claim("RESTORE-014", "restore records, commit, and look at what was logged")
+    store = t.open()
+    t.restore(store, records([(b"a", b"1"), (b"b", None)]))
+    store.commit({CHANGELOG: 1})
+    t.expect(t.logged(), [])

@@ -176,5 +176,32 @@ MUTANTS = (
         module="positions",
         right=("rocksdb", "rocksdb-transactional"),
     ),
+    Mutant(
+        "cache_not_flushed_before_the_commit",
+        "a commit covers writes that are still in the cache",
+        "RESTORE-012",
+        module="layers",
+        right=("rocksdb-stack",),
+    ),
+    Mutant(
+        "commit_counted_twice",
+        "a commit is recorded twice",
+        "METRIC-004",
+        module="layers",
+        right=("rocksdb-stack",),
+    ),
+    Mutant(
+        "metrics_stay_behind",
+        "close leaves the metrics registered",
+        "METRIC-009",
+        module="layers",
+        right=("rocksdb-stack",),
+    ),
+    Mutant(
+        "last_record_of_a_batch_lost",
+        "restoring loses the last record of a batch",
+        "LISTEN-001",
+        module="layers",
+    ),
 )
 """All mutants."""

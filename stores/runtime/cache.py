@@ -216,7 +216,8 @@ class CachingKeyValueStore(WrappedKeyValueStore):
         """Tell a listener of every write that leaves the cache.
 
         A deletion of what the inner store does not have is then dropped: nobody was told of the
-        key, neither the listener nor the inner store.
+        key, neither the listener nor the inner store. The position of the inner store does not
+        come to its input record by that, which is on the safe side.
 
         Args:
             listener: what is told.

@@ -135,7 +135,14 @@ class StoreCache:
         return entry
 
     def put(self, key: bytes, entry: Entry) -> None:
-        """Add a dirty entry."""
+        """Add a dirty entry, in place of the one that the key has.
+
+        If the position of that one would be lost, as it came from another input partition, it is
+        flushed before.
+        """
+        replaced = self.dirty.get(key)
+        if replaced is not None and not _covers(entry.metadata, replaced.metadata):
+            self.flush()
         self._remove(key)
         self._add(key, entry)
         self._mark_dirty(key, entry)
@@ -210,6 +217,13 @@ class StoreCache:
         if entry is not None:
             self.num_dirty_bytes -= _num_bytes(key, entry)
         return entry
+
+
+def _covers(metadata: RecordMetadata | None, earlier: RecordMetadata | None) -> bool:
+    """Whether a position that has come to ``metadata`` has come to ``earlier`` too."""
+    if earlier is None:
+        return True
+    return metadata is not None and metadata[:2] == earlier[:2] and metadata[2] >= earlier[2]
 
 
 def _num_bytes(key: bytes, entry: Entry) -> int:

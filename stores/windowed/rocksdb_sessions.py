@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,11 +11,12 @@ from streamproof.stores.api import (
     ChangelogRecord,
     EntryIterator,
     IsolationLevel,
+    KeyValueIterator,
     KeyValueStore,
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.iterators import Row, StoreIterator, is_inverted
+from streamproof.stores.iterators import StoreIterator, is_inverted
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.sessions import (
     ReadOnlySessionStore,
@@ -36,6 +38,7 @@ from streamproof.stores.windowed.keys import (
     session_key,
 )
 from streamproof.stores.windowed.segmented_reads import (
+    SEGMENT_BYTES,
     SegmentedReads,
     SegmentedView,
     Timeline,
@@ -46,7 +49,7 @@ from streamproof.stores.windowed.segments import (
     SegmentedTransaction,
     SegmentedWrites,
 )
-from streamproof.stores.windows import LONG_MAX, Windowed, WindowedIterator
+from streamproof.stores.windows import LONG_MAX, Window, Windowed, WindowedIterator
 
 __all__ = [
     "RocksDBSessionStore",
@@ -57,6 +60,7 @@ __all__ = [
 
 RETENTION_MS = 180_000
 
+_TIMES = struct.Struct(">qq")
 _LAST_SUFFIX = session_key(b"", LONG_MAX, LONG_MAX)
 
 ValueOf = Callable[[bytes], Any]
@@ -161,15 +165,17 @@ class _SessionReads(SegmentedReads):
         if earliest_end > LONG_MAX:
             return self._nothing()
         bounds = session_key(key, 0, max(earliest_end, 0)), key + _LAST_SUFFIX
-        length = len(key) + SESSION_SUFFIX_BYTES
+        times_of, at = _TIMES.unpack_from, SEGMENT_BYTES + len(key)
+        length = at + SESSION_SUFFIX_BYTES
 
-        def read(rows: Iterator[Row], first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
+        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
             # Both bounds begin with the key, so that a row of its length is one of this key.
             for row, aggregate in rows:
                 if len(row) == length:
-                    session = parse_session_key(row)
-                    if first <= session.window.end <= last and session.window.start <= latest_start:
-                        yield session, aggregate if value_of is None else value_of(aggregate)
+                    end, start = times_of(row, at)
+                    if first <= end <= last and start <= latest_start:
+                        found = aggregate if value_of is None else value_of(aggregate)
+                        yield Windowed(key, Window(start, end)), found
 
         return self._scan(max(earliest_end, 0), LONG_MAX, bounds, read, reverse=reverse)
 
@@ -188,17 +194,18 @@ class _SessionReads(SegmentedReads):
         if is_inverted(key_from, key_to) or first_end > last_end:
             return self._nothing()
 
-        def read(rows: Iterator[Row], first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
+        times_of = _TIMES.unpack_from
+        low = b"" if key_from is None else key_from
+
+        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
             for row, aggregate in rows:
-                session = parse_session_key(row)
-                start, end = session.window
-                if (
-                    first <= end <= last
-                    and start <= latest_start
-                    and (key_from is None or key_from <= session.key)
-                    and (key_to is None or session.key <= key_to)
-                ):
-                    yield session, aggregate if value_of is None else value_of(aggregate)
+                at = len(row) - SESSION_SUFFIX_BYTES
+                end, start = times_of(row, at)
+                if first <= end <= last and start <= latest_start:
+                    key = row[SEGMENT_BYTES:at]
+                    if low <= key and (key_to is None or key <= key_to):
+                        found = aggregate if value_of is None else value_of(aggregate)
+                        yield Windowed(key, Window(start, end)), found
 
         bounds = key_bounds(key_from, key_to, _LAST_SUFFIX)
         return self._scan(first_end, last_end, bounds, read, reverse=reverse)

@@ -11,12 +11,13 @@ from streamproof.stores.api import (
     ChangelogRecord,
     EntryIterator,
     IsolationLevel,
+    KeyValueIterator,
     KeyValueStore,
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import InvalidArgumentError
-from streamproof.stores.iterators import Row, StoreIterator, is_inverted
+from streamproof.stores.iterators import StoreIterator, is_inverted
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.timestamps import (
     ValueAndTimestamp,
@@ -35,6 +36,7 @@ from streamproof.stores.windowed.keys import (
 )
 from streamproof.stores.windowed.segment_databases import SegmentDatabases, SegmentOffset
 from streamproof.stores.windowed.segmented_reads import (
+    SEGMENT_BYTES,
     SegmentedReads,
     SegmentedView,
     Timeline,
@@ -146,10 +148,10 @@ class _WindowReads(SegmentedReads):
         if time_from > time_to:
             return self._nothing()
         bounds = window_key(key, time_from), window_key(key, time_to, _MAX_SEQUENCE)
-        length = len(key) + WINDOW_SUFFIX_BYTES
-        start_of, at = _START.unpack_from, len(key)
+        start_of, at = _START.unpack_from, SEGMENT_BYTES + len(key)
+        length = at + WINDOW_SUFFIX_BYTES
 
-        def read(rows: Iterator[Row], first: int, last: int) -> Iterator[tuple[int, Any]]:
+        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[int, Any]]:
             # Both bounds begin with the key, so that a row of its length is one of this key.
             for row, value in rows:
                 if len(row) == length:
@@ -172,18 +174,18 @@ class _WindowReads(SegmentedReads):
         time_from, time_to = max(time_from, 0), min(time_to, LONG_MAX)
         if is_inverted(key_from, key_to) or time_from > time_to:
             return self._nothing()
-        size = self.window_size_ms
+        size, start_of = self.window_size_ms, _START.unpack_from
+        low = b"" if key_from is None else key_from
 
-        def read(rows: Iterator[Row], first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
+        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
             for row, value in rows:
-                key, start, _ = parse_window_key(row)
-                if (
-                    first <= start <= last
-                    and (key_from is None or key_from <= key)
-                    and (key_to is None or key <= key_to)
-                ):
-                    found = value if value_of is None else value_of(value)
-                    yield windowed(key, start, size), found
+                at = len(row) - WINDOW_SUFFIX_BYTES
+                (start,) = start_of(row, at)
+                if first <= start <= last:
+                    key = row[SEGMENT_BYTES:at]
+                    if low <= key and (key_to is None or key <= key_to):
+                        found = value if value_of is None else value_of(value)
+                        yield windowed(key, start, size), found
 
         bounds = key_bounds(key_from, key_to, window_key(b"", time_to, _MAX_SEQUENCE))
         return self._scan(time_from, time_to, bounds, read, reverse=reverse)

@@ -10,12 +10,13 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from threading import RLock
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from streamproof.stores.api import KeyValueIterator
-from streamproof.stores.iterators import Row, StoreIterator
+from streamproof.stores.iterators import StoreIterator
 from streamproof.stores.timestamps import decode_value_and_timestamp
 
 __all__ = [
@@ -158,7 +159,7 @@ class SegmentedReads:
         time_from: int,
         time_to: int,
         bounds: tuple[bytes, bytes | None],
-        read: Callable[[Iterator[Row], int, int], Iterator[tuple[T, bytes]]],
+        read: Callable[[KeyValueIterator, int, int], Iterator[tuple[T, Any]]],
         *,
         reverse: bool,
     ) -> StoreIterator[T, Any]:
@@ -168,8 +169,8 @@ class SegmentedReads:
             time_from: the smallest time of a row, inclusive.
             time_to: the largest, inclusive.
             bounds: of the keys within each segment, inclusive; ``None`` is an open end.
-            read: makes entries from the rows of a segment, given both times; rows that are not
-                wanted are left out here.
+            read: makes entries from the rows of a segment, prefix and all, given both times; rows
+                that are not wanted are left out here.
             reverse: whether to go from the newest segment and the largest key down.
         """
         time_from = max(time_from, self._timeline.oldest_readable)
@@ -183,7 +184,7 @@ class SegmentedReads:
                 for segment in (reversed(segments) if reverse else segments)
             ]
             close = opened.pop_all().close
-        entries = (entry for rows in scans for entry in read(_rows_of(rows), time_from, time_to))
+        entries = chain.from_iterable(read(rows, time_from, time_to) for rows in scans)
         return StoreIterator(self._name, entries, self._iterators, close)
 
     def _segment(
@@ -235,15 +236,10 @@ class SegmentedView(SegmentedReads):
         time_from: int,
         time_to: int,
         bounds: tuple[bytes, bytes | None],
-        read: Callable[[Iterator[Row], int, int], Iterator[tuple[T, bytes]]],
+        read: Callable[[KeyValueIterator, int, int], Iterator[tuple[T, Any]]],
         *,
         reverse: bool,
     ) -> StoreIterator[T, Any]:
         # The rows of each segment are a snapshot once its iterator is open.
         with self._lock:
             return super()._scan(time_from, time_to, bounds, read, reverse=reverse)
-
-
-def _rows_of(rows: KeyValueIterator) -> Iterator[Row]:
-    """Rows without the prefix of their segment."""
-    return ((key[SEGMENT_BYTES:], value) for key, value in rows)

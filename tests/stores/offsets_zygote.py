@@ -168,10 +168,12 @@ def _crashes(kind: str, operation: str, directory: Path) -> list[object]:
         "downgrade": (_newer_version_ran, _downgrade, AT_LEAST_ONCE),
     }[operation]
     arm = {"lines": _kill_at_line, "syscalls": triggers.arm_syscalls}[kind]
+    template = directory.with_name("template")
+    _in_child(partial(prepare, template))
     crashes: list[object] = []
     for point in range(1, MOST_POINTS):
         shutil.rmtree(directory, ignore_errors=True)
-        _in_child(partial(prepare, directory))
+        shutil.copytree(template, directory)
         done, _ = _in_child(partial(work, directory, partial(arm, point)))
         _, older = _in_child(partial(_seen_by_older_version, directory))
         _, newer = _in_child(partial(_seen_by_newer_version, directory, guarantee))

@@ -37,7 +37,7 @@ def _crashes(kind: str, operation: str) -> list[Any]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=240,
+            timeout=600,
         )
     assert result.returncode == 0, result.stderr
     crashes = cast(list[Any], json.loads(result.stdout))
