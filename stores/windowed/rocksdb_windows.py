@@ -32,7 +32,6 @@ from streamproof.stores.windowed.keys import (
     parse_window_key,
     require_time,
     window_key,
-    windowed,
 )
 from streamproof.stores.windowed.segment_databases import SegmentDatabases, SegmentOffset
 from streamproof.stores.windowed.segmented_reads import (
@@ -51,6 +50,7 @@ from streamproof.stores.windowed.segments import (
 from streamproof.stores.windows import (
     LONG_MAX,
     ReadOnlyWindowStore,
+    Window,
     Windowed,
     WindowedIterator,
     WindowIterator,
@@ -174,8 +174,9 @@ class _WindowReads(SegmentedReads):
         time_from, time_to = max(time_from, 0), min(time_to, LONG_MAX)
         if is_inverted(key_from, key_to) or time_from > time_to:
             return self._nothing()
-        size, start_of = self.window_size_ms, _START.unpack_from
-        low = b"" if key_from is None else key_from
+        # Named tuples are made by their base, as that takes half the time, for each row.
+        size, start_of, new = self.window_size_ms, _START.unpack_from, tuple.__new__
+        low, full_until = b"" if key_from is None else key_from, LONG_MAX - size
 
         def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
             for row, value in rows:
@@ -185,7 +186,8 @@ class _WindowReads(SegmentedReads):
                     key = row[SEGMENT_BYTES:at]
                     if low <= key and (key_to is None or key <= key_to):
                         found = value if value_of is None else value_of(value)
-                        yield windowed(key, start, size), found
+                        end = start + size if start < full_until else LONG_MAX
+                        yield new(Windowed, (key, new(Window, (start, end)))), found
 
         bounds = key_bounds(key_from, key_to, window_key(b"", time_to, _MAX_SEQUENCE))
         return self._scan(time_from, time_to, bounds, read, reverse=reverse)
