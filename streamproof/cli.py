@@ -292,7 +292,9 @@ def requirements(
 def list_subjects() -> None:
     """List the subjects that come with streamproof."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("subject", "version", "what it is"):
+    # A name is there to be copied, so that it is never cut.
+    table.add_column("subject", no_wrap=True, min_width=max(map(len, builtin_names())))
+    for heading in ("version", "what it is"):
         table.add_column(heading)
     for name in builtin_names():
         try:

@@ -151,18 +151,21 @@ class ConsoleObserver(Observer):
         console.print(escape(footer.reproduce), soft_wrap=True)
 
     def _matrix(self) -> Table:
-        """Areas by subjects: how many requirements of each status."""
+        """Areas by subjects: how many requirements of each status.
+
+        Areas in which nothing is asked of any subject are left out.
+        """
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         table.add_column("area", no_wrap=True)
         for subject in self._session.results:
             table.add_column(escape(subject), overflow="fold")
         for area, title in AREAS.items():
-            cells = []
-            for results in self._session.results.values():
-                counts = Counter(r.status for r in results if r.requirement.startswith(f"{area}-"))
-                cells.append(_cell(counts))
-            if any(cell.plain for cell in cells):
-                table.add_row(title, *cells)
+            counts = [
+                Counter(r.status for r in results if r.requirement.startswith(f"{area}-"))
+                for results in self._session.results.values()
+            ]
+            if any(set(each) - {"unsupported"} for each in counts):
+                table.add_row(title, *map(_cell, counts))
         return table
 
     def _failures(self) -> None:

@@ -208,7 +208,7 @@ class CachingKeyValueStore(WrappedKeyValueStore):
     @property
     def position(self) -> Position:
         """The input offsets of the inner store and of what is cached (KIP-796)."""
-        position = self._inner.position
+        position = self._inner.position.copy()
         position.merge(self._position)
         return position
 

@@ -42,6 +42,9 @@ class RecordCache:
         max_bytes: the bound, in bytes of keys and values and ENTRY_OVERHEAD_BYTES for each
             entry; 10 MiB by default. With 0 every write goes on at once.
 
+    Attributes:
+        lock: held by whoever reads or changes entries, as queries come from other threads.
+
     Raises:
         InvalidArgumentError: the bound is negative.
 

@@ -15,8 +15,8 @@ anything is written, so that commits of before and after a crash are never compa
 
 What a kill leaves, by the step that it interrupts:
 
-*A segment is created.* It gets its first record after the last commit is on its disk: up to that
-commit it lacks nothing. Without a commit it is empty, and has no say.
+*A segment is created.* It gets its first record after the number of the last commit is on its disk:
+up to that commit it lacks nothing. Without a number it is empty, and has no say.
 
 *A segment is dropped.* The stream time by which it is expired is on the disk of ``meta`` before.
 The directory is renamed first, so that a half-deleted one is never opened.
@@ -90,6 +90,12 @@ _OLD_NAME = re.compile(r"-(?P<minute>\d{12})|:(?P<ms>\d+)")
 _COMMITS: Final = TopicPartition("#commits", 0)
 """Where the number of a commit is kept, in the stored position; no topic has such a name."""
 
+_NO_COMMIT = 0
+"""The number that a segment has which was created before the first commit."""
+
+_NO_NUMBER = -1
+"""Stands for the number of a database that nobody has given one yet."""
+
 T = TypeVar("T")
 _logger = logging.getLogger("streamproof.stores")
 
@@ -123,7 +129,7 @@ class SegmentDatabases(KeyValueStore):
         self._segments: dict[int, _Segment] = {}
         self._doomed: list[_Segment] = []
         self._offsets: dict[TopicPartition, int] = {}
-        self._commits = -1
+        self._commits = _NO_COMMIT
         self._position = Position()
         self._committed_position = Position()
         self._iterators: WeakSet[RowIterator] = WeakSet()
@@ -234,10 +240,11 @@ class SegmentDatabases(KeyValueStore):
         """Go on from the commit of one database, and bring the others in line, on disk."""
         stores = [store for store in self._segments.values() if store.has_a_say]
         chosen = self._chosen(stores)
-        self._offsets = chosen.committed_offsets()
-        self._commits, self._committed_position = chosen.last_commit()
+        number, self._committed_position = chosen.last_commit()
+        self._commits = max(number, _NO_COMMIT)
+        self._offsets = chosen.committed_offsets() if number > _NO_COMMIT else {}
         self._position = self._committed_position.copy()
-        state = (self._offsets, chosen.last_commit())
+        state = (self._offsets, (self._commits, self._committed_position))
         for store in self._segments.values():
             if (store.committed_offsets(), store.last_commit()) != state:
                 self._commit_to(store)
@@ -470,8 +477,8 @@ class _Segment(RocksDBStore):
 
     @property
     def has_a_say(self) -> bool:
-        """Whether it tells a commit: it is ``meta``, or it got a commit or a record."""
-        if self.path.name.endswith(".meta") or self.last_commit()[0] >= 0:
+        """Whether it tells a commit: it is ``meta``, or it has a number, or a record."""
+        if self.path.name.endswith(".meta") or self.last_commit()[0] != _NO_NUMBER:
             return True
         with self.range(None, None) as rows:
             return any(True for _ in rows)
@@ -486,9 +493,9 @@ class _Segment(RocksDBStore):
         self.commit({**forgotten, **offsets})
 
     def last_commit(self) -> tuple[int, Position]:
-        """The number of the commit that this database is at, or -1, and its position."""
+        """The number of the commit that this database is at, and its position."""
         stored = self._position.as_dict()
-        number = stored.pop(_COMMITS, -1)
+        number = stored.pop(_COMMITS, _NO_NUMBER)
         return number, Position(stored)
 
 

@@ -16,7 +16,7 @@ from streamproof.stores.capabilities import Capabilities
 CATALOGUE = load_catalogue()
 CHECKS = load_checks()
 
-DERIVED = {"snapshot_iterators", "isolated_reads"}
+DERIVED = {"key_value", "snapshot_iterators", "isolated_reads"}
 """Needs that follow from capabilities; see `has_capability`."""
 
 

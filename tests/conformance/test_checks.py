@@ -17,7 +17,13 @@ from streamproof.conformance.settings import Settings
 from streamproof.conformance.status import Status
 from streamproof.conformance.subject import load_subject
 
-FORKING = {name for name in load_checks() if name.startswith("crash.")} | {"errors.second_process"}
+FORKING = {name for name in load_checks() if name.startswith("crash.")} | {
+    "errors.second_process",
+    "position.position_after_a_crash",
+    "upgrades.killed_while_upgrading",
+    "upgrades.killed_after_the_upgrade",
+    "upgrades.older_store_killed",
+}
 SETTINGS = Settings(spec="kafka-4.4", profile="smoke", seed=5)
 KIPS = Settings(spec="kips", profile="smoke", seed=5)
 SUBJECTS = (
@@ -27,6 +33,8 @@ SUBJECTS = (
     "rocksdb-window-transactional",
     "rocksdb-window-duplicates",
     "rocksdb-session-transactional",
+    "rocksdb-timestamped-transactional",
+    "rocksdb-stack",
 )
 CASES = [
     (subject, name, settings)

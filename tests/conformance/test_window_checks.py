@@ -32,6 +32,7 @@ from streamproof.stores.windows import Window, Windowed
 
 sys.path.append(str(SUBJECTS))
 
+import bad_sessions  # noqa: F401 - it adds to BROKEN
 from bad_windows import BROKEN
 from dict_windows import CAPABILITIES, DictDuplicates, DictSessions, DictStore, DictWindows
 

@@ -78,6 +78,17 @@ def rows_of(store: KeyValueStore) -> list[tuple[bytes, bytes]]:
         return list(rows)
 
 
+class Elsewhere(RocksDBStore):
+    """A database that somebody put among the segments."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("elsewhere")
+        self.path = path
+
+    def directory(self, context: StateStoreContext) -> Path:
+        return self.path
+
+
 PRELUDE = """
 import os, pathlib, sys
 from streamproof.stores.api import RecordMetadata, StateStoreContext, TopicPartition
@@ -254,8 +265,7 @@ def test_a_segment_without_a_commit_or_a_record_has_no_say(
     again = opened(exactly_once=exactly_once)
     assert again.committed_offset(P0) == 7
     again.close()
-    half = RocksDBStore("half")
-    half.directory = lambda _: directory / "store.2000"  # type: ignore[method-assign]
+    half = Elsewhere(directory / "store.2000")
     half.init(StateStoreContext(state_dir=directory), half)
     half.close()
     last = opened(exactly_once=exactly_once)
@@ -266,6 +276,24 @@ def test_a_segment_without_a_commit_or_a_record_has_no_say(
     assert opened().committed_offset(P0) == 7
 
 
+def test_a_segment_of_before_the_first_commit_has_a_say(opened: Open, killed: Killed) -> None:
+    """It is empty after the kill because it lost a record, and not because it had none."""
+    killed('put(0, b"a", 1); store.commit({P0: 1}); flush(-1)')
+    store = opened()
+    assert store.committed_offset(P0) is None
+    assert rows_of(store) == []
+    assert store.position.as_dict() == {}
+
+
+def test_a_half_created_segment_has_a_say_once_it_was_found(
+    opened: Open, directory: Path, killed: Killed
+) -> None:
+    """It gets the number of the last commit before it gets a record."""
+    (directory / "store.0").mkdir(parents=True)
+    killed('put(0, b"a", 1); store.commit({P0: 1}); flush(-1)')
+    assert opened().committed_offset(P0) is None
+
+
 def test_a_segment_with_records_and_no_commit_sends_the_store_back_to_the_beginning(
     opened: Open, directory: Path
 ) -> None:
@@ -274,8 +302,7 @@ def test_a_segment_with_records_and_no_commit_sends_the_store_back_to_the_beginn
     store.put(row(0), b"v")
     store.commit({P0: 7})
     store.close()
-    stranger = RocksDBStore("stranger")
-    stranger.directory = lambda _: directory / "store.1000"  # type: ignore[method-assign]
+    stranger = Elsewhere(directory / "store.1000")
     stranger.init(StateStoreContext(state_dir=directory), stranger)
     stranger.put(row(1), b"w")
     stranger.close()

@@ -609,7 +609,7 @@ def test_transactions_see_what_others_have_committed(make: MakeStore, opened: Ma
     """Also in segments that are newer than their own, and with the stream time of all."""
     store = opened(make())
     one, two = store.new_transaction(), store.new_transaction()
-    assert isinstance(one, Transaction)
+    assert all(isinstance(each, Transaction) for each in (one, two))
     one.put(b"k", b"one", INTERVAL)
     assert listed(two.all()) == []
     one.commit({CHANGELOG: 1})
@@ -683,9 +683,11 @@ def test_a_finished_transaction_rejects_every_call(
     else:
         store.close()
     transaction.close()
-    for call in [*calls_on(transaction), lambda: transaction.commit({CHANGELOG: 2})]:
+    for call in calls_on(transaction):
         with pytest.raises(InvalidStateStoreError):
             call()
+    with pytest.raises(InvalidStateStoreError):
+        transaction.commit({CHANGELOG: 2})
     assert not transaction.is_open
 
 
