@@ -150,7 +150,8 @@ def test_a_printed_program_runs_as_it_stands(
     (finding,) = (each for each in outcome.findings if each.requirement == requirement)
     module = tmp_path / "wrong.py"
     module.write_text(
-        f"import sys\n\nsys.path.append({str(SUBJECTS)!r})\n\nfrom bad_windows import BROKEN\n\n"
+        f"import sys\n\nsys.path.append({str(SUBJECTS)!r})\n\n"
+        "import bad_sessions\nfrom bad_windows import BROKEN\n\n"
         f"make = dict((each.__name__ + known, each) for known, each in BROKEN)"
         f"[{store + requirement!r}]\n"
     )
