@@ -20,7 +20,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,6 +33,8 @@ from streamproof.stores.api import (
     EXACTLY_ONCE,
     NO_TIMESTAMP,
     PROCESSING_GUARANTEE_CONFIG,
+    UPGRADE_FROM_CONFIG,
+    UPGRADE_MODE_CONFIG,
     WRITE_BUFFER_BYTES_CONFIG,
     ChangelogRecord,
     IsolationLevel,
@@ -66,6 +68,8 @@ OTHER = TopicPartition("streamproof-store-changelog", 1)
 LAB_WRITE_BUFFER_BYTES = 64 * 1024
 """Write buffers are kept small, so that they overflow to disk within a short program."""
 
+UPGRADED_VERSION = "2.2"
+"""What ``upgrade.from`` says: the last version without timestamped stores was before 2.3."""
 
 _SHIM_PREFIX = "streamproof-shim-"
 
@@ -137,6 +141,7 @@ class Lab:
         guarantee: the processing guarantee that the store is told.
         directory: the directory of the task; if it is not given, a temporary one, which is
             deleted when the program ends.
+        task_id: the id of the task that the store is told.
     """
 
     def __init__(
@@ -145,6 +150,7 @@ class Lab:
         *,
         guarantee: Guarantee = "exactly-once",
         directory: str | Path | None = None,
+        task_id: str = "0_0",
     ) -> None:
         self.subject = load_subject(subject) if isinstance(subject, str) else subject
         self.guarantee = guarantee
@@ -152,6 +158,7 @@ class Lab:
             directory = tempfile.mkdtemp(prefix="streamproof-lab-")
             atexit.register(self.remove)
         self.directory = Path(directory)
+        self.task_id = task_id
         self.context: StateStoreContext | None = None
         self.metrics: Metrics | None = None
         self.logged: list[ChangelogRecord] = []
@@ -164,6 +171,14 @@ class Lab:
         """
         self.metrics = Metrics(level, lambda: 0.0)
 
+    def other_task(self, task_id: str) -> Lab:
+        """The same subject as another task of the thread: a directory below, the same metrics."""
+        directory = self.directory / f"task-{task_id}"
+        directory.mkdir(parents=True, exist_ok=True)
+        lab = Lab(self.subject, guarantee=self.guarantee, directory=directory, task_id=task_id)
+        lab.metrics = self.metrics
+        return lab
+
     def rows(self) -> Any:
         """A new store, opened, and seen as a key-value store.
 
@@ -171,21 +186,34 @@ class Lab:
         """
         return rows_of(self.open(), self.subject.capabilities)
 
-    def open(self) -> Any:
-        """Make a new store and open it in the directory of this lab."""
+    def open(self, configs: Mapping[str, Any] | None = None) -> Any:
+        """Make a new store and open it in the directory of this lab.
+
+        ``configs`` is added to the configuration.
+        """
         store = self.subject.factory()
         kafka_guarantee = EXACTLY_ONCE if self.guarantee == "exactly-once" else AT_LEAST_ONCE
         self.context = StateStoreContext(
             state_dir=self.directory,
+            task_id=self.task_id,
             app_configs={
                 PROCESSING_GUARANTEE_CONFIG: kafka_guarantee,
                 WRITE_BUFFER_BYTES_CONFIG: LAB_WRITE_BUFFER_BYTES,
+                **(configs or {}),
             },
             metrics=self.metrics,
             changelog=self._log,
         )
         store.init(self.context, store)
         return store
+
+    def open_preparing(self) -> Any:
+        """A new store, opened while its upgrade in place is being prepared (KIP-258).
+
+        It is seen as a key-value store.
+        """
+        configs = {UPGRADE_FROM_CONFIG: UPGRADED_VERSION, UPGRADE_MODE_CONFIG: "in_place"}
+        return rows_of(self.open(configs), self.subject.capabilities)
 
     def open_older(self) -> Any:
         """A new store of the kind that wrote the older format, opened in the same directory.

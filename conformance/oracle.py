@@ -97,6 +97,15 @@ class History:
         merged = merge_offsets(self.commits[-1].offsets, offsets)
         self.commits.append(Commit(len(self.writes), merged))
 
+    def commit_copy(self, partition: TopicPartition, offset: int) -> None:
+        """Note that a copy, which is filled from one changelog partition, started a commit."""
+        covered = [
+            number
+            for number, write in enumerate(self.writes)
+            if write.partition == partition and write.offset <= offset
+        ]
+        self.commits.append(Commit(len(covered) and covered[-1] + 1, {partition: offset}))
+
     def candidates(self, offsets: Offsets) -> list[Commit]:
         """The commits that left these committed offsets."""
         return [commit for commit in self.commits if commit.offsets == offsets]

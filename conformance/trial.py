@@ -70,6 +70,7 @@ _ATTRIBUTES: dict[str, type] = {
     "persistent": bool,
     "manages_offsets": bool,
     "dropped_records": int,
+    "prepared": bool,
 }
 
 
@@ -216,6 +217,16 @@ class Trial:
         self._open.append(raw)
         return Handle(self, raw, label)
 
+    def open_other_task(self, task_id: str) -> Handle:
+        """Make a store of another task of the thread, which shares the registry of metrics."""
+        label = self.label_for("store")
+        opener = self.lab.subject.opener
+        self.lines.append(f"{label} = lab.other_task({task_id!r}).{opener}()")
+        with self.watching(f"{label} = open()"):
+            raw = self.lab.other_task(task_id).rows()
+        self._open.append(raw)
+        return Handle(self, raw, label)
+
     def make(self) -> Handle:
         """Make a store without opening it."""
         label = self.label_for("store")
@@ -235,6 +246,15 @@ class Trial:
         self.lines.append(f"{label} = lab.open_older()")
         with self.watching(f"{label} = open_older()"):
             raw = self.lab.open_older()
+        self._open.append(raw)
+        return Handle(self, raw, label)
+
+    def open_preparing(self) -> Handle:
+        """Open the store while its upgrade in place is being prepared."""
+        label = self.label_for("store")
+        self.lines.append(f"{label} = lab.open_preparing()")
+        with self.watching(f"{label} = open_preparing()"):
+            raw = self.lab.open_preparing()
         self._open.append(raw)
         return Handle(self, raw, label)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -247,15 +247,29 @@ class Entries:
     """A snapshot of entries that can be closed."""
 
     def __init__(self, rows: list[tuple[bytes, bytes]]) -> None:
-        self._rows: Iterator[tuple[bytes, bytes]] | None = iter(rows)
+        # The next one is the last, where taking it away costs nothing.
+        self._rows: list[tuple[bytes, bytes]] | None = rows[::-1]
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> tuple[bytes, bytes]:
+        rows = self._remaining()
+        if not rows:
+            raise StopIteration
+        return rows.pop()
+
+    def peek_next_key(self) -> bytes:
+        """The key that comes next, which stays next."""
+        rows = self._remaining()
+        if not rows:
+            raise StopIteration
+        return rows[-1][0]
+
+    def _remaining(self) -> list[tuple[bytes, bytes]]:
         if self._rows is None:
             raise InvalidStateStoreError("The iterator is closed; ask the store for another one.")
-        return next(self._rows)
+        return self._rows
 
     def __enter__(self) -> Self:
         return self

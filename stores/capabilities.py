@@ -87,6 +87,9 @@ class Capabilities:
         retain_duplicates: every put into a window is kept, rather than the last one.
         upgrades_from: the subject that writes the older format of this store's files, as a
             command line names it; empty if there is none.
+        in_place_upgrade: an upgrade can be prepared: with ``upgrade.from`` and ``upgrade.mode``
+            ``in_place``, the older format is live, and ``rebuild(partition, records)`` fills the
+            new one beside it; ``rebuilt_offset`` and ``prepared`` say how far it is (KIP-258).
     """
 
     persistent: bool = True
@@ -115,3 +118,4 @@ class Capabilities:
     scan_order: ScanOrder = "segment"
     retain_duplicates: bool = False
     upgrades_from: str = ""
+    in_place_upgrade: bool = False

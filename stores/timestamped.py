@@ -404,7 +404,9 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
     @property
     def capabilities(self) -> Capabilities:
         """What this store promises; the plain RocksDB store writes the older format."""
-        return replace(super().capabilities, position=True, upgrades_from="rocksdb")
+        return replace(
+            super().capabilities, position=True, upgrades_from="rocksdb", in_place_upgrade=True
+        )
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
         """Open the format that is to be live, and what belongs beside it.

@@ -167,9 +167,14 @@ def while_restoring(run: CheckRun) -> None:
     blame(run, "RESTORE-007")
 
 
-def blame(run: CheckRun, requirement: str) -> None:
-    """Make whatever was found here the concern of one requirement."""
-    findings = [each for each in run.findings.values() if each.requirement != "CRASH-009"]
+def blame(run: CheckRun, requirement: str, *, unclean: bool = False) -> None:
+    """Make whatever was found here the concern of one requirement.
+
+    ``unclean`` includes an unclean stop that goes unnoticed, which is a matter of its own else.
+    """
+    findings = list(run.findings.values())
+    if not unclean:
+        findings = [each for each in findings if each.requirement != "CRASH-009"]
     run.findings.clear()
     if findings:
         run.findings[requirement] = msgspec.structs.replace(findings[0], requirement=requirement)

@@ -25,15 +25,24 @@ RATE_S = (NUM_SAMPLES - 1) * SAMPLE_WINDOW_MS / 1000
 """What a rate is divided by as long as no time has passed."""
 
 
-def own_metrics(t: Trial, level: Level = "DEBUG") -> dict[str, MetricRow]:
-    """The metrics of stores that are registered now, by name."""
-    t.note("print(lab.metrics.table())")
+def own_metrics(
+    t: Trial, level: Level = "DEBUG", task_id: str | None = None
+) -> dict[str, MetricRow]:
+    """The metrics of stores that are registered now, by name: all, or those of one task."""
+    t.note("lab.metrics.table()")
     registry = t.lab.metrics
     rows = [row for row in registry.rows() if row.group == GROUP] if registry else []
     t.expect_that(
         all(row.level in (level, "INFO") for row in rows), f"no metrics beyond {level}", rows
     )
-    return {row.name: row for row in rows}
+    return {row.name: row for row in rows if task_id in (None, row.tags.get("task-id"))}
+
+
+def measured(t: Trial, name: str, task_id: str | None = None) -> float:
+    """What one metric says now."""
+    found = own_metrics(t, task_id=task_id)
+    t.expect_that(name in found, f"the metric {name}", sorted(found))
+    return found[name].value
 
 
 @check("METRIC-001", "METRIC-002", "METRIC-003")
@@ -82,17 +91,17 @@ def commits_are_measured(t: Trial) -> None:
     t.claim("METRIC-004", "write without a commit, and read commit-rate")
     store.put(b"a", b"1")
     store.get(b"a")
-    t.expect(own_metrics(t)["commit-rate"].value, 0.0)
+    t.expect(measured(t, "commit-rate"), 0.0)
     t.claim("METRIC-004", "commit three times, and read commit-rate")
     for offset in range(3):
         store.put(b"a", b"%d" % offset)
         store.commit({CHANGELOG: offset})
-    found = own_metrics(t)
-    t.expect(round(found["commit-rate"].value * RATE_S, 6), 3.0)
+    t.expect(round(measured(t, "commit-rate") * RATE_S, 6), 3.0)
     t.claim("METRIC-005", "commit three times, and read the latencies")
-    average, largest = (found[each].value for each in COMMIT[1:])
+    average, largest = (measured(t, each) for each in COMMIT[1:])
     t.expect_that(0 <= average <= largest, "0 <= average <= maximum", (average, largest))
     t.claim("METRIC-006", "commit three times, and read the deprecated metrics of flushes")
+    found = own_metrics(t)
     for name in FLUSH:
         value = found[name].value if name in found else 0.0
         t.expect_that(math.isnan(value) or value == 0, f"no recording in {name}", value)
@@ -107,13 +116,13 @@ def uncommitted_bytes(t: Trial) -> None:
     store.put(b"a", b"1")
     store.put(b"b", b"22")
     told = store.approximate_num_uncommitted_bytes()
-    t.expect(own_metrics(t)[UNCOMMITTED].value, float(told))
+    t.expect(measured(t, UNCOMMITTED), float(told))
     t.claim("METRIC-008", "read the metrics, then the store")
     t.expect((store.get(b"a"), store.get(b"b")), (b"1", b"22"))
     t.expect(store.approximate_num_uncommitted_bytes(), told)
     t.claim("METRIC-007", "commit, and read uncommitted-bytes")
     store.commit({CHANGELOG: 1})
-    t.expect(own_metrics(t)[UNCOMMITTED].value, 0.0)
+    t.expect(measured(t, UNCOMMITTED), 0.0)
 
 
 @check("METRIC-009")
@@ -127,4 +136,24 @@ def removed(t: Trial) -> None:
     t.expect(sorted(own_metrics(t)), [])
     t.claim("METRIC-009", "open the store again, and read commit-rate")
     t.open()
-    t.expect(own_metrics(t)["commit-rate"].value, 0.0)
+    t.expect(measured(t, "commit-rate"), 0.0)
+
+
+@check("METRIC-010")
+def told_apart(t: Trial) -> None:
+    """Open the stores of two tasks of one thread with the same registry."""
+    t.measure("DEBUG")
+    t.claim("METRIC-010", "commit two stores of one thread, and read the commit-rate of each")
+    store, other = t.open(), t.open_other_task("0_1")
+    for offset in range(3):
+        store.put(b"a", b"1")
+        store.commit({CHANGELOG: offset})
+    other.commit({CHANGELOG: 0})
+    for task_id, commits in (("0_0", 3.0), ("0_1", 1.0)):
+        rate = measured(t, "commit-rate", task_id)
+        t.expect(round(rate * RATE_S, 6), commits)
+    t.claim("METRIC-010", "close one of two stores, and list the metrics of the other")
+    other.close()
+    t.expect(sorted(own_metrics(t, task_id="0_1")), [])
+    found = own_metrics(t, task_id="0_0")
+    t.expect([each for each in (*COMMIT, UNCOMMITTED) if each not in found], [])

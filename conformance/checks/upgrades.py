@@ -224,4 +224,76 @@ def older_store_killed(run: CheckRun) -> None:
     program = builder.commit().then("close").build()
     crashes.boundaries(program)
     crashes.syscalls(program, 1, span=len(program) - 1)
-    blame(run, "UPGRADE-014")
+    blame(run, "UPGRADE-014", unclean=True)
+
+
+MORE: Writes = [(b"a", b"new"), (b"b", None), (b"c", b"new")]
+"""What is written while an upgrade is being prepared."""
+
+
+@check("UPGRADE-015", "UPGRADE-016", "UPGRADE-017")
+def prepared_in_place(t: Trial) -> None:
+    """Prepare the upgrade beside the older format, over a restart, and then make it."""
+    write_old(t)
+    changelog, last = records(OLD + MORE), len(OLD + MORE) - 1
+    t.claim("UPGRADE-015", "read and write while the upgrade is being prepared")
+    store = t.open_preparing()
+    t.expect(store.committed_offset(CHANGELOG), len(OLD) - 1)
+    expect_content(t, store, OLD)
+    for key, value in MORE:
+        store.put(key, value)
+    store.commit({CHANGELOG: last})
+    expect_content(t, store, OLD + MORE)
+    t.claim("UPGRADE-016", "fill the new format in two parts, with a restart in between")
+    store.rebuild(CHANGELOG, changelog[:4])
+    t.expect(store.read("prepared"), False)
+    store.close()
+    store = t.open_preparing()
+    t.expect(store.rebuilt_offset(CHANGELOG), 3)
+    store.rebuild(CHANGELOG, changelog[4:])
+    t.expect((store.rebuilt_offset(CHANGELOG), store.read("prepared")), (last, True))
+    t.claim("UPGRADE-015", "read after the new format was filled, and after a restart")
+    expect_content(t, store, OLD + MORE)
+    store.close()
+    store = t.open_preparing()
+    expect_content(t, store, OLD + MORE)
+    t.expect(store.committed_offset(CHANGELOG), last)
+    store.close()
+    t.claim("UPGRADE-017", "open the store without the configuration, after it was prepared")
+    store = t.open()
+    t.expect(store.committed_offset(CHANGELOG), last)
+    expect_content(t, store, OLD + MORE)
+
+
+@check("UPGRADE-018")
+def preparation_taken_back(t: Trial) -> None:
+    """Prepare the upgrade, and go back to the older store."""
+    t.claim("UPGRADE-018", "prepare the upgrade, write, and open with the older store again")
+    write_old(t)
+    store = t.open_preparing()
+    store.rebuild(CHANGELOG, records(OLD))
+    for key, value in MORE:
+        store.put(key, value)
+    store.commit({CHANGELOG: len(OLD + MORE) - 1})
+    store.close()
+    older = t.open_older()
+    t.expect(older.committed_offset(CHANGELOG), len(OLD + MORE) - 1)
+    expect_content(t, older, OLD + MORE)
+
+
+@check("UPGRADE-019", raw=True, weight=70)
+def killed_while_preparing(run: CheckRun) -> None:
+    """Kill the process while the new format is filled beside the older one, then upgrade."""
+    crashes = campaign(run)
+    builder = ProgramBuilder(operations=[Operation("open_older")])
+    builder.put(b"a", b"1").put(b"b", b"2").put(b"c", b"3").put(b"c", None).commit()
+    builder.then("close", "open_preparing").rebuild(0, 3)
+    builder.put(b"a", b"4").put(b"b", None).commit().rebuild(3, 6).then("flush")
+    program = builder.then("close", "open_preparing", "close", "upgrade").catch_up().build()
+    opening = [each.name for each in program.operations].index("open_preparing")
+    crashes.boundaries(program)
+    crashes.syscalls(program, opening, span=len(program) - opening, share=0.5)
+    crashes.lines(program, opening + 1, share=0.3)
+    crashes.lines(program, opening + 5, share=0.4)
+    crashes.lines(program, len(program) - 2)
+    blame(run, "UPGRADE-019")

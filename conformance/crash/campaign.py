@@ -154,6 +154,8 @@ class Campaign:
         crashed, ruling = broken
         operations = crashed.program.operations
         program = Program(operations[:start] + operations[end:])
+        if not program.alternates:
+            return None
         point = replace(crashed.point, operation=crashed.point.operation - (end - start))
         return self._first_break(program, point, ruling.requirement)
 

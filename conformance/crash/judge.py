@@ -12,7 +12,7 @@ from streamproof.conformance.crash.kill import (
     ends_of,
     partitions_of,
 )
-from streamproof.conformance.crash.program import OPENING, REPLAYING
+from streamproof.conformance.crash.program import OPENING, REPLAYING, Operation
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.oracle import Commit, History, Offsets, fold
 from streamproof.conformance.trial import render
@@ -46,7 +46,7 @@ class Ruling(NamedTuple):
 def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:
     """What was done until the crash; the operation under way is the last."""
     operations = crashed.program.operations[: crashed.started]
-    restoring = any(operation.name in REPLAYING for operation in operations)
+    restoring = any(operation.name in (*REPLAYING, "rebuild") for operation in operations)
     # Restored records are committed in the changelog, and a store may keep them at once.
     history = History(exact=exact and not restoring)
     for index, operation in enumerate(operations):
@@ -57,8 +57,7 @@ def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> 
                 # A restored record is committed in the changelog: a store may take its offset
                 # over at once, and the runtime commits it in any case.
                 history.commit({write.partition: write.offset})
-        if operation.name == "catch_up" and operation.arguments:
-            history.commit({CHANGELOG: operation.arguments[-1].offset})
+        _commit_of_a_replay(history, operation)
         if operation.name == "commit":
             history.commit(operation.arguments[0])
             if returned and capabilities.durability != "flush":
@@ -72,6 +71,15 @@ def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> 
     return history
 
 
+def _commit_of_a_replay(history: History, operation: Operation) -> None:
+    """What catching up commits, and what a format commits that is filled beside the live one."""
+    if operation.name == "catch_up" and operation.arguments:
+        history.commit({CHANGELOG: operation.arguments[-1].offset})
+    elif operation.name == "rebuild":
+        partition, records = operation.arguments
+        history.commit_copy(partition, records[-1].offset)
+
+
 def _left_by_the_older(crashed: Crashed) -> bool:
     """Whether the store that opens after the crash has to upgrade first.
 
@@ -79,7 +87,7 @@ def _left_by_the_older(crashed: Crashed) -> bool:
     """
     started = crashed.program.operations[: crashed.started]
     openings = [each.name for each in started if each.name in OPENING]
-    return openings[-1:] == ["open_older"]
+    return bool(openings) and openings[-1] in ("open_older", "open_preparing")
 
 
 def judge(
@@ -263,7 +271,7 @@ def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruli
     started = {each.name for each in crashed.program.operations[: crashed.started]}
     # The runtime commits before it closes a store, and nothing that it restores is
     # uncommitted: neither a close nor a restoration leaves anything to be noticed.
-    if seen.refused or started & {"restore", "catch_up", "close", "open_older"}:
+    if seen.refused or started & {"restore", "catch_up", "close"}:
         return Ruling("CRASH-009")
     candidates = history.candidates(committed(history, seen))
     contents = [history.content_at(commit) for commit in candidates]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 from streamproof.conformance.lab import CHANGELOG, OTHER, Lab
 from streamproof.conformance.oracle import Write
 from streamproof.conformance.trial import render
-from streamproof.stores.api import RecordMetadata, TopicPartition
+from streamproof.stores.api import ChangelogRecord, RecordMetadata, TopicPartition
 
-OPENING = ("open", "open_older", "upgrade")
+OPENING = ("open", "open_older", "open_preparing", "upgrade")
+ENDS = (*OPENING, "close")
 REPLAYING = ("restore", "catch_up")
 
 INPUT_TOPIC = "input"
@@ -29,7 +31,8 @@ class Operation:
         name: ``open``, ``get``, ``put``, ``delete``, ``put_all``, ``commit``, ``flush``, ``close``
             or ``restore``; ``catch_up`` replays what comes after the committed offset;
             ``open_older`` opens the store that wrote the older format, and ``upgrade`` opens
-            the subject for the first time after it.
+            the subject for the first time after it; ``open_preparing`` opens the subject while
+            an upgrade in place is being prepared, and ``rebuild`` fills the new format.
         arguments: what the store's method gets.
         writes: the changelog records that it stands for.
     """
@@ -41,7 +44,7 @@ class Operation:
     def perform(self, lab: Lab, store: Any) -> Any:
         """Do it, and return the store that is open afterwards."""
         if self.name in OPENING:
-            return lab.open_older() if self.name == "open_older" else lab.rows()
+            return getattr(lab, self._opener("rows"))()
         if record := self.record:
             lab.processing(*record)
         else:
@@ -55,6 +58,10 @@ class Operation:
         else:
             getattr(store, self.name)(*self.arguments)
         return store
+
+    def _opener(self, usual: str) -> str:
+        """The method of a lab that opens; ``usual`` opens the subject as it is."""
+        return usual if self.name in ("open", "upgrade") else self.name
 
     @property
     def record(self) -> RecordMetadata | None:
@@ -70,7 +77,7 @@ class Operation:
     def source(self, opener: str = "open") -> str:
         """The operation as a line of Python; ``opener`` is the method of the lab that opens."""
         if self.name in OPENING:
-            return f"store = lab.{'open_older' if self.name == 'open_older' else opener}()"
+            return f"store = lab.{self._opener(opener)}()"
         if self.name in REPLAYING:
             return f"lab.{self.name}(store, {render(list(self.arguments))})"
         return f"store.{self.name}({', '.join(map(render, self.arguments))})"
@@ -86,6 +93,12 @@ class Program:
     def keys(self) -> list[bytes]:
         """Every key that is written, sorted."""
         return sorted({write.key for each in self.operations for write in each.writes})
+
+    @property
+    def alternates(self) -> bool:
+        """Whether each store is closed before another one is opened."""
+        opened = [each.name != "close" for each in self.operations if each.name in ENDS]
+        return all(first != second for first, second in pairwise(opened))
 
     def __len__(self) -> int:
         return len(self.operations)
@@ -144,14 +157,25 @@ class ProgramBuilder:
 
     def catch_up(self) -> ProgramBuilder:
         """Replay what the store lacks of the changelog so far, and commit."""
-        records = tuple(
+        self.operations.append(Operation("catch_up", tuple(self._changelog())))
+        return self
+
+    def rebuild(self, start: int, end: int) -> ProgramBuilder:
+        """Fill the new format with the records ``start`` to ``end``, exclusive, of the changelog.
+
+        They are counted, rather than named by their offsets.
+        """
+        records = self._changelog()[start:end]
+        self.operations.append(Operation("rebuild", (CHANGELOG, records)))
+        return self
+
+    def _changelog(self) -> list[ChangelogRecord]:
+        return [
             write.record()
             for operation in self.operations
             for write in operation.writes
             if write.partition == CHANGELOG
-        )
-        self.operations.append(Operation("catch_up", records))
-        return self
+        ]
 
     def then(self, *names: str) -> ProgramBuilder:
         """Add operations without arguments."""

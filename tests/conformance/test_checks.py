@@ -22,6 +22,7 @@ FORKING = {name for name in load_checks() if name.startswith("crash.")} | {
     "position.position_after_a_crash",
     "upgrades.killed_while_upgrading",
     "upgrades.killed_after_the_upgrade",
+    "upgrades.killed_while_preparing",
     "upgrades.older_store_killed",
 }
 SETTINGS = Settings(spec="kafka-4.4", profile="smoke", seed=5)

@@ -181,6 +181,9 @@ def test_checks_of_one_situation_blame_one_requirement(requirement: str) -> None
     blame(wrong, requirement)
     assert [each.requirement for each in wrong.findings.values()] == [requirement]
     assert requirement not in wrong.evidence.exercised
+    unclean = run("CRASH-009")
+    blame(unclean, requirement, unclean=True)
+    assert [each.requirement for each in unclean.findings.values()] == [requirement]
     right = run("CRASH-009")
     blame(right, requirement)
     assert not right.findings

@@ -46,6 +46,41 @@ def test_a_delete_removes_and_a_put_brings_back() -> None:
     assert fold([Write(CHANGELOG, 0, b"a", b"")]) == {b"a": b""}
 
 
+def test_a_copy_covers_what_its_offset_covers() -> None:
+    """All writes up to the last one of its partition that it has reached."""
+    writes = [
+        Write(CHANGELOG, 0, b"a", b"1"),
+        Write(OTHER, 0, b"b", b"2"),
+        Write(CHANGELOG, 2, b"c", b"3"),
+        Write(CHANGELOG, 3, b"d", b"4"),
+    ]
+    history = History(exact=False)
+    history.write(*writes)
+    for offset in (-1, 1, 2, 3):
+        history.commit_copy(CHANGELOG, offset)
+    assert [(each.writes, each.offsets[CHANGELOG]) for each in history.commits[1:]] == [
+        (0, -1),
+        (1, 1),
+        (3, 2),
+        (4, 3),
+    ]
+
+
+def test_the_position_is_that_of_the_last_write_by_partition() -> None:
+    """Restored writes have no input record, and so no position."""
+    history = History(exact=True)
+    history.write(Write(CHANGELOG, 1, b"a", b"1"), restored=True)
+    history.write(Write(CHANGELOG, 3, b"a", b"2"), Write(OTHER, 0, b"b", None))
+    history.write(Write(CHANGELOG, 5, b"a", None))
+    assert [history.position_after(count) for count in range(5)] == [
+        {},
+        {},
+        {0: 3},
+        {0: 3, 1: 0},
+        {0: 5, 1: 0},
+    ]
+
+
 @MODEL
 @given(WRITES)
 def test_fold_keeps_the_last_value_of_each_key(writes: list[Write]) -> None:

@@ -1,0 +1,175 @@
+"""The checks of timestamps, positions, upgrades, restorations and metrics: each catches a mistake.
+
+The stores are dictionaries in files. Checks that kill are run by the engine, in other processes.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from command_lines import SUBJECTS
+
+from streamproof.conformance.catalogue import load_catalogue
+from streamproof.conformance.engine import Engine, work_directory
+from streamproof.conformance.registry import load_checks
+from streamproof.conformance.results import Profile
+from streamproof.conformance.run import CheckOutcome, CheckRun, Finding, run_check
+from streamproof.conformance.settings import Settings
+from streamproof.conformance.status import Status
+from streamproof.conformance.subject import Subject
+
+sys.path.append(str(SUBJECTS))
+
+import bad_file_upgrades  # noqa: F401 - importing it registers its stores
+from bad_file_stores import WRONG
+from file_store import FileStore
+
+CATALOGUE = load_catalogue()
+AREAS = ("TS", "POS", "LISTEN", "UPGRADE", "METRIC")
+REQUIREMENTS = [each for each in CATALOGUE.values() if each.area in AREAS]
+CHECKS = {name: load_checks()[name] for each in REQUIREMENTS for name in each.checks}
+KILLING = {name for name, check in CHECKS.items() if check.raw}
+SEED = 3
+
+# The list grows when a store is opened that is named by its file.
+WRONG_STORES = tuple(WRONG)
+
+Run = Callable[[type[FileStore], str, Profile], CheckOutcome]
+
+
+def name_of(store: type[FileStore]) -> str:
+    """What names a store on the command line."""
+    return f"{SUBJECTS / store.__module__}.py:{store.__name__}"
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs one check on one store: here, or in processes of its own if it kills."""
+    with pytest.MonkeyPatch.context() as patch, work_directory() as directory:
+        patch.setenv("PYTHONPATH", str(SUBJECTS))
+
+        @functools.cache
+        def outcome(store: type[FileStore], check: str, profile: Profile) -> CheckOutcome:
+            settings = Settings(profile=profile, seed=SEED)
+            own = directory / store.__name__ / check / profile
+            own.mkdir(parents=True)
+            if check in KILLING:
+                return killed(store, check, settings, own)
+            module = sys.modules[store.__module__]
+            subject = Subject(name_of(store), store, store.capabilities, module)
+            status = Status(own / "status", create=True)
+            return run_check(CheckRun(CHECKS[check], subject, settings, own, status))
+
+        yield outcome
+
+
+def killed(store: type[FileStore], check: str, settings: Settings, own: Path) -> CheckOutcome:
+    """What a check found that kills."""
+    outcomes: list[CheckOutcome] = []
+    with Engine(settings, own, jobs=2) as engine:
+        engine.load([name_of(store)])
+        engine.run([(name_of(store), CHECKS[check])], lambda _, found: outcomes.append(found))
+    (outcome,) = outcomes
+    return outcome
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_check_holds_for_the_right_store(check: str, run: Run) -> None:
+    """There is no finding, and all that it is about was put to the test."""
+    outcome = run(FileStore, check, "smoke")
+    assert outcome.findings == []
+    assert (outcome.suite_error, outcome.subject_error, outcome.skipped) == ("", "", "")
+    assert outcome.evidence.exercised >= set(CHECKS[check].requirements)
+
+
+def test_everything_is_asked_of_the_right_store() -> None:
+    """Every requirement of these areas applies to it, and has a check."""
+    for each in REQUIREMENTS:
+        assert each.checks
+        assert not each.why_not_applicable(FileStore.capabilities, "exactly-once", "kips")
+
+
+def test_every_requirement_has_a_wrong_store() -> None:
+    """No requirement of these areas is without a mistake that it must catch."""
+    assert {requirement for requirement, _ in WRONG_STORES} == {each.id for each in REQUIREMENTS}
+
+
+@pytest.mark.parametrize(
+    ("requirement", "store"),
+    WRONG_STORES,
+    ids=[f"{requirement}-{store.__name__}" for requirement, store in WRONG_STORES],
+)
+def test_a_wrong_store_is_caught(requirement: str, store: type[FileStore], run: Run) -> None:
+    """By the requirement that it breaks, with a program, and without a fault of the suite."""
+    (finding,) = findings(requirement, store, run)
+    compile(finding.program, requirement, "exec")
+
+
+def findings(requirement: str, store: type[FileStore], run: Run) -> list[Finding]:
+    """What is found about one requirement; the first of its checks suffices."""
+    for check in CATALOGUE[requirement].checks:
+        outcome = run(store, check, "quick")
+        assert (outcome.suite_error, outcome.subject_error) == ("", "")
+        found = [each for each in outcome.findings if each.requirement == requirement]
+        if found:
+            return found
+    return []
+
+
+RUNNABLE = (
+    "TS-005",
+    "POS-003",
+    "POS-012",
+    "UPGRADE-003",
+    "UPGRADE-013",
+    "UPGRADE-014",
+    "UPGRADE-015",
+    "UPGRADE-019",
+    "LISTEN-002",
+    "LISTEN-005",
+)
+"""Requirements whose programs use something of a lab that others do not."""
+
+
+def printed_by(finding: Finding, directory: Path) -> list[str]:
+    """The lines that the program of a finding prints, without the names of fields and classes."""
+    program = directory / "program.py"
+    program.write_text(finding.program)
+    ended = subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(SUBJECTS)},
+    )
+    return re.sub(r"\b(\w+=|ValueAndTimestamp|TopicPartition)", "", ended.stdout).splitlines()
+
+
+@pytest.mark.parametrize("requirement", RUNNABLE)
+def test_a_printed_program_runs_as_it_stands(requirement: str, run: Run, tmp_path: Path) -> None:
+    """It prints what was found."""
+    (finding,) = findings(requirement, dict(reversed(WRONG_STORES))[requirement], run)
+    printed = printed_by(finding, tmp_path)
+    assert printed
+    assert finding.found.startswith(printed[-1])
+
+
+def test_a_printed_program_shows_the_metrics(run: Run, tmp_path: Path) -> None:
+    """All of them, as a table, where a metric is wrong."""
+    (finding,) = findings("METRIC-010", dict(WRONG_STORES)["METRIC-010"], run)
+    lines = printed_by(finding, tmp_path)
+    assert [line.split()[0] for line in lines] == [
+        "metric",
+        "commit-latency-avg",
+        "commit-latency-max",
+        "commit-rate",
+        "uncommitted-bytes",
+    ]
