@@ -249,6 +249,7 @@ def test_what_the_stores_promise() -> None:
             timestamped=True,
             position=True,
             upgrades_from="rocksdb",
+            in_place_upgrade=name == "rocksdb-timestamped",
             read_only_views=True,
             durability="flush",
         )
