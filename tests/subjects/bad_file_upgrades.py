@@ -17,7 +17,7 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.errors import ProcessorStateError
-from streamproof.stores.metrics import Metrics, Sensor
+from streamproof.stores.metrics import MetricDefinition, Metrics, Sensor
 from streamproof.stores.runtime.metered import COMMIT_METRICS, FLUSH_METRICS, UNCOMMITTED_BYTES
 
 # Upgrades.
@@ -258,14 +258,15 @@ class GoesOnTooLate(BatchBehind):
 
 @breaks("LISTEN-004")
 class RestoredRowsNotSaved(FileStore):
+    restored: frozenset[bytes] = frozenset()
+
     def restore(self, records: Sequence[ChangelogRecord]) -> None:
         super().restore(records)
-        self.restored = {record.key for record in records}
+        self.restored = frozenset(record.key for record in records)
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
         rows = self.content.rows
-        restored = getattr(self, "restored", set())
-        self.content.rows = {key: row for key, row in rows.items() if key not in restored}
+        self.content.rows = {key: row for key, row in rows.items() if key not in self.restored}
         super().commit(changelog_offsets)
         self.content.rows = rows
 
@@ -296,7 +297,7 @@ class LiveIterators(FileStore):
 class MeasuredOtherwise(FileStore):
     """A store that registers other definitions, tags or functions."""
 
-    definitions = COMMIT_METRICS
+    definitions: tuple[MetricDefinition, ...] = COMMIT_METRICS
     scope_has_task = True
 
     def tags(self, task_id: str) -> dict[str, str]:
