@@ -29,13 +29,12 @@ from streamproof.stores.offsets import (
     STATUS_KEY,
     STATUS_OPEN,
     decode_long,
-    decode_partition,
     decode_position,
     encode_long,
     encode_partition,
     encode_position,
 )
-from streamproof.stores.rocksdb_database import Database, is_write_stall
+from streamproof.stores.rocksdb_database import Database, is_write_stall, offsets_in
 from streamproof.stores.rocksdb_scans import scan_prefix, scan_range
 from streamproof.stores.upgrade import format_directory, refuse_newer_formats, upgrade_mode
 from streamproof.stores.write_batch import WriteTarget
@@ -254,13 +253,7 @@ class RocksDBStore(KeyValueStore):
     def committed_offsets(self) -> dict[TopicPartition, int]:
         """The offsets of all partitions that are committed."""
         offsets = self._opened().offsets
-        if offsets is None:
-            return {}
-        return {
-            decode_partition(key): decode_long(value)
-            for key, value in scan_range(offsets, None, None, reverse=False)
-            if key not in (STATUS_KEY, POSITION_KEY)
-        }
+        return {} if offsets is None else offsets_in(offsets)
 
     def restore(self, batch: Sequence[ChangelogRecord]) -> None:
         """Apply changelog records in order, the last one of a key wins, in one write."""

@@ -398,10 +398,14 @@ def committed_offsets(directory: Path) -> dict[TopicPartition, int]:
         raise _unreadable(directory, error) from error
     if OFFSETS_COLUMN_FAMILY not in found:
         return {}
-    rows = scan_range(root.get_column_family(OFFSETS_COLUMN_FAMILY), None, None, reverse=False)
+    return offsets_in(root.get_column_family(OFFSETS_COLUMN_FAMILY))
+
+
+def offsets_in(family: Rdict) -> dict[TopicPartition, int]:
+    """The committed offsets among the rows beside the records."""
     return {
         decode_partition(key): decode_long(value)
-        for key, value in rows
+        for key, value in scan_range(family, None, None, reverse=False)
         if key not in (STATUS_KEY, POSITION_KEY)
     }
 

@@ -1,8 +1,9 @@
-"""A key-value store around another one, which passes every call on."""
+"""Stores around another one, which pass every call on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar
 
 from streamproof.stores.api import (
     IsolationLevel,
@@ -15,21 +16,19 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 
-__all__ = ["WrappedKeyValueStore"]
+__all__ = ["WrappedKeyValueStore", "WrappedStateStore"]
+
+S = TypeVar("S", bound=StateStore)
 
 
-class WrappedKeyValueStore(KeyValueStore):
-    """Passes the life cycle to the inner store, and reads and writes to ``_target``.
+class WrappedStateStore(StateStore, Generic[S]):
+    """Passes the life cycle to the inner store, of whatever kind (Kafka: WrappedStateStore)."""
 
-    ``_target`` is the inner store too, unless a subclass points it elsewhere.
-    """
-
-    def __init__(self, inner: KeyValueStore) -> None:
+    def __init__(self, inner: S) -> None:
         self._inner = inner
-        self._target = inner
 
     @property
-    def inner(self) -> KeyValueStore:
+    def inner(self) -> S:
         """The store that is wrapped."""
         return self._inner
 
@@ -56,7 +55,7 @@ class WrappedKeyValueStore(KeyValueStore):
     @property
     def position(self) -> Position:
         """The input offsets that the content reflects (KIP-796)."""
-        return self._target.position
+        return self._inner.position
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
         """Open the inner store; it registers how to restore it, under the root's name."""
@@ -90,6 +89,22 @@ class WrappedKeyValueStore(KeyValueStore):
     def approximate_num_uncommitted_bytes(self) -> int:
         """About how many bytes of the inner store await ``commit``."""
         return self._inner.approximate_num_uncommitted_bytes()
+
+
+class WrappedKeyValueStore(WrappedStateStore[KeyValueStore], KeyValueStore):
+    """Passes the life cycle to the inner store, and reads and writes to ``_target``.
+
+    ``_target`` is the inner store too, unless a subclass points it elsewhere.
+    """
+
+    def __init__(self, inner: KeyValueStore) -> None:
+        super().__init__(inner)
+        self._target = inner
+
+    @property
+    def position(self) -> Position:
+        """The input offsets that the content reflects (KIP-796)."""
+        return self._target.position
 
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key``, or ``None``."""

@@ -15,9 +15,14 @@ def records(writes: Writes) -> list[ChangelogRecord]:
     return [ChangelogRecord(key, value, offset) for offset, (key, value) in enumerate(writes)]
 
 
+def content(writes: Writes) -> dict[bytes, bytes]:
+    """What the writes lead to."""
+    return fold(Write(CHANGELOG, offset, *write) for offset, write in enumerate(writes))
+
+
 def expect_fold(t: Trial, store: Handle, writes: Writes) -> None:
     """Demand that the store holds what the writes lead to."""
-    expected = fold(Write(CHANGELOG, offset, *write) for offset, write in enumerate(writes))
+    expected = content(writes)
     for key in sorted({key for key, _ in writes}):
         t.expect(store.get(key), expected.get(key))
     if t.lab.subject.capabilities.scan:
@@ -130,9 +135,7 @@ def logged_by_the_commit(t: Trial, writes: Writes) -> None:
         store.put(key, value)
     store.commit({CHANGELOG: len(writes) - 1})
     expect_fold(t, store, writes)
-    expected = fold(Write(CHANGELOG, n, *write) for n, write in enumerate(writes))
-    logged = fold(Write(CHANGELOG, n, *write) for n, write in enumerate(t.logged()))
-    t.expect(logged, expected)
+    t.expect(content(t.logged()), content(writes))
 
 
 @check("RESTORE-013")

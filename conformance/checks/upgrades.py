@@ -8,9 +8,9 @@ changelog is replayed. Both are legal; half of each is not.
 from __future__ import annotations
 
 from streamproof.conformance.checks.crash import blame, campaign
+from streamproof.conformance.checks.restoration import Writes, content
 from streamproof.conformance.crash.program import Operation, ProgramBuilder
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
-from streamproof.conformance.oracle import Write, fold
 from streamproof.conformance.registry import check
 from streamproof.conformance.run import CheckRun
 from streamproof.conformance.trial import Handle, Trial
@@ -18,8 +18,6 @@ from streamproof.conformance.violations import SubjectRaised
 from streamproof.stores.api import NO_TIMESTAMP
 
 TIMESTAMP = 1_234
-
-Writes = list[tuple[bytes, bytes | None]]
 
 OLD: Writes = [
     (b"a", b"1"),
@@ -37,11 +35,6 @@ def records(writes: Writes) -> list[ChangelogRecord]:
     return [
         ChangelogRecord(key, value, offset, TIMESTAMP) for offset, (key, value) in enumerate(writes)
     ]
-
-
-def content(writes: Writes) -> dict[bytes, bytes]:
-    """What the writes lead to."""
-    return fold(Write(CHANGELOG, offset, *write) for offset, write in enumerate(writes))
 
 
 def write_old(t: Trial, writes: Writes = OLD) -> None:

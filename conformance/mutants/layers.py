@@ -26,7 +26,7 @@ def cache_not_flushed_before_the_commit() -> KeyValueStore:
     return _Behind(change_logging(RocksDBStore(NAME)), RecordCache(CACHE_BYTES))
 
 
-def commit_counted_twice() -> KeyValueStore:
+def commit_counted_twice() -> Any:
     """Records two commits for one."""
     store: Any = metered(RocksDBStore(NAME), "rocksdb")
     right = store.commit
@@ -36,20 +36,14 @@ def commit_counted_twice() -> KeyValueStore:
         store._commits.record()  # noqa: SLF001
 
     store.commit = commit
-    return metered_store(store)
+    return store
 
 
-def metrics_stay_behind() -> KeyValueStore:
+def metrics_stay_behind() -> Any:
     """Leaves its metrics registered when it is closed."""
     store: Any = metered(RocksDBStore(NAME), "rocksdb")
     store.close = store._inner.close  # noqa: SLF001
-    return metered_store(store)
-
-
-def metered_store(store: Any) -> KeyValueStore:
-    """A store that was put together by hand."""
-    made: KeyValueStore = store
-    return made
+    return store
 
 
 class _LastLost(RocksDBStore):

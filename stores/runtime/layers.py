@@ -6,16 +6,13 @@ Source: Kafka, WrappedStateStore.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Generic, TypeVar, cast
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
 
 from streamproof.stores.api import (
     EntryIterator,
     IsolationLevel,
-    Position,
     StateStore,
-    StateStoreContext,
-    TopicPartition,
 )
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.sessions import (
@@ -32,7 +29,7 @@ from streamproof.stores.windows import (
     WindowStore,
     WindowWithTimestampStore,
 )
-from streamproof.stores.wrapped import WrappedKeyValueStore
+from streamproof.stores.wrapped import WrappedKeyValueStore, WrappedStateStore
 
 __all__ = [
     "SessionLayer",
@@ -45,7 +42,6 @@ __all__ = [
     "find_layer",
 ]
 
-S = TypeVar("S", bound=StateStore)
 W = TypeVar("W", bound=WindowStore)
 SE = TypeVar("SE", bound=SessionStore)
 L = TypeVar("L")
@@ -85,63 +81,6 @@ def call_all(steps: Iterable[Callable[[], object]]) -> None:
         raise first
 
 
-class _Layer(StateStore, Generic[S]):
-    """The life cycle of the inner store."""
-
-    def __init__(self, inner: S) -> None:
-        self._inner = inner
-
-    @property
-    def inner(self) -> S:
-        """The store that is wrapped."""
-        return self._inner
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def persistent(self) -> bool:
-        return self._inner.persistent
-
-    @property
-    def is_open(self) -> bool:
-        return self._inner.is_open
-
-    @property
-    def manages_offsets(self) -> bool:
-        return self._inner.manages_offsets
-
-    @property
-    def position(self) -> Position:
-        return self._inner.position
-
-    def init(self, context: StateStoreContext, root: StateStore) -> None:
-        self._inner.init(context, root)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def flush(self) -> None:
-        self._inner.flush()
-
-    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        self._inner.commit(changelog_offsets)
-
-    def committed_offset(self, partition: TopicPartition) -> int | None:
-        return self._inner.committed_offset(partition)
-
-    def new_transaction(self) -> StateStore:
-        transaction = self._inner.new_transaction()
-        return self if transaction is self._inner else transaction
-
-    def approximate_num_uncommitted_entries(self) -> int:
-        return self._inner.approximate_num_uncommitted_entries()
-
-    def approximate_num_uncommitted_bytes(self) -> int:
-        return self._inner.approximate_num_uncommitted_bytes()
-
-
 class TimestampedKeyValueLayer(WrappedKeyValueStore, KeyValueWithTimestampStore):
     """A layer around a key-value store with timestamps."""
 
@@ -175,7 +114,7 @@ class TimestampedKeyValueLayer(WrappedKeyValueStore, KeyValueWithTimestampStore)
         return self._inner.range_with_timestamp(from_key, to_key)
 
 
-class WindowLayer(_Layer[W], WindowStore):
+class WindowLayer(WrappedStateStore[W], WindowStore):
     """A layer around a window store."""
 
     def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
@@ -230,7 +169,7 @@ class TimestampedWindowLayer(WindowLayer[WindowWithTimestampStore], WindowWithTi
         return self._inner.fetch_range_with_timestamp(key_from, key_to, time_from, time_to)
 
 
-class SessionLayer(_Layer[SE], SessionStore):
+class SessionLayer(WrappedStateStore[SE], SessionStore):
     """A layer around a session store."""
 
     def put(self, session: Windowed, aggregate: bytes | None) -> None:
