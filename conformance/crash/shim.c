@@ -1,35 +1,67 @@
-/* Counts the write-like system calls of a process and kills it before the n-th one.
+/* Counts the write-like system calls of a process, and kills it before the n-th one or lets
+ * that one fail.
  *
- * Loaded by LD_PRELOAD, it stands between the program and libc. Nothing is counted until
- * streamproof_arm() is called. Calls that bypass libc, stores into mapped memory, and
+ * Loaded by LD_PRELOAD, it stands between the program and libc. Nothing is counted until it is
+ * armed. Where STREAMPROOF_SHIM_CONTROL names a file, its state is in that file, so that another
+ * process can arm it and read the count. Calls that bypass libc, stores into mapped memory, and
  * io_uring are not seen: docs/crash-model.md lists what escapes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-static atomic_long armed;  /* 0: not armed; n > 0: die before call n; -1: only count */
-static atomic_long count;
+struct control {
+    atomic_long armed;   /* 0: not armed; n > 0: act at call n; -1: only count */
+    atomic_long count;   /* calls since it was armed */
+    atomic_long error;   /* 0: kill the process before call n; else the errno that it fails with */
+    atomic_long lasting; /* whether every call after the n-th fails, too */
+};
 
-void streamproof_arm(long n) { atomic_store(&count, 0); atomic_store(&armed, n); }
-long streamproof_count(void) { return atomic_load(&count); }
+static struct control own;
+static struct control *control = &own;
 
-static void event(void) {
-    long n = atomic_load(&armed);
-    if (n == 0) return;
-    if (atomic_fetch_add(&count, 1) + 1 == n) {
-        syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
-        for (;;) pause();
-    }
+__attribute__((constructor)) static void share_control(void) {
+    const char *path = getenv("STREAMPROOF_SHIM_CONTROL");
+    if (!path) return;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) return;
+    void *shared = mmap(NULL, sizeof own, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (shared != MAP_FAILED) control = shared;
+}
+
+void streamproof_arm(long n, long error, long lasting) {
+    atomic_store(&control->armed, 0);
+    atomic_store(&control->count, 0);
+    atomic_store(&control->error, error);
+    atomic_store(&control->lasting, lasting);
+    atomic_store(&control->armed, n);
+}
+
+long streamproof_count(void) { return atomic_load(&control->count); }
+
+/* Counts a call; returns whether it is to fail. */
+static int fails(void) {
+    long n = atomic_load(&control->armed);
+    if (n == 0) return 0;
+    long at = atomic_fetch_add(&control->count, 1) + 1;
+    if (n < 0 || at < n || (at > n && !atomic_load(&control->lasting))) return 0;
+    errno = atomic_load(&control->error);
+    if (errno) return 1;
+    syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
+    for (;;) pause();
 }
 
 #define NEXT(name) \
@@ -37,7 +69,7 @@ static void event(void) {
     if (!next) next = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
 
 #define WRAP(result, name, parameters, arguments) \
-    result name parameters { NEXT(name); event(); return next arguments; }
+    result name parameters { NEXT(name); if (fails()) return -1; return next arguments; }
 
 WRAP(ssize_t, write, (int fd, const void *b, size_t n), (fd, b, n))
 WRAP(ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))

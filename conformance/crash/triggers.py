@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from typing import Any
 from streamproof.stores.errors import UsageError
 
 __all__ = [
+    "Control",
     "arm_lines",
     "arm_syscalls",
     "build_shim",
@@ -77,7 +80,7 @@ def disarm() -> None:
     """Stop counting lines and system calls."""
     sys.settrace(None)
     if shim_is_loaded():
-        _shim().streamproof_arm(0)
+        _shim().streamproof_arm(*map(ctypes.c_long, (0, 0, 0)))
 
 
 def shim_is_loaded() -> bool:
@@ -85,8 +88,11 @@ def shim_is_loaded() -> bool:
     return hasattr(_shim(), "streamproof_arm")
 
 
-def arm_syscalls(n: int) -> None:
-    """Kill this process before the n-th write-like system call from now on; -1 only counts.
+def arm_syscalls(n: int, *, error: int = 0, lasting: bool = False) -> None:
+    """Act at the n-th write-like system call from now on; -1 only counts.
+
+    Without an ``error`` this process is killed before that call. With one, an errno, the call is
+    not made and fails with it; with ``lasting``, so does every one after it.
 
     Raises:
         UsageError: the shim is not loaded.
@@ -96,12 +102,40 @@ def arm_syscalls(n: int) -> None:
             "System calls cannot be counted here: call count_system_calls() of "
             "streamproof.conformance.lab first, before anything else."
         )
-    _shim().streamproof_arm(ctypes.c_long(n))
+    _shim().streamproof_arm(*map(ctypes.c_long, (n, error, lasting)))
 
 
 def counted_syscalls() -> int:
     """How many write-like system calls there were since ``arm_syscalls``."""
     return int(_shim().streamproof_count())
+
+
+class Control:
+    """The shim of another process, which is started with ``environment``.
+
+    Args:
+        path: the file of the control block; it is made anew.
+    """
+
+    _LAYOUT = struct.Struct("4q")
+    _VARIABLE = "STREAMPROOF_SHIM_CONTROL"
+
+    def __init__(self, path: Path) -> None:
+        self.environment = {self._VARIABLE: str(path)}
+        path.write_bytes(bytes(self._LAYOUT.size))
+        with path.open("r+b") as file:
+            self._block = mmap.mmap(file.fileno(), self._LAYOUT.size)
+
+    def arm(self, n: int, *, error: int = 0, lasting: bool = False) -> None:
+        """As :func:`arm_syscalls`; 0 disarms."""
+        # The number comes last: the other process acts on it.
+        self._LAYOUT.pack_into(self._block, 0, 0, 0, error, lasting)
+        struct.pack_into("q", self._block, 0, n)
+
+    @property
+    def counted(self) -> int:
+        """How many write-like system calls there were since ``arm``."""
+        return int(self._LAYOUT.unpack_from(self._block)[1])
 
 
 def _shim() -> ctypes.CDLL:
