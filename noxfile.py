@@ -124,6 +124,17 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def false_alarms(session: nox.Session) -> None:
+    """Judge every store that keeps its promises with many seeds: hours, so apart from the rest.
+
+    The arguments are how many seeds, 20 by default, and options of `streamproof verify`.
+    """
+    install(session)
+    script = str(ROOT / "tests" / "false_alarms.py")
+    session.run("python", "-P", script, *(session.posargs or ["20"]))
+
+
+@nox.session
 def dev(session: nox.Session) -> None:
     """Prepare .nox/dev for daily work: the package, editable, and every tool."""
     install(session, "lint", "typecheck", "test", extras=ADAPTED_STORES, editable=True)

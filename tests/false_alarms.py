@@ -1,0 +1,61 @@
+"""Judge stores that keep their promises again and again: whatever is found is a false alarm.
+
+Run by ``nox -s false_alarms -- SEEDS [option of verify ...]``; each seed is a run of all stores.
+A failure here is a mistake of the suite, or a promise that a store of ours does not keep after all.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table
+
+from streamproof.reports.runlog import RunLog, read_run_log
+from streamproof.stores.builtin import BUILTIN
+
+OURS = [name for name, store in BUILTIN.items() if store.extra is None]
+EXAMPLES = Path(__file__).parent.parent / "examples"
+GOOD = [*OURS, f"{EXAMPLES / 'sqlite_store.py'}:make"]
+
+
+def judge(seed: int, options: list[str], out: Path) -> RunLog:
+    """One run over all stores; a run without an end ends this program, too."""
+    command = [sys.executable, "-P", "-m", "streamproof", "verify", *GOOD]
+    command += ["--seed", str(seed), "--out", str(out), *options]
+    done = subprocess.run(command, check=False)
+    log = read_run_log(out / "run.ndjson")
+    if not log.complete:
+        sys.exit(f"The run with seed {seed} did not come to its end: exit code {done.returncode}.")
+    return log
+
+
+def main() -> None:
+    """Print a line for each store; exit with 1 if anything was found."""
+    seeds = range(int(sys.argv[1]))
+    kills = dict.fromkeys(GOOD, 0)
+    answers = dict.fromkeys(GOOD, 0)
+    alarms: dict[str, list[str]] = {name: [] for name in GOOD}
+    with TemporaryDirectory() as out:
+        for seed in seeds:
+            log = judge(seed, sys.argv[2:], Path(out) / str(seed))
+            for check in log.checks:
+                kills[check.subject] += sum(check.crash_points.values())
+            for result in log.results:
+                answers[result.subject] += result.status == "pass"
+                if result.status in ("fail", "error"):
+                    alarms[result.subject].append(f"{result.requirement} (seed {seed})")
+    table = Table("store", "promises held", "crashes", "false alarms", box=None)
+    for name in GOOD:
+        found = ", ".join(alarms[name]) or "none"
+        table.add_row(Path(name).name, f"{answers[name]:,}", f"{kills[name]:,}", found)
+    Console().print(f"{len(seeds)} seeds, options: {' '.join(sys.argv[2:]) or 'none'}")
+    Console().print(table)
+    sys.exit(any(alarms.values()))
+
+
+if __name__ == "__main__":
+    main()
