@@ -1,1 +1,1 @@
-"""The simulated world around a store; this release holds no simulator yet."""
+"""The simulated world around a store: time, decisions, and what happens to a task."""

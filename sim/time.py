@@ -1,0 +1,63 @@
+"""Virtual time: a simpy environment in which nobody comes first by accident."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Any
+
+import simpy
+from simpy.events import NORMAL, EventPriority
+
+from streamproof.sim.choices import Choices
+
+__all__ = ["TIE_WINDOW", "VirtualTime"]
+
+TIE_WINDOW = 8
+"""Of the events that are due at the same moment, one of so many is next.
+
+Any order of all of them can still come about, in several steps; and the price of an event does
+not grow with the number of those that are due with it.
+"""
+
+_AT_ONCE = EventPriority(-1)
+"""Before every event that simpy schedules for the same moment."""
+
+
+class VirtualTime(simpy.Environment):
+    """An environment whose ties are broken by choices; its unit is the millisecond.
+
+    Simpy takes events of one moment in the order in which they were scheduled. Nothing in the real
+    world keeps that order, so that what goes right only in it is a mistake that has to show.
+    What simpy itself puts first, as the start of a process, stays first.
+    """
+
+    def __init__(self, choices: Choices) -> None:
+        super().__init__()
+        self._choices = choices
+
+    def step(self) -> None:
+        """Process one of the events that are due.
+
+        Raises:
+            EmptySchedule: nothing is left to do.
+        """
+        queue: list[Any] = self._queue
+        if len(queue) > 1:
+            first = queue[0]
+            moment, priority = first[0], first[1]
+            second = queue[1]
+            if len(queue) > 2 and queue[2] < second:
+                second = queue[2]
+            if second[0] == moment and second[1] == priority == NORMAL:
+                self._break_tie(queue)
+        super().step()
+
+    def _break_tie(self, queue: list[Any]) -> None:
+        moment = queue[0][0]
+        due = [heappop(queue)]
+        while len(due) < TIE_WINDOW and queue and queue[0][:2] == (moment, NORMAL):
+            due.append(heappop(queue))
+        chosen = due.pop(self._choices.below(len(due)))
+        for entry in due:
+            heappush(queue, entry)
+        heappush(queue, (moment, _AT_ONCE, *chosen[2:]))

@@ -1,0 +1,213 @@
+"""What happens in a simulated world: one stream of events, digested, watched, and kept in columns.
+
+The digest is taken over every event. Two runs of the same configuration, workload and choices
+have the same one, on any machine, whether the events are kept or not; where they have not,
+:func:`first_divergence` names the first event that differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from itertools import zip_longest
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Struct
+
+from streamproof.stores.errors import UsageError
+
+__all__ = ["SCHEMA", "Divergence", "Event", "Trace", "TraceFile", "first_divergence", "read_trace"]
+
+BATCH = 16_384
+"""Events that are in memory before they are written as columns."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("run", pa.string(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("time", pa.int64(), nullable=False),
+        pa.field("actor", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("task", pa.string(), nullable=False),
+        pa.field("partition", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("attributes", pa.string(), nullable=False),
+    ]
+)
+"""The columns of a trace; ``attributes`` is a JSON object."""
+
+_json = msgspec.json.Encoder(order="deterministic")
+
+
+class Event(Struct, frozen=True, gc=False):
+    """One thing that happened.
+
+    Attributes:
+        sequence: counted from 0 within a run.
+        time: virtual milliseconds since the start of the run.
+        actor: who did it, as ``instance-0/thread-1`` or ``broker``.
+        kind: what it was, as ``task.commit``.
+        task: the id of the task that it is about; empty if none.
+        partition: the partition that it is about, as ``topic-0``; empty if none.
+        offset: the offset that it is about; -1 if none.
+        attributes: whatever else there is to say.
+    """
+
+    sequence: int
+    time: int
+    actor: str
+    kind: str
+    task: str
+    partition: str
+    offset: int
+    attributes: dict[str, Any]
+
+    def __str__(self) -> str:
+        words = [f"#{self.sequence} at {self.time} ms: {self.actor} {self.kind}"]
+        words += [each for each in (self.task, self.partition) if each]
+        if self.offset >= 0:
+            words.append(f"@{self.offset}")
+        words += [f"{name}={value!r}" for name, value in self.attributes.items()]
+        return " ".join(words)
+
+
+Watcher = Callable[[Event], None]
+
+
+class Trace:
+    """The events of one run, in order.
+
+    Args:
+        now: the virtual time.
+        watchers: are given each event as it happens: invariants, and what keeps the events.
+
+    Attributes:
+        count: how many events there were.
+    """
+
+    def __init__(self, now: Callable[[], float], watchers: Iterable[Watcher] = ()) -> None:
+        self._now = now
+        self._watchers = list(watchers)
+        self._encode = msgspec.msgpack.Encoder(order="deterministic").encode
+        self._hash = blake2b(digest_size=16)
+        self.count = 0
+
+    def emit(
+        self,
+        kind: str,
+        actor: str,
+        *,
+        task: str = "",
+        partition: str = "",
+        offset: int = -1,
+        **attributes: Any,
+    ) -> None:
+        """Note that something happens now."""
+        event = Event(
+            self.count, int(self._now()), actor, kind, task, partition, offset, attributes
+        )
+        self.count += 1
+        self._hash.update(self._encode(event))
+        for watch in self._watchers:
+            watch(event)
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits that stand for all events so far, in their order."""
+        return self._hash.hexdigest()
+
+
+class TraceFile:
+    """Keeps the events of a run in a Parquet file, in batches: memory does not grow with time.
+
+    Args:
+        path: the file; one that is there is replaced.
+        run: names the run.
+    """
+
+    def __init__(self, path: Path, run: str) -> None:
+        self._run = run
+        self._events: list[Event] = []
+        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
+
+    def __call__(self, event: Event) -> None:
+        """Keep an event."""
+        self._events.append(event)
+        if len(self._events) >= BATCH:
+            self._write()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is left, and the end of the file."""
+        self._write()
+        self._writer.close()
+
+    def _write(self) -> None:
+        events, self._events = self._events, []
+        columns: dict[str, list[Any]] = {"run": [self._run] * len(events)}
+        for name in SCHEMA.names[1:-1]:
+            columns[name] = [getattr(event, name) for event in events]
+        columns["attributes"] = [_json.encode(event.attributes).decode() for event in events]
+        self._writer.write_batch(pa.RecordBatch.from_pydict(columns, schema=SCHEMA))
+
+
+def read_trace(path: Path) -> Iterator[Event]:
+    """The events of a trace file.
+
+    Raises:
+        UsageError: it is no trace file, or it was cut off.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            if file.schema_arrow.names != SCHEMA.names:
+                raise UsageError(f"{path} is a Parquet file, but no trace of a simulation.")
+            for batch in file.iter_batches():
+                for row in batch.to_pylist():
+                    row["attributes"] = msgspec.json.decode(row["attributes"])
+                    del row["run"]
+                    yield Event(**row)
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"{path} cannot be read as a trace: {error}") from error
+
+
+class Divergence(NamedTuple):
+    """The first event in which two runs differ; ``None`` where one of them had ended.
+
+    Attributes:
+        common: the last event that both have; ``None`` if they differ from the start.
+    """
+
+    first: Event | None
+    second: Event | None
+    common: Event | None
+
+    def __str__(self) -> str:
+        before = f"after {self.common}" if self.common else "from the start"
+        first, second = (str(each) if each else "the end" for each in self[:2])
+        return f"The runs differ {before}\n  first:  {first}\n  second: {second}"
+
+
+def first_divergence(first: Iterable[Event], second: Iterable[Event]) -> Divergence | None:
+    """Where two runs that should be the same are not; ``None`` if they are."""
+    common = None
+    for one, other in zip_longest(first, second):
+        if one != other:
+            return Divergence(one, other, common)
+        common = one
+    return None
