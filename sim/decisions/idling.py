@@ -1,0 +1,131 @@
+"""Whether a task may process, and which record is next (KIP-695).
+
+A task with an empty input partition would process the others out of order if records of the
+empty one are still to come. So it waits: for the lag to be known, for data that the broker has to
+arrive, and, once it is caught up, for ``max.task.idle.ms`` more.
+
+Sources: KIP-695; Kafka, PartitionGroup#readyToProcess, #updateLags and #nextRecord.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+__all__ = [
+    "DISABLED",
+    "Input",
+    "Mode",
+    "Readiness",
+    "Waiting",
+    "next_partitions",
+    "ready_to_process",
+]
+
+DISABLED = -1
+"""The ``max.task.idle.ms`` with which a task never waits."""
+
+Mode = Literal["proposal", "kafka"]
+"""``proposal``: as KIP-695 says. ``kafka``: with the quirks of the implementation that shipped.
+
+In Kafka the walk over the partitions ends at the first one that keeps the task waiting, so that
+the idle times of those behind it do not begin before that one is settled: with several empty
+partitions they add up. A lag of -1 counts as unknown there, as Kafka keeps -1 for that. A task
+that never waits is ready there even if it has nothing to process.
+"""
+
+Waiting = Literal["lag unknown", "data on the broker", "idling"]
+"""Why a partition keeps a task from processing."""
+
+
+class Input(NamedTuple):
+    """What a task knows of an input partition.
+
+    Attributes:
+        partition: its name.
+        buffered: how many of its records are in the task's buffer.
+        lag: how many the broker has beyond; ``None`` if that is not known. It may be less than
+            0 after a seek, and is then as good as 0.
+    """
+
+    partition: str
+    buffered: int
+    lag: int | None
+
+
+class Readiness(NamedTuple):
+    """The decision.
+
+    Attributes:
+        ready: whether the task may process.
+        waiting: what keeps it, by partition.
+        enforced: the empty partitions whose idle time is over, so that it processes without them.
+        deadlines: by partition, until when the task idles; to be handed in the next time.
+    """
+
+    ready: bool
+    waiting: dict[str, Waiting]
+    enforced: tuple[str, ...]
+    deadlines: dict[str, int]
+
+
+def ready_to_process(
+    inputs: Sequence[Input],
+    deadlines: Mapping[str, int],
+    *,
+    now: int,
+    max_task_idle_ms: int,
+    mode: Mode = "proposal",
+) -> Readiness:
+    """Whether a task may process a record now.
+
+    Args:
+        inputs: the input partitions; the order matters to ``kafka`` only, where it is that of a
+            hash map, and so anybody's guess.
+        deadlines: of the last decision.
+        now: the time, in milliseconds.
+        max_task_idle_ms: how long to wait once caught up; -1 never waits, 0 waits for data that
+            the broker is known to have, or may have, and no longer.
+        mode: the proposal, or what shipped.
+    """
+    if max_task_idle_ms == DISABLED:
+        ready = mode == "kafka" or any(each.buffered for each in inputs)
+        return Readiness(ready, {}, (), dict(deadlines))
+    kept = dict(deadlines)
+    waiting: dict[str, Waiting] = {}
+    enforced: list[str] = []
+    for each in inputs:
+        name = each.partition
+        reason = None if each.buffered else _unsettled(each.lag, mode)
+        if each.buffered or reason:
+            kept.pop(name, None)
+        elif now < kept.setdefault(name, now + max_task_idle_ms):
+            reason = "idling"
+        else:
+            enforced.append(name)
+        if reason:
+            waiting[name] = reason
+            if mode == "kafka":
+                break
+    queued = any(each.buffered for each in inputs)
+    return Readiness(queued and not waiting, waiting, tuple(enforced), kept)
+
+
+def _unsettled(lag: int | None, mode: Mode) -> Waiting | None:
+    """Why an empty partition keeps the task waiting, whatever the time; ``None`` if not so."""
+    if lag is None or (lag == -1 and mode == "kafka"):
+        return "lag unknown"
+    return "data on the broker" if lag > 0 else None
+
+
+def next_partitions(heads: Iterable[tuple[str, int]]) -> list[str]:
+    """The partitions whose next record may be processed now: those of the least timestamp.
+
+    Kafka does not say which of several comes first, so that any may.
+
+    Args:
+        heads: each partition with buffered records, with the timestamp of the first of them.
+    """
+    found = list(heads)
+    least = min((timestamp for _, timestamp in found), default=None)
+    return [partition for partition, timestamp in found if timestamp == least]

@@ -1,0 +1,98 @@
+"""How far a consumer, a store or a client is behind.
+
+Sources: KIP-695, Consumer#currentLag; Kafka, SubscriptionState#partitionLag,
+TaskManager#taskOffsetSums and ClientState#computeTaskLags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+__all__ = [
+    "LATEST_OFFSET",
+    "MAX_OFFSET",
+    "UNKNOWN_OFFSET_SUM",
+    "LagAnswer",
+    "current_lag",
+    "is_caught_up",
+    "offset_sum",
+    "task_lag",
+]
+
+LATEST_OFFSET = -2
+"""The offset sum of a running active task: nobody can be further."""
+
+UNKNOWN_OFFSET_SUM = -3
+"""The offset sum of a task of which the client cannot tell how far it is."""
+
+MAX_OFFSET = 2**63 - 1
+"""The largest offset and the largest sum: a sum stops there."""
+
+
+class LagAnswer(NamedTuple):
+    """What ``current_lag`` answers.
+
+    Attributes:
+        lag: records between the position and the end; ``None`` if that is not known.
+        ask_for_end: whether the end must be asked for, so that a later call knows it.
+    """
+
+    lag: int | None
+    ask_for_end: bool
+
+
+def current_lag(position: int | None, end: int | None, *, asked: bool) -> LagAnswer:
+    """The lag of a consumer, from what it has in its memory: the call never blocks.
+
+    Args:
+        position: the next offset that it will fetch; ``None`` while it looks for one.
+        end: the high watermark, or with ``read_committed`` the last stable offset, as the last
+            fetch told it; ``None`` before that. A seek does not change it, so that the lag may be
+            stale, and even less than 0.
+        asked: whether the end has been asked for, and the answer is still to come.
+    """
+    if position is None:
+        return LagAnswer(None, False)
+    if end is None:
+        return LagAnswer(None, not asked)
+    return LagAnswer(end - position, False)
+
+
+def offset_sum(next_offsets: Iterable[int | None]) -> int:
+    """What a client reports of a task that does not run there as active.
+
+    Args:
+        next_offsets: for each changelog of a persistent store, the offset after the last one that
+            the store has; ``None`` if that is not known, which counts as 0.
+    """
+    return min(sum(each or 0 for each in next_offsets), MAX_OFFSET)
+
+
+def task_lag(reported: int | None, end: int) -> int:
+    """How far a client is behind with a task, as the leader of the group sees it.
+
+    A sum beyond the end means that the changelog was made anew, or that the store is corrupted:
+    the client counts as one that has nothing.
+
+    Args:
+        reported: the offset sum that the client reports; ``None`` if it does not name the task.
+        end: the sum of the ends of the changelogs.
+    """
+    if reported in (LATEST_OFFSET, UNKNOWN_OFFSET_SUM):
+        return reported
+    done = reported or 0
+    return end if end < done else end - done
+
+
+def is_caught_up(lag: int, acceptable_recovery_lag: int) -> bool:
+    """Whether a client may take an active task over without a long restoration.
+
+    Args:
+        lag: of the client with the task.
+        acceptable_recovery_lag: ``acceptable.recovery.lag``, in records; the largest value means
+            that nobody cares.
+    """
+    if lag == LATEST_OFFSET or acceptable_recovery_lag == MAX_OFFSET:
+        return True
+    return 0 <= lag <= acceptable_recovery_lag

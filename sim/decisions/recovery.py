@@ -1,0 +1,123 @@
+"""What a task does with the files that it finds or leaves: use them, restore, or wipe them.
+
+The rules differ by guarantee, by whether the store stages its writes in transactions (KIP-892),
+and by who keeps the offsets: the store itself (KIP-1035), or a checkpoint file beside it.
+
+Sources: KIP-892 and KIP-1035; Kafka, ProcessorStateManager, TaskManager, RocksDBStore.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from streamproof.sim.decisions.lag import MAX_OFFSET
+
+__all__ = [
+    "OFFSET_UNKNOWN",
+    "Closing",
+    "Found",
+    "Start",
+    "Traits",
+    "commits_after",
+    "opening",
+    "wipes_after",
+]
+
+OFFSET_UNKNOWN = -4
+"""What is committed for a store that has no offset yet: it is known that there is none."""
+
+
+class Traits(NamedTuple):
+    """What the rules ask about a store and its task.
+
+    Attributes:
+        exactly_once: the guarantee of the task.
+        transactional: the store stages its writes until the commit.
+        logged: the store has a changelog.
+        persistent: its content outlives the process.
+    """
+
+    exactly_once: bool
+    transactional: bool
+    logged: bool = True
+    persistent: bool = True
+
+
+class Found(NamedTuple):
+    """What is there when a store is opened.
+
+    Attributes:
+        offset: the committed offset, or ``OFFSET_UNKNOWN``; ``None`` if there is none.
+        empty: whether the directory of the task was empty.
+        unclean: whether the store says that it was not closed.
+    """
+
+    offset: int | None
+    empty: bool
+    unclean: bool = False
+
+
+class Start(NamedTuple):
+    """What to do with it.
+
+    Attributes:
+        wipe: the content cannot be trusted: raise TaskCorruptedError, delete, and begin anew.
+        restore_from: the first offset of the changelog to apply; 0 is its start.
+    """
+
+    wipe: bool
+    restore_from: int = 0
+
+
+class Closing(Enum):
+    """How a task ends."""
+
+    COMMIT = "a periodic commit, and the task goes on"
+    RESTORED = "a commit while it restores, or once it has restored"
+    CLEAN = "closed, suspended or handed to the other role"
+    DIRTY = "closed after an error that is not the store's, or after it was fenced"
+    CORRUPTED = "closed because its content cannot be trusted"
+
+
+def opening(traits: Traits, found: Found) -> Start:
+    """What to do with what is found when a store is opened.
+
+    Under exactly-once, what was not closed cleanly may hold writes of a transaction that was
+    aborted, and no replay takes those away. A store that stages its writes cannot hold any.
+    Under at-least-once a replay mends whatever is there.
+    """
+    if not (traits.logged and traits.persistent):
+        return Start(wipe=False)
+    distrusted = traits.exactly_once and not traits.transactional
+    if distrusted and found.unclean:
+        return Start(wipe=True)
+    if found.offset is None:
+        return Start(wipe=distrusted and not found.empty)
+    if found.offset == OFFSET_UNKNOWN:
+        return Start(wipe=False)
+    return Start(wipe=False, restore_from=min(found.offset + 1, MAX_OFFSET))
+
+
+def commits_after(traits: Traits, closing: Closing) -> bool:
+    """Whether the offsets are committed to the store.
+
+    Under exactly-once a store that does not stage its writes gets no commit while it runs: an
+    offset among data of a transaction that may still be aborted would vouch for it.
+    """
+    if closing is Closing.COMMIT:
+        return traits.transactional or not traits.exactly_once
+    return closing in (Closing.RESTORED, Closing.CLEAN)
+
+
+def wipes_after(traits: Traits, closing: Closing) -> bool:
+    """Whether the directory of the task is deleted after it was closed.
+
+    As shipped, a store that stages its writes is wiped like any other once it was *marked* as
+    corrupted; KIP-892 asks for no wipe there.
+    """
+    if not traits.exactly_once:
+        return False
+    if closing is Closing.DIRTY:
+        return not traits.transactional
+    return closing is Closing.CORRUPTED

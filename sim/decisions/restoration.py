@@ -1,0 +1,62 @@
+"""Where a restoration begins and ends, and which of the fetched records belong to it.
+
+Sources: KIP-869; Kafka, StoreChangelogReader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["applicable", "end_of", "is_complete", "remaining_after"]
+
+
+def end_of(log_end: int, source_committed: int | None = None, *, is_source: bool = False) -> int:
+    """The first offset that is not restored.
+
+    It is the end of the log, not the last stable offset: a transaction of the owner before may
+    be open still, and its records belong to the store once it is committed.
+
+    Args:
+        log_end: the end of the changelog, read uncommitted.
+        source_committed: the committed offset of the group, if the changelog is a source topic:
+            what is behind it was not processed yet; ``None`` counts as 0.
+        is_source: whether the changelog is a source topic.
+    """
+    return min(log_end, source_committed or 0) if is_source else log_end
+
+
+def applicable(buffered: Sequence[int], end: int) -> int:
+    """How many of the fetched records, by their offsets in order, are to be applied."""
+    for count, offset in enumerate(buffered):
+        if offset >= end:
+            return count
+    return len(buffered)
+
+
+def is_complete(end: int, position: int, buffered: Sequence[int]) -> bool:
+    """Whether an active task has all records up to the end.
+
+    The position decides, and not the last record: a transaction ends with a marker, which is no
+    record and is not applied, and what was aborted is skipped.
+
+    Args:
+        end: of the restoration; nothing has to be restored if it is 0.
+        position: the next offset that the restore consumer will fetch.
+        buffered: offsets of records that were fetched and not applied, in order.
+    """
+    if end == 0:
+        return True
+    return buffered[0] >= end if buffered else position >= end
+
+
+def remaining_after(end: int, applied: int | None, start: int) -> int:
+    """How many offsets are left: what ``restore-remaining-records-total`` says.
+
+    It counts offsets, not records, so that compacted ranges and markers do not leave a rest.
+
+    Args:
+        end: of the restoration.
+        applied: the offset of the last record that was applied; ``None`` before the first.
+        start: of the restoration.
+    """
+    return max(end - (start if applied is None else applied + 1), 0)

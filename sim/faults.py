@@ -1,0 +1,65 @@
+"""Faults by name, switched on in two steps, so that each run has its own few of them.
+
+In most runs most sites are off: what two faults do together shows only where the others do not
+drown it. A site that is on in a run then fires now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamproof.sim.choices import Choices
+from streamproof.stores.errors import UsageError
+
+__all__ = ["ACTIVATION", "Faults"]
+
+ACTIVATION = 0.25
+"""The share of runs in which a site is on."""
+
+
+class Faults:
+    """The faults of one run.
+
+    Args:
+        choices: decides which sites are on, and when they fire.
+        sites: how probable it is that a site that is on fires, each time that it is asked.
+        activation: how probable it is that a site is on; 1 switches all on, 0 none.
+
+    Attributes:
+        fired: how often each site fired.
+    """
+
+    def __init__(
+        self, choices: Choices, sites: Mapping[str, float], activation: float = ACTIVATION
+    ) -> None:
+        self._choices = choices
+        self._sites = dict(sites)
+        # In the order of their names: the order of a mapping must not decide anything.
+        self._on = {site: choices.chance(activation) for site in sorted(sites)}
+        self.fired = dict.fromkeys(sorted(sites), 0)
+
+    @property
+    def on(self) -> list[str]:
+        """The sites that are on in this run."""
+        return [site for site, on in self._on.items() if on]
+
+    def happens(self, site: str) -> bool:
+        """Whether this fault happens here and now.
+
+        Raises:
+            UsageError: there is no site of that name.
+        """
+        try:
+            if not self._on[site]:
+                return False
+        except KeyError:
+            raise UsageError(
+                f"There is no fault site {site!r}; there are: {', '.join(sorted(self._sites))}."
+            ) from None
+        happens = self._choices.chance(self._sites[site])
+        self.fired[site] += happens
+        return happens
+
+    def stop(self) -> None:
+        """End all faults: from now on, what is broken has to heal."""
+        self._on = dict.fromkeys(self._on, False)
