@@ -1,0 +1,1 @@
+"""The brokers: partition logs, transactions, and consumer groups."""

@@ -1,0 +1,48 @@
+"""What brokers refuse, and what that means for a task: the names are Kafka's."""
+
+from __future__ import annotations
+
+from streamproof.stores.errors import StreamproofError
+
+__all__ = [
+    "BrokerError",
+    "ConcurrentTransactionsError",
+    "IllegalGenerationError",
+    "InvalidTxnStateError",
+    "OffsetOutOfRangeError",
+    "OutOfOrderSequenceError",
+    "ProducerFencedError",
+    "UnstableOffsetCommitError",
+]
+
+
+class BrokerError(StreamproofError):
+    """A broker refused a request."""
+
+
+class OffsetOutOfRangeError(BrokerError):
+    """The offset is before the start of the log, or behind its end."""
+
+
+class OutOfOrderSequenceError(BrokerError):
+    """A producer's batch does not follow the one before it: something was lost in between."""
+
+
+class ProducerFencedError(BrokerError):
+    """Another producer with the same transactional id has begun: this one is a zombie."""
+
+
+class InvalidTxnStateError(BrokerError):
+    """The transaction is not in a state in which this can be done."""
+
+
+class ConcurrentTransactionsError(BrokerError):
+    """The transaction before is not completed yet: try again."""
+
+
+class IllegalGenerationError(BrokerError):
+    """The member is not of the current generation of the group, or not a member at all."""
+
+
+class UnstableOffsetCommitError(BrokerError):
+    """Offsets of the partition are in a transaction that is not completed yet: try again."""
