@@ -1,0 +1,187 @@
+"""The transaction coordinator: who may write, and how a transaction comes to its end.
+
+A transaction is decided first, and its markers are written after that, one partition at a time: in
+between, one partition shows it and another does not yet. Whether a reply arrives is the
+network's affair; what was decided stays decided.
+
+Sources: KIP-98, KIP-447, KIP-890; Kafka, TransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from streamproof.sim.errors import (
+    ConcurrentTransactionsError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+)
+
+__all__ = ["Marker", "ProducerIdentity", "State", "Transaction", "TransactionCoordinator"]
+
+
+class State(Enum):
+    """How far a transaction is."""
+
+    EMPTY = "none was begun"
+    ONGOING = "records may be added"
+    PREPARE_COMMIT = "it will be committed"
+    PREPARE_ABORT = "it will be aborted"
+
+
+@dataclass(frozen=True)
+class ProducerIdentity:
+    """Who a producer is: an instance of a transactional id has an epoch of its own."""
+
+    producer: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A marker that has to be written, into a partition or for a group's offsets."""
+
+    transactional_id: str
+    target: str
+    identity: ProducerIdentity
+    commit: bool
+
+
+@dataclass
+class Transaction:
+    """What the coordinator knows of a transactional id.
+
+    Attributes:
+        targets: the partitions and groups that take part, in the order in which they came.
+        unmarked: those whose marker is still to be written.
+        deadline: when it is aborted if it has not ended; in milliseconds.
+        timeout_ms: how long a transaction may take.
+    """
+
+    identity: ProducerIdentity
+    timeout_ms: int
+    state: State = State.EMPTY
+    deadline: int = 0
+    targets: list[str] = field(default_factory=list)
+    unmarked: list[str] = field(default_factory=list)
+
+
+class TransactionCoordinator:
+    """Decides transactions; the markers that follow are written by whoever drives it."""
+
+    def __init__(self) -> None:
+        self._transactions: dict[str, Transaction] = {}
+        self._next_producer = 0
+
+    def of(self, transactional_id: str) -> Transaction | None:
+        """What is known of a transactional id; ``None`` before its first producer."""
+        return self._transactions.get(transactional_id)
+
+    def init_producer(self, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
+        """A new instance of a transactional id; the one before is fenced from now on.
+
+        Raises:
+            ConcurrentTransactionsError: the transaction of the one before has to end first. If
+                it was open, it is being aborted: try again once its markers are written.
+        """
+        found = self._transactions.get(transactional_id)
+        if found is None:
+            self._next_producer += 1
+            identity = ProducerIdentity(self._next_producer, 0)
+            self._transactions[transactional_id] = Transaction(identity, timeout_ms)
+            return identity
+        if found.state is State.ONGOING:
+            self._decide(found, commit=False, fence=True)
+        if found.state is not State.EMPTY:
+            raise ConcurrentTransactionsError(
+                f"The transaction of {transactional_id} before is not complete yet."
+            )
+        found.identity = ProducerIdentity(found.identity.producer, found.identity.epoch + 1)
+        found.timeout_ms = timeout_ms
+        return found.identity
+
+    def add(
+        self, transactional_id: str, identity: ProducerIdentity, targets: Iterable[str], now: int
+    ) -> None:
+        """Take partitions, or groups, into the transaction; the first one begins it.
+
+        Raises:
+            ProducerFencedError: the producer is not the last one of its id.
+            ConcurrentTransactionsError: the transaction before is not complete yet.
+        """
+        found = self._current(transactional_id, identity)
+        if found.state not in (State.EMPTY, State.ONGOING):
+            raise ConcurrentTransactionsError(
+                f"The transaction of {transactional_id} before is not complete yet."
+            )
+        if found.state is State.EMPTY:
+            found.state = State.ONGOING
+            found.deadline = now + found.timeout_ms
+        found.targets += [each for each in targets if each not in found.targets]
+
+    def end(self, transactional_id: str, identity: ProducerIdentity, *, commit: bool) -> None:
+        """Decide a transaction. To ask for the same end again is no mistake.
+
+        Raises:
+            ProducerFencedError: the producer is not the last one of its id.
+            InvalidTxnStateError: there is none to end, or the other end was decided.
+        """
+        found = self._current(transactional_id, identity)
+        decided = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+        if found.state is decided:
+            return
+        if found.state is not State.ONGOING:
+            raise InvalidTxnStateError(
+                f"{transactional_id} cannot {'commit' if commit else 'abort'}: "
+                f"its transaction is {found.state.name}."
+            )
+        self._decide(found, commit=commit)
+
+    def expire(self, now: int) -> list[str]:
+        """Abort what has taken too long; the ids whose producers are fenced by that."""
+        late = [
+            name
+            for name, each in self._transactions.items()
+            if each.state is State.ONGOING and now >= each.deadline
+        ]
+        for name in late:
+            self._decide(self._transactions[name], commit=False, fence=True)
+        return late
+
+    def pending_markers(self) -> list[Marker]:
+        """The markers that have to be written, in the order of their decisions."""
+        return [
+            Marker(name, target, each.identity, each.state is State.PREPARE_COMMIT)
+            for name, each in self._transactions.items()
+            for target in each.unmarked
+        ]
+
+    def marked(self, marker: Marker) -> bool:
+        """A marker was written; whether the transaction is complete by that."""
+        found = self._transactions[marker.transactional_id]
+        found.unmarked.remove(marker.target)
+        if found.unmarked:
+            return False
+        found.state, found.targets = State.EMPTY, []
+        return True
+
+    def _current(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
+        found = self._transactions.get(transactional_id)
+        if found is None or found.identity != identity:
+            raise ProducerFencedError(
+                f"Producer {identity.producer} of epoch {identity.epoch} is not the last one of "
+                f"{transactional_id}: another one has begun, or its transaction took too long."
+            )
+        return found
+
+    @staticmethod
+    def _decide(found: Transaction, *, commit: bool, fence: bool = False) -> None:
+        found.state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+        found.unmarked = list(found.targets)
+        if fence:
+            # The markers carry the new epoch, so that the logs refuse the producer, too.
+            found.identity = ProducerIdentity(found.identity.producer, found.identity.epoch + 1)
+        if not found.unmarked:
+            found.state = State.EMPTY
