@@ -12,6 +12,7 @@ __all__ = [
     "OffsetOutOfRangeError",
     "OutOfOrderSequenceError",
     "ProducerFencedError",
+    "RequestTimeoutError",
     "UnstableOffsetCommitError",
 ]
 
@@ -46,3 +47,7 @@ class IllegalGenerationError(BrokerError):
 
 class UnstableOffsetCommitError(BrokerError):
     """Offsets of the partition are in a transaction that is not completed yet: try again."""
+
+
+class RequestTimeoutError(BrokerError):
+    """No reply came in time: whether the request was carried out is not known."""

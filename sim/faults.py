@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from streamproof.sim.choices import Choices
 from streamproof.stores.errors import UsageError
 
-__all__ = ["ACTIVATION", "Faults"]
+__all__ = ["ACTIVATION", "SITES", "Faults"]
+
+SITES: dict[str, float] = {
+    "network.request_lost": 0.01,
+    "network.reply_lost": 0.01,
+    "network.slow": 0.02,
+    "broker.marker_delayed": 0.2,
+    "broker.empty_fetch": 0.05,
+}
+"""The sites that there are, with the probability that one that is on fires when it is asked."""
 
 ACTIVATION = 0.25
 """The share of runs in which a site is on."""

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 
 from streamproof.stores.errors import UsageError
 
-__all__ = ["Marks"]
+__all__ = ["MARKS", "Marks"]
+
+MARKS = (
+    "a reply was lost after the request was carried out",
+    "a request was lost before it was carried out",
+    "a transaction was aborted because it took too long",
+    "one partition showed a transaction before another did",
+)
+"""The situations that an exploration must have seen."""
 
 
 class Marks:

@@ -1,0 +1,103 @@
+"""Requests and replies: they take time, and either may be lost.
+
+A request whose reply is lost was carried out: who sent it cannot tell that from one that never
+arrived. What the caller sees is the same time-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from simpy.events import Event
+
+from streamproof.sim.errors import BrokerError, RequestTimeoutError
+from streamproof.sim.world import World
+
+__all__ = ["REQUEST_TIMEOUT_MS", "Network"]
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_MS = 30_000
+"""``request.timeout.ms``."""
+
+_LATENCY_MS = 4
+"""A message takes from 1 to so many milliseconds."""
+
+_SLOW_MS = 2_000
+"""A slow one takes up to so many more."""
+
+
+class Network:
+    """What connects hosts to the brokers.
+
+    Args:
+        world: the world.
+        request_timeout_ms: how long a caller waits for a reply.
+    """
+
+    def __init__(self, world: World, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+        self._world = world
+        self._timeout_ms = request_timeout_ms
+        self._cut: set[str] = set()
+
+    def cut(self, host: str) -> None:
+        """Separate a host from the brokers: nothing passes in either direction."""
+        self._cut.add(host)
+
+    def heal(self, host: str) -> None:
+        """Connect a host again."""
+        self._cut.discard(host)
+
+    def call(self, host: str, what: str, handle: Callable[[], T]) -> Generator[Event, Any, T]:
+        """Send a request to the brokers, and wait for the reply.
+
+        Args:
+            host: who sends it.
+            what: the request, for the trace.
+            handle: carries it out, at the brokers.
+
+        Raises:
+            RequestTimeoutError: no reply came; the request may have been carried out.
+            BrokerError: the brokers refused it.
+        """
+        world = self._world
+        started = world.now
+        yield world.time.timeout(self._latency())
+        if self._is_lost(host, "network.request_lost"):
+            world.marks.sometimes("a request was lost before it was carried out")
+            world.trace.emit("network.request_lost", host, what=what)
+            yield from self._time_out(started, what)
+        reply = _carry_out(handle)
+        if self._is_lost(host, "network.reply_lost"):
+            world.marks.sometimes("a reply was lost after the request was carried out")
+            world.trace.emit("network.reply_lost", host, what=what)
+            yield from self._time_out(started, what)
+        yield world.time.timeout(self._latency())
+        if isinstance(reply, BrokerError):
+            raise reply
+        return reply
+
+    def _is_lost(self, host: str, site: str) -> bool:
+        return self._world.faults.happens(site) or host in self._cut
+
+    def _latency(self) -> int:
+        latency = self._world.choices.between(1, _LATENCY_MS)
+        if self._world.faults.happens("network.slow"):
+            latency += self._world.choices.between(1, _SLOW_MS)
+        return latency
+
+    def _time_out(self, started: int, what: str) -> Generator[Event, Any, None]:
+        """Wait until the time is up, and raise."""
+        left = self._timeout_ms - (self._world.now - started)
+        if left > 0:
+            yield self._world.time.timeout(left)
+        raise RequestTimeoutError(f"{what}: no reply within {self._timeout_ms} ms.")
+
+
+def _carry_out(handle: Callable[[], T]) -> T | BrokerError:
+    """The reply; a refusal travels back as any other reply does."""
+    try:
+        return handle()
+    except BrokerError as error:
+        return error

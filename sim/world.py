@@ -1,0 +1,55 @@
+"""One simulated world: what all its parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from streamproof.sim.choices import Choices
+from streamproof.sim.faults import ACTIVATION, SITES, Faults
+from streamproof.sim.hosts import Host
+from streamproof.sim.marks import MARKS, Marks
+from streamproof.sim.time import VirtualTime
+from streamproof.sim.trace import Trace, Watcher
+
+__all__ = ["World"]
+
+
+class World:
+    """Time, choices, faults and the trace of one run.
+
+    Args:
+        choices: every decision that is left open.
+        watchers: are given each event.
+        sites: the faults that may happen, with their probabilities.
+        activation: how probable it is that a fault site is on; 0 is a world without faults.
+
+    Attributes:
+        choices: every decision that is left open.
+        time: virtual time, in milliseconds.
+        trace: what happened.
+        faults: which faults happen.
+        marks: which situations came about.
+    """
+
+    def __init__(
+        self,
+        choices: Choices,
+        watchers: Iterable[Watcher] = (),
+        *,
+        sites: Mapping[str, float] = SITES,
+        activation: float = ACTIVATION,
+    ) -> None:
+        self.choices = choices
+        self.time = VirtualTime(choices)
+        self.trace = Trace(lambda: self.time.now, watchers)
+        self.faults = Faults(choices, sites, activation)
+        self.marks = Marks(MARKS)
+
+    @property
+    def now(self) -> int:
+        """The time of the world, which no actor sees but through the clock of its host."""
+        return int(self.time.now)
+
+    def host(self, name: str, *, drift_ppm: int = 0) -> Host:
+        """A new host."""
+        return Host(self.time, name, drift_ppm=drift_ppm)

@@ -1,0 +1,270 @@
+"""The network and the brokers: what gets lost, what comes late, and what goes on by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.brokers.transactions import State
+from streamproof.sim.choices import Choices
+from streamproof.sim.errors import (
+    BrokerError,
+    ConcurrentTransactionsError,
+    OffsetOutOfRangeError,
+    ProducerFencedError,
+    RequestTimeoutError,
+)
+from streamproof.sim.hosts import Steps
+from streamproof.sim.network import Network
+from streamproof.sim.trace import Event
+from streamproof.sim.world import World
+from streamproof.stores.errors import InvalidArgumentError
+
+
+def record(value: bytes, **more: Any) -> dict[str, Any]:
+    """A record to produce."""
+    return {"key": b"k", "value": value, "timestamp": 0, **more}
+
+
+def calm(seed: int = 0, **options: Any) -> World:
+    """A world without faults."""
+    return World(Choices.seeded(seed), activation=0, **options)
+
+
+def with_fault(site: str, probability: float = 1.0) -> World:
+    """A world in which one thing goes wrong."""
+    return World(Choices.seeded(0), sites={**NO_FAULTS, site: probability}, activation=1)
+
+
+NO_FAULTS = dict.fromkeys(World(Choices.seeded(0)).faults.fired, 0.0)
+
+
+def outcome(world: World, network: Network, handle: Callable[[], Any]) -> tuple[Any, int]:
+    """What a call gives, or raises, and when."""
+    found: list[tuple[Any, int]] = []
+
+    def steps() -> Steps:
+        try:
+            reply = yield from network.call("instance-0", "a request", handle)
+        except BrokerError as error:
+            reply = error
+        found.append((reply, world.now))
+
+    world.host("instance-0").start(steps())
+    world.time.run(until=100_000)
+    (one,) = found
+    return one
+
+
+class TestNetwork:
+    """Requests and replies."""
+
+    def test_a_reply_takes_its_time(self) -> None:
+        """A few milliseconds each way."""
+        world = calm()
+        reply, when = outcome(world, Network(world), lambda: "done")
+        assert reply == "done"
+        assert 2 <= when <= 8
+
+    def test_a_refusal_is_a_reply(self) -> None:
+        """It travels back."""
+
+        def refuse() -> None:
+            raise ProducerFencedError("no")
+
+        world = calm()
+        reply, when = outcome(world, Network(world), refuse)
+        assert isinstance(reply, ProducerFencedError)
+        assert when >= 2
+
+    @pytest.mark.parametrize(
+        ("site", "carried_out"), [("network.request_lost", 0), ("network.reply_lost", 1)]
+    )
+    def test_the_caller_cannot_tell_what_was_lost(self, site: str, carried_out: int) -> None:
+        """The same time-out at the same time, whether it was carried out or not."""
+        calls: list[int] = []
+        world = with_fault(site)
+        reply, when = outcome(world, Network(world), lambda: calls.append(1))
+        assert isinstance(reply, RequestTimeoutError)
+        assert when == 30_000
+        assert len(calls) == carried_out
+        assert world.faults.fired[site] == 1
+        assert sum(world.marks.hits.values()) == 1
+
+    def test_a_host_that_is_cut_off(self) -> None:
+        """Nothing passes until it is connected again."""
+        world = calm()
+        network = Network(world, request_timeout_ms=50)
+        network.cut("instance-0")
+        assert isinstance(outcome(world, network, lambda: "done")[0], RequestTimeoutError)
+        world = calm()
+        network = Network(world)
+        network.cut("instance-0")
+        network.heal("instance-0")
+        assert outcome(world, network, lambda: "done")[0] == "done"
+
+    def test_a_slow_message(self) -> None:
+        """It comes late, and it does come."""
+        world = with_fault("network.slow")
+        reply, when = outcome(world, Network(world), lambda: "done")
+        assert reply == "done"
+        assert when > 100
+
+
+class TestCluster:
+    """What the brokers do."""
+
+    def test_a_topic_needs_a_partition(self) -> None:
+        """None is refused, by name."""
+        with pytest.raises(InvalidArgumentError, match="'in' has 0 partitions"):
+            Cluster(calm(), {"in": 0})
+
+    def test_records_are_fetched(self) -> None:
+        """From several partitions at once; a position that is out of range is refused."""
+        cluster = Cluster(calm(), {"in": 2})
+        assert cluster.partitions_of("in") == ["in-0", "in-1"]
+        assert cluster.produce("in-0", [record(b"1"), record(b"2")]) == [0, 1]
+        found = cluster.fetch({"in-0": 1, "in-1": 0}, "read_committed", 10)
+        assert [each.value for each in found["in-0"].records] == [b"2"]
+        assert found["in-1"].records == []
+        with pytest.raises(OffsetOutOfRangeError):
+            cluster.fetch({"in-1": 5}, "read_committed", 10)
+
+    def test_a_fetch_may_come_back_empty(self) -> None:
+        """Or with less than there is, and the next one goes on from there."""
+        world = with_fault("broker.empty_fetch")
+        cluster = Cluster(world, {"in": 1})
+        cluster.produce("in-0", [record(b"%d" % number) for number in range(5)])
+        counts, at, seen = set(), 0, []
+        for _ in range(200):
+            fetched = cluster.fetch({"in-0": at}, "read_committed", 3)["in-0"]
+            counts.add(len(fetched.records))
+            seen += fetched.records
+            at = fetched.next_offset
+        assert counts == {0, 1, 2}
+        assert [each.offset for each in seen] == list(range(5))
+
+    def test_who_waits_is_woken(self) -> None:
+        """By a record in any of the partitions; who stopped waiting is forgotten."""
+        cluster = Cluster(calm(), {"in": 2})
+        waiting = cluster.wait_for_records(["in-0", "in-1"])
+        gone = cluster.wait_for_records(["in-1"])
+        cluster.stop_waiting(gone, ["in-0", "in-1"])
+        cluster.produce("in-1", [record(b"1")])
+        assert waiting.triggered
+        assert not gone.triggered
+        cluster.produce("in-0", [record(b"1")])
+
+    def begin(self, cluster: Cluster, *partitions: str) -> Any:
+        """A transaction with a record in each partition, and an offset of the group."""
+        identity = cluster.init_producer("app-1", 10_000)
+        cluster.transactions.add("app-1", identity, partitions, 0)
+        for partition in partitions:
+            more = {"producer": identity.producer, "epoch": identity.epoch, "transactional": True}
+            cluster.produce(partition, [record(b"t", **more)])
+        group = cluster.group("app")
+        member = group.join("", "s", 0)
+        group.advance(0)
+        cluster.add_offsets("app-1", identity, "app", (member, group.generation), {"in-0": 7})
+        return identity
+
+    def test_markers_come_one_after_the_other(self) -> None:
+        """In between, one partition shows the transaction and another does not."""
+        events: list[Event] = []
+        world = calm(watchers=[events.append])
+        cluster = Cluster(world, {"out": 2})
+        identity = self.begin(cluster, "out-0", "out-1")
+        cluster.end_transaction("app-1", identity, commit=True)
+        assert cluster.committed_records("out-0") == []
+        world.time.run(until=100)
+        markers = [each for each in events if each.kind == "transaction.marker"]
+        assert {each.partition for each in markers} == {"out-0", "out-1", "group:app"}
+        assert [each.attributes["complete"] for each in markers] == [False, False, True]
+        assert len(cluster.committed_records("out-0")) == 1
+        assert cluster.group("app").committed("in-0", require_stable=True) == 7
+        assert "one partition showed a transaction before another did" not in world.marks.never
+
+    def test_any_marker_may_be_the_last(self) -> None:
+        """Over some seeds, each partition and the group are."""
+        last = set()
+        for seed in range(40):
+            events: list[Event] = []
+            world = calm(seed, watchers=[events.append])
+            cluster = Cluster(world, {"out": 2})
+            cluster.end_transaction(
+                "app-1", self.begin(cluster, "out-0", "out-1"), commit=bool(seed % 2)
+            )
+            world.time.run(until=100)
+            last.add(events[-1].partition)
+        assert last == {"out-0", "out-1", "group:app"}
+
+    def test_a_transaction_that_takes_too_long(self) -> None:
+        """It is aborted without anybody's doing, and its producer is fenced in the logs, too."""
+        world = calm()
+        cluster = Cluster(world, {"out": 1})
+        identity = self.begin(cluster, "out-0")
+        world.time.run(until=12_000)
+        found = cluster.transactions.of("app-1")
+        assert found is not None
+        assert found.state is State.EMPTY
+        assert cluster.committed_records("out-0") == []
+        assert cluster.group("app").committed("in-0", require_stable=True) is None
+        with pytest.raises(ProducerFencedError):
+            cluster.produce(
+                "out-0", [record(b"z", producer=identity.producer, sequence=1, transactional=True)]
+            )
+
+    def test_a_new_producer_waits_for_the_old_one(self) -> None:
+        """Until the markers of its transaction are written."""
+        world = calm()
+        cluster = Cluster(world, {"out": 1})
+        self.begin(cluster, "out-0")
+        with pytest.raises(ConcurrentTransactionsError):
+            cluster.init_producer("app-1", 10_000)
+        world.time.run(until=100)
+        assert cluster.init_producer("app-1", 10_000).epoch == 2
+
+    def test_silent_members_are_left_out(self) -> None:
+        """As time passes, and it is told."""
+        events: list[Event] = []
+        world = calm(watchers=[events.append])
+        cluster = Cluster(world, {"in": 1})
+        cluster.group("app").join("", "s", 0, session_timeout_ms=3_000)
+        world.time.run(until=5_000)
+        assert cluster.group("app").members == {}
+        assert [str(each) for each in events] == [
+            "#0 at 3000 ms: brokers group.member_left_out group='app' member='member-1'"
+        ]
+
+
+def test_the_same_seed_is_the_same_world() -> None:
+    """With faults and all: the digest says so."""
+
+    def digest(seed: int) -> str:
+        world = World(Choices.seeded(seed), activation=1)
+        cluster = Cluster(world, {"out": 3})
+        network = Network(world, request_timeout_ms=500)
+        host = world.host("instance-0")
+
+        def steps() -> Steps:
+            for number in range(100):
+                try:
+                    yield from network.call(
+                        "instance-0",
+                        "produce",
+                        lambda number=number: cluster.produce("out-0", [record(b"%d" % number)]),
+                    )
+                    world.trace.emit("produced", "instance-0", number=number)
+                except RequestTimeoutError as error:
+                    world.trace.emit("failed", "instance-0", message=str(error))
+
+        host.start(steps())
+        world.time.run(until=60_000)
+        assert world.trace.count > 90
+        return world.trace.digest
+
+    assert digest(5) == digest(5)
+    assert digest(5) != digest(6)
