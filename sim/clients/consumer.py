@@ -1,0 +1,317 @@
+"""The consumer: it fetches ahead, and knows its lag as well as its last fetch.
+
+Sources: KIP-695, Consumer#currentLag; Kafka, KafkaConsumer, FetchCollector, SubscriptionState.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from simpy.events import Event
+
+from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.brokers.log import Entry, Fetched, Isolation
+from streamproof.sim.decisions.lag import current_lag
+from streamproof.sim.errors import BrokerError, OffsetOutOfRangeError, RequestTimeoutError
+from streamproof.sim.hosts import Host, Steps
+from streamproof.sim.network import Network
+from streamproof.sim.world import World
+from streamproof.stores.errors import InvalidArgumentError
+
+__all__ = ["FETCH_MAX_WAIT_MS", "MAX_POLL_RECORDS", "Consumer", "Polled"]
+
+MAX_POLL_RECORDS = 1_000
+"""``max.poll.records``, as Kafka Streams sets it."""
+
+FETCH_MAX_WAIT_MS = 500
+"""``fetch.max.wait.ms``: how long a fetch waits at the brokers for a record."""
+
+
+class Polled(NamedTuple):
+    """What a poll returns.
+
+    Attributes:
+        records: by partition, in order.
+        next_offsets: of each partition whose position moved: it may have passed markers and
+            aborted records, even if there is no record.
+    """
+
+    records: dict[str, list[Entry]]
+    next_offsets: dict[str, int]
+
+
+@dataclass
+class _Partition:
+    """What the consumer knows of an assigned partition.
+
+    Attributes:
+        position: the next offset that a poll returns; ``None`` while it is looked for.
+        end: the high watermark or the last stable offset, as the last polled fetch said.
+        fetched_end: the same, of a fetch that was not polled yet.
+        end_asked: whether the end was asked for, and the answer is still to come.
+        completed: a fetch that brought something, and was not polled to its end.
+        buffered: its records that were not polled yet.
+    """
+
+    position: int | None = None
+    end: int | None = None
+    fetched_end: int | None = None
+    end_asked: bool = False
+    paused: bool = False
+    completed: Fetched | None = None
+    buffered: deque[Entry] = field(default_factory=deque)
+
+
+class Consumer:
+    """A consumer of one thread.
+
+    Args:
+        world: the world.
+        host: whose it is.
+        network: the way to the brokers.
+        cluster: the brokers.
+        isolation: whether it sees what is not committed.
+        max_poll_records: at most so many records in a poll.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        host: Host,
+        network: Network,
+        cluster: Cluster,
+        *,
+        isolation: Isolation,
+        max_poll_records: int = MAX_POLL_RECORDS,
+    ) -> None:
+        self._world = world
+        self._host = host
+        self._network = network
+        self._cluster = cluster
+        self._isolation: Isolation = isolation
+        self._max_poll_records = max_poll_records
+        self._partitions: dict[str, _Partition] = {}
+        self._failed: deque[tuple[str, OffsetOutOfRangeError]] = deque()
+        self._arrived = world.time.event()
+        self._changed = world.time.event()
+        self._is_closed = False
+        host.start(self._fetch_ahead())
+
+    # What is assigned.
+
+    @property
+    def assignment(self) -> list[str]:
+        """The assigned partitions."""
+        return list(self._partitions)
+
+    def assign(self, partitions: Iterable[str]) -> None:
+        """Take exactly these partitions; what was assigned already keeps its state."""
+        self._partitions = {
+            each: self._partitions.get(each, _Partition()) for each in sorted(partitions)
+        }
+        self._wake()
+
+    def seek(self, partition: str, offset: int) -> None:
+        """Go on from an offset. The end that is known stays: the lag may be stale for a while."""
+        self._set_position(partition, offset)
+
+    def forget_position(self, partition: str) -> None:
+        """Have no position, until there is a new one."""
+        self._set_position(partition, None)
+
+    def _set_position(self, partition: str, offset: int | None) -> None:
+        state = self._of(partition)
+        # What was fetched from another position is stale, and says nothing.
+        state.position, state.completed, state.fetched_end = offset, None, None
+        state.buffered.clear()
+        self._wake()
+
+    def pause(self, partitions: Iterable[str]) -> None:
+        """Neither fetch nor return records of these partitions."""
+        for each in partitions:
+            self._of(each).paused = True
+
+    def resume(self, partitions: Iterable[str]) -> None:
+        """Fetch and return their records again."""
+        for each in partitions:
+            self._of(each).paused = False
+        self._wake()
+
+    def paused(self) -> list[str]:
+        """The partitions that are paused."""
+        return [each for each, state in self._partitions.items() if state.paused]
+
+    def position(self, partition: str) -> int | None:
+        """The next offset that a poll returns; ``None`` if there is no position yet."""
+        return self._of(partition).position
+
+    def current_lag(self, partition: str) -> int | None:
+        """The records behind the position, as far as the consumer knows; it never blocks.
+
+        ``None`` means that it is not known: then the end is asked for, so that it will be.
+
+        Raises:
+            InvalidArgumentError: the partition is not assigned.
+
+        Source: KIP-695, Consumer#currentLag.
+        """
+        state = self._of(partition)
+        lag, ask_for_end = current_lag(state.position, state.end, asked=state.end_asked)
+        if ask_for_end:
+            state.end_asked = True
+            self._host.start(self._ask_for_end(partition, state))
+        return lag
+
+    def close(self) -> None:
+        """Stop fetching."""
+        self._is_closed = True
+        self._partitions = {}
+        self._wake()
+
+    # Polling.
+
+    def poll(self, timeout_ms: int) -> Generator[Event, Any, Polled]:
+        """The next records, or the progress without any; nothing if there is none in time.
+
+        Raises:
+            OffsetOutOfRangeError: a position is out of range; its partition is ``args[1]``.
+        """
+        deadline = self._world.now + timeout_ms
+        while True:
+            if self._failed:
+                partition, error = self._failed.popleft()
+                raise OffsetOutOfRangeError(str(error), partition)
+            polled = self._collect()
+            left = deadline - self._world.now
+            if polled.records or polled.next_offsets or left <= 0:
+                return polled
+            yield self._world.time.any_of([self._arrived, self._world.time.timeout(left)])
+
+    def _collect(self) -> Polled:
+        """What has been fetched, up to the limit."""
+        records: dict[str, list[Entry]] = {}
+        next_offsets: dict[str, int] = {}
+        left = self._max_poll_records
+        for partition, state in self._partitions.items():
+            if state.fetched_end is not None:
+                state.end, state.fetched_end, state.end_asked = state.fetched_end, None, False
+            completed = state.completed
+            if state.paused or completed is None or not left:
+                continue
+            taken = [state.buffered.popleft() for _ in range(min(left, len(state.buffered)))]
+            if taken:
+                records[partition] = taken
+                left -= len(taken)
+            if state.buffered:
+                state.position = taken[-1].offset + 1
+            else:
+                state.position, state.completed = completed.next_offset, None
+            next_offsets[partition] = state.position
+        if self._arrived.triggered:
+            self._arrived = self._world.time.event()
+        self._wake()
+        return Polled(records, next_offsets)
+
+    # Fetching.
+
+    def _fetch_ahead(self) -> Steps:
+        """Fetch what is not buffered, all partitions in one request, as long as it is open."""
+        world = self._world
+        while not self._is_closed:
+            wanted = {
+                partition: state.position
+                for partition, state in self._partitions.items()
+                if state.position is not None and not state.paused and state.completed is None
+            }
+            if not wanted:
+                yield self._next_change()
+                continue
+            changed = self._next_change()
+            try:
+                found = yield from self._network.call(
+                    self._host.name, "fetch", partial(self._fetch, wanted)
+                )
+            except RequestTimeoutError:
+                continue
+            if not self._take(wanted, found):
+                waiting = self._cluster.wait_for_records(wanted)
+                yield world.time.any_of([waiting, changed, world.time.timeout(FETCH_MAX_WAIT_MS)])
+                self._cluster.stop_waiting(waiting, wanted)
+
+    def _fetch(self, wanted: Mapping[str, int]) -> dict[str, Fetched | OffsetOutOfRangeError]:
+        """Carried out at the brokers: one partition that is out of range does not hurt others."""
+        found: dict[str, Fetched | OffsetOutOfRangeError] = {}
+        for partition, position in wanted.items():
+            try:
+                found |= self._cluster.fetch(
+                    {partition: position}, self._isolation, self._max_poll_records
+                )
+            except OffsetOutOfRangeError as error:
+                found[partition] = error
+        return found
+
+    def _take(
+        self,
+        wanted: Mapping[str, int],
+        found: Mapping[str, Fetched | OffsetOutOfRangeError],
+    ) -> bool:
+        """Keep what was fetched, unless the position has changed; whether there is news."""
+        news = False
+        for partition, fetched in found.items():
+            state = self._partitions.get(partition)
+            if state is None or state.position != wanted[partition] or state.completed is not None:
+                continue
+            if isinstance(fetched, OffsetOutOfRangeError):
+                self._failed.append((partition, fetched))
+                state.position = None
+                news = True
+                continue
+            committed = self._isolation == "read_committed"
+            end = fetched.last_stable_offset if committed else fetched.high_watermark
+            state.fetched_end = end
+            if fetched.next_offset > wanted[partition]:
+                state.completed = fetched
+                state.buffered.extend(fetched.records)
+                news = True
+        if news and not self._arrived.triggered:
+            self._arrived.succeed()
+        return news
+
+    def _ask_for_end(self, partition: str, state: _Partition) -> Steps:
+        """Ask the brokers for the end of a partition (Kafka: ListOffsets)."""
+        log = self._cluster.logs[partition]
+        committed = self._isolation == "read_committed"
+        try:
+            end = yield from self._network.call(
+                self._host.name,
+                "list offsets",
+                lambda: log.last_stable_offset if committed else log.end,
+            )
+        except BrokerError:
+            # The next call may ask again (KAFKA-20131).
+            state.end_asked = False
+            return
+        if state.end_asked:
+            state.end, state.end_asked = end, False
+
+    def _next_change(self) -> Event:
+        if self._changed.triggered:
+            self._changed = self._world.time.event()
+        return self._changed
+
+    def _wake(self) -> None:
+        if not self._changed.triggered:
+            self._changed.succeed()
+
+    def _of(self, partition: str) -> _Partition:
+        try:
+            return self._partitions[partition]
+        except KeyError:
+            raise InvalidArgumentError(
+                f"{partition} is not assigned to this consumer, which has: "
+                f"{', '.join(self._partitions) or 'nothing'}."
+            ) from None
