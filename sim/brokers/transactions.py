@@ -29,6 +29,18 @@ class State(Enum):
     ONGOING = "records may be added"
     PREPARE_COMMIT = "it will be committed"
     PREPARE_ABORT = "it will be aborted"
+    COMPLETE_COMMIT = "it was committed, and all markers are written"
+    COMPLETE_ABORT = "it was aborted, and all markers are written"
+
+
+IDLE = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+"""States in which a new transaction may begin."""
+
+
+_DECIDED = {
+    True: (State.PREPARE_COMMIT, State.COMPLETE_COMMIT),
+    False: (State.PREPARE_ABORT, State.COMPLETE_ABORT),
+}
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,11 @@ class TransactionCoordinator:
         self._transactions: dict[str, Transaction] = {}
         self._next_producer = 0
 
+    def new_producer(self) -> ProducerIdentity:
+        """A producer without transactions, which nobody fences."""
+        self._next_producer += 1
+        return ProducerIdentity(self._next_producer, 0)
+
     def of(self, transactional_id: str) -> Transaction | None:
         """What is known of a transactional id; ``None`` before its first producer."""
         return self._transactions.get(transactional_id)
@@ -88,16 +105,16 @@ class TransactionCoordinator:
         """
         found = self._transactions.get(transactional_id)
         if found is None:
-            self._next_producer += 1
-            identity = ProducerIdentity(self._next_producer, 0)
+            identity = self.new_producer()
             self._transactions[transactional_id] = Transaction(identity, timeout_ms)
             return identity
         if found.state is State.ONGOING:
             self._decide(found, commit=False, fence=True)
-        if found.state is not State.EMPTY:
+        if found.state not in IDLE:
             raise ConcurrentTransactionsError(
                 f"The transaction of {transactional_id} before is not complete yet."
             )
+        found.state = State.EMPTY
         found.identity = ProducerIdentity(found.identity.producer, found.identity.epoch + 1)
         found.timeout_ms = timeout_ms
         return found.identity
@@ -112,25 +129,24 @@ class TransactionCoordinator:
             ConcurrentTransactionsError: the transaction before is not complete yet.
         """
         found = self._current(transactional_id, identity)
-        if found.state not in (State.EMPTY, State.ONGOING):
+        if found.state not in (*IDLE, State.ONGOING):
             raise ConcurrentTransactionsError(
                 f"The transaction of {transactional_id} before is not complete yet."
             )
-        if found.state is State.EMPTY:
+        if found.state in IDLE:
             found.state = State.ONGOING
             found.deadline = now + found.timeout_ms
         found.targets += [each for each in targets if each not in found.targets]
 
     def end(self, transactional_id: str, identity: ProducerIdentity, *, commit: bool) -> None:
-        """Decide a transaction. To ask for the same end again is no mistake.
+        """Decide a transaction. To ask for the same end again is no mistake: the reply was lost.
 
         Raises:
             ProducerFencedError: the producer is not the last one of its id.
             InvalidTxnStateError: there is none to end, or the other end was decided.
         """
         found = self._current(transactional_id, identity)
-        decided = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
-        if found.state is decided:
+        if found.state in _DECIDED[commit]:
             return
         if found.state is not State.ONGOING:
             raise InvalidTxnStateError(
@@ -164,7 +180,7 @@ class TransactionCoordinator:
         found.unmarked.remove(marker.target)
         if found.unmarked:
             return False
-        found.state, found.targets = State.EMPTY, []
+        self._complete(found)
         return True
 
     def _current(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
@@ -184,4 +200,10 @@ class TransactionCoordinator:
             # The markers carry the new epoch, so that the logs refuse the producer, too.
             found.identity = ProducerIdentity(found.identity.producer, found.identity.epoch + 1)
         if not found.unmarked:
-            found.state = State.EMPTY
+            TransactionCoordinator._complete(found)
+
+    @staticmethod
+    def _complete(found: Transaction) -> None:
+        committed = found.state is State.PREPARE_COMMIT
+        found.state = State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT
+        found.targets = []

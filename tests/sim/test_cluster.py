@@ -209,7 +209,7 @@ class TestCluster:
         world.time.run(until=12_000)
         found = cluster.transactions.of("app-1")
         assert found is not None
-        assert found.state is State.EMPTY
+        assert found.state is State.COMPLETE_ABORT
         assert cluster.committed_records("out-0") == []
         assert cluster.group("app").committed("in-0", require_stable=True) is None
         with pytest.raises(ProducerFencedError):

@@ -68,6 +68,11 @@ def test_the_same_end_may_be_asked_for_again() -> None:
     assert len(coordinator.pending_markers()) == 1
     with pytest.raises(InvalidTxnStateError, match=r"cannot abort.*PREPARE_COMMIT"):
         coordinator.end(APP, identity, commit=False)
+    mark_all(coordinator)
+    coordinator.end(APP, identity, commit=True)
+    assert coordinator.pending_markers() == []
+    with pytest.raises(InvalidTxnStateError, match=r"cannot abort.*COMPLETE_COMMIT"):
+        coordinator.end(APP, identity, commit=False)
 
 
 def test_a_new_producer_fences_the_one_before() -> None:
