@@ -1,0 +1,266 @@
+"""A store that is fast, and whose every way to the disk is a step of its own.
+
+It has the layers of the real one: writes that are staged until the commit, if it has
+transactions; a memtable that a crash takes away; and what was flushed. Nothing is flushed by
+itself: when to flush is a choice of the world.
+
+Sources: KIP-892, KIP-1035; Kafka, RocksDBStore, with atomic flush and without a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from weakref import WeakSet
+
+from streamproof.stores.api import (
+    ChangelogRecord,
+    KeyValueIterator,
+    KeyValueStore,
+    Position,
+    StateStore,
+    StateStoreContext,
+    TopicPartition,
+    require_key,
+)
+from streamproof.stores.errors import InvalidStateStoreError, TaskCorruptedError
+from streamproof.stores.iterators import RowIterator, StoreIterator, is_inverted, prefix_end
+
+__all__ = ["Image", "ModelDisk", "ModelStore"]
+
+
+@dataclass
+class Image:
+    """What is on the disk of one store.
+
+    Attributes:
+        rows: the records.
+        offsets: the committed offset by changelog partition.
+        position: the input offsets that the rows reflect.
+        is_open: the status: whether the store was not closed.
+    """
+
+    rows: dict[bytes, bytes] = field(default_factory=dict)
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    position: Position = field(default_factory=Position)
+    is_open: bool = False
+
+
+class ModelDisk:
+    """The disk of one host: the images of its stores, by directory and name."""
+
+    def __init__(self) -> None:
+        self._images: dict[tuple[Path, str], Image] = {}
+
+    def image(self, directory: Path, name: str) -> Image:
+        """The image of a store, empty at first."""
+        return self._images.setdefault((directory, name), Image())
+
+    def is_empty(self, directory: Path) -> bool:
+        """Whether there is nothing of any store of a task."""
+        return not any(place == directory for place, _ in self._images)
+
+    def wipe(self, directory: Path) -> None:
+        """Delete the stores of a task."""
+        self._images = {each: image for each, image in self._images.items() if each[0] != directory}
+
+
+class ModelStore(KeyValueStore):
+    """A key-value store on a model disk.
+
+    Args:
+        name: of the store.
+        disk: of the host that it runs on. When the host dies, the store is dropped, and the
+            disk is what is left.
+        transactional: whether writes are staged until ``commit`` (KIP-892).
+    """
+
+    def __init__(self, name: str, disk: ModelDisk, *, transactional: bool = False) -> None:
+        self._name = name
+        self._disk = disk
+        self._transactional = transactional
+        self._context: StateStoreContext | None = None
+        self._image = Image()
+        self._iterators: WeakSet[RowIterator] = WeakSet()
+        self._begin()
+
+    def _begin(self) -> None:
+        # Later layers hide earlier ones; None is a deletion.
+        self._staged: dict[bytes, bytes | None] = {}
+        self._staged_position = Position()
+        self._memtable: dict[bytes, bytes | None] = {}
+        self._offsets: dict[TopicPartition, int] = {}
+        self._position = Position()
+        self._committed_position = Position()
+
+    @property
+    def name(self) -> str:
+        """The name of the store."""
+        return self._name
+
+    @property
+    def persistent(self) -> bool:
+        """True: what was flushed outlives the process."""
+        return True
+
+    @property
+    def manages_offsets(self) -> bool:
+        """True (KIP-1035)."""
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store can be read and written."""
+        return self._context is not None
+
+    @property
+    def position(self) -> Position:
+        """The input offsets that the content reflects, staged writes included (KIP-796)."""
+        position = self._position.copy()
+        position.merge(self._staged_position)
+        return position
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        """Open what is on the disk.
+
+        Raises:
+            TaskCorruptedError: the store was not closed, and cannot tell what was committed.
+        """
+        image = self._disk.image(context.state_dir, self._name)
+        if image.is_open and context.exactly_once and not self._transactional:
+            raise TaskCorruptedError(
+                f"Store {self._name!r} in {context.state_dir} was not closed: wipe it and restore."
+            )
+        self._image, self._context = image, context
+        self._begin()
+        self._offsets = dict(image.offsets)
+        self._position = image.position.copy()
+        self._committed_position = image.position
+        # The status reaches the disk with the next flush, as everything does.
+        self._status_open = not self._transactional
+        context.register(root, self.restore)
+
+    def close(self) -> None:
+        """Flush, and say that it was closed; what is staged is dropped. Twice is harmless."""
+        if self._context is None:
+            return
+        self._status_open = False
+        self.flush()
+        self._context = None
+        for iterator in list(self._iterators):
+            iterator.close()
+
+    def flush(self) -> None:
+        """Bring the memtable to the disk: rows, offsets, position and status together."""
+        self._opened()
+        image = self._image
+        for key, value in self._memtable.items():
+            if value is None:
+                image.rows.pop(key, None)
+            else:
+                image.rows[key] = value
+        self._memtable.clear()
+        image.offsets = dict(self._offsets)
+        image.position = self._committed_position
+        image.is_open = self._status_open
+
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Take what is staged, and these offsets, over into the memtable; empty forgets all."""
+        self._opened()
+        self._memtable.update(self._staged)
+        self._staged.clear()
+        self._position.merge(self._staged_position)
+        self._staged_position = Position()
+        # The position is a row that is written by the commit, as the offsets are.
+        self._committed_position = self._position.copy()
+        if not changelog_offsets:
+            self._offsets.clear()
+        for partition, offset in changelog_offsets.items():
+            if offset is None:
+                self._offsets.pop(partition, None)
+            else:
+                self._offsets[partition] = offset
+
+    def committed_offset(self, partition: TopicPartition) -> int | None:
+        """The offset that was committed last; ``None`` if there is none."""
+        self._opened()
+        return self._offsets.get(partition)
+
+    def restore(self, batch: Sequence[ChangelogRecord]) -> None:
+        """Apply changelog records; they are committed already, and are not staged."""
+        self._opened()
+        self._memtable.update((record.key, record.value) for record in batch)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of ``key``, or ``None``."""
+        require_key(key)
+        self._opened()
+        for layer in (self._staged, self._memtable):
+            if key in layer:
+                return layer[key]
+        return self._image.rows.get(key)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set the value of ``key``; ``None`` deletes it."""
+        require_key(key)
+        record = self._opened().record_metadata
+        staging = self._transactional
+        (self._staged if staging else self._memtable)[key] = value
+        if record is not None:
+            (self._staged_position if staging else self._position).update(*record)
+
+    def approximate_num_uncommitted_entries(self) -> int:
+        """How many keys are staged."""
+        return len(self._staged)
+
+    def approximate_num_uncommitted_bytes(self) -> int:
+        """How many bytes are staged, keys and values."""
+        return sum(len(key) + len(value or b"") for key, value in self._staged.items())
+
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        """The entries from ``from_key`` to ``to_key``, both inclusive, ascending."""
+        return self._scan(from_key, to_key)
+
+    def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        """The same entries as ``range``, descending."""
+        return self._scan(from_key, to_key, reverse=True)
+
+    def prefix_scan(self, prefix: bytes) -> KeyValueIterator:
+        """Every entry whose key starts with ``prefix``, ascending."""
+        require_key(prefix)
+        end = prefix_end(prefix)
+        rows = self._rows()
+        keys = sorted(key for key in rows if key >= prefix and (end is None or key < end))
+        return self._iterator((key, rows[key]) for key in keys)
+
+    def approximate_num_entries(self) -> int:
+        """Exactly how many entries there are."""
+        return len(self._rows())
+
+    def _scan(
+        self, from_key: bytes | None, to_key: bytes | None, *, reverse: bool = False
+    ) -> KeyValueIterator:
+        rows = self._rows()
+        if is_inverted(from_key, to_key):
+            return self._iterator(())
+        low = b"" if from_key is None else from_key
+        keys = (key for key in rows if key >= low and (to_key is None or key <= to_key))
+        return self._iterator((key, rows[key]) for key in sorted(keys, reverse=reverse))
+
+    def _rows(self) -> dict[bytes, bytes]:
+        """All entries as they are now."""
+        self._opened()
+        rows: dict[bytes, bytes | None] = {**self._image.rows, **self._memtable, **self._staged}
+        return {key: value for key, value in rows.items() if value is not None}
+
+    def _iterator(self, rows: Iterable[tuple[bytes, bytes]]) -> KeyValueIterator:
+        moment: Iterator[tuple[bytes, bytes]] = iter(list(rows))
+        return StoreIterator(self._name, moment, self._iterators)
+
+    def _opened(self) -> StateStoreContext:
+        if self._context is None:
+            raise InvalidStateStoreError(
+                f"Store {self._name!r} is not open; call init() before using it."
+            )
+        return self._context
