@@ -1,0 +1,64 @@
+"""Topologies: tasks, changelogs, and what is refused before a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamproof.sim.brokers.log import Entry
+from streamproof.sim.topology import ProcessorContext, Subtopology, Topology, partition_for
+from streamproof.stores.errors import UsageError
+
+
+def nothing(context: ProcessorContext, topic: str, record: Entry) -> None:
+    """Does nothing."""
+
+
+def part(sources: str, sinks: str = "", stores: str = "") -> Subtopology:
+    """A subtopology, from words."""
+    return Subtopology(tuple(sources.split()), nothing, tuple(stores.split()), tuple(sinks.split()))
+
+
+def test_the_tasks_of_a_topology() -> None:
+    """One for each partition of each subtopology, with its inputs and changelogs."""
+    topology = Topology(
+        "app",
+        (part("left right", "joined", "window"), part("joined", "out")),
+        {"left": 2, "right": 2, "joined": 1, "out": 3},
+    )
+    tasks = topology.tasks
+    assert list(tasks) == ["0_0", "0_1", "1_0"]
+    assert tasks["0_1"].inputs == ("left-1", "right-1")
+    assert tasks["0_1"].changelogs == {"window": "app-window-changelog-1"}
+    assert tasks["1_0"].changelogs == {}
+    assert topology.topics == {**topology.partitions, "app-window-changelog": 2}
+
+
+@pytest.mark.parametrize(
+    ("parts", "partitions", "message"),
+    [
+        ([part("in")], {}, r"'in' of subtopology 0 has 0 partitions.*no topics"),
+        ([part("in")], {"in": 0}, "'in' of subtopology 0 has 0 partitions"),
+        ([part("in", "out")], {"in": 1}, r"'out' of subtopology 0 has 0.*There are: in"),
+        ([part("a b")], {"a": 1, "b": 2}, r"equally many partitions.*{'a': 1, 'b': 2}"),
+        ([part("")], {}, "at least one source"),
+        ([part("a", "a")], {"a": 1}, "0 -> 0 are a cycle"),
+        (
+            [part("a", "b"), part("b", "c"), part("c", "b")],
+            {"a": 1, "b": 1, "c": 1},
+            "1 -> 2 -> 1 are a cycle",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_refused(
+    parts: list[Subtopology], partitions: dict[str, int], message: str
+) -> None:
+    """Before anything runs, with what is wrong and where."""
+    with pytest.raises(UsageError, match=message):
+        Topology("app", tuple(parts), partitions)
+
+
+def test_a_key_goes_to_the_same_partition_everywhere() -> None:
+    """The numbers are written down; all partitions are used."""
+    keys = [b"a", b"b", b"key-1", b"\xff", b""]
+    assert [partition_for(key, 3) for key in keys] == [0, 2, 2, 0, 0]
+    assert {partition_for(b"%d" % number, 7) for number in range(100)} == set(range(7))
