@@ -1,0 +1,266 @@
+"""A task: what it finds, restores, processes and commits, with model and real stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.brokers.log import Entry
+from streamproof.sim.choices import Choices
+from streamproof.sim.clients.producer import Producer
+from streamproof.sim.decisions.recovery import Closing
+from streamproof.sim.model_store import ModelDisk, ModelStore
+from streamproof.sim.network import Network
+from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
+from streamproof.sim.topology import ProcessorContext, Subtopology, Topology
+from streamproof.sim.trace import Event
+from streamproof.sim.world import World
+from streamproof.stores.api import KeyValueStore
+from streamproof.stores.errors import InvalidStateStoreError, TaskCorruptedError
+from streamproof.stores.rocksdb import RocksDBStore
+
+
+def count(context: ProcessorContext, _: str, record: Entry) -> None:
+    """Counts the records of each key."""
+    store = context.store("counts")
+    number = int(store.get(record.key) or b"0") + 1
+    store.put(record.key, b"%d" % number)
+    context.forward("out", record.key, b"%d" % number)
+
+
+TOPOLOGY = Topology(
+    "app", (Subtopology(("in",), count, ("counts",), ("out",)),), {"in": 1, "out": 1}
+)
+CHANGELOG = "app-counts-changelog-0"
+
+
+class Bench:
+    """One task in a calm world."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        exactly_once: bool = True,
+        transactional: bool = False,
+        real: bool = False,
+    ) -> None:
+        self.events: list[Event] = []
+        self.world = World(Choices.seeded(0), [self.events.append], activation=0)
+        self.cluster = Cluster(self.world, TOPOLOGY.topics)
+        self.host = self.world.host("instance-0")
+        self.network = Network(self.world)
+        self.producer = Producer(self.world, self.host, self.network, self.cluster)
+        self.run(self.producer.init())
+        self.config = TaskConfig(exactly_once, transactional, 0, "proposal", TOPOLOGY.topics)
+        self.directory = directory
+        self.disk = ModelDisk()
+        self.real = real
+
+    def run(self, steps: Any) -> Any:
+        """Let the host do it."""
+        return self.world.time.run(until=self.host.start(steps))
+
+    def make_store(self, name: str) -> KeyValueStore:
+        """A store of the kind that is asked for."""
+        if self.real:
+            return RocksDBStore(name)
+        return ModelStore(name, self.disk, transactional=self.config.transactional)
+
+    def opened(self) -> StreamTask:
+        """A task with its stores open."""
+        task = StreamTask(
+            "0_0",
+            TOPOLOGY.tasks["0_0"],
+            self.config,
+            choices=self.world.choices,
+            trace=self.world.trace,
+            actor="instance-0/thread-0",
+        )
+        was_empty = self.disk.is_empty(self.directory) and not any(self.directory.iterdir())
+        task.open(self.directory, self.make_store, self.producer, was_empty=was_empty)
+        return task
+
+    def running(self) -> StreamTask:
+        """A task that processes."""
+        task = self.opened()
+        task.become(TaskState.RUNNING)
+        return task
+
+    def feed(self, task: StreamTask, *keys: bytes, first: int = 0) -> None:
+        """Records for it."""
+        some = [Entry(first + n, 10 * (first + n), key, b"v") for n, key in enumerate(keys)]
+        task.queues.add("in-0", some)
+        while task.process(0):
+            pass
+
+    def commit(self, task: StreamTask, closing: Closing = Closing.COMMIT) -> None:
+        """The steps of a commit that concern the task."""
+        self.run(self.producer.flush())
+        task.note_written()
+        task.commit_stores(closing)
+        task.committed()
+
+
+@pytest.fixture(params=["model", "real"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Bench]:
+    """Makes a bench with the fast store, or with RocksDB."""
+
+    def make(**options: Any) -> Bench:
+        return Bench(tmp_path, real=request.param == "real", **options)
+
+    return make
+
+
+def test_what_is_processed_is_logged_and_sent_on(bench: Callable[..., Bench]) -> None:
+    """To the store, to its changelog and to the output; the task has something to commit."""
+    world = bench()
+    task = world.running()
+    world.feed(task, b"a", b"b", b"a")
+    assert task.commit_needed
+    assert task.stream_time == 20
+    world.run(world.producer.flush())
+    found = [(each.key, each.value) for each in world.cluster.committed_records(CHANGELOG)]
+    assert found == [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")]
+    assert [each.timestamp for each in world.cluster.committed_records("out-0")] == [0, 10, 20]
+    task.suspend()
+    task.close(Closing.CLEAN)
+
+
+def test_a_commit_covers_what_was_confirmed(bench: Callable[..., Bench]) -> None:
+    """Under at-least-once each commit reaches the store; the next task goes on from there."""
+    world = bench(exactly_once=False)
+    task = world.running()
+    world.feed(task, b"a", b"a")
+    task.note_written()
+    assert task.stores["counts"].offset is None
+    world.commit(task)
+    assert task.stores["counts"].offset == 1
+    assert not task.commit_needed
+    task.suspend()
+    task.close(Closing.DIRTY)
+    again = world.opened()
+    assert again.next_restored(CHANGELOG) == 2
+    assert again.store("counts").get(b"a") == b"2"
+    again.suspend()
+    again.close(Closing.CLEAN)
+
+
+def test_exactly_once_commits_offsets_only_at_the_end(bench: Callable[..., Bench]) -> None:
+    """While it runs, no offset vouches for data that may still be aborted."""
+    world = bench()
+    task = world.running()
+    world.feed(task, b"a")
+    world.commit(task)
+    assert not [each for each in world.events if each.kind == "store.committed"]
+    task.suspend()
+    task.close(Closing.CLEAN)
+    committed = [each for each in world.events if each.kind == "store.committed"]
+    assert [(each.partition, each.offset) for each in committed] == [(CHANGELOG, 0)]
+
+
+def test_a_store_without_records_is_healthy_afterwards(bench: Callable[..., Bench]) -> None:
+    """It is known that there is no offset (KAFKA-19712)."""
+    world = bench()
+    for _ in range(2):
+        task = world.running()
+        task.suspend()
+        task.close(Closing.CLEAN)
+    assert [each.attributes["wipe"] for each in world.events if each.kind == "store.opened"] == [
+        False,
+        False,
+    ]
+
+
+def test_data_without_an_offset_is_not_trusted(tmp_path: Path) -> None:
+    """Under exactly-once and without transactions; nothing stays open."""
+    for exactly_once, transactional in ((True, False), (True, True), (False, False)):
+        world = Bench(tmp_path, exactly_once=exactly_once, transactional=transactional)
+        task = world.running()
+        world.feed(task, b"a")
+        task.store("counts").flush()
+        # The host dies: the task is dropped. What it had flushed has no offset.
+        if exactly_once and not transactional:
+            with pytest.raises(TaskCorruptedError):
+                world.opened()
+        else:
+            assert world.opened().next_restored(CHANGELOG) == 0
+
+
+def test_a_corrupted_task_forgets_its_offsets(bench: Callable[..., Bench]) -> None:
+    """So that nobody goes on from them, even if the files stay (KAFKA-10664)."""
+    world = bench(exactly_once=False)
+    task = world.running()
+    world.feed(task, b"a")
+    world.commit(task)
+    task.suspend()
+    task.close(Closing.CORRUPTED)
+    again = world.opened()
+    assert again.next_restored(CHANGELOG) == 0
+    again.suspend()
+    again.close(Closing.CLEAN)
+
+
+def test_restoring_leads_to_the_content_of_the_changelog(bench: Callable[..., Bench]) -> None:
+    """Nothing of it is sent to the changelog again."""
+    world = bench()
+    task = world.opened()
+    entries = [Entry(0, 5, b"a", b"1"), Entry(2, 6, b"b", b"1"), Entry(3, 7, b"a", None)]
+    task.apply(CHANGELOG, entries[:2])
+    assert task.next_restored(CHANGELOG) == 3
+    task.apply(CHANGELOG, entries[2:])
+    task.apply(CHANGELOG, [])
+    assert list(task.store("counts").all()) == [(b"b", b"1")]
+    world.run(world.producer.flush())
+    assert world.cluster.logs[CHANGELOG].end == 0
+    task.suspend()
+    task.close(Closing.CLEAN)
+
+
+def test_what_is_committed_of_the_inputs(tmp_path: Path) -> None:
+    """The next record in the buffer, else the position; nothing before the first record."""
+    world = Bench(tmp_path)
+    task = world.running()
+    assert task.committable_offsets({"in-0": None}) == {}
+    task.queues.add("in-0", [Entry(4, 0, b"a", b"v"), Entry(7, 0, b"a", b"v")])
+    task.process(0)
+    assert task.committable_offsets({"in-0": 9}) == {"in-0": 7}
+    assert not task.has_passed_markers({"in-0": 9})
+    task.process(0)
+    assert task.committable_offsets({"in-0": 9}) == {"in-0": 9}
+    assert task.has_passed_markers({"in-0": 9})
+    assert not task.has_passed_markers({"in-0": 8})
+
+
+def test_staged_bytes_are_told(tmp_path: Path) -> None:
+    """For the limit on what is not committed (KIP-892)."""
+    world = Bench(tmp_path, transactional=True)
+    task = world.running()
+    world.feed(task, b"a")
+    assert task.uncommitted_bytes() == 2
+    world.commit(task)
+    assert task.uncommitted_bytes() == 0
+
+
+def test_a_life(tmp_path: Path) -> None:
+    """Each state follows another; what cannot follow is a mistake of the runtime."""
+    world = Bench(tmp_path)
+    task = world.running()
+    with pytest.raises(InvalidStateStoreError, match="cannot become CLOSED: it is RUNNING"):
+        task.close(Closing.CLEAN)
+    assert not task.process(0)
+    task.suspend()
+    task.suspend()
+    world.feed(task, b"a")
+    assert not task.commit_needed
+    task.close(Closing.CLEAN)
+    task.revive()
+    assert task.state is TaskState.CREATED
+    states = [
+        cast(str, each.attributes["after"]) for each in world.events if each.kind == "task.state"
+    ]
+    assert states == ["RESTORING", "RUNNING", "SUSPENDED", "CLOSED", "CREATED"]
