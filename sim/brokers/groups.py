@@ -140,6 +140,8 @@ class GroupCoordinator(Generic[S, A]):
         self.advance(now)
         if member_id not in self.members:
             raise self._unknown(member_id)
+        # Who waits for the others is alive.
+        self.members[member_id].last_heartbeat = now
         if self.state is GroupState.JOINING:
             return None
         leads = member_id == self.leader

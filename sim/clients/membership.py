@@ -1,0 +1,206 @@
+"""Membership in a group: joining, being assigned to, staying alive, and being left out.
+
+The protocol runs in the background, and the owner looks at what came of it: so records can be
+processed while a rebalance goes on.
+
+Sources: KIP-429; Kafka, AbstractCoordinator and ConsumerCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from simpy.events import Event
+
+from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.errors import IllegalGenerationError, RequestTimeoutError
+from streamproof.sim.hosts import Host, Steps
+from streamproof.sim.network import Network
+from streamproof.sim.world import World
+
+__all__ = ["HEARTBEAT_MS", "SESSION_TIMEOUT_MS", "Membership"]
+
+HEARTBEAT_MS = 3_000
+"""``heartbeat.interval.ms``."""
+
+SESSION_TIMEOUT_MS = 45_000
+"""``session.timeout.ms``."""
+
+_ASK_AGAIN_MS = 25
+"""How often a member asks whether the others have joined; the real protocol waits for a reply."""
+
+S = TypeVar("S")
+A = TypeVar("A")
+
+Assign = Callable[[dict[str, S]], Generator[Event, Any, dict[str, A]]]
+"""What the leader does: from what all members say of themselves, what each gets."""
+
+
+class Membership(Generic[S, A]):
+    """One member of a group.
+
+    Args:
+        world: the world.
+        host: whose it is.
+        network: the way to the brokers.
+        cluster: the brokers.
+        group: the name of the group.
+        describe: what the member says of itself, asked each time that it joins.
+        assign: assigns, if the member leads the group.
+
+    Attributes:
+        member_id: empty before the first join, and after it was left out.
+        generation: of the last assignment; -1 before it.
+        assignment: what it was assigned last, to be taken; ``None`` if there is nothing new.
+        is_rebalancing: whether it joins, or has not taken its new assignment yet.
+        was_left_out: whether the group has gone on without it: whatever it had is lost.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        host: Host,
+        network: Network,
+        cluster: Cluster,
+        *,
+        group: str,
+        describe: Callable[[], S],
+        assign: Assign[S, A],
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        heartbeat_ms: int = HEARTBEAT_MS,
+    ) -> None:
+        self._world = world
+        self._host = host
+        self._network = network
+        self._group = cluster.group(group)
+        self._describe = describe
+        self._assign = assign
+        self._session_timeout_ms = session_timeout_ms
+        self._heartbeat_ms = heartbeat_ms
+        self._wanted = world.time.event()
+        self._is_closed = False
+        self.member_id = ""
+        self.generation = -1
+        self.assignment: A | None = None
+        self.is_rebalancing = False
+        self.was_left_out = False
+        host.start(self._run())
+
+    @property
+    def credentials(self) -> tuple[str, int]:
+        """What a commit is fenced by."""
+        return self.member_id, self.generation
+
+    def rejoin(self) -> None:
+        """Ask for a rebalance; while one goes on, nothing more happens."""
+        self.is_rebalancing = True
+        if not self._wanted.triggered:
+            self._wanted.succeed()
+
+    def take_assignment(self) -> A | None:
+        """What was assigned since the last call; ``None`` if nothing was."""
+        found, self.assignment = self.assignment, None
+        if found is not None:
+            self.is_rebalancing = False
+        return found
+
+    def take_loss(self) -> bool:
+        """Whether the member was left out since the last call."""
+        found, self.was_left_out = self.was_left_out, False
+        return found
+
+    def leave(self) -> Steps:
+        """Leave the group, and take no further part in it."""
+        self._is_closed = True
+        if self.member_id:
+            try:
+                yield from self._call(
+                    "leave group", lambda: self._group.leave(self.member_id, self._world.now)
+                )
+            except RequestTimeoutError:
+                # The group learns of it once the session is over.
+                return
+
+    def abandon(self) -> None:
+        """Take no further part, without a word."""
+        self._is_closed = True
+
+    def _run(self) -> Steps:
+        """Join when it is wanted or asked for, and say now and then that one is alive."""
+        time = self._world.time
+        while not self._is_closed:
+            yield time.any_of([self._wanted, time.timeout(self._heartbeat_ms)])
+            if self._is_closed:
+                return
+            try:
+                if self._wanted.triggered or (self.member_id and (yield from self._heartbeat())):
+                    yield from self._join()
+            except IllegalGenerationError:
+                self._be_left_out()
+            except RequestTimeoutError:
+                # The group may leave us out before the next try.
+                if self.is_rebalancing:
+                    self.rejoin()
+
+    def _heartbeat(self) -> Generator[Event, Any, bool]:
+        asked: bool = yield from self._call(
+            "heartbeat",
+            lambda: self._group.heartbeat(self.member_id, self.generation, self._world.now),
+        )
+        self.is_rebalancing |= asked
+        return asked
+
+    def _join(self) -> Steps:
+        # Who wants another rebalance from here on comes too late for this one.
+        self._wanted = self._world.time.event()
+        self.is_rebalancing = True
+        described = self._describe()
+        self.member_id = yield from self._call(
+            "join group",
+            lambda: self._group.join(
+                self.member_id,
+                described,
+                self._world.now,
+                session_timeout_ms=self._session_timeout_ms,
+            ),
+        )
+        while True:
+            joined = yield from self._call(
+                "join group",
+                lambda: self._group.poll_join(self.member_id, self._world.now),
+            )
+            if joined is not None:
+                break
+            yield self._world.time.timeout(_ASK_AGAIN_MS)
+        self.generation = joined.generation
+        if joined.subscriptions:
+            assignments = yield from self._assign(joined.subscriptions)
+            yield from self._call(
+                "sync group",
+                lambda: self._group.sync(self.member_id, joined.generation, assignments),
+            )
+        yield from self._await_assignment(joined.generation)
+
+    def _await_assignment(self, generation: int) -> Steps:
+        while True:
+            found = yield from self._call(
+                "sync group", lambda: self._group.poll_sync(self.member_id, generation)
+            )
+            if found is not None:
+                break
+            if (yield from self._heartbeat()):
+                # Another rebalance has begun before this one was assigned.
+                self.rejoin()
+                return
+            yield self._world.time.timeout(_ASK_AGAIN_MS)
+        self.assignment = found
+
+    def _be_left_out(self) -> None:
+        self.member_id, self.generation, self.assignment = "", -1, None
+        self.was_left_out = True
+        self._world.trace.emit("group.left_out", self._host.name)
+        self.rejoin()
+
+    def _call(self, what: str, handle: Callable[[], Any]) -> Generator[Event, Any, Any]:
+        return (yield from self._network.call(self._host.name, what, handle))
