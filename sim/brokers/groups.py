@@ -126,8 +126,7 @@ class GroupCoordinator(Generic[S, A]):
             self.members[member_id] = Member(subscription, session_timeout_ms, instance_id)
         member = self.members[member_id]
         member.subscription, member.last_heartbeat = subscription, now
-        if self.state is not GroupState.JOINING:
-            self._begin_rebalance(now)
+        self._begin_rebalance(now)
         member.joined = True
         return member_id
 
@@ -137,11 +136,13 @@ class GroupCoordinator(Generic[S, A]):
         Raises:
             IllegalGenerationError: the member was left out meanwhile.
         """
+        if member_id in self.members:
+            # Who waits for the others is alive, and has joined whatever rebalance there is by now.
+            self.members[member_id].last_heartbeat = now
+            self.members[member_id].joined = True
         self.advance(now)
         if member_id not in self.members:
             raise self._unknown(member_id)
-        # Who waits for the others is alive.
-        self.members[member_id].last_heartbeat = now
         if self.state is GroupState.JOINING:
             return None
         leads = member_id == self.leader
@@ -199,7 +200,7 @@ class GroupCoordinator(Generic[S, A]):
         ]
         for name in late:
             del self.members[name]
-        if late and self.state is not GroupState.JOINING:
+        if late:
             self._begin_rebalance(now)
         if self.state is GroupState.JOINING and all(each.joined for each in self.members.values()):
             self._complete_join()
@@ -249,6 +250,9 @@ class GroupCoordinator(Generic[S, A]):
     def _begin_rebalance(self, now: int) -> None:
         if not self.members:
             self.state = GroupState.EMPTY
+            return
+        if self.state is GroupState.JOINING:
+            # Who has joined already has not to join again.
             return
         self.state = GroupState.JOINING
         self._deadline = now + self._rebalance_timeout_ms
