@@ -8,7 +8,8 @@ Sources: KIP-429; Kafka, AbstractCoordinator and ConsumerCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import contextlib
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Generic, TypeVar
 
 from simpy.events import Event
@@ -79,6 +80,8 @@ class Membership(Generic[S, A]):
         self._session_timeout_ms = session_timeout_ms
         self._heartbeat_ms = heartbeat_ms
         self._wanted = world.time.event()
+        self._released = world.time.event()
+        self._held = False
         self._is_closed = False
         self.member_id = ""
         self.generation = -1
@@ -92,6 +95,16 @@ class Membership(Generic[S, A]):
         """What a commit is fenced by."""
         return self.member_id, self.generation
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Do not join as long as this goes on: a commit must not end in another generation."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            self._release()
+
     def rejoin(self) -> None:
         """Ask for a rebalance; while one goes on, nothing more happens."""
         self.is_rebalancing = True
@@ -103,12 +116,18 @@ class Membership(Generic[S, A]):
         found, self.assignment = self.assignment, None
         if found is not None:
             self.is_rebalancing = False
+            self._release()
         return found
 
     def take_loss(self) -> bool:
         """Whether the member was left out since the last call."""
         found, self.was_left_out = self.was_left_out, False
+        self._release()
         return found
+
+    def _release(self) -> None:
+        if not self._released.triggered:
+            self._released.succeed()
 
     def leave(self) -> Steps:
         """Leave the group, and take no further part in it."""
@@ -152,9 +171,13 @@ class Membership(Generic[S, A]):
         return asked
 
     def _join(self) -> Steps:
+        self.is_rebalancing = True
+        # What the member says of itself must be true: so its owner has to know what it has first.
+        while self._held or self.was_left_out or self.assignment is not None:
+            self._released = self._world.time.event()
+            yield self._released
         # Who wants another rebalance from here on comes too late for this one.
         self._wanted = self._world.time.event()
-        self.is_rebalancing = True
         described = self._describe()
         self.member_id = yield from self._call(
             "join group",

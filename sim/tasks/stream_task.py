@@ -215,6 +215,10 @@ class StreamTask:
             raise TaskCorruptedError(f"Store {name!r} of task {self.id} has data and no offset.")
         holder.offset = None if offset == OFFSET_UNKNOWN else offset
 
+    def use(self, producer: Producer) -> None:
+        """Send with another producer from now on; nothing of the one before is in doubt here."""
+        self._producer = producer
+
     def become(self, state: TaskState) -> None:
         """Go over into another state.
 

@@ -192,9 +192,11 @@ class StateUpdater:
             each = updating.changelogs[partition]
             if each.start is None:
                 each.start = updating.task.next_restored(partition)
+                # The consumer may remember the position of somebody who was here before.
+                self._consumer.seek(partition, each.start)
                 if updating.is_active:
                     self._tell("restore.start", updating, partition, start=each.start, end=each.end)
-            if self._consumer.position(partition) is None:
+            elif self._consumer.position(partition) is None:
                 self._consumer.seek(partition, updating.task.next_restored(partition))
 
     def _apply(self, partition: str, records: list[Entry]) -> None:
