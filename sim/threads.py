@@ -243,8 +243,9 @@ class StreamThread:
                     None if each.offset is None else each.offset + 1
                     for each in task.stores.values()
                 )
-        owned = [name for name in (*self.tasks, *self._pending) if name not in self._standbys]
-        return Subscription(self._host.name, tuple(sorted(set(owned))), sums)
+        owned = {name for name in self.tasks if name not in self._standbys}
+        owned |= {name for name, is_active in self._pending.items() if is_active}
+        return Subscription(self._host.name, tuple(sorted(owned)), sums)
 
     def _lead(
         self, subscriptions: dict[str, Subscription]
