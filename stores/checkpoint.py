@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from streamproof.stores.api import StateStoreContext, TopicPartition
+from streamproof.stores.directories import sync_directory
 from streamproof.stores.errors import ProcessorStateError
 
 __all__ = [
@@ -122,7 +123,7 @@ class OffsetCheckpoint:
         try:
             self.path.unlink(missing_ok=True)
             if self.path.parent.is_dir():
-                self._sync_directory()
+                sync_directory(self.path.parent)
         except OSError as error:
             raise ProcessorStateError(
                 f"{self.path} cannot be deleted: {error}. Check the rights of its directory."
@@ -136,14 +137,7 @@ class OffsetCheckpoint:
             os.fsync(file.fileno())
         temporary.replace(self.path)
         # Without this, the rename itself may be undone by a loss of power.
-        self._sync_directory()
-
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_directory(self.path.parent)
 
     def _number(self, lines: list[str], number: int, what: str) -> int:
         try:

@@ -41,7 +41,6 @@ made durable before the first file is deleted: half of a directory is never open
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,6 +57,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
+from streamproof.stores.directories import sync_directory
 from streamproof.stores.errors import (
     InvalidStateStoreError,
     ProcessorStateError,
@@ -170,7 +170,7 @@ def discard(directory: Path) -> None:
     _logger.info("Deleting %s, which is no longer needed.", directory)
     try:
         directory.rename(_aside(directory))
-        _sync(directory.parent)
+        sync_directory(directory.parent)
     except OSError as error:
         _logger.warning("%s cannot be moved aside to be deleted: %s", directory, error)
         return
@@ -196,14 +196,6 @@ def _delete(directory: Path) -> None:
         _logger.warning(
             "%s cannot be deleted: %s. Opening the store will try again.", directory, error
         )
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def offsets_to_reach(directory: Path) -> dict[TopicPartition, int]:

@@ -52,6 +52,7 @@ from streamproof.stores.api import (
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.directories import make_directory
 from streamproof.stores.errors import (
     InvalidArgumentError,
     InvalidStateStoreError,
@@ -182,7 +183,7 @@ class SegmentDatabases(KeyValueStore):
         self._context = context
         try:
             with self._failing(directory):
-                directory.mkdir(parents=True, exist_ok=True)
+                make_directory(directory)
                 self._lock_file = _locked(directory / ".lock")
                 self._rename_old_names(directory)
                 for leftover in sorted(directory.glob(f"*{_DELETED}")):
