@@ -1,0 +1,219 @@
+"""What a program did to the disk: the log of the recorder, read back.
+
+A call is known by its number: the n-th call that changed something below the root directory. Calls
+elsewhere on the same file system are left out, and do not count.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = [
+    "Call",
+    "Kind",
+    "Trace",
+    "Tree",
+    "actual_tree",
+    "calls_that_made",
+    "read_trace",
+    "write_tree",
+]
+
+_RECORD = struct.Struct("=8q")
+
+Tree = dict[str, bytes | str | None]
+"""What is below a directory, by path: content, where a link leads, ``None`` for a directory."""
+
+
+class Kind:
+    """The kinds of calls, as ``recorder.c`` names them."""
+
+    CREATE: Final = "c"
+    RESIZE: Final = "t"
+    WRITE: Final = "w"
+    ZERO: Final = "z"
+    SYNC: Final = "s"
+    SYNC_ALL: Final = "a"
+    RENAME: Final = "r"
+    EXCHANGE: Final = "e"
+    LINK: Final = "l"
+    SYMLINK: Final = "y"
+    UNLINK: Final = "u"
+    MKDIR: Final = "d"
+    MARK: Final = "m"
+    ESCAPE: Final = "x"
+
+
+class Call(NamedTuple):
+    """One call.
+
+    Attributes:
+        kind: one of :class:`Kind`.
+        inode: the file or directory that it is about; for names, what the name leads to.
+        directory: the inode of the directory of ``name``.
+        other: the inode of the directory of ``second``; for a write, 1 if it is synchronous.
+        offset: where a write begins, in bytes.
+        length: the bytes that are written, or the new size, in bytes.
+        name: the name that is made, taken away, or renamed.
+        second: the new name; for a symbolic link, where it leads.
+        data: what a write writes.
+    """
+
+    kind: str
+    inode: int = 0
+    directory: int = 0
+    other: int = 0
+    offset: int = 0
+    length: int = 0
+    name: str = ""
+    second: str = ""
+    data: bytes = b""
+
+
+@dataclass
+class Trace:
+    """The calls of a program below one directory.
+
+    Attributes:
+        root: the inode of the directory.
+        before: calls that would make what was there before; they have no number.
+        calls: the calls; the first one has the number 1.
+        started: for each operation that started, how many calls there were before.
+        returned: for each operation that returned, how many calls there were by then.
+        escaped: files that were written unseen, with the call after which they were.
+    """
+
+    root: int
+    before: list[Call] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    started: list[int] = field(default_factory=list)
+    returned: list[int] = field(default_factory=list)
+    escaped: list[str] = field(default_factory=list)
+
+    def operations(self, after: int) -> tuple[int, int]:
+        """How many operations had started, and how many had returned, after so many calls."""
+        started = sum(each <= after for each in self.started)
+        return started, sum(each <= after for each in self.returned)
+
+    def describe(self, number: int) -> str:
+        """A call, in words."""
+        names = {self.root: "the directory"}
+        for call in [*self.before, *self.calls[:number]]:
+            if call.second or call.name:
+                names[call.inode] = call.second if call.other else call.name
+        call = self.calls[number - 1]
+        name = names.get(call.inode, "a file")
+        match call.kind:
+            case Kind.WRITE:
+                return f"write {call.length} bytes at {call.offset} of {name}"
+            case Kind.ZERO:
+                return f"zero {call.length} bytes at {call.offset} of {name}"
+            case Kind.RESIZE:
+                return f"resize {name} to {call.length} bytes"
+            case Kind.RENAME | Kind.EXCHANGE:
+                return f"rename {call.name} to {call.second}"
+        verb = _VERBS[call.kind]
+        return f"{verb} {call.name or name}" if call.kind != Kind.SYNC_ALL else verb
+
+
+_VERBS = {
+    Kind.CREATE: "create",
+    Kind.LINK: "link",
+    Kind.MKDIR: "make the directory",
+    Kind.SYMLINK: "link",
+    Kind.SYNC: "sync",
+    Kind.SYNC_ALL: "sync everything",
+    Kind.UNLINK: "remove",
+}
+
+
+def read_trace(log: bytes, root: Path, before: Sequence[Call] = ()) -> Trace:
+    """The calls in a log that concern what is below ``root``.
+
+    ``before`` is what :func:`calls_that_made` returned before the first of them.
+    """
+    trace = Trace(root.stat().st_ino, list(before))
+    known = {trace.root: str(root)} | {call.inode: call.name for call in before}
+    for call in _calls(log):
+        if call.kind == Kind.MARK:
+            (trace.returned if call.other else trace.started).append(len(trace.calls))
+        elif call.kind == Kind.ESCAPE:
+            if call.inode in known:
+                trace.escaped.append(f"{known[call.inode]} ({call.name})")
+        elif call.kind == Kind.SYNC_ALL or not known.keys().isdisjoint(call[1:4]):
+            trace.calls.append(call)
+            if call.inode and (call.directory in known or call.other in known):
+                known[call.inode] = call.second or call.name
+        elif call.kind == Kind.CREATE and not call.name:
+            # A file without a name may get one here later.
+            trace.calls.append(call)
+            known[call.inode] = "a file without a name"
+    return trace
+
+
+def _calls(log: bytes) -> Iterator[Call]:
+    at = 0
+    while at < len(log):
+        kind, inode, directory, other, offset, length, name, second = _RECORD.unpack_from(log, at)
+        at += _RECORD.size
+        first_name = log[at : at + name].decode("utf-8", "surrogateescape")
+        at += name
+        second_name = log[at : at + second].decode("utf-8", "surrogateescape")
+        at += second
+        data = b""
+        if kind == ord(Kind.WRITE):
+            data = log[at : at + length]
+            at += length
+        yield Call(
+            chr(kind), inode, directory, other, offset, length, first_name, second_name, data
+        )
+
+
+def calls_that_made(root: Path) -> list[Call]:
+    """Calls that would make what is below a directory now."""
+    calls = []
+    for path in sorted(root.rglob("*")):
+        found = path.lstat()
+        directory = path.parent.stat().st_ino
+        if stat.S_ISLNK(found.st_mode):
+            where = str(path.readlink())
+            calls.append(Call(Kind.SYMLINK, found.st_ino, directory, name=path.name, second=where))
+        elif stat.S_ISDIR(found.st_mode):
+            calls.append(Call(Kind.MKDIR, found.st_ino, directory, name=path.name))
+        elif stat.S_ISREG(found.st_mode):
+            data = path.read_bytes()
+            calls.append(Call(Kind.CREATE, found.st_ino, directory, name=path.name))
+            calls.append(Call(Kind.WRITE, found.st_ino, length=len(data), data=data))
+    return calls
+
+
+def actual_tree(root: Path) -> Tree:
+    """What is below a directory; what is no file, link or directory, such as a pipe, is not."""
+    found: Tree = {}
+    for path in sorted(root.rglob("*")):
+        mode = path.lstat().st_mode
+        name = str(path.relative_to(root))
+        if stat.S_ISREG(mode):
+            found[name] = path.read_bytes()
+        elif stat.S_ISLNK(mode):
+            found[name] = str(path.readlink())
+        elif stat.S_ISDIR(mode):
+            found[name] = None
+    return found
+
+
+def write_tree(tree: Tree, directory: Path) -> None:
+    """Make files, links and directories below an empty directory."""
+    for name, content in tree.items():
+        path = directory / name
+        if content is None:
+            path.mkdir()
+        elif isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.symlink_to(content)
