@@ -1,0 +1,519 @@
+"""What readers saw beside writers, and which anomalies that shows.
+
+A *transaction* writes values under keys, and then commits or is rolled back; a write without a
+transaction is one that commits at once. A *read* is one call of a reader: it names the values of
+one key, or of all. Every event has a *span*, from its call to its return, so that a
+history of several threads can be judged as well as one of a single thread. No value is written
+twice and none is deleted, so that a value names its write, and ``None`` the time before any.
+
+Only the history counts. An anomaly is named if *no* order of what was under way at the same time
+explains what was read: whatever the threads did, a store that is right is never accused.
+
+The names are those of the field: P1 to P4 and A5A of Berenson et al., "A Critique of ANSI SQL
+Isolation Levels"; G0 and G1a to G1c of Adya, "Weak Consistency".
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, NamedTuple
+
+from streamproof.stores.api import IsolationLevel
+
+__all__ = ["PERMITTED", "Anomaly", "Found", "History", "Read", "Span", "Transaction"]
+
+
+class Anomaly(Enum):
+    """What a history may show, the gravest first.
+
+    The text says what was read, after the name that the field has for it.
+    """
+
+    INVENTED_VALUE = "invented value: it was not written there by then"
+    OWN_WRITE_MISSED = "own write missed: the reader does not see what it wrote itself"
+    CIRCULAR_FLOW = "circular information flow (G1c): transactions read from each other"
+    DIRTY_WRITE = "dirty write (G0): two transactions overwrote parts of each other"
+    ABORTED_READ = "aborted read (G1a): it was rolled back before"
+    DIRTY_READ = "dirty read (P1): it is not committed"
+    INTERMEDIATE_READ = "intermediate read (G1b): its transaction overwrote it itself"
+    LOST_WRITE = "lost write: a committed value is gone that nobody overwrote"
+    BACKWARD_READ = "non-monotonic read: the same reader saw a newer value before"
+    FRACTURED_READ = "fractured read: half of a commit, or older than what was read with it"
+    STALE_READ = "stale read: a newer value was committed before"
+    LONG_FORK = "long fork: two readers saw two commits in opposite orders"
+    LOST_UPDATE = "lost update (P4): two transactions read a value, and both overwrote it"
+    READ_SKEW = "read skew (A5A): two reads of a transaction are from before and after a commit"
+    NON_REPEATABLE_READ = "non-repeatable read (P2): a transaction read two values of a key"
+    PHANTOM = "phantom (P3): a transaction scanned twice and found a new key"
+
+
+PERMITTED: Mapping[IsolationLevel, frozenset[Anomaly]] = {
+    IsolationLevel.READ_COMMITTED: frozenset(
+        {
+            Anomaly.LOST_UPDATE,
+            Anomaly.READ_SKEW,
+            Anomaly.NON_REPEATABLE_READ,
+            Anomaly.PHANTOM,
+        }
+    ),
+    IsolationLevel.READ_UNCOMMITTED: frozenset(Anomaly)
+    - {
+        Anomaly.INVENTED_VALUE,
+        Anomaly.OWN_WRITE_MISSED,
+        Anomaly.ABORTED_READ,
+        Anomaly.LOST_WRITE,
+        Anomaly.STALE_READ,
+    },
+}
+"""What a reader of a level may meet; see ``docs/isolation.md`` for the sources."""
+
+
+class Span(NamedTuple):
+    """When something was called and when it returned, on a clock that all threads share."""
+
+    invoked: int
+    returned: int
+
+    def before(self, other: Span) -> bool:
+        """Whether this had returned when the other was called."""
+        return self.returned < other.invoked
+
+
+NEVER = Span(2**62, 2**62)
+"""When something happens that had not happened when the history ended."""
+
+
+@dataclass(eq=False)
+class Transaction:
+    """Writes that belong together.
+
+    Attributes:
+        name: who it is, in messages.
+        began: when it was opened.
+        writes: what it wrote, in order: key, value, and when.
+        outcome: how it ended.
+        end: its commit or rollback; until the end of time while it is open.
+    """
+
+    name: str
+    began: Span
+    writes: list[tuple[bytes, bytes, Span]] = field(default_factory=list)
+    outcome: Literal["open", "committed", "rolled back"] = "open"
+    end: Span = NEVER
+
+    @property
+    def committed(self) -> bool:
+        """Whether it committed in the end."""
+        return self.outcome == "committed"
+
+    @property
+    def keys(self) -> set[bytes]:
+        """What it wrote to."""
+        return {key for key, _, _ in self.writes}
+
+    def last(self, key: bytes) -> bytes | None:
+        """The value that it wrote last to a key."""
+        return next((value for other, value, _ in reversed(self.writes) if other == key), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """One call of a reader.
+
+    Attributes:
+        reader: who it is, in messages.
+        level: what the reader may see.
+        span: when.
+        values: what it got, ``None`` for a key that is absent.
+        inside: the transaction that reads, if one does.
+        place: where in the program it is; whatever the recorder makes of it.
+    """
+
+    reader: str
+    level: IsolationLevel
+    span: Span
+    values: Mapping[bytes, bytes | None]
+    inside: Transaction | None = None
+    place: int = 0
+
+    @property
+    def since(self) -> Span:
+        """What was committed before this must be seen; a transaction may read as of its begin."""
+        return self.inside.began if self.inside else self.span
+
+
+class Found(NamedTuple):
+    """An anomaly, the read that shows it, and what it is, in words."""
+
+    anomaly: Anomaly
+    read: Read
+    text: str
+
+
+NOTHING = Transaction("nobody", Span(-1, -1), [], outcome="committed", end=Span(-1, -1))
+"""Who "wrote" what is absent: before everything else."""
+
+
+class History:
+    """What happened, in the order in which it is told; several threads may tell.
+
+    Args:
+        early: whether a write may reach other readers before its commit, as it may where the
+            writers are at READ_UNCOMMITTED.
+    """
+
+    def __init__(self, *, early: bool = False) -> None:
+        self.transactions: list[Transaction] = []
+        self.reads: list[Read] = []
+        self._early = early
+        self._clock = itertools.count()
+        self._lock = threading.Lock()
+
+    def now(self) -> int:
+        """The next tick of the clock."""
+        return next(self._clock)
+
+    def span(self, invoked: int) -> Span:
+        """From a tick until now."""
+        return Span(invoked, self.now())
+
+    def begin(self, name: str) -> Transaction:
+        """A transaction is opened."""
+        transaction = Transaction(name, self.span(self.now()))
+        with self._lock:
+            self.transactions.append(transaction)
+        return transaction
+
+    def read(self, read: Read) -> None:
+        """A read has returned."""
+        with self._lock:
+            self.reads.append(read)
+
+    def end(
+        self,
+        transactions: Iterable[Transaction],
+        outcome: Literal["committed", "rolled back"],
+        span: Span,
+    ) -> None:
+        """Transactions have ended, all in one call."""
+        for transaction in transactions:
+            transaction.outcome = outcome
+            transaction.end = span
+
+    def forbidden(self, level: IsolationLevel | None = None) -> list[Found]:
+        """The anomalies that the levels of their readers do not permit, the gravest first.
+
+        ``level`` holds for every reader instead of its own.
+        """
+        found = [
+            each
+            for each in self.anomalies()
+            if each.anomaly not in PERMITTED[level or each.read.level]
+        ]
+        ranks = list(Anomaly)
+        return sorted(found, key=lambda each: (ranks.index(each.anomaly), each.read.span))
+
+    def anomalies(self) -> Iterator[Found]:
+        """Every anomaly that the history shows, whether it is permitted or not."""
+        yield from _Judge(self.transactions, self.reads, early=self._early).anomalies()
+
+
+class _Judge:
+    """Finds the anomalies of a finished history."""
+
+    def __init__(self, transactions: list[Transaction], reads: list[Read], *, early: bool) -> None:
+        self.reads = sorted(reads, key=lambda read: read.span)
+        self.early = early
+        self.written = {
+            (key, value): (each, span) for each in transactions for key, value, span in each.writes
+        }
+        self.commits = _Commits(transactions, self.start)
+        # What each reader has seen by now: the newest commit of each key, and of all (``None``).
+        self.seen: dict[tuple[str, bytes | None], tuple[Transaction, bytes, bytes | None]] = {}
+        self.inside: dict[Transaction, list[Read]] = {}
+
+    def anomalies(self) -> Iterator[Found]:
+        """Every anomaly, read by read, and then those of several reads."""
+        for read in self.reads:
+            for key, value in read.values.items():
+                yield from self.of_value(read, key, value)
+            yield from self.of_whole(read)
+            if read.inside is not None:
+                yield from self.of_transaction(read, read.inside)
+            self.remember(read)
+        yield from self.long_forks()
+        yield from self.circles()
+        yield from self.lost_updates()
+
+    def found(self, anomaly: Anomaly, read: Read, key: bytes, text: str = "") -> Found:
+        """An anomaly with what was read."""
+        got = f"{read.reader} got {read.values[key]!r} for {key!r}"
+        return Found(anomaly, read, f"{got}; {text}" if text else got)
+
+    # Who wrote what, and in which order.
+
+    def writer(self, key: bytes, value: bytes | None) -> Transaction | None:
+        """The transaction that wrote a value; ``None`` if there is none."""
+        if value is None:
+            return NOTHING
+        found = self.written.get((key, value))
+        return found[0] if found else None
+
+    def foreign(self, read: Read) -> dict[bytes, Transaction]:
+        """The committed writers of what a call returned, without what the reader wrote itself."""
+        own = read.inside.keys if read.inside else set()
+        writers = {
+            key: self.writer(key, value) for key, value in read.values.items() if key not in own
+        }
+        return {key: each for key, each in writers.items() if each and each.committed}
+
+    def start(self, transaction: Transaction, key: bytes) -> int:
+        """When at the earliest others could see what a committed transaction wrote to a key.
+
+        That is during its commit or, where it may be seen early, from its first write on.
+        """
+        if self.early:
+            return next(span.invoked for its, _, span in transaction.writes if its == key)
+        return transaction.end.invoked
+
+    def precedes(self, one: Transaction, other: Transaction, key: bytes) -> bool:
+        """Whether what one wrote to a key is older than what another did, in any explanation."""
+        if other is NOTHING or one is other:
+            return False
+        return one is NOTHING or one.end.returned < self.start(other, key)
+
+    def remember(self, read: Read) -> None:
+        """Note which commits the reader has seen now, and by which key and value."""
+        for key, writer in self.foreign(read).items():
+            # A commit is best remembered by the key itself.
+            for other in (key, *(writer.keys - {key}), None):
+                newest = self.seen.get((read.reader, other), (NOTHING,))[0]
+                if newest.end.invoked < writer.end.invoked or (key == other and newest is writer):
+                    self.seen[read.reader, other] = (writer, key, read.values[key])
+
+    # One value.
+
+    def of_value(self, read: Read, key: bytes, value: bytes | None) -> Iterator[Found]:
+        """What is wrong with one value that was read."""
+        writer = self.writer(key, value)
+        if writer is None or self.is_future(read, key, value):
+            yield self.found(Anomaly.INVENTED_VALUE, read, key)
+            return
+        own = self.own(read, key)
+        if own is not None:
+            if value != own and not self.may_replace(read, key, own, writer):
+                yield self.found(Anomaly.OWN_WRITE_MISSED, read, key, f"it wrote {own!r} before")
+            return
+        yield from self.of_uncommitted(read, key, value, writer)
+        if writer.committed:
+            yield from self.of_older(read, key, writer)
+
+    def is_future(self, read: Read, key: bytes, value: bytes | None) -> bool:
+        """Whether a value was written only after it was read."""
+        return value is not None and self.written[key, value][1].invoked > read.span.returned
+
+    def own(self, read: Read, key: bytes) -> bytes | None:
+        """What the reader itself wrote to a key before it read."""
+        written = [
+            value
+            for its, value, span in (read.inside.writes if read.inside else ())
+            if its == key and span.before(read.span)
+        ]
+        return written[-1] if written else None
+
+    def may_replace(self, read: Read, key: bytes, own: bytes, writer: Transaction) -> bool:
+        """Whether a value of somebody else may have come after a reader's own write."""
+        if not self.early or writer is read.inside or writer is NOTHING:
+            return False
+        return not writer.end.before(self.written[key, own][1])
+
+    def of_uncommitted(
+        self, read: Read, key: bytes, value: bytes | None, writer: Transaction
+    ) -> Iterator[Found]:
+        """Values that nobody but their own transaction was to see."""
+        who = f"{writer.name} wrote it"
+        if writer.outcome == "rolled back" and writer.end.before(read.span):
+            yield self.found(Anomaly.ABORTED_READ, read, key, f"{who} and was rolled back")
+        elif not writer.committed or writer.end.invoked > read.span.returned:
+            yield self.found(Anomaly.DIRTY_READ, read, key, f"{who} and had not committed")
+        elif value is not None and writer.last(key) != value:
+            text = f"{who}, and then {writer.last(key)!r} before it committed"
+            yield self.found(Anomaly.INTERMEDIATE_READ, read, key, text)
+            if writer.end.before(read.since):
+                yield self.found(Anomaly.STALE_READ, read, key, text)
+
+    def of_older(self, read: Read, key: bytes, writer: Transaction) -> Iterator[Found]:
+        """A value in the place of a newer one, which was committed or seen before."""
+        newest = self.commits.newest_before(read.since, key)
+        if newest is not None and self.precedes(writer, newest, key):
+            text = f"{newest.name} had committed {newest.last(key)!r}"
+            behind = self.is_behind(read, key, newest)
+            yield self.found(Anomaly.STALE_READ if behind else Anomaly.LOST_WRITE, read, key, text)
+        for which in (key, None):
+            seen, its, old = self.seen.get((read.reader, which), (NOTHING, key, None))
+            if self.misses(writer, seen, key):
+                text = f"it had got {old!r} for {its!r}, of {seen.name}"
+                kind = Anomaly.BACKWARD_READ if its == key else Anomaly.FRACTURED_READ
+                yield self.found(kind, read, key, text)
+                return
+
+    def misses(self, writer: Transaction, seen: Transaction, key: bytes) -> bool:
+        """Whether a value is older than a commit that was seen, or than one before that."""
+        if seen is NOTHING or seen is writer:
+            return False
+        if key in seen.keys and self.precedes(writer, seen, key):
+            return True
+        newest = self.commits.newest_before(seen.end, key)
+        return newest is not None and self.precedes(writer, newest, key)
+
+    def is_behind(self, read: Read, key: bytes, newest: Transaction) -> bool:
+        """Whether somebody else found a commit that a reader missed, so that it is not lost.
+
+        Only reads count that were made after the last commit before this read.
+        """
+        last = self.commits.last_end_before(read.span)
+        for other in self.reads:
+            if key in other.values and last.before(other.span):
+                writer = self.foreign(other).get(key)
+                if writer is not None and not self.precedes(writer, newest, key):
+                    return True
+        return False
+
+    # Several values of one call, or of one transaction.
+
+    def of_whole(self, read: Read) -> Iterator[Found]:
+        """What the values of one call say together."""
+        writers = self.foreign(read)
+        for (key, writer), (other, seen) in itertools.permutations(writers.items(), 2):
+            if self.misses(writer, seen, key):
+                text = f"{read.values[other]!r} for {other!r} is newer, of {seen.name}"
+                yield self.found(Anomaly.FRACTURED_READ, read, key, text)
+            elif {key, other} <= writer.keys & seen.keys and not self.in_order(
+                writer, seen, key, other
+            ):
+                text = f"{writer.name} and {seen.name} each wrote {key!r} and {other!r}"
+                yield self.found(Anomaly.DIRTY_WRITE, read, key, text)
+
+    def in_order(self, one: Transaction, other: Transaction, *keys: bytes) -> bool:
+        """Whether it is known which of two transactions came first, or they came as one."""
+        return one.end == other.end or any(
+            self.precedes(one, other, key) or self.precedes(other, one, key) for key in keys
+        )
+
+    def of_transaction(self, read: Read, inside: Transaction) -> Iterator[Found]:
+        """What a read says beside earlier reads of its transaction; all of it is permitted."""
+        writers = self.foreign(read)
+        for earlier in self.inside.get(inside, ()):
+            whole = len(earlier.values) > 1
+            before = self.foreign(earlier)
+            for key, writer in writers.items():
+                if key in before and before[key] is not writer:
+                    old = f"{earlier.values[key]!r} before"
+                    yield self.found(Anomaly.NON_REPEATABLE_READ, read, key, old)
+                    if whole and earlier.values[key] is None:
+                        yield self.found(Anomaly.PHANTOM, read, key)
+                for its, seen in before.items():
+                    if its in writer.keys - {key} and self.precedes(seen, writer, its):
+                        old = f"{earlier.values[its]!r} for {its!r} before"
+                        yield self.found(Anomaly.READ_SKEW, read, key, old)
+        self.inside.setdefault(inside, []).append(read)
+
+    # Several readers or transactions.
+
+    def long_forks(self) -> Iterator[Found]:
+        """Two calls of which each missed a commit that the other one saw."""
+        missed: dict[Transaction, list[tuple[Read, set[Transaction]]]] = {}
+        for read in self.reads:
+            writers = self.foreign(read)
+            for key, writer in writers.items():
+                for each in self.commits.begun_before(read.span, key):
+                    if self.precedes(writer, each, key):
+                        missed.setdefault(each, []).append((read, set(writers.values())))
+        for one, calls in missed.items():
+            for first, seen in calls:
+                for other in seen & missed.keys():
+                    for second, its in missed[other]:
+                        if one in its and first.span < second.span:
+                            text = f"{first.reader} saw {other.name} and not {one.name}"
+                            key = next(iter(second.values))
+                            yield self.found(Anomaly.LONG_FORK, second, key, text)
+
+    def circles(self) -> Iterator[Found]:
+        """Committed transactions that read from each other, in a circle of any length."""
+        sources: dict[Transaction, dict[Transaction, tuple[Read, bytes]]] = {}
+        for read in self.reads:
+            if read.inside is not None and read.inside.committed:
+                for key, writer in self.foreign(read).items():
+                    sources.setdefault(read.inside, {}).setdefault(writer, (read, key))
+        for start, direct in sources.items():
+            reached: set[Transaction] = set()
+            left = list(direct)
+            while left:
+                each = left.pop()
+                if each not in reached:
+                    reached.add(each)
+                    left.extend(sources.get(each, ()))
+            if start in reached:
+                read, key = next(iter(direct.values()))
+                yield self.found(Anomaly.CIRCULAR_FLOW, read, key)
+
+    def lost_updates(self) -> Iterator[Found]:
+        """Pairs of committed transactions that read one value and then both replaced it."""
+        bases: dict[tuple[bytes, bytes | None], Transaction] = {}
+        for read in self.reads:
+            inside = read.inside
+            if inside is None or not inside.committed:
+                continue
+            for key, value in read.values.items():
+                # What was read after a write of its own is no base of that write.
+                if key in inside.keys and self.own(read, key) is None:
+                    other = bases.setdefault((key, value), inside)
+                    if other is not inside:
+                        text = f"{other.name} and {inside.name} overwrote {value!r}"
+                        yield self.found(Anomaly.LOST_UPDATE, read, key, text)
+
+
+class _Commits:
+    """The commits of each key, found by time."""
+
+    def __init__(
+        self, transactions: list[Transaction], start: Callable[[Transaction, bytes], int]
+    ) -> None:
+        committed = sorted((each for each in transactions if each.committed), key=_returned)
+        self.ends = [each.end for each in committed]
+        self.by_key: dict[bytes, list[Transaction]] = {}
+        self.newest: dict[bytes, list[Transaction]] = {}
+        for each in committed:
+            for key in each.keys:
+                self.by_key.setdefault(key, []).append(each)
+                newest = self.newest.setdefault(key, [])
+                if newest and start(newest[-1], key) > start(each, key):
+                    newest.append(newest[-1])
+                else:
+                    newest.append(each)
+
+    def newest_before(self, span: Span, key: bytes) -> Transaction | None:
+        """Of the commits of a key that had returned by then, the one that began last."""
+        count = bisect_left(self.by_key.get(key, []), span.invoked, key=_returned)
+        return self.newest[key][count - 1] if count else None
+
+    def begun_before(self, span: Span, key: bytes) -> Iterator[Transaction]:
+        """The commits of a key that were under way during a span."""
+        commits = self.by_key.get(key, [])
+        for each in commits[bisect_left(commits, span.invoked, key=_returned) :]:
+            if each.end.invoked < span.returned:
+                yield each
+
+    def last_end_before(self, span: Span) -> Span:
+        """The last commit that had returned by then; the beginning if there is none."""
+        count = bisect_left(self.ends, span.invoked, key=lambda end: end.returned)
+        return self.ends[count - 1] if count else NOTHING.end
+
+
+def _returned(transaction: Transaction) -> int:
+    return transaction.end.returned
