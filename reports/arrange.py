@@ -8,6 +8,7 @@ better than the results allow is lowered to what they allow.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 
@@ -17,6 +18,7 @@ from streamproof.conformance.results import (
     Footer,
     Level,
     RequirementResult,
+    Strength,
     SubjectInfo,
     Verdict,
 )
@@ -31,7 +33,7 @@ from streamproof.reports.view import (
     SubjectView,
     Tally,
 )
-from streamproof.reports.wording import OUTCOMES, STATUSES, Outcome, Shown
+from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS, Outcome, Shown
 
 __all__ = ["build_view"]
 
@@ -79,6 +81,7 @@ def build_view(log: RunLog) -> ReportView:
         subjects=subjects,
         areas=areas,
         failures=failures,
+        notes=tuple(log.notes),
     )
 
 
@@ -164,8 +167,9 @@ def _failures(
     ]
     order = [subject.name for subject in log.header.subjects]
 
-    def badness(failure: Failure) -> tuple[int, bool, tuple[int, str], str, int]:
+    def badness(failure: Failure) -> tuple[bool, int, bool, tuple[int, str], str, int]:
         return (
+            bool(failure.known),
             _LEVELS.index(failure.level),
             not _is_core(known[failure.requirement]),
             _area_key(_area(failure.requirement)),
@@ -222,14 +226,16 @@ def _cell(subject: str, result: RequirementResult | None, broken: dict[str, str]
     if result is None:
         status: Shown = "fail" if anchor else "no result"
         reason = "" if anchor else "the run has no result for this requirement"
-        return Cell(subject, status, reason, Evidence(0, 0, {}), 0.0, anchor)
+        return Cell(subject, status, reason, Evidence(0, 0, {}), 0.0, anchor, "", 0)
     return Cell(
         subject=subject,
-        status="fail" if anchor else result.status,
+        status="fail" if anchor and result.status != "known" else result.status,
         reason=result.reason,
         evidence=Evidence(result.examples, result.operations, result.crash_points),
         duration_s=result.duration_s,
         anchor=anchor,
+        strength=result.strength,
+        mutants=result.mutants,
     )
 
 
@@ -258,7 +264,13 @@ def _subject(
             for check in log.checks
             if check.subject == info.name
         ),
+        strengths=_strengths(cell.strength for _, cell in mine),
     )
+
+
+def _strengths(found: Iterable[Strength]) -> dict[Strength, int]:
+    counts = Counter(found)
+    return {each: counts[each] for each in STRENGTHS if counts[each]}
 
 
 def _best_possible(mine: list[tuple[Row, Cell]]) -> Verdict:
@@ -270,8 +282,9 @@ def _best_possible(mine: list[tuple[Row, Cell]]) -> Verdict:
     skipped = any(row.core and cell.status == "skip" for row, cell in mine)
     missing = any(cell.status == "no result" for _, cell in mine)
     relaxed = any(cell.status == "fail" and row.level == "SHOULD" for row, cell in mine)
+    known = any(cell.status == "known" for _, cell in mine)
     held = any(cell.status == "pass" for _, cell in mine)
-    return "partial" if skipped or missing or relaxed or not held else "success"
+    return "partial" if skipped or missing or relaxed or known or not held else "success"
 
 
 def _tally(statuses: Iterable[Shown]) -> Tally:

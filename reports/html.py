@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -21,6 +22,7 @@ from streamproof.reports.view import ReportView
 from streamproof.reports.wording import (
     OUTCOMES,
     STATUSES,
+    STRENGTHS,
     duration,
     headline,
     plural,
@@ -41,6 +43,7 @@ def render_html(view: ReportView) -> str:
         subline=subline(view),
         statuses=STATUSES,
         outcomes=OUTCOMES,
+        strengths=STRENGTHS,
         css=css,
         script=script,
         script_hash=f"sha256-{digest}",
@@ -63,7 +66,13 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        cell=cell, code=_code, duration=duration, plural=plural, number=_number, slug=_slug
+        cell=cell,
+        code=_code,
+        duration=duration,
+        plural=plural,
+        number=_number,
+        quoted=shlex.quote,
+        slug=_slug,
     )
     return environment
 

@@ -59,7 +59,8 @@ def _case(
         name=cell(f"{row.requirement} {row.title}"),
         time=f"{result.duration_s:.3f}",
     )
-    _properties(case, level=row.level, core=str(row.core).lower(), seed=str(seed))
+    strength = {"evidence": result.strength} if result.strength else {}
+    _properties(case, level=row.level, core=str(row.core).lower(), seed=str(seed), **strength)
     reason = result.reason or STATUSES[result.status]
     match result.status:
         case "pass":

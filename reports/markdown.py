@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from streamproof.reports.text import cell
 from streamproof.reports.view import FailureView, ReportView, SubjectView, Tally
-from streamproof.reports.wording import Shown, duration, headline, plural, subline
+from streamproof.reports.wording import STRENGTHS, Shown, duration, headline, plural, subline
 
 __all__ = ["MAX_LINES", "render_markdown"]
 
 MAX_LINES = 40
 _SUBJECTS = 12
 _FAILURES = 5
+_NOTES = 3
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&:@$^])")
 
 
@@ -21,7 +23,7 @@ def render_markdown(view: ReportView) -> str:
     lines = [f"## streamproof: {_plain(view.outcome)}", "", f"**{_plain(headline(view), 300)}.**"]
     if more := subline(view):
         lines += ["", _plain(more, 600)]
-    lines += ["", *_table(view), *_failures(view), "", _run(view)]
+    lines += ["", *_table(view), *_strengths(view), *_failures(view), *_notes(view), "", _run(view)]
     assert len(lines) <= MAX_LINES, f"{len(lines)} lines"  # noqa: S101 (of our own making)
     return "\n".join(lines) + "\n"
 
@@ -29,10 +31,10 @@ def render_markdown(view: ReportView) -> str:
 def _table(view: ReportView) -> list[str]:
     lines = [
         (
-            "| subject | verdict | core kept | extended kept | fail | error | skip | no result "
-            "| not asked | real crashes |"
+            "| subject | verdict | core kept | extended kept | fail | known | error | skip "
+            "| no result | not asked | real crashes |"
         ),
-        "|:--|:--|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "|:--|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     shown = view.worst_first[:_SUBJECTS]
     lines += [_row(subject) for subject in shown]
@@ -52,6 +54,7 @@ def _row(subject: SubjectView) -> str:
         _kept(subject, subject.core),
         _kept(subject, subject.extended),
         count("fail"),
+        count("known"),
         count("error"),
         count("skip"),
         count("no result"),
@@ -68,6 +71,30 @@ def _kept(subject: SubjectView, tally: Tally) -> str:
     return f"{tally.passed} of {tally.asked}"
 
 
+def _strengths(view: ReportView) -> list[str]:
+    """On how strong an evidence promises were kept, over all subjects."""
+    counts: Counter[str] = Counter()
+    for subject in view.subjects:
+        counts.update(subject.strengths)
+    if not counts:
+        return []
+    words = [f"{counts[each]:,} {each}" for each in STRENGTHS if counts[each]]
+    return ["", f"Evidence for what was kept: {', '.join(words)}."]
+
+
+def _notes(view: ReportView) -> list[str]:
+    if not view.notes:
+        return []
+    shown = view.notes[:_NOTES]
+    lines = [""]
+    for note in shown:
+        about = f" {_plain(note.subject, 60)}:" if note.subject else ""
+        lines.append(f"- {note.kind}:{about} {_plain(note.text, 400)}")
+    if rest := len(view.notes) - len(shown):
+        lines.append(f"- and {plural(rest, 'more note')} in the full report")
+    return lines
+
+
 def _failures(view: ReportView) -> list[str]:
     if not view.failures:
         return []
@@ -80,9 +107,11 @@ def _failures(view: ReportView) -> list[str]:
 
 def _failure(failure: FailureView) -> str:
     record = failure.record
+    shape = f" [{_plain(record.shape, 80)}]" if record.shape else ""
+    known = f" (known: {_plain(record.known)})" if record.known else ""
     return (
         f"- **{record.level}** {_plain(record.requirement, 40)}, {_plain(record.subject, 60)}: "
-        f"{_plain(record.title)}. {_code(record.reproduce)}"
+        f"{_plain(record.title)}{shape}{known}. {_code(record.reproduce)}"
     ).rstrip()
 
 

@@ -8,6 +8,7 @@ cut off. Whoever reads a log sees ``complete == False`` then, and no report call
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ from streamproof.conformance.results import (
     Failure,
     Footer,
     Header,
+    Note,
     Record,
     RequirementResult,
 )
@@ -59,6 +61,7 @@ class RunLog(msgspec.Struct, frozen=True, kw_only=True):
     failures: list[Failure]
     footer: Footer | None
     checks: list[CheckRecord] = []
+    notes: list[Note] = []
 
     @property
     def complete(self) -> bool:
@@ -93,7 +96,7 @@ class _Order:
             return "the first record must be the header"
         if isinstance(record, Footer):
             self.finished = True
-        elif record.subject not in self.subjects:
+        elif record.subject not in self.subjects and not _is_about_the_run(record):
             return f"the header does not list the subject {cell(record.subject)!r}"
         elif isinstance(record, RequirementResult):
             self.answered.add((record.subject, record.requirement))
@@ -174,30 +177,23 @@ def read_run_log(path: Path | str) -> RunLog:
     """
     path = Path(path)
     order = _Order()
-    header: Header | None = None
-    footer: Footer | None = None
-    checks: list[CheckRecord] = []
-    results: list[RequirementResult] = []
-    failures: list[Failure] = []
+    kept: dict[type[Record], list[Any]] = defaultdict(list)
     for number, record in _records(path):
         if order.is_duplicate(record):
             raise DuplicateResultError(path, number, f"a second result for {_name(record)}")
         if why := order.objection(record):
             raise RunLogLineError(path, number, why)
-        match record:
-            case Header():
-                header = record
-            case CheckRecord():
-                checks.append(record)
-            case RequirementResult():
-                results.append(record)
-            case Failure():
-                failures.append(record)
-            case Footer():
-                footer = record
-    if header is None:
+        kept[type(record)].append(record)
+    if not kept[Header]:
         raise RunLogMissingError(path, "is empty: the run died before it wrote anything")
-    return RunLog(header=header, checks=checks, results=results, failures=failures, footer=footer)
+    return RunLog(
+        header=kept[Header][0],
+        checks=kept[CheckRecord],
+        results=kept[RequirementResult],
+        failures=kept[Failure],
+        notes=kept[Note],
+        footer=next(iter(kept[Footer]), None),
+    )
 
 
 def _records(path: Path) -> Iterator[tuple[int, Record]]:
@@ -271,6 +267,10 @@ def _mended(value: Any) -> Any:
     if isinstance(value, dict):
         return {_mended(key): _mended(item) for key, item in value.items()}
     return value
+
+
+def _is_about_the_run(record: Record) -> bool:
+    return isinstance(record, Note) and not record.subject
 
 
 def _name(record: Record) -> str:

@@ -27,8 +27,8 @@ def generate_schema() -> dict[str, Any]:
         "$id": f"urn:streamproof:run-log:{SCHEMA_VERSION}",
         "title": "One line of a streamproof run log",
         "description": (
-            "A run log holds one JSON object a line: one header, then check, result and "
-            "failure records, and one footer. A log without a footer is a run that died, "
+            "A run log holds one JSON object a line: one header, then check, result, failure "
+            "and note records, and one footer. A log without a footer is a run that died, "
             "never a pass."
         ),
         **record,

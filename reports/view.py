@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamproof.conformance.results import Failure, Footer, Header, Level, SubjectInfo
+from streamproof.conformance.results import (
+    Failure,
+    Footer,
+    Header,
+    Level,
+    Note,
+    Strength,
+    SubjectInfo,
+)
 from streamproof.reports.wording import OUTCOMES, STATUSES, Outcome, Shown
 
 __all__ = [
@@ -40,6 +48,8 @@ class Cell:
 
     Attributes:
         anchor: of the failure that shows it broken, or empty.
+        strength: how much a pass is worth, or empty.
+        mutants: how many deliberately wrong stores the requirement is known to catch.
     """
 
     subject: str
@@ -48,6 +58,8 @@ class Cell:
     evidence: Evidence
     duration_s: float
     anchor: str
+    strength: Strength
+    mutants: int
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,11 @@ class Area:
 
 @dataclass(frozen=True)
 class SubjectView:
-    """One subject: what is said of it, and on what evidence."""
+    """One subject: what is said of it, and on what evidence.
+
+    Attributes:
+        strengths: how many promises were kept on evidence of which strength, the strongest first.
+    """
 
     info: SubjectInfo
     anchor: str
@@ -107,6 +123,7 @@ class SubjectView:
     core: Tally
     extended: Tally
     evidence: Evidence
+    strengths: dict[Strength, int]
 
     @property
     def broken(self) -> int:
@@ -137,6 +154,7 @@ class ReportView:
     subjects: tuple[SubjectView, ...]
     areas: tuple[Area, ...]
     failures: tuple[FailureView, ...]
+    notes: tuple[Note, ...]
 
     @property
     def complete(self) -> bool:

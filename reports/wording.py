@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from streamproof.conformance.results import Status, Verdict
+from streamproof.conformance.results import Status, Strength, Verdict
 from streamproof.reports.text import cell
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OUTCOMES",
     "STATUSES",
+    "STRENGTHS",
     "Outcome",
     "Shown",
     "clause",
@@ -30,6 +31,8 @@ Outcome = Verdict | Literal["incomplete"]
 
 STATUSES: dict[Shown, str] = {
     "fail": "Broken, with a program that shows it.",
+    "known": "Broken, but only in ways that the file of known failures lists, until a given day. "
+    "It never counts as kept.",
     "error": "No answer: the subject hung or died, or the suite itself failed.",
     "skip": "Could not be tried on this machine. A skip is never a pass.",
     "no result": "The run ended before this requirement was decided.",
@@ -40,12 +43,21 @@ STATUSES: dict[Shown, str] = {
 }
 """Every status and its meaning, the most pressing first."""
 
+STRENGTHS: dict[Strength, str] = {
+    "strong": "At least 25 generated programs or 100 crashes, and it is known to catch at least "
+    "one deliberately wrong store.",
+    "moderate": "One of these two.",
+    "weak": "Programs were generated or processes were killed, but fewer.",
+    "example only": "The same few programs are run every time.",
+}
+"""Every strength of evidence and its meaning, the strongest first."""
+
 OUTCOMES: dict[Outcome, str] = {
     "failure": "A requirement of level MUST is broken.",
     "error": "Nothing of level MUST is broken, but at least one check gave no answer.",
     "incomplete": "The run died or was stopped before it could give a verdict.",
-    "partial": "Nothing of level MUST is broken, but a core requirement went untried or a "
-    "SHOULD is broken.",
+    "partial": "Nothing of level MUST is broken but what is known to be, and a core requirement "
+    "went untried, a SHOULD is broken, or a failure is known.",
     "success": "No MUST or SHOULD is broken, and every core requirement that was asked was kept.",
 }
 """Every verdict and its meaning, the worst first."""
@@ -80,11 +92,14 @@ def clause(subject: SubjectView) -> str:
             parts.append(f"{extended.broken} of {plural(extended.asked, 'extended requirement')}")
         return f"{name} breaks {' and '.join(parts)}"
     silent = core.counts["error"] + extended.counts["error"]
+    known = core.counts["known"] + extended.counts["known"]
     skipped = core.counts["skip"] + core.counts["no result"]
     if subject.outcome == "incomplete":
         return f"{name} has no verdict"
     if silent:
         return f"{name} left {plural(silent, 'requirement')} without an answer"
+    if known:
+        return f"{name} breaks {plural(known, 'requirement')}, in ways that are known"
     if skipped:
         return f"{name} breaks nothing, but {plural(skipped, 'core requirement')} went untried"
     if core.asked and core.passed == core.asked:

@@ -15,9 +15,11 @@ from streamproof.conformance.results import (
     Footer,
     Header,
     Level,
+    Note,
     Record,
     RequirementResult,
     Status,
+    Strength,
     SubjectInfo,
     SubjectVerdict,
     Verdict,
@@ -116,17 +118,28 @@ def result(
         operations=4217 * scale if tried else 0,
         crash_points={"boundary": 12 * scale, "line": 31 * scale, "syscall": 9} if crashes else {},
         duration_s=0.731 * scale if tried else 0.0,
+        strength=_strength(scale, crashes) if status == "pass" else "",
+        mutants=int(crashes),
     )
     return msgspec.structs.replace(plain, **changes)
 
 
-def failure(of: RequirementResult, **changes: str) -> Failure:
+def _strength(scale: int, crashes: bool) -> Strength:
+    """Any strength will do, as long as each occurs."""
+    if crashes:
+        return "strong" if scale > 4 else "moderate"
+    return "weak" if scale > 4 else "example only"
+
+
+def failure(of: RequirementResult, **changes: Any) -> Failure:
     """The failure that belongs to a failed result."""
     texts = {
         "tried": "A random program was killed between two of its operations and reopened.",
         "program": PROGRAM,
         "expected": "committed offset 1, and content {a: 1}",
         "found": "committed offset 1, and content {a: 2}",
+        "shape": "early-value",
+        "saved": f"failures/{of.subject}/{of.requirement}-early-value.json",
         "reproduce": f"streamproof verify {of.subject} --only {of.requirement} --seed 24378",
         **changes,
     }
@@ -199,6 +212,29 @@ def good_log() -> RunLog:
         results=results,
         failures=[],
         footer=footer(results, {"rocksdb": "success"}),
+    )
+
+
+def searched_log() -> RunLog:
+    """A search with a bank and known failures: a promise broken in two shapes, another known."""
+    broken = result("quix", "CRASH-002", "fail", title="content matches the offset", reason="torn")
+    expected = result("quix", "KV-002", "known", title="overwrite wins", reason="being mended")
+    results = [expected, result("quix", "KV-001"), broken, result("quix", "TXN-001", scale=9)]
+    return RunLog(
+        header=header("quix"),
+        checks=checks_of(results),
+        results=results,
+        failures=[
+            failure(expected, known="being mended (until 2099-12-31)"),
+            failure(broken, also_found_by=["crash.in_every_line_of_commit"]),
+            failure(broken, shape="missing-value", program="print(1)\n"),
+        ],
+        notes=[
+            Note(kind="fixed", subject="quix", text="KV-003-stale-value does not fail any more."),
+            Note(kind="warning", text="The known failure of faust matches nothing | <b>here</b>."),
+            Note(kind="search", text="600 s, 41 rounds after the first: 9,120 examples."),
+        ],
+        footer=footer(results, {"quix": "failure"}),
     )
 
 
@@ -293,7 +329,7 @@ def realistic_log(*subjects: str, complete: bool = True) -> RunLog:
 def write_log(path: Path, log: RunLog) -> Path:
     """Writes a log record by record."""
     with RunLogWriter(path) as writer:
-        records: list[Record] = [log.header, *log.checks, *log.results, *log.failures]
+        records: list[Record] = [log.header, *log.checks, *log.results, *log.failures, *log.notes]
         for record in [*records, log.footer] if log.footer else records:
             writer.write(record)
     return path

@@ -21,6 +21,7 @@ from sample_logs import (
     mixed_log,
     realistic_log,
     result,
+    searched_log,
     write_log,
 )
 
@@ -38,6 +39,7 @@ GOLDEN = Path(__file__).parent / "golden"
 LOGS: dict[str, Callable[[], RunLog]] = {
     "good": good_log,
     "mixed": mixed_log,
+    "searched": searched_log,
     "incomplete": lambda: mixed_log(complete=False),
 }
 HOSTILE = [
@@ -188,6 +190,38 @@ def test_the_page_says_what_a_reader_needs() -> None:
     ):
         assert said in page.text
     assert "f-quix-CRASH-002" in page.ids
+
+
+def test_shapes_known_failures_notes_and_strengths_are_in_every_report() -> None:
+    """A promise that is broken in two shapes has both; what is known comes last."""
+    view = build_view(searched_log())
+    assert [(each.record.requirement, each.record.shape) for each in view.failures] == [
+        ("CRASH-002", "early-value"),
+        ("CRASH-002", "missing-value"),
+        ("KV-002", "early-value"),
+    ]
+    page = _check_page(render_html(view))
+    for said in (
+        "3 ways in which a promise is broken",
+        "early-value",
+        "missing-value",
+        "crash.in_every_line_of_commit",
+        "streamproof replay failures/quix/CRASH-002-early-value.json",
+        "Known: being mended (until 2099-12-31)",
+        "KV-003-stale-value does not fail any more.",
+        "matches nothing | <b>here</b>.",
+        "evidence for what was kept: 1 strong, 1 example only",
+    ):
+        assert said in page.text
+    junit = _parsed(render_junit(view))
+    skipped = {node.get("message") for node in junit.iter("skipped")}
+    assert skipped == {"known: being mended"}
+    evidence = [p.get("value") for p in junit.iter("property") if p.get("name") == "evidence"]
+    assert evidence == ["example only", "strong"]
+    (failed,) = (node.text for node in junit.iter("failure"))
+    assert failed is not None
+    assert failed.count("Program:") == 2
+    assert "- search: 600 s, 41 rounds" in render_markdown(view)
 
 
 def test_an_incomplete_page_never_says_success() -> None:

@@ -106,6 +106,8 @@ def test_a_failed_result_without_its_failure_is_listed() -> None:
         ([result(), result(requirement="KV-002", status="fail", level="SHOULD")], "partial"),
         ([result(), result(requirement="KV-002", status="fail", level="MAY")], "success"),
         ([result(), result(requirement="KV-002", status="error")], "error"),
+        ([result(), result(requirement="KV-002", status="known")], "partial"),
+        ([result(), result(requirement="KV-002", status="known", core=False)], "partial"),
         ([result(), result(requirement="KV-002", status="skip")], "partial"),
         ([result(), result(requirement="KV-002", status="skip", core=False)], "success"),
         ([result(status="unsupported")], "partial"),
@@ -170,6 +172,10 @@ def test_the_headline_names_the_worst_subject() -> None:
             "rocksdb breaks 1 of 1 core requirement and 1 of 1 extended requirement",
         ),
         ([result(status="error")], "rocksdb left 1 requirement without an answer"),
+        (
+            [result(), result(requirement="KV-002", status="known")],
+            "rocksdb breaks 1 requirement, in ways that are known",
+        ),
         (
             [result(), result(requirement="KV-002", status="skip")],
             "rocksdb breaks nothing, but 1 core requirement went untried",

@@ -186,7 +186,7 @@ def _edit(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], None
         (_edit(lambda _: [b"[" * 100_000]), RunLogHeaderError, "not a whole header"),
         (_edit(lambda _: [b"[1]\n"]), RunLogHeaderError, "not a whole header"),
         (
-            _edit(lambda lines: [lines[0].replace(b'"schema_version":1', b'"schema_version":0')]),
+            _edit(lambda lines: [lines[0].replace(b'"schema_version":2', b'"schema_version":0')]),
             RunLogHeaderError,
             "schema_version",
         ),

@@ -25,7 +25,7 @@ def test_the_schema_is_loaded_from_the_package() -> None:
     """It names itself, and the dialect that it is written in."""
     schema = load_schema()
     assert schema == generate_schema()
-    assert schema["$id"] == "urn:streamproof:run-log:1"
+    assert schema["$id"] == "urn:streamproof:run-log:2"
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 

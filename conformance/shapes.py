@@ -1,0 +1,153 @@
+"""The shape of a failure: what two failures with one cause have in common.
+
+A requirement can be broken in several ways at once, and each deserves a program of its own. The
+same mistake, on the other hand, is found by many programs and by several checks, and is to be
+reported once. What tells the two apart is a shape: a short name that is the same on every run,
+made of how the answer differs and of what it is an answer to.
+
+======================  =====================================================================
+``missing-value``       there was nothing where something was to be
+``stale-value``         there was what had been written before, and was no longer to be seen
+``invented-value``      there was something that nobody had written
+``missing-entries``     a scan left out entries
+``extra-entries``       a scan had entries too many
+``reordered-entries``   the right entries, in another order
+``repeated-entries``    the right entries, some of them several times
+``lower-offset``        a number was too small; ``higher-`` where it was too large
+``mistyped-value``      an answer of another type
+``changed-answer``      any other difference
+``raised-KeyError-get`` a call raised, and should not have
+``accepted-put``        a call did not raise, and should have
+``hung-flush``          a call did not return
+``died-commit``         a call ended the process
+``early-value``         there was what had not been committed yet
+======================  =====================================================================
+
+After a fault of the disk or of the power, its kind is added: ``missing-value-after-enospc``. Where
+a program was killed is no part of the shape: one mistake shows at many points.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = [
+    "MOST_SHAPES",
+    "answers",
+    "asked",
+    "difference",
+    "shape_of_error",
+    "shape_of_words",
+]
+
+MOST_SHAPES = 5
+"""In how many shapes a check looks for one requirement to be broken, and a report shows it."""
+
+_WHAT = {
+    **dict.fromkeys(("get", "delete", "put_if_absent", "next"), "value"),
+    **dict.fromkeys(("fetch", "fetch_session", "fetch_with_timestamp"), "value"),
+    "committed_offset": "offset",
+    "position": "position",
+}
+"""What the methods of a store answer with; any other method is named itself."""
+
+_CALL = re.compile(r"(?:\w+ = )?(next|(?:list\()?\w+\.(\w+))")
+
+_RAISED = re.compile(r"\b(?:raised|led to) (?:an? )?(\w+(?:Error|Exception|Panic)\w*)")
+_SIGNAL = re.compile(r"\b(SIG[A-Z]+|exit code)\b")
+
+
+def asked(line: str) -> str:
+    """What the last line of a program asked for, as the second half of a shape."""
+    if line.startswith("list("):
+        return "entries"
+    method = _method(line)
+    return _slug(_WHAT.get(method, method)) or "answer"
+
+
+def answers(line: str) -> bool:
+    """Whether a line of a program has an answer that is worth printing."""
+    return asked(line) in ("entries", *_WHAT.values())
+
+
+def _method(line: str) -> str:
+    match = _CALL.search(line)
+    return (match[2] or match[1]) if match else ""
+
+
+def difference(expected: Any, found: Any, written: str = "") -> str:
+    """How an answer differs from what it should be, as the first half of a shape.
+
+    ``written`` is the program so far: a value that occurs in it is not invented, but stale.
+    """
+    if expected is None or found is None:
+        return "missing" if found is None else _strange(found, written)
+    if type(expected) is not type(found):
+        return "mistyped"
+    if isinstance(expected, bytes):
+        return _strange(found, written)
+    if isinstance(expected, int) and not isinstance(expected, bool):
+        return "lower" if found < expected else "higher"
+    if isinstance(expected, Mapping):
+        keys = [*expected, *(key for key in found if key not in expected)]
+        pairs = [(expected.get(key), found.get(key)) for key in keys]
+        return _first_difference(pairs, written)
+    if isinstance(expected, list | tuple):
+        return _difference_of_lists(list(expected), list(found), written)
+    return "changed"
+
+
+def _strange(found: Any, written: str) -> str:
+    return "stale" if repr(found) in written else "invented"
+
+
+def _first_difference(pairs: list[tuple[Any, Any]], written: str) -> str:
+    for expected, found in pairs:
+        if expected != found or type(expected) is not type(found):
+            return difference(expected, found, written)
+    return "changed"
+
+
+def _difference_of_lists(expected: list[Any], found: list[Any], written: str) -> str:
+    """Of entries, which are too many or too few; of other answers, the first that differs."""
+    if not any(isinstance(each, tuple) for each in (*expected, *found)):
+        if len(expected) == len(found):
+            return _first_difference(list(zip(expected, found, strict=True)), written)
+        return "missing" if len(found) < len(expected) else "extra"
+    missing = [each for each in expected if each not in found]
+    extra = [each for each in found if each not in expected]
+    if missing and extra:
+        return "changed"
+    if missing or extra:
+        return "missing" if missing else "extra"
+    return "reordered" if len(expected) == len(found) else "repeated"
+
+
+def shape_of_error(error: BaseException, call: str) -> str:
+    """The shape of an error that a call should not have raised."""
+    return _slug(f"raised-{type(error).__name__}-{_method(call) or 'call'}")
+
+
+def shape_of_words(expected: str, found: str, read: str = "") -> str:
+    """The shape of a failure of which only words are known, and perhaps what was read."""
+    if found.startswith("no exception; it returned"):
+        return "accepted-call"
+    if match := _RAISED.search(found):
+        return _slug(f"raised-{match[1]}")
+    if "no end: nothing within" in found or "did not return" in found:
+        return "hung-call"
+    if "the process" in found and _SIGNAL.search(found):
+        return "died-call"
+    what = asked(read)
+    if found in ("None", "absent"):
+        return f"missing-{what}"
+    if "which was not committed" in found:
+        return f"early-{what}"
+    return f"{'extra' if 'absent' in expected else 'changed'}-{what}"
+
+
+def _slug(text: str) -> str:
+    """A text as a part of the name of a file."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:60]
