@@ -35,7 +35,7 @@ from streamproof.conformance.subject import load_subject
 SECONDS = 5.0
 """How long each rate is measured."""
 
-TARGET_POINTS_PER_S = 100
+TARGET_POINTS_PER_S = 150
 TARGET_S = {"smoke": 10, "quick": 60}
 
 

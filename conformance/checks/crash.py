@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import zip_longest
 from random import Random
 
 import msgspec
 
 from streamproof.conformance.crash.campaign import Campaign
-from streamproof.conformance.crash.program import PARTITIONS, ProgramBuilder, random_program
+from streamproof.conformance.crash.kill import CrashPoint, spread
+from streamproof.conformance.crash.program import (
+    PARTITIONS,
+    Program,
+    ProgramBuilder,
+    random_program,
+)
 from streamproof.conformance.registry import check
 from streamproof.conformance.run import CheckRun
 from streamproof.conformance.violations import Skipped
@@ -28,9 +36,31 @@ JUDGED = (
 """What every crash of one store is judged by."""
 
 
+MOST_DEEP_CRASHES = 480
+"""Crashes, at most, of a check that crashes again and again, or on a long program."""
+
+FIRST_CRASHES = 4
+"""Crashes, at most, from each of which a search for further crashes goes on."""
+
+OVERWRITES = 16
+"""How often the same keys are written, with a flush after every other time: RocksDB merges files
+as soon as there are four of them."""
+
+VALUE_BYTES = 2_000
+"""The size of what is written then, in bytes."""
+
+DELETED = (2, 5)
+"""The records of a restored changelog that have no value."""
+
+
 def campaign(run: CheckRun) -> Campaign:
     """The crashes that this check may spend."""
     return Campaign(run, run.settings.limits.crash_points)
+
+
+def deep_campaign(run: CheckRun) -> Campaign:
+    """The crashes that a check may spend which is one of several that look more deeply."""
+    return Campaign(run, min(run.settings.limits.crash_points, MOST_DEEP_CRASHES))
 
 
 def seeded(run: CheckRun) -> Random:
@@ -167,6 +197,106 @@ def while_restoring(run: CheckRun) -> None:
     blame(run, "RESTORE-007")
 
 
+@check("CRASH-016", raw=True, weight=100)
+def while_recovering(run: CheckRun) -> None:
+    """Kill the process, kill it again while it recovers and goes on, and once more."""
+    crashes = deep_campaign(run)
+    builder = ProgramBuilder(gap=2).put(b"a", b"1").put(b"b", b"2").commit().then("flush")
+    builder.put(b"a", b"3").put(b"b", None).commit().then("flush")
+    program = builder.put(b"c", b"4").commit().build()
+    again, once_more = goes_on(builder, b"5"), goes_on(builder, b"6")
+    limit = crashes.left
+    firsts = crashes.points(program, 4, min(FIRST_CRASHES, 1 + limit // 12))
+    for first in firsts:
+        with crashes.after(program, first, limit // len(firsts)) as second:
+            second.lines(again, 0, share=0.25)
+            second.syscalls(again, 0, span=len(again), share=0.5)
+            second.boundaries(again, share=0.25)
+            for point in second.points(again, 0, 2):
+                with second.after(again, point, limit // len(firsts) // 4) as third:
+                    third.syscalls(once_more, 0, span=len(once_more), share=0.8)
+                    third.boundaries(once_more)
+    blame(run, "CRASH-016")
+
+
+def goes_on(builder: ProgramBuilder, value: bytes) -> Program:
+    """A program after a crash: it opens, replays the changelog, writes, commits and flushes.
+
+    Its offsets come after those of ``builder``.
+    """
+    after = ProgramBuilder(ends=builder.ends, gap=builder.gap)
+    after.catch_up().put(b"b", value).put(b"a", None).commit().then("flush").put(b"c", value)
+    return after.build()
+
+
+@check("CRASH-017", raw=True, weight=70)
+def several_stores(run: CheckRun) -> None:
+    """Kill the process while two stores of one task write, commit and flush in turn."""
+    crashes = deep_campaign(run)
+    first, second = (random_program(Random(seeded(run).random()), commits=3) for _ in range(2))
+    program = side_by_side(first, second)
+    crashes.boundaries(program, share=0.4)
+    crashes.syscalls(program, 0, span=len(program), share=0.5)
+    commits = [i for i, each in enumerate(program.operations) if each.name == "commit"]
+    crashes.lines(program, commits[-1], share=0.5)
+    crashes.lines(program, commits[-2])
+    blame(run, "CRASH-017")
+
+
+def side_by_side(first: Program, second: Program) -> Program:
+    """Two programs, each on a store of its own, whose operations take turns."""
+    turns = zip_longest(
+        (replace(each, store=1) for each in first.operations),
+        (replace(each, store=2) for each in second.operations),
+    )
+    return Program(tuple(each for turn in turns for each in turn if each is not None))
+
+
+@check("CRASH-018", raw=True, weight=90)
+def while_compacting(run: CheckRun) -> None:
+    """Kill the process while files that were overwritten many times are merged."""
+    crashes = deep_campaign(run)
+    builder = ProgramBuilder()
+    for number in range(OVERWRITES):
+        value = b"%d" % number + b"." * VALUE_BYTES
+        builder.put_all([(b"k%d" % key, value) for key in range(4)])
+        builder.put(b"gone", None if number % 2 else b"%d" % number)
+        # What was written once and long ago must come through every merge.
+        builder.put(b"once%d" % number, b"%d" % number).commit()
+        if number % 2:
+            builder.then("flush")
+    program = builder.then("close").build()
+    if crashes.counts_syscalls:
+        crashes.syscalls(program, 1, span=len(program) - 1, share=0.4)
+    crashes.boundaries(program, share=0.2)
+    blame(run, "CRASH-018")
+
+
+@check("RESTORE-015", raw=True, weight=80)
+def restoring_interrupted_again(run: CheckRun) -> None:
+    """Interrupt a restoration after any record, several times, with other batches each time."""
+    crashes = deep_campaign(run)
+    keys = (b"a", b"b", b"a", b"c", b"d", b"c", b"e", b"b")
+    entries = [
+        (key, None if number in DELETED else b"%d" % number) for number, key in enumerate(keys)
+    ]
+    limit = crashes.left
+    lengths = spread(len(entries), 1 + limit // 6)
+    for length in lengths:
+        begun = ProgramBuilder(gap=2).resume(1, length, entries).build()
+        going_on = ProgramBuilder().resume(2, 1).resume(3, 2).build()
+        ended = ProgramBuilder().resume(1, 1).resume(5, len(entries)).then("flush").build()
+        end = CrashPoint("boundary", len(begun))
+        with crashes.after(begun, end, limit // len(lengths)) as second:
+            second.boundaries(going_on, share=0.2)
+            second.syscalls(going_on, 1, span=2, share=0.4)
+            for point in second.points(going_on, 1, 2):
+                with second.after(going_on, point, limit // len(lengths) // 4) as third:
+                    third.boundaries(ended, share=0.5)
+                    third.syscalls(ended, 1, span=3)
+    blame(run, "RESTORE-015")
+
+
 def blame(run: CheckRun, requirement: str, *, unclean: bool = False) -> None:
     """Make whatever was found here the concern of one requirement.
 
@@ -176,7 +306,8 @@ def blame(run: CheckRun, requirement: str, *, unclean: bool = False) -> None:
     if not unclean:
         findings = [each for each in findings if each.requirement != "CRASH-009"]
     run.findings.clear()
-    if findings:
-        run.findings[requirement] = msgspec.structs.replace(findings[0], requirement=requirement)
-    elif run.evidence.crash_points:
+    for each in findings:
+        blamed = msgspec.structs.replace(each, requirement=requirement)
+        run.findings.setdefault((requirement, each.shape), blamed)
+    if not findings and run.evidence.crash_points:
         run.evidence.exercised.add(requirement)

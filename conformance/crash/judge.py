@@ -19,11 +19,26 @@ from streamproof.conformance.trial import render
 from streamproof.conformance.violations import brief
 from streamproof.stores.capabilities import Capabilities
 
-__all__ = ["POSITION", "Ruling", "history_of", "judge"]
+__all__ = ["POSITION", "Ruling", "history_of", "judge", "state_of"]
 
 
 POSITION = "POS-012"
 """The promise that position and offsets belong to one commit."""
+
+MANNER = "ERR-010"
+"""The recommendation that an error of the disk is told as one."""
+
+MISLEADING = (
+    "AssertionError",
+    "AttributeError",
+    "IndexError",
+    "InvalidStateStoreError",
+    "KeyError",
+    "NameError",
+    "TypeError",
+    "UnboundLocalError",
+)
+"""Errors by which a program says that it was used or written wrongly."""
 
 OFFSETS_READ = "[store.committed_offset(each) for each in (CHANGELOG, OTHER)]"
 
@@ -34,6 +49,7 @@ class Ruling(NamedTuple):
     Attributes:
         read: the expression that shows what was found, in a program that runs.
         after_replay: whether it shows only after the changelog was replayed.
+        store: which store of the program it is about.
     """
 
     requirement: str
@@ -41,43 +57,72 @@ class Ruling(NamedTuple):
     broken: str = ""
     read: str = ""
     after_replay: bool = False
+    store: int = 0
 
 
 def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:
     """What was done until the crash; the operation under way is the last."""
-    operations = crashed.program.operations[: crashed.started]
-    restoring = any(operation.name in (*REPLAYING, "rebuild") for operation in operations)
-    # Restored records are committed in the changelog, and a store may keep them at once.
-    history = History(exact=exact and not restoring)
-    for index, operation in enumerate(operations):
+    history = _history_before(crashed, capabilities, exact=exact)
+    returned_commit = history.durable
+    for index, operation in enumerate(crashed.program.operations[: crashed.started]):
+        commits = _note(history, operation)
         returned = index < crashed.finished
-        for write in operation.writes:
-            history.write(write, restored=operation.name == "restore")
-            if operation.name == "restore":
-                # A restored record is committed in the changelog: a store may take its offset
-                # over at once, and the runtime commits it in any case.
-                history.commit({write.partition: write.offset})
-        _commit_of_a_replay(history, operation)
-        if operation.name == "commit":
-            history.commit(operation.arguments[0])
-            if returned and capabilities.durability != "flush":
-                history.durable = len(history.commits) - 1
-        elif operation.name in ("flush", "close") and returned:
+        if commits and returned:
+            returned_commit = len(history.commits) - 1
+        if operation.name == "upgrade":
+            history.durable = returned_commit = 0
+        elif returned and operation.name in ("flush", "close"):
             history.durable = len(history.commits) - 1
-        elif operation.name == "upgrade":
-            history.durable = 0
+        elif capabilities.durability != "flush":
+            history.durable = max(history.durable, returned_commit)
+    if crashed.closed and "close" not in crashed.names:
+        # What raised before may count or not; every commit that returned was closed with.
+        history.durable = max(history.durable, returned_commit)
     if _left_by_the_older(crashed):
         history.durable = 0
     return history
 
 
-def _commit_of_a_replay(history: History, operation: Operation) -> None:
-    """What catching up commits, and what a format commits that is filled beside the live one."""
+def _note(history: History, operation: Operation) -> bool:
+    """Note what an operation writes and commits; whether the store has it once it returns."""
+    for write in operation.writes:
+        restored = operation.name in ("restore", "resume")
+        history.write(write, restored=restored)
+        if operation.name == "restore":
+            # A restored record is committed in the changelog: a store may take its offset
+            # over at once, and the runtime commits it in any case.
+            history.commit({write.partition: write.offset})
+    if operation.name == "commit":
+        history.commit(operation.arguments[0])
+        return True
     if operation.name == "catch_up" and operation.arguments:
         history.commit({CHANGELOG: operation.arguments[-1].offset})
+        history.replayed = len(history.writes)
+        return True
+    if operation.name == "resume":
+        # Each batch is committed, and where batches begin depends on what was there.
+        for number, write in enumerate(history.writes, start=1):
+            history.commits.append(Commit(number, {write.partition: write.offset}))
+        history.replayed = len(history.writes)
     elif operation.name == "rebuild":
+        # It is committed in a format that is filled beside the live one.
         partition, records = operation.arguments
         history.commit_copy(partition, records[-1].offset)
+    return False
+
+
+def _history_before(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:
+    """What was done before a program: nothing, or what a crash before it left to be replayed."""
+    if crashed.before is None:
+        started = crashed.program.operations[: crashed.started]
+        restoring = any(each.name in (*REPLAYING, "rebuild") for each in started)
+        # Restored records are committed in the changelog, and a store may keep them at once.
+        return History(exact=exact and not restoring)
+    history = history_of(crashed.before, capabilities, exact=exact)
+    changelog = changelog_of(history)
+    history.aborted += history.writes[len(changelog) :]
+    history.writes = changelog
+    return history
 
 
 def _left_by_the_older(crashed: Crashed) -> bool:
@@ -135,12 +180,27 @@ def _rule(
     # Last, because it is a recommendation: breaking it must not hide what is binding.
     if not history.exact and not capabilities.transactional:
         yield _unclean_stop(crashed, history, seen)
+    if crashed.raised:
+        yield _told(crashed)
 
 
 def committed(history: History, seen: Observation) -> Offsets:
     """The committed offsets that were found."""
     pairs = zip(partitions_of(history), seen.offsets, strict=True)
     return {partition: offset for partition, offset in pairs if offset is not None}
+
+
+def state_of(history: History, seen: Observation) -> str:
+    """The kind of state that a crash left: which commit, and how much was written after it."""
+    if seen.refused or seen.error:
+        return "refused" if seen.refused else "error"
+    candidates = history.candidates(committed(history, seen))
+    if not candidates:
+        return "no commit"
+    commits = len(history.commits) - 1 - history.commits.index(candidates[-1])
+    writes = len(history.writes) - candidates[-1].writes
+    exact = history.content_at(candidates[-1]) == seen.content
+    return f"{min(commits, 3)} commits and {min(writes, 9)} writes before, exact: {exact}"
 
 
 def _opens(crashed: Crashed, seen: Observation, capabilities: Capabilities) -> Iterator[Ruling]:
@@ -189,13 +249,16 @@ def _durable(history: History, offsets: Offsets) -> Iterator[Ruling]:
 
 
 def _exact(history: History, candidates: list[Commit], seen: Observation) -> Iterator[Ruling]:
-    contents = [history.content_at(commit) for commit in candidates]
-    if seen.content not in contents:
+    if not any(history.allows(commit, seen.content) for commit in candidates):
         yield from _invented(history, seen.content)
-        expected, later = contents[-1], history.values_since(candidates[-1])
+        last = candidates[-1]
+        expected, replayed = history.content_at(last), history.early_values(last)
+        later = history.values_since(last)
+        for write in history.aborted:
+            later.setdefault(write.key, {None}).add(write.value)
         for key in later:
             wanted, found = expected.get(key), seen.content.get(key)
-            if found == wanted:
+            if found == wanted or found in replayed.get(key, ()):
                 continue
             wanted_text = "absent" if wanted is None else brief(wanted)
             # A value that was written after the commit came too early; any other is a loss.
@@ -268,10 +331,9 @@ def _position(history: History, candidates: list[Commit], seen: Observation) -> 
 
 def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruling:
     """A store without transactions either holds a commit, or says that it was not closed."""
-    started = {each.name for each in crashed.program.operations[: crashed.started]}
     # The runtime commits before it closes a store, and nothing that it restores is
     # uncommitted: neither a close nor a restoration leaves anything to be noticed.
-    if seen.refused or started & {"restore", "catch_up", "close"}:
+    if seen.refused or crashed.closed or crashed.names & {*REPLAYING, "close"}:
         return Ruling("CRASH-009")
     candidates = history.candidates(committed(history, seen))
     contents = [history.content_at(commit) for commit in candidates]
@@ -283,6 +345,15 @@ def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruli
         f"no error, and {brief(seen.content)}",
         "list(store.all())",
     )
+
+
+def _told(crashed: Crashed) -> Ruling:
+    """What a store raises when the disk fails does not blame the one who called it."""
+    if not crashed.raised.startswith(MISLEADING):
+        return Ruling(MANNER)
+    operation = crashed.program.operations[crashed.started - 1]
+    expected = "an error that tells of the disk, such as ProcessorStateError or OSError"
+    return Ruling(MANNER, expected, f"{operation.name} raised {crashed.raised}")
 
 
 def _restored(history: History, seen: Observation) -> Iterator[Ruling]:

@@ -10,6 +10,12 @@ was still in the memory of the process is gone. Points are of three kinds:
 ``syscall``
     before the n-th write-like system call from one operation to the end of another.
 
+A system call may also fail instead, once or from then on, so that the disk is full or broken:
+
+``enospc``, ``eio``
+    the n-th write-like system call fails. The program ends where an operation raises, or at its
+    end, and the process dies; or the failure goes away, the store is closed, and then it dies.
+
 Points are counted in a first run that is not killed before its end, then enumerated; where
 there are more of them than may be used, evenly spread ones are taken.
 """
@@ -17,15 +23,20 @@ there are more of them than may be used, evenly spread ones are taken.
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import mmap
 import os
+import pickle  # noqa: F401 - see below
+import select
+import shutil
 import signal
-import struct
+import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import msgspec
 from msgspec import Struct, field
@@ -38,14 +49,20 @@ from streamproof.conformance.trial import SCAN_LIMIT
 from streamproof.conformance.violations import brief
 from streamproof.stores.api import TopicPartition
 from streamproof.stores.errors import TaskCorruptedError
+from streamproof.stores.host.client import kill_hosts
 
 if TYPE_CHECKING:
     from streamproof.conformance.run import CheckRun
 
+# rocksdict imports pickle when it opens its first database, which would be in every doomed
+# process; here it is done once, before they are forked. That saves a third of their time.
+
 __all__ = [
+    "FAULTS",
     "CrashPoint",
     "Crashed",
     "KillEngine",
+    "Kind",
     "Observation",
     "changelog_of",
     "ends_of",
@@ -53,7 +70,10 @@ __all__ = [
     "spread",
 ]
 
-Kind = Literal["boundary", "line", "syscall"]
+Kind = Literal["boundary", "line", "syscall", "enospc", "eio"]
+
+FAULTS: dict[str, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}
+"""The kinds of point at which a system call fails, with the error that it fails with."""
 
 BATCH = 24
 """How many crashed directories one inspecting process looks at."""
@@ -73,13 +93,18 @@ class CrashPoint:
         kind: see the module.
         operation: the index of the operation before or in which it dies.
         n: before which line or system call; 0 only counts them.
-        span: how many operations system calls are counted over.
+        span: how many operations system calls are counted over; a call that is to fail is
+            looked for up to the end of the program.
+        lasting: whether every call after the n-th fails, too.
+        closing: whether the failure goes away in the end, and the store is closed.
     """
 
     kind: Kind
     operation: int
     n: int = 0
     span: int = 1
+    lasting: bool = False
+    closing: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,18 +115,53 @@ class Crashed:
         started: how many operations had at least started.
         finished: how many had returned.
         counted: lines or system calls counted by a point that only counts.
-        reached: whether the process died at the point, rather than after it.
+        reached: whether the process died, or a call failed, at the point.
         error: what the subject raised before the process could be killed.
+        raised: what the operation raised in which a call had failed.
+        closed: whether the store was closed after that, and did not raise.
+        before: the crash that left what the program began with; its directory was copied.
     """
 
     program: Program
     point: CrashPoint
     directory: Path
-    started: int
-    finished: int
-    counted: int
-    reached: bool
+    started: int = 0
+    finished: int = 0
+    counted: int = 0
+    reached: bool = False
     error: str = ""
+    raised: str = ""
+    closed: bool = False
+    before: Crashed | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """The operations that had started, those before an earlier crash included."""
+        started = {each.name for each in self.program.operations[: self.started]}
+        return started | (self.before.names if self.before else set())
+
+    @property
+    def keys(self) -> list[bytes]:
+        """Every key that is written, before an earlier crash too, sorted."""
+        return sorted({key for each in self.chain for key in each.program.keys})
+
+    @property
+    def chain(self) -> list[Crashed]:
+        """All crashes that led here, the first one first."""
+        return [*(self.before.chain if self.before else []), self]
+
+    def of(self, store: int) -> Crashed:
+        """The crash as one of the stores of the program saw it."""
+        if not store:
+            return self
+        mine = [each.store == store for each in self.program.operations]
+        return replace(
+            self,
+            program=self.program.of(store),
+            directory=self.directory / f"store-{store}",
+            started=sum(mine[: self.started]),
+            finished=sum(mine[: self.finished]),
+        )
 
 
 class Observation(Struct, kw_only=True):
@@ -140,35 +200,61 @@ def spread(count: int, limit: int) -> list[int]:
 class _Progress:
     """How far a doomed process came, in memory that it shares with us."""
 
-    _LAYOUT = struct.Struct("4q")
+    _STARTED, _FINISHED, _COUNT, _MISSED, _RAISED, _CLOSED = range(6)
+    _ERROR_AT = 64
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._words = memoryview(self._memory).cast("q")
-        self._error_at = self._LAYOUT.size
 
     def reset(self) -> None:
         self._memory[:] = bytes(mmap.PAGESIZE)
 
     def set(self, started: int, finished: int) -> None:
-        self._words[0] = started
-        self._words[1] = finished
+        self._words[self._STARTED] = started
+        self._words[self._FINISHED] = finished
 
     def count(self, n: int) -> None:
-        self._words[2] = n
+        self._words[self._COUNT] = n
 
-    def survived(self) -> None:
-        self._words[3] = 1
+    def missed(self) -> None:
+        """The point was not reached."""
+        self._words[self._MISSED] = 1
 
-    def fail(self, error: BaseException) -> None:
+    def closed(self) -> None:
+        self._words[self._CLOSED] = 1
+
+    def fail(self, error: BaseException, *, expected: bool = False) -> None:
+        """Something was raised; ``expected`` if a call of the system had failed before."""
+        self._words[self._RAISED] = expected
         text = brief(error).encode("utf-8", "replace")[:1000]
-        self._memory[self._error_at : self._error_at + len(text)] = text
+        self._memory[self._ERROR_AT : self._ERROR_AT + len(text)] = text
 
-    def read(self) -> tuple[int, int, int, bool, str]:
+    def crashed(self, crashed: Crashed) -> Crashed:
+        """A program whose process is dead, with what became of it."""
         words = self._words
-        end = self._memory.find(b"\0", self._error_at)
-        text = self._memory[self._error_at : end].decode("utf-8", "replace")
-        return words[0], words[1], words[2], bool(words[3]), text
+        end = self._memory.find(b"\0", self._ERROR_AT)
+        text = self._memory[self._ERROR_AT : end].decode("utf-8", "replace")
+        expected = bool(words[self._RAISED])
+        return replace(
+            crashed,
+            started=words[self._STARTED],
+            finished=words[self._FINISHED],
+            counted=words[self._COUNT],
+            reached=not words[self._MISSED],
+            error="" if expected else text,
+            raised=text if expected else "",
+            closed=bool(words[self._CLOSED]),
+        )
+
+
+@dataclass(frozen=True)
+class _Doomed:
+    """A process that is to die, and where it tells how far it came."""
+
+    pid: int
+    progress: _Progress
+    crashed: Crashed
 
 
 class KillEngine:
@@ -185,67 +271,147 @@ class KillEngine:
         """The subject in a directory."""
         return Lab(self._run.subject, guarantee=self._run.settings.guarantee, directory=directory)
 
-    def kill(self, program: Program, point: CrashPoint) -> Crashed:
-        """Run a program in a child and kill it at a point."""
+    def kill(self, program: Program, point: CrashPoint, before: Crashed | None = None) -> Crashed:
+        """Run a program in a child, on what a crash before it left, and kill it at a point."""
+        doomed = self._start(program, point, before, self._progress)
+        _, status = os.waitpid(doomed.pid, 0)
+        self._run.status.clear()
+        return self._end(doomed, status)
+
+    def kill_all(
+        self, program: Program, points: Sequence[CrashPoint], before: Crashed | None = None
+    ) -> list[Crashed]:
+        """As ``kill``, at each point.
+
+        Where calls fail, all processes run at the same time, as a store may wait for a while
+        before it gives up; one that takes longer than a single call may is ended as a hang.
+        """
+        if not any(point.kind in FAULTS for point in points):
+            return [self.kill(program, point, before) for point in points]
+        started = [self._start(program, point, before, _Progress()) for point in points]
+        limit = self._run.settings.operation_timeout_s
+        deadline = time.monotonic() + limit
+        crashes = []
+        for doomed in started:
+            hangs = not _ended(doomed.pid, deadline)
+            if hangs:
+                os.kill(doomed.pid, signal.SIGKILL)
+            _, status = os.waitpid(doomed.pid, 0)
+            crashed = self._end(doomed, status)
+            error = f"no end: nothing within {limit:g} s" if hangs else crashed.error
+            crashes.append(replace(crashed, error=error))
+        return crashes
+
+    def _start(
+        self, program: Program, point: CrashPoint, before: Crashed | None, progress: _Progress
+    ) -> _Doomed:
         directory = self._run.new_directory()
-        self._progress.reset()
+        if before is not None:
+            shutil.copytree(before.directory, directory, symlinks=True, dirs_exist_ok=True)
+        progress.reset()
         pid = os.fork()
         if pid == 0:
-            self._doom(program, point, directory)
-        _, status = os.waitpid(pid, 0)
-        self._run.status.clear()
-        started, finished, counted, survived, error = self._progress.read()
+            self._progress = progress
+            self._doom(program, point, directory, again=before is not None)
+        return _Doomed(pid, progress, Crashed(program, point, directory, before=before))
+
+    def _end(self, doomed: _Doomed, status: int) -> Crashed:
+        """What became of a process that is dead."""
+        crashed = doomed.progress.crashed(doomed.crashed)
+        self._run.evidence.operations += crashed.started
         if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
             # It did not die by our hand.
-            error = f"an end of the process: {_how_it_ended(status)}"
-        self._run.evidence.operations += started
-        return Crashed(program, point, directory, started, finished, counted, not survived, error)
+            return replace(crashed, error=f"an end of the process: {_how_it_ended(status)}")
+        return crashed
 
-    def count(self, program: Program, point: CrashPoint) -> int:
+    def count(self, program: Program, point: CrashPoint, before: Crashed | None = None) -> int:
         """How many lines or system calls there are at a point."""
-        return self.kill(program, replace(point, n=0)).counted
+        crashed = self.kill(program, replace(point, n=0), before)
+        shutil.rmtree(crashed.directory.parent, ignore_errors=True)
+        return crashed.counted
 
-    def _doom(self, program: Program, point: CrashPoint, directory: Path) -> None:
-        """Perform the program until it is killed; never returns."""
+    def _doom(
+        self, program: Program, point: CrashPoint, directory: Path, *, again: bool
+    ) -> NoReturn:
+        """Perform the program until it is killed."""
+        stores: dict[int, Any] = {}
+        if self._run.subject.is_remote:
+            triggers.share_fate()
         try:
-            lab = self.lab(directory)
-            store = None
-            last = point.operation + point.span
-            for index, operation in enumerate(program.operations):
-                if index == point.operation and point.kind == "boundary":
-                    self._arm(point)
-                if index == last:
-                    self._disarm(point)
-                self._progress.set(index + 1, index)
-                with self._run.status.operation(operation.source()[:200]):
-                    # The lines of one operation are counted; the harness adds none to them.
-                    if index == point.operation and point.kind != "boundary":
-                        self._arm(point)
-                    store = operation.perform(lab, store)
-                    if index + 1 == last and point.kind == "line":
-                        self._disarm(point)
-                self._progress.set(index + 1, index + 1)
-            self._disarm(point)
-            self._progress.survived()
+            self._perform(program, point, directory, stores)
+        except TaskCorruptedError as refusal:
+            # After a crash it may ask to be wiped, and is then not used any more.
+            refused = again and not stores and not self._run.subject.capabilities.transactional
+            self._stop(point, None if refused else refusal)
         except BaseException as error:
-            triggers.disarm()
-            self._progress.fail(error)
-        os.kill(os.getpid(), signal.SIGKILL)
+            self._stop(point, error)
+        else:
+            self._stop(point, None)
+        if point.closing:
+            self._close(stores)
+        triggers.die()
+
+    def _perform(
+        self, program: Program, point: CrashPoint, directory: Path, stores: dict[int, Any]
+    ) -> None:
+        lab = self.lab(directory)
+        labs = {number: lab.beside(number) if number else lab for number in program.stores}
+        last = point.operation + point.span if point.kind not in FAULTS else len(program)
+        for index, operation in enumerate(program.operations):
+            if index == point.operation and point.kind == "boundary":
+                self._arm(point)
+            if index == last:
+                self._disarm(point)
+            self._progress.set(index + 1, index)
+            with self._calling(point, operation.source()[:200]):
+                # The lines of one operation are counted; the harness adds none to them.
+                if index == point.operation and point.kind != "boundary":
+                    self._arm(point)
+                store = operation.perform(labs[operation.store], stores.get(operation.store))
+                if index + 1 == last and point.kind == "line":
+                    self._disarm(point)
+            stores[operation.store] = store
+            self._progress.set(index + 1, index + 1)
+
+    def _calling(self, point: CrashPoint, call: str) -> AbstractContextManager[None]:
+        """Tell the supervisor which call runs; ``kill_all`` itself looks for calls that hang."""
+        return (
+            contextlib.nullcontext() if point.kind in FAULTS else self._run.status.operation(call)
+        )
 
     def _arm(self, point: CrashPoint) -> None:
         if point.kind == "boundary":
-            os.kill(os.getpid(), signal.SIGKILL)
-        elif point.kind == "syscall":
-            triggers.arm_syscalls(point.n or triggers.COUNT_ONLY)
-        elif point.n:
+            triggers.die()
+        elif point.kind == "line" and point.n:
             triggers.arm_lines(point.n)
-        else:
+        elif point.kind == "line":
             triggers.count_lines(self._progress.count)
+        else:
+            error = FAULTS.get(point.kind, 0)
+            triggers.arm_syscalls(
+                point.n or triggers.COUNT_ONLY, error=error, lasting=point.lasting
+            )
 
     def _disarm(self, point: CrashPoint) -> None:
-        if point.kind == "syscall" and not point.n and triggers.counted_syscalls():
+        if point.kind in ("syscall", *FAULTS) and not point.n and triggers.counted_syscalls():
             self._progress.count(triggers.counted_syscalls())
         triggers.disarm()
+
+    def _stop(self, point: CrashPoint, error: BaseException | None) -> None:
+        """Note how a program ended that the point itself did not kill."""
+        failed = point.kind in FAULTS and 0 < point.n <= triggers.counted_syscalls()
+        self._disarm(point)
+        if not failed:
+            self._progress.missed()
+        if error is not None:
+            self._progress.fail(error, expected=failed and isinstance(error, Exception))
+
+    def _close(self, stores: dict[int, Any]) -> None:
+        """Close the stores; that it may raise after a failure is no matter."""
+        with contextlib.suppress(BaseException):
+            for store in stores.values():
+                store.close()
+            self._progress.closed()
 
     # What is left.
 
@@ -310,11 +476,13 @@ class KillEngine:
                     store.close()
                     store = lab.rows()
                     self._kept.append(store)
-                found.restored = _read(store, crashed.program.keys)
+                found.restored = _read(store, crashed.keys)
                 partitions = partitions_of(history)
                 found.restored_offsets = [store.committed_offset(each) for each in partitions]
         except BaseException as error:
             found.error = f"{stage} the store raised {brief(error)}"
+        # Hosts would pile up, as stores are not closed here; a store in this process has none.
+        kill_hosts()
         return found
 
     def _open(self, lab: Lab, found: Observation) -> Any:
@@ -327,7 +495,7 @@ class KillEngine:
 
     def _read(self, store: Any, crashed: Crashed, history: History, found: Observation) -> None:
         found.offsets = [store.committed_offset(each) for each in partitions_of(history)]
-        found.content = _read(store, crashed.program.keys)
+        found.content = _read(store, crashed.keys)
         if self._run.subject.capabilities.scan:
             found.scanned = _entries(store)
         if self._run.subject.capabilities.position:
@@ -376,6 +544,16 @@ def _missing(
         for write in changelog
         if write.offset > (-1 if (end := offsets.get(write.partition)) is None else end)
     ]
+
+
+def _ended(pid: int, deadline: float) -> bool:
+    """Whether a child ends before a moment of ``time.monotonic``; it waits for that."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        left = max(0.0, deadline - time.monotonic())
+        return bool(select.select([descriptor], [], [], left)[0])
+    finally:
+        os.close(descriptor)
 
 
 def _how_it_ended(status: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -15,7 +15,7 @@ from streamproof.stores.api import ChangelogRecord, RecordMetadata, TopicPartiti
 
 OPENING = ("open", "open_older", "open_preparing", "upgrade")
 ENDS = (*OPENING, "close")
-REPLAYING = ("restore", "catch_up")
+REPLAYING = ("restore", "catch_up", "resume")
 
 INPUT_TOPIC = "input"
 """The topic of the input records that are behind the writes of a program."""
@@ -30,16 +30,19 @@ class Operation:
     Attributes:
         name: ``open``, ``get``, ``put``, ``delete``, ``put_all``, ``commit``, ``flush``, ``close``
             or ``restore``; ``catch_up`` replays what comes after the committed offset;
+            ``resume`` does so in batches, and stops after some of them;
             ``open_older`` opens the store that wrote the older format, and ``upgrade`` opens
             the subject for the first time after it; ``open_preparing`` opens the subject while
             an upgrade in place is being prepared, and ``rebuild`` fills the new format.
         arguments: what the store's method gets.
         writes: the changelog records that it stands for.
+        store: which store of the task it is done on.
     """
 
     name: str
     arguments: tuple[Any, ...] = ()
     writes: tuple[Write, ...] = ()
+    store: int = 0
 
     def perform(self, lab: Lab, store: Any) -> Any:
         """Do it, and return the store that is open afterwards."""
@@ -50,7 +53,7 @@ class Operation:
         else:
             lab.idle()
         if self.name in REPLAYING:
-            getattr(lab, self.name)(store, list(self.arguments))
+            getattr(lab, self.name)(store, *self._replayed())
         elif self.name == "flush":
             flush = getattr(store, "flush", None)
             if flush is not None:
@@ -69,18 +72,34 @@ class Operation:
 
         Restored records have none: their offsets are those of the changelog alone.
         """
-        if not self.writes or self.name == "restore":
+        if not self.writes or self.name in ("restore", "resume"):
             return None
         partition, offset = self.writes[-1][:2]
         return RecordMetadata(INPUT_TOPIC, partition.partition, offset)
 
     def source(self, opener: str = "open") -> str:
         """The operation as a line of Python; ``opener`` is the method of the lab that opens."""
+        store, lab = (f"{each}_{self.store}" if self.store else each for each in ("store", "lab"))
         if self.name in OPENING:
-            return f"store = lab.{self._opener(opener)}()"
+            return f"{store} = {lab}.{self._opener(opener)}()"
         if self.name in REPLAYING:
-            return f"lab.{self.name}(store, {render(list(self.arguments))})"
-        return f"store.{self.name}({', '.join(map(render, self.arguments))})"
+            return f"{lab}.{self.name}({store}, {', '.join(map(render, self._replayed()))})"
+        return f"{store}.{self.name}({', '.join(map(render, self.arguments))})"
+
+    def _replayed(self) -> list[Any]:
+        """What the lab's method of replaying gets, besides the store."""
+        if self.name == "resume":
+            records, *sizes = self.arguments
+            return [list(records), *sizes]
+        return [list(self.arguments)]
+
+    def resumed(self, changelog: Sequence[ChangelogRecord]) -> Operation:
+        """This operation; a replay that was not told of what gets the changelog."""
+        if self.name == "catch_up" and not self.arguments:
+            return replace(self, arguments=tuple(changelog))
+        if self.name == "resume" and not self.arguments[0]:
+            return replace(self, arguments=(tuple(changelog), *self.arguments[1:]))
+        return self
 
 
 @dataclass(frozen=True)
@@ -95,10 +114,26 @@ class Program:
         return sorted({write.key for each in self.operations for write in each.writes})
 
     @property
+    def stores(self) -> list[int]:
+        """The stores that it uses, sorted."""
+        return sorted({each.store for each in self.operations})
+
+    def of(self, store: int) -> Program:
+        """What is done on one of the stores."""
+        return Program(tuple(each for each in self.operations if each.store == store))
+
+    def resumed(self, changelog: Sequence[ChangelogRecord]) -> Program:
+        """The program after a crash, which left this changelog to be replayed."""
+        return Program(tuple(each.resumed(changelog) for each in self.operations))
+
+    @property
     def alternates(self) -> bool:
-        """Whether each store is closed before another one is opened."""
-        opened = [each.name != "close" for each in self.operations if each.name in ENDS]
-        return all(first != second for first, second in pairwise(opened))
+        """Whether each store is closed before it is opened again."""
+        ends = [
+            [each.name != "close" for each in self.of(store).operations if each.name in ENDS]
+            for store in self.stores
+        ]
+        return all(first != second for opened in ends for first, second in pairwise(opened))
 
     def __len__(self) -> int:
         return len(self.operations)
@@ -158,6 +193,19 @@ class ProgramBuilder:
     def catch_up(self) -> ProgramBuilder:
         """Replay what the store lacks of the changelog so far, and commit."""
         self.operations.append(Operation("catch_up", tuple(self._changelog())))
+        return self
+
+    def resume(
+        self, batch: int, batches: int, entries: Sequence[tuple[bytes, bytes | None]] = ()
+    ) -> ProgramBuilder:
+        """Restore, from where the store is, some batches of so many records, and commit each.
+
+        ``entries`` is the whole changelog; in a program that goes on after a crash, it is what
+        the crash left.
+        """
+        writes = tuple(self._write(key, value, CHANGELOG) for key, value in entries)
+        records = tuple(write.record() for write in writes)
+        self.operations.append(Operation("resume", (records, batch, batches), writes))
         return self
 
     def rebuild(self, start: int, end: int) -> ProgramBuilder:

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -89,3 +90,23 @@ WRAP(int, unlink, (const char *a), (a))
 WRAP(int, unlinkat, (int d, const char *a, int f), (d, a, f))
 WRAP(int, mkdir, (const char *a, mode_t m), (a, m))
 WRAP(int, rmdir, (const char *a), (a))
+
+/* A disk that is full says so, to a program that asks before it tries again. */
+static int full(void) {
+    long n = atomic_load(&control->armed);
+    return n > 0 && atomic_load(&control->count) >= n && atomic_load(&control->lasting)
+        && atomic_load(&control->error) == ENOSPC;
+}
+
+#define FREE_SPACE(name, buffer, first, given) \
+    int name(first, struct buffer *s) { \
+        NEXT(name); \
+        int result = next(given, s); \
+        if (!result && full()) s->f_bfree = s->f_bavail = 0; \
+        return result; \
+    }
+
+FREE_SPACE(statvfs, statvfs, const char *path, path)
+FREE_SPACE(statvfs64, statvfs64, const char *path, path)
+FREE_SPACE(fstatvfs, statvfs, int fd, fd)
+FREE_SPACE(fstatvfs64, statvfs64, int fd, fd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import os
 import shutil
@@ -10,13 +11,15 @@ import signal
 import struct
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from streamproof.stores.errors import UsageError
+from streamproof.stores.host import client as host
 
 __all__ = [
     "Control",
@@ -25,7 +28,9 @@ __all__ = [
     "build_shim",
     "count_lines",
     "counted_syscalls",
+    "die",
     "disarm",
+    "share_fate",
     "shim_is_loaded",
 ]
 
@@ -35,7 +40,17 @@ COUNT_ONLY = -1
 _HARNESS = str(Path(__file__).resolve().parent.parent)
 """Lines of the suite itself are no crash points of the subject; those of its mutants are."""
 
+_REMOTE = str(Path(host.__file__).resolve().parent)
+"""Lines of the client of a store host are none of the subject either."""
+
+_fate: list[Control] = []
+"""The shim of the hosts, if the subject lives in them; at most one."""
+
 _MUTANTS = str(Path(_HARNESS) / "mutants")
+
+_STANDARD_LIBRARY = (sysconfig.get_path("stdlib"), "<frozen ")
+"""Lines of Python itself are none either: opening a store runs thousands of them, of which those
+that write make system calls, and these are points of their own."""
 
 
 def arm_lines(n: int) -> None:
@@ -46,7 +61,7 @@ def arm_lines(n: int) -> None:
         nonlocal remaining
         remaining -= 1
         if remaining == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
 
     _trace(on_line)
 
@@ -65,8 +80,7 @@ def count_lines(report: Callable[[int], None]) -> None:
 
 def _trace(on_line: Callable[[], None]) -> None:
     def tracer(frame: FrameType, event: str, _: Any) -> Any:
-        name = frame.f_code.co_filename
-        if name.startswith(_HARNESS) and not name.startswith(_MUTANTS):
+        if not _counts(frame.f_code.co_filename):
             # Returning None leaves this frame untraced; frames that it calls still are.
             return None
         if event == "line":
@@ -76,10 +90,23 @@ def _trace(on_line: Callable[[], None]) -> None:
     sys.settrace(tracer)
 
 
+@functools.cache
+def _counts(file: str) -> bool:
+    """Whether the lines of a file are crash points."""
+    if file.startswith(_HARNESS):
+        return file.startswith(_MUTANTS)
+    if file.startswith(_REMOTE):
+        return False
+    # Packages may be installed below the standard library.
+    return not file.startswith(_STANDARD_LIBRARY) or "-packages" in file
+
+
 def disarm() -> None:
     """Stop counting lines and system calls."""
     sys.settrace(None)
-    if shim_is_loaded():
+    if _fate:
+        _fate[0].arm(0)
+    elif shim_is_loaded():
         _shim().streamproof_arm(*map(ctypes.c_long, (0, 0, 0)))
 
 
@@ -102,12 +129,33 @@ def arm_syscalls(n: int, *, error: int = 0, lasting: bool = False) -> None:
             "System calls cannot be counted here: call count_system_calls() of "
             "streamproof.conformance.lab first, before anything else."
         )
-    _shim().streamproof_arm(*map(ctypes.c_long, (n, error, lasting)))
+    if _fate:
+        _fate[0].arm(n, error=error, lasting=lasting)
+    else:
+        _shim().streamproof_arm(*map(ctypes.c_long, (n, error, lasting)))
 
 
 def counted_syscalls() -> int:
     """How many write-like system calls there were since ``arm_syscalls``."""
+    if _fate:
+        return _fate[0].counted
     return int(_shim().streamproof_count())
+
+
+def share_fate() -> None:
+    """From now on, the store hosts of this process are what is armed, and it dies with them."""
+    # A file without a name: nobody has to remove it.
+    block = os.memfd_create("streamproof-shim")
+    _fate[:] = [Control(Path(f"/proc/{os.getpid()}/fd/{block}"))]
+    os.environ.update(_fate[0].environment)
+    host.die_with_hosts()
+
+
+def die() -> NoReturn:
+    """Kill this process by SIGKILL, and before it the store hosts that it has."""
+    host.kill_hosts()
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("unreachable")
 
 
 class Control:
