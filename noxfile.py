@@ -18,7 +18,7 @@ nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "venv"
 nox.options.reuse_venv = "yes"
 # What a change must pass. The tests come last, so that their summary is what one sees.
-nox.options.sessions = ["lint", "typecheck", "wheel", "tests"]
+nox.options.sessions = ["lint", "typecheck", "wheel", "rust_host", "tests"]
 
 ROOT = Path(__file__).parent
 PYPROJECT = ROOT / "pyproject.toml"
@@ -57,7 +57,7 @@ def demo(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests with branch coverage; with arguments, pass them to pytest and measure none."""
-    install(session, "test", extras=ADAPTED_STORES)
+    install(session, "test", "examples", extras=ADAPTED_STORES)
     pytest = (f"{session.bin}/pytest", "--hypothesis-profile=ci", *session.posargs)
     if session.posargs:
         session.run(*pytest)
@@ -81,7 +81,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def typecheck(session: nox.Session) -> None:
     """Check the types of the installed package, of the examples and of this file, strictly."""
-    install(session, "typecheck", extras=ADAPTED_STORES)
+    install(session, "typecheck", "examples", extras=ADAPTED_STORES)
     mypy = ("mypy", "--config-file", str(PYPROJECT), "--cache-dir", str(ROOT / ".mypy_cache"))
     scripts = [str(path) for path in sorted(ROOT.glob("examples/**/*.py"))]
     with TemporaryDirectory() as empty, session.chdir(empty):
@@ -116,6 +116,26 @@ def wheel(session: nox.Session) -> None:
 
 
 @nox.session
+def rust_host(session: nox.Session) -> None:
+    """Build the store host in Rust, verify it, and see that the mistake in it is found."""
+    if shutil.which("cargo") is None:
+        session.skip("cargo is not installed, so the host in Rust is neither built nor verified")
+    folder = ROOT / "examples" / "rust-host"
+    install(session)
+    with session.chdir(folder):
+        session.run(
+            *("cargo", "build", "--release", "--locked"), "--target-dir", "target", external=True
+        )
+    host = folder / "target" / "release" / "redb-host"
+    with TemporaryDirectory() as empty, session.chdir(empty):
+        verify = ("streamproof", "verify", "--profile", "smoke", "--seed", "0")
+        # Power cannot be taken from a host, so that not everything could be tried (2).
+        session.run(*verify, f"cmd:{host} --dir {{dir}}", success_codes=[0, 2])
+        mistaken = f"cmd:{host} --bug offsets-first --dir {{dir}}"
+        session.run(*verify, mistaken, "--only", "CRASH-003", success_codes=[1])
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Run every benchmark, or those named by the arguments."""
     install(session)
@@ -137,5 +157,6 @@ def false_alarms(session: nox.Session) -> None:
 @nox.session
 def dev(session: nox.Session) -> None:
     """Prepare .nox/dev for daily work: the package, editable, and every tool."""
-    install(session, "lint", "typecheck", "test", extras=ADAPTED_STORES, editable=True)
+    groups = ("lint", "typecheck", "test", "examples")
+    install(session, *groups, extras=ADAPTED_STORES, editable=True)
     session.log(f"Ready: {session.bin}/pytest, {session.bin}/streamproof, {session.bin}/ruff")
