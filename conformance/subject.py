@@ -1,7 +1,8 @@
 """Subjects: the stores under test, and how a name on a command line becomes one.
 
 A subject is named as ``module:factory``, as ``path/to/file.py:factory``, or by a built-in
-name. The factory takes no arguments and returns a store that is not open yet.
+name. The factory takes no arguments and returns a store that is not open yet. ``cmd:`` and a
+command name a store host, which is a store in a process of its own (docs/store-host.md).
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from streamproof.conformance.rows import rows_of
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import UsageError
+from streamproof.stores.host.client import HostFactory
 
 __all__ = ["Subject", "builtin_names", "load_subject"]
+
+HOST = "cmd:"
+"""What the name of a subject begins with that is the command of a store host."""
 
 MIN_RETENTION_MS = 100
 """Retention below which the suite finds no room for the times that it puts windows at."""
@@ -50,12 +55,25 @@ class Subject:
         """The method of a lab that opens the subject as a key-value store."""
         return "open" if self.capabilities.kind == "key-value" else "rows"
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store lives in a process of its own."""
+        return isinstance(self.factory, HostFactory)
+
     def unopened(self) -> Any:
         """A new store that is not open, seen as a key-value store."""
         return rows_of(self.factory(), self.capabilities)
 
     def info(self) -> SubjectInfo:
         """Who this is, for a report."""
+        if isinstance(self.factory, HostFactory):
+            return SubjectInfo(
+                name=self.name,
+                description="A store host.",
+                package=self.factory.hello.name,
+                version=self.factory.hello.version,
+                capabilities=asdict(self.capabilities),
+            )
         builtin = BUILTIN.get(self.name)
         package, version = _distribution(builtin.package if builtin else "", self.module)
         described = builtin.description if builtin else ""
@@ -80,6 +98,9 @@ def load_subject(name: str) -> Subject:
     Raises:
         UsageError: the module, the factory or its store is not usable; the message says why.
     """
+    if name.startswith(HOST):
+        host = HostFactory(name.removeprefix(HOST))
+        return Subject(name, host, host.capabilities, None)
     module, factory = _resolve(name)
     try:
         store = factory()
@@ -104,7 +125,8 @@ def _resolve(name: str) -> tuple[ModuleType | None, Callable[[], Any]]:
     if not colon or not module_name or not attribute:
         known = ", ".join(builtin_names())
         raise UsageError(
-            f"Subject {name!r} is neither module:factory nor path.py:factory nor one of: {known}."
+            f"Subject {name!r} is neither module:factory nor path.py:factory nor cmd:command nor "
+            f"one of: {known}."
         )
     module = _import(name, module_name)
     found: Any = module

@@ -1,0 +1,294 @@
+"""The process of a store host: how it is started, asked, and ended.
+
+It belongs to the group of this process, so that whoever ends the group ends the host, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+from msgspec.json import Decoder
+
+from streamproof.stores.errors import ProcessorStateError, StoreError, UsageError
+from streamproof.stores.host.protocol import KINDS, MAX_LINE_BYTES, PROTOCOL, Hello, Reply
+
+__all__ = ["HostProcess", "die_with_hosts", "kill_hosts"]
+
+HELLO_TIMEOUT_S = 20.0
+"""How long a host may take to start and to say hello, in seconds."""
+
+LEAVE_TIMEOUT_S = 5.0
+"""How long a host may take to leave once its input has ended; it is killed then."""
+
+DIRECTORY = "{dir}"
+"""What is replaced by the directory of the task in a command."""
+
+LOG_END_BYTES = 4096
+"""As much of the end of its standard error is searched for its last line."""
+
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""How a host ended that was killed; a shell that had started it says so with its exit code."""
+
+T = TypeVar("T")
+
+_reply = Decoder(Reply)
+_hello = Decoder(Hello)
+_encode = msgspec.json.Encoder().encode
+
+_hosts: set[HostProcess] = set()
+_fate_is_shared = False
+
+
+def die_with_hosts() -> None:
+    """From now on, this process dies by SIGKILL when a host of it does."""
+    global _fate_is_shared  # noqa: PLW0603 - it is a property of the process
+    _fate_is_shared = True
+
+
+def kill_hosts() -> None:
+    """Kill every host of this process, and wait until it is dead."""
+    for host in list(_hosts):
+        host.kill()
+
+
+class HostProcess:
+    """A process that speaks the protocol.
+
+    Args:
+        command: how it is started.
+        directory: what stands for ``{dir}`` in the command.
+    """
+
+    def __init__(self, command: str, directory: Path) -> None:
+        self._command = command
+        self._id = 0
+        self._buffer = bytearray()
+        # One request at a time, whatever number of threads use the store.
+        self._lock = Lock()
+        # What it writes there is of interest once it is dead.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the host
+        self._said = ""
+        words = [word.replace(DIRECTORY, str(directory)) for word in shlex.split(command)]
+        try:
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0
+            )
+        except OSError as error:
+            self._log.close()
+            raise UsageError(
+                f"The store host {words[0]!r} cannot be started: {error.strerror}."
+            ) from error
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise AssertionError("Both are pipes.")
+        self._stdin, self._stdout = stdin.fileno(), stdout.fileno()
+        # A child of it may keep its output open, so that the end of that does not tell its death.
+        self._death = os.pidfd_open(self._process.pid)
+        self._events = select.poll()
+        for each in (self._stdout, self._death):
+            self._events.register(each, select.POLLIN)
+        _hosts.add(self)
+
+    def hello(self) -> Hello:
+        """Ask the host who it is.
+
+        Raises:
+            UsageError: it does not answer, or speaks another version.
+        """
+        try:
+            found = self.call(_hello, "hello", {"protocol": PROTOCOL}, timeout_s=HELLO_TIMEOUT_S)
+        except StoreError as error:
+            raise UsageError(f"{self} said no hello: {error}") from error
+        if found.protocol != PROTOCOL:
+            raise UsageError(
+                f"{self} speaks version {found.protocol} of the protocol; this is streamproof with "
+                f"version {PROTOCOL}."
+            )
+        return found
+
+    def call(
+        self,
+        answer: Decoder[T],
+        op: str,
+        arguments: Mapping[str, Any],
+        timeout_s: float | None = None,
+    ) -> T:
+        """Send a request and wait for its answer.
+
+        Args:
+            answer: what the answer has to be.
+            op: what is asked for.
+            arguments: the other fields of the request.
+            timeout_s: how long the answer may take, in seconds; without it, whoever watches
+                over the calls of a check has to end one that hangs.
+
+        Raises:
+            StoreError: the host refuses, or is dead, or speaks nonsense.
+        """
+        if self not in _hosts:
+            raise ProcessorStateError(
+                f"{self} is dead, so that {op} cannot be asked of it; open the store again."
+            )
+        with self._lock:
+            self._id += 1
+            try:
+                self._write(_encode({"id": self._id, "op": op, **arguments}) + b"\n")
+            except BrokenPipeError:
+                self._be_gone(op)
+            return self._decode(answer, op, self._read_line(op, timeout_s))
+
+    def _decode(self, answer: Decoder[T], op: str, line: bytes) -> T:
+        """What a line says in answer to the last request."""
+        try:
+            reply = _reply.decode(line)
+            if reply.error is None and bytes(reply.ok):
+                found = answer.decode(reply.ok)
+        except msgspec.MsgspecError as error:
+            self._speaks_nonsense(op, f"{_start_of(line)} ({error})")
+        if reply.id != self._id:
+            self._speaks_nonsense(op, f"an answer to request {reply.id}, not to {self._id}")
+        if self._buffer:
+            self._speaks_nonsense(op, f"more than one answer: {_start_of(self._buffer)}")
+        if reply.error is not None:
+            kind = KINDS.get(reply.error.kind, StoreError)
+            raise kind(reply.error.message or reply.error.kind)
+        if not bytes(reply.ok):
+            self._speaks_nonsense(op, f"{_start_of(line)}, which has neither ok nor error")
+        return found
+
+    def _write(self, line: bytes) -> None:
+        while line:
+            line = line[os.write(self._stdin, line) :]
+
+    def _read_line(self, op: str, timeout_s: float | None) -> bytes:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            searched = len(self._buffer)
+            self._wait(op, deadline)
+            chunk = os.read(self._stdout, 1 << 16)
+            if not chunk:
+                self._be_gone(op)
+            self._buffer += chunk
+            if len(self._buffer) > MAX_LINE_BYTES:
+                self._speaks_nonsense(op, f"a line of more than {MAX_LINE_BYTES} bytes")
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        return line
+
+    def _wait(self, op: str, deadline: float | None) -> None:
+        """Wait until there is something to be read."""
+        left_ms = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
+        ready = [descriptor for descriptor, _ in self._events.poll(left_ms)]
+        if not ready:
+            self.kill()
+            raise ProcessorStateError(f"no answer to {op} within {HELLO_TIMEOUT_S:g} s{self._said}")
+        # What it wrote before it died comes first.
+        if self._stdout not in ready and len(self._events.poll(0)) == 1:
+            self._be_gone(op)
+
+    def _be_gone(self, op: str) -> NoReturn:
+        """Say how the host ended; or die, if it was killed on purpose."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(LEAVE_TIMEOUT_S)
+        code = self._process.poll()
+        if _fate_is_shared and code in KILLED:
+            kill_hosts()
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.kill()
+        raise ProcessorStateError(f"{self} {_ended(code)} during {op}{self._said}.")
+
+    def _speaks_nonsense(self, op: str, what: str) -> NoReturn:
+        self.kill()
+        raise ProcessorStateError(
+            f"{self} answered {op} with {what}. Nothing but one answer to each request may go to "
+            "its standard output."
+        )
+
+    def _last_words(self) -> str:
+        """The last line that it wrote to its standard error, to be added to a message."""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - LOG_END_BYTES))
+        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+        return f" ({lines[-1][:300]})" if lines else ""
+
+    def leave(self) -> None:
+        """End its input, and wait until it has left."""
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(LEAVE_TIMEOUT_S)
+        self.kill()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether nobody has killed it, as far as we know."""
+        return self in _hosts
+
+    def kill(self) -> None:
+        """Kill it and what it has started, if it is alive, and wait until all are dead."""
+        if not self.is_alive:
+            return
+        _hosts.discard(self)
+        # The store may be in a child, where the command is a script that starts it.
+        family = [] if self._process.poll() is not None else _descendants(self._process.pid)
+        self._process.kill()
+        self._process.wait()
+        for each in family:
+            _kill(each)
+        self._said = self._last_words()
+        self._log.close()
+        os.close(self._death)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def __str__(self) -> str:
+        return f"The store host {self._command!r}"
+
+
+def _descendants(pid: int) -> list[int]:
+    """Descriptors of the children of a process, of theirs, and so on."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        # Any of them may end while it is looked at.
+        with contextlib.suppress(OSError):
+            for child in map(int, path.read_text().split()):
+                found += [os.pidfd_open(child), *_descendants(child)]
+    return found
+
+
+def _kill(process: int) -> None:
+    """Kill a process, wait until it is dead, and close its descriptor."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    dead = select.poll()
+    dead.register(process, select.POLLIN)
+    dead.poll(LEAVE_TIMEOUT_S * 1000)
+    os.close(process)
+
+
+def _start_of(line: bytes | bytearray) -> str:
+    """The beginning of a line, to be shown in a message."""
+    return repr(bytes(line[:200]))
+
+
+def _ended(code: int | None) -> str:
+    if code is None:
+        return "has closed its output"
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"left with exit code {code}"

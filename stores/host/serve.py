@@ -1,0 +1,300 @@
+"""A host for any key-value store in Python: reads requests, calls the store, writes answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from itertools import count, islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from streamproof.stores.api import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    PROCESSING_GUARANTEE_CONFIG,
+    ChangelogRecord,
+    IsolationLevel,
+    RecordMetadata,
+    StateStoreContext,
+    TopicPartition,
+)
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.errors import (
+    InvalidArgumentError,
+    InvalidStateStoreError,
+    UnsupportedOperationError,
+)
+from streamproof.stores.host.protocol import PROTOCOL, Row, kind_of
+
+__all__ = ["Host", "serve"]
+
+Request = dict[str, Any]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Request).decode
+
+
+class Host:
+    """One store behind the protocol.
+
+    Args:
+        make_store: makes the store, not open.
+        capabilities: what it claims.
+        name: who it is.
+        version: of what.
+    """
+
+    def __init__(
+        self,
+        make_store: Callable[[], Any],
+        capabilities: Capabilities,
+        *,
+        name: str,
+        version: str,
+        directory: Path | None = None,
+    ) -> None:
+        self._make_store = make_store
+        self._capabilities = capabilities
+        self._name = name
+        self._version = version
+        self._directory = directory
+        self._context: StateStoreContext | None = None
+        self._store: Any = None
+        self._handles: dict[int, Any] = {}
+        self._iterators: dict[int, Any] = {}
+        self._numbers = count(1)
+
+    def answer(self, line: bytes) -> bytes:
+        """The line that answers a line."""
+        number: Any = None
+        try:
+            request = _decode(line)
+            number = request.get("id")
+            found = {"id": number, "ok": self._do(request)}
+        except msgspec.MsgspecError as error:
+            found = _failure(number, "invalid-argument", f"no request: {error}")
+        except Exception as error:  # noqa: BLE001 - a store raises what it likes
+            found = _failure(number, kind_of(error), f"{error}" or type(error).__name__)
+        return _encode(found)
+
+    def _do(self, request: Request) -> Any:
+        op = request.get("op")
+        method = getattr(self, f"_op_{op}", None) if isinstance(op, str) else None
+        if method is None:
+            raise UnsupportedOperationError(f"There is no operation {op!r}.")
+        return method(request)
+
+    def _target(self, request: Request) -> Any:
+        """What the request is meant for."""
+        if self._store is None:
+            raise InvalidStateStoreError("The store is not open; send open before anything else.")
+        on = request.get("on")
+        if on is None:
+            return self._store
+        if on not in self._handles:
+            raise InvalidStateStoreError(f"There is no transaction or view {on}.")
+        return self._handles[on]
+
+    def _writing(self, request: Request) -> Any:
+        """The same, with the record that is being processed."""
+        target = self._target(request)
+        context = self._opened()
+        record = request.get("record")
+        if record is None:
+            context.record_metadata, context.record_timestamp = None, -1
+        else:
+            *metadata, context.record_timestamp = record
+            context.record_metadata = RecordMetadata(*metadata)
+        return target
+
+    def _opened(self) -> StateStoreContext:
+        if self._context is None:
+            raise InvalidStateStoreError("The store is not open.")
+        return self._context
+
+    # The operations.
+
+    def _op_hello(self, request: Request) -> Any:
+        if request["protocol"] < PROTOCOL:
+            raise UnsupportedOperationError(
+                f"The client speaks version {request['protocol']}; this host needs {PROTOCOL}."
+            )
+        claimed = asdict(self._capabilities)
+        defaults = asdict(Capabilities())
+        named = {key: value for key, value in claimed.items() if value != defaults[key]}
+        return {
+            "protocol": PROTOCOL,
+            "name": self._name,
+            "version": self._version,
+            "capabilities": named,
+        }
+
+    def _op_open(self, request: Request) -> None:
+        if self._store is not None:
+            raise InvalidStateStoreError("The store is open already.")
+        exactly_once = request.get("guarantee") == "exactly-once"
+        # Numbers come as text, as they do in a properties file.
+        config = {
+            key: int(value) if value.lstrip("-").isdigit() else value
+            for key, value in request.get("config", {}).items()
+        }
+        guarantee = EXACTLY_ONCE if exactly_once else AT_LEAST_ONCE
+        context = StateStoreContext(
+            state_dir=self._directory or Path(request["directory"]),
+            task_id=request.get("task", "0_0"),
+            app_configs={**config, PROCESSING_GUARANTEE_CONFIG: guarantee},
+        )
+        store = self._make_store()
+        store.init(context, store)
+        self._store, self._context = store, context
+
+    def _op_close(self, request: Request) -> None:
+        self._target(request).close()
+        if request.get("on") is None:
+            self._store = None
+
+    def _op_get(self, request: Request) -> Any:
+        return self._target(request).get(_bytes(request["key"]))
+
+    def _op_put(self, request: Request) -> None:
+        self._writing(request).put(_bytes(request["key"]), _bytes(request["value"]))
+
+    def _op_delete(self, request: Request) -> Any:
+        return self._writing(request).delete(_bytes(request["key"]))
+
+    def _op_put_if_absent(self, request: Request) -> Any:
+        target = self._writing(request)
+        return target.put_if_absent(_bytes(request["key"]), _bytes(request["value"]))
+
+    def _op_put_all(self, request: Request) -> None:
+        entries = [(_bytes(key), _bytes(value)) for key, value in request["entries"]]
+        self._writing(request).put_all(entries)
+
+    def _op_restore(self, request: Request) -> None:
+        self._target(request)
+        batch = [
+            ChangelogRecord(key, _bytes(value), offset, timestamp)
+            for raw, value, offset, timestamp in request["entries"]
+            if (key := _bytes(raw)) is not None
+        ]
+        callbacks = list(self._opened().restore_callbacks.values())
+        if callbacks:
+            callbacks[-1](batch)
+        else:
+            for record in batch:
+                self._store.put(record.key, record.value)
+
+    def _op_flush(self, request: Request) -> None:
+        self._target(request).flush()
+
+    def _op_commit(self, request: Request) -> None:
+        offsets = {
+            TopicPartition(topic, number): offset for topic, number, offset in request["offsets"]
+        }
+        self._target(request).commit(offsets)
+
+    def _op_committed_offset(self, request: Request) -> Any:
+        partition = TopicPartition(request["topic"], request["partition"])
+        return self._target(request).committed_offset(partition)
+
+    def _op_position(self, request: Request) -> Any:
+        offsets = self._target(request).position.as_dict()
+        return [[topic, number, offset] for (topic, number), offset in sorted(offsets.items())]
+
+    def _op_range(self, request: Request) -> int:
+        return self._opened_scan(
+            self._target(request).range(_bytes(request["from"]), _bytes(request["to"]))
+        )
+
+    def _op_reverse_range(self, request: Request) -> int:
+        return self._opened_scan(
+            self._target(request).reverse_range(_bytes(request["from"]), _bytes(request["to"]))
+        )
+
+    def _op_all(self, request: Request) -> int:
+        return self._opened_scan(self._target(request).all())
+
+    def _op_reverse_all(self, request: Request) -> int:
+        return self._opened_scan(self._target(request).reverse_all())
+
+    def _op_prefix_scan(self, request: Request) -> int:
+        return self._opened_scan(self._target(request).prefix_scan(_bytes(request["prefix"])))
+
+    def _opened_scan(self, iterator: Any) -> int:
+        number = next(self._numbers)
+        self._iterators[number] = iterator
+        return number
+
+    def _op_next(self, request: Request) -> Any:
+        limit = request["limit"]
+        if not isinstance(limit, int) or limit < 1:
+            raise InvalidArgumentError(f"The limit {limit!r} is no number of rows.")
+        rows: list[Row] = list(islice(self._iterator(request), limit))
+        return {"rows": rows, "done": len(rows) < limit}
+
+    def _op_close_iterator(self, request: Request) -> None:
+        iterator = self._iterator(request)
+        del self._iterators[request["iterator"]]
+        if hasattr(iterator, "close"):
+            iterator.close()
+
+    def _iterator(self, request: Request) -> Any:
+        number = request["iterator"]
+        if number not in self._iterators:
+            raise InvalidStateStoreError(f"There is no open iterator {number!r}.")
+        return self._iterators[number]
+
+    def _op_approximate_num_entries(self, request: Request) -> Any:
+        return self._target(request).approximate_num_entries()
+
+    def _op_approximate_num_uncommitted_entries(self, request: Request) -> Any:
+        return self._target(request).approximate_num_uncommitted_entries()
+
+    def _op_approximate_num_uncommitted_bytes(self, request: Request) -> Any:
+        return self._target(request).approximate_num_uncommitted_bytes()
+
+    def _op_new_transaction(self, request: Request) -> int:
+        return self._handle(self._target(request).new_transaction())
+
+    def _op_read_only(self, request: Request) -> int:
+        level = IsolationLevel[request["isolation"]]
+        return self._handle(self._target(request).read_only(level))
+
+    def _handle(self, target: Any) -> int:
+        number = next(self._numbers)
+        self._handles[number] = target
+        return number
+
+
+def _bytes(text: str | None) -> bytes | None:
+    """Bytes from base64; ``None`` stays what it is."""
+    return None if text is None else msgspec.convert(text, bytes)
+
+
+def _failure(number: Any, kind: str, message: str) -> dict[str, Any]:
+    return {"id": number, "error": {"kind": kind, "message": message}}
+
+
+def serve(host: Host) -> None:
+    """Answer requests until the standard input ends, and leave without any clean-up."""
+    requests, answers = _take_over_streams()
+    for line in requests:
+        answer = host.answer(line) + b"\n"
+        while answer:
+            answer = answer[os.write(answers, answer) :]
+    os._exit(0)
+
+
+def _take_over_streams() -> tuple[BinaryIO, int]:
+    """Keep the protocol for ourselves; what the store prints goes to the standard error."""
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    sys.stdout.flush()
+    return requests, answers

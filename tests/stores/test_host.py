@@ -1,0 +1,363 @@
+"""Stores in another process: the protocol, hosts that get it wrong, and what remains of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamproof.stores.api import (
+    EXACTLY_ONCE,
+    PROCESSING_GUARANTEE_CONFIG,
+    ChangelogRecord,
+    IsolationLevel,
+    RecordMetadata,
+    StateStoreContext,
+    TopicPartition,
+)
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.errors import (
+    InvalidStateStoreError,
+    NullArgumentError,
+    ProcessorStateError,
+    StoreError,
+    UnsupportedOperationError,
+    UsageError,
+)
+from streamproof.stores.host import client, process
+from streamproof.stores.host.client import HostFactory, RemoteStore
+from streamproof.stores.host.serve import Host
+from streamproof.stores.memory import InMemoryKeyValueStore
+
+ROOT = Path(__file__).parent.parent.parent
+SUBJECTS = ROOT / "tests" / "subjects"
+P0 = TopicPartition("log", 0)
+
+
+def command(script: str, *arguments: str) -> str:
+    """How a host of the tests is started."""
+    return shlex.join([sys.executable, str(SUBJECTS / script), *arguments])
+
+
+def python_host(subject: str) -> str:
+    """How a store in Python is served."""
+    return f"{shlex.quote(sys.executable)} -P -m streamproof.host {subject} --dir {{dir}}"
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Any]:
+    """Opens stores of a command, and leaves no process behind."""
+    configs = {PROCESSING_GUARANTEE_CONFIG: EXACTLY_ONCE}
+    context = StateStoreContext(state_dir=tmp_path, app_configs=configs)
+
+    def open_one(line: str) -> tuple[RemoteStore, StateStoreContext]:
+        store = HostFactory(line)()
+        store.init(context, store)
+        return store, context
+
+    yield open_one
+    client.kill_hosts()
+    assert not process._hosts
+
+
+def test_a_store_of_ours_is_the_same_from_afar(opened: Any) -> None:
+    """Every method, with values that are hard to write down."""
+    store, context = opened(python_host("rocksdb-transactional"))
+    context.record_metadata = RecordMetadata("in", 0, 7)
+    store.put(b"\xff\x00", b"")
+    assert store.put_if_absent(b"\xff\x00", b"x") == b""
+    store.put_all([(b"a", b"1"), (b"b", b"2"), (b"c", None)])
+    assert store.delete(b"b") == b"2"
+    assert store.get(b"b") is None
+    assert list(store.all()) == [(b"a", b"1"), (b"\xff\x00", b"")]
+    assert list(store.reverse_all()) == [(b"\xff\x00", b""), (b"a", b"1")]
+    assert list(store.range(None, b"b")) == [(b"a", b"1")]
+    assert list(store.reverse_range(b"b", None)) == [(b"\xff\x00", b"")]
+    assert list(store.prefix_scan(b"\xff")) == [(b"\xff\x00", b"")]
+    assert store.approximate_num_uncommitted_entries() > 0
+    assert store.approximate_num_uncommitted_bytes() > 0
+    view = store.read_only(IsolationLevel.READ_COMMITTED)
+    assert view.get(b"a") is None
+    store.commit({P0: 41})
+    assert view.get(b"a") == b"1"
+    assert list(view.range(None, None)) == list(store.all())
+    assert store.committed_offset(P0) == 41
+    assert store.committed_offset(TopicPartition("log", 1)) is None
+    assert store.position.as_dict() == {TopicPartition("in", 0): 7}
+    (restore,) = context.restore_callbacks.values()
+    restore([ChangelogRecord(b"r", b"1", 42), ChangelogRecord(b"a", None, 43)])
+    assert [key for key, _ in store.all()] == [b"r", b"\xff\x00"]
+    store.flush()
+    store.close()
+    store.close()
+    assert not store.is_open
+    with pytest.raises(InvalidStateStoreError):
+        store.get(b"a")
+
+
+def test_it_is_there_again_after_a_restart(opened: Any) -> None:
+    """Another process finds what was committed."""
+    store, _ = opened(python_host("rocksdb"))
+    store.put(b"a", b"1")
+    store.commit({P0: 1})
+    store.close()
+    store, _ = opened(python_host("rocksdb"))
+    assert (store.get(b"a"), store.committed_offset(P0)) == (b"1", 1)
+
+
+def test_a_long_scan_comes_in_pages(opened: Any) -> None:
+    """All rows, and what is written meanwhile changes nothing in them."""
+    store, _ = opened(python_host("rocksdb"))
+    rows = [(b"%06d" % number, b"v") for number in range(3 * client.PAGE_ROWS + 1)]
+    store.put_all(rows)
+    scan = store.all()
+    first = next(scan)
+    store.put(b"999999", b"later")
+    assert [first, *scan] == rows
+    scan.close()
+    with store.all() as again:
+        assert again.peek_next_key() == rows[0][0]
+
+
+def test_errors_have_their_kinds(opened: Any) -> None:
+    """What a store raises is raised here, too."""
+    store, _ = opened(python_host("in-memory"))
+    with pytest.raises(NullArgumentError):
+        store.get(None)
+    scan = store.all()
+    store.close()
+    with pytest.raises(InvalidStateStoreError):
+        next(scan)
+
+
+def test_the_capabilities_are_those_of_the_store() -> None:
+    """But for what another store has to do with it."""
+    found = HostFactory(python_host("rocksdb")).capabilities
+    assert found == Capabilities(read_only_views=True, durability="flush", position=True)
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "message"),
+    [
+        ("nonsense", ProcessorStateError, r"answered get with b'Segmentation fault"),
+        ("neither", ProcessorStateError, r"neither ok nor error"),
+        ("wrong type", ProcessorStateError, r"answered get with .*\(Expected `str \| null`"),
+        ("wrong id", ProcessorStateError, r"an answer to request \d+, not to \d+"),
+        ("twice", ProcessorStateError, r"more than one answer: b'{\"id\""),
+        ("dies", ProcessorStateError, r"left with exit code 3 during get \(the disk is on fire\)"),
+        ("is killed", ProcessorStateError, r"was ended by SIGSEGV during get"),
+        ("closes", ProcessorStateError, r"has closed its output during get"),
+        ("unsupported", UnsupportedOperationError, "no such thing"),
+        ("strange kind", StoreError, "a ghost"),
+    ],
+)
+def test_a_host_that_misbehaves(
+    opened: Any, monkeypatch: pytest.MonkeyPatch, how: str, error: type[Exception], message: str
+) -> None:
+    """One error that says what the host did; nothing of it remains."""
+    monkeypatch.setattr(process, "LEAVE_TIMEOUT_S", 0.2)
+    store, _ = opened(command("bad_hosts.py", how))
+    with pytest.raises(error, match=message):
+        store.get(b"a")
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("silent", "said no hello: no answer to hello within"),
+        ("talks first", "said no hello: .* answered hello with b'Welcome"),
+        ("from the future", "speaks version 2 of the protocol; this is streamproof with version 1"),
+        ("unknown capability", "claims quantum: no such capability"),
+        ("wrong capability", "claims what cannot be"),
+        ("windows", "claims more than version 1 of the protocol serves"),
+    ],
+)
+def test_a_host_that_is_refused(monkeypatch: pytest.MonkeyPatch, how: str, message: str) -> None:
+    """Before anything is tested, with what is wrong."""
+    monkeypatch.setattr(process, "HELLO_TIMEOUT_S", 1.0)
+    with pytest.raises(UsageError, match=message):
+        HostFactory(command("bad_hosts.py", how))
+    assert not process._hosts
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "command of a store host is missing"),
+        ("/no/such/host", "'/no/such/host' cannot be started: No such file"),
+        (f"{SUBJECTS}/bad_hosts.py", "cannot be started: Permission denied"),
+        ("/bin/true", "left with exit code 0 during hello"),
+    ],
+)
+def test_a_command_that_is_no_host(line: str, message: str) -> None:
+    """It is told which one."""
+    with pytest.raises(UsageError, match=message):
+        HostFactory(line)
+
+
+def test_a_line_that_is_too_long(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused before it fills the memory."""
+    store, _ = opened(python_host("in-memory"))
+    store.put(b"a", b"x" * 10_000)
+    monkeypatch.setattr(process, "MAX_LINE_BYTES", 5_000)
+    with pytest.raises(ProcessorStateError, match="a line of more than 5000 bytes"):
+        store.get(b"a")
+
+
+def test_the_directory_in_the_command(tmp_path: Path, opened: Any) -> None:
+    """``{dir}`` is that of the task, and may be part of a word."""
+    script = tmp_path / "host.sh"
+    script.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/seen\nexec {command("small_host.py")}\n')
+    script.chmod(0o755)
+    opened(f"{script} --dir={{dir}}")
+    assert (tmp_path / "seen").read_text().splitlines()[-1] == f"--dir={tmp_path}"
+
+
+def served() -> Host:
+    """A host in this process."""
+    return Host(
+        lambda: InMemoryKeyValueStore("store"), Capabilities(), name="my-store", version="0.3"
+    )
+
+
+def ask(host: Host, line: Any) -> Any:
+    """One request."""
+    text = line if isinstance(line, bytes) else json.dumps(line).encode()
+    return json.loads(host.answer(text))
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (b"no json", "invalid-argument"),
+        (b"[1, 2]", "invalid-argument"),
+        ({"id": 1}, "unsupported"),
+        ({"id": 1, "op": "fly"}, "unsupported"),
+        ({"id": 1, "op": ["get"]}, "unsupported"),
+        ({"id": 1, "op": "put", "key": "no base64!", "value": None}, "invalid-argument"),
+        ({"id": 1, "op": "get", "key": "YQ==", "on": 99}, "invalid-state"),
+        ({"id": 1, "op": "next", "iterator": 99, "limit": 5}, "invalid-state"),
+        ({"id": 1, "op": "next", "iterator": 99, "limit": 0}, "invalid-argument"),
+        ({"id": 1, "op": "open", "directory": "."}, "invalid-state"),
+        ({"id": 1, "op": "get"}, "error"),
+    ],
+)
+def test_our_host_survives_bad_requests(tmp_path: Path, line: Any, kind: str) -> None:
+    """Each is answered with an error, and the next one is served."""
+    host = served()
+    ask(host, {"id": 0, "op": "open", "directory": str(tmp_path)})
+    assert ask(host, line)["error"]["kind"] == kind
+    assert ask(host, {"id": 2, "op": "get", "key": "YQ=="}) == {"id": 2, "ok": None}
+
+
+def test_nothing_works_before_it_is_open() -> None:
+    """But for hello."""
+    host = served()
+    assert ask(host, {"id": 0, "op": "get", "key": "YQ=="})["error"]["kind"] == "invalid-state"
+    assert ask(host, {"id": 0, "op": "hello", "protocol": 1})["ok"]["name"] == "my-store"
+
+
+def test_the_transcript_of_the_specification(tmp_path: Path) -> None:
+    """What the page shows is what our host answers."""
+    page = (ROOT / "docs" / "store-host.md").read_text()
+    lines = re.findall(r"^(->|<-) (.*)$", page, flags=re.MULTILINE)
+    assert len(lines) >= 4
+    host = served()
+    ask(host, {"id": 0, "op": "open", "directory": str(tmp_path)})
+    ask(host, {"id": 1, "op": "put", "key": "YQ==", "value": "MQ=="})
+    for (_, request), (_, answer) in zip(lines[::2], lines[1::2], strict=True):
+        found, expected = ask(host, request.encode()), json.loads(answer)
+        if "error" in expected:
+            assert found["error"]["kind"] == expected["error"]["kind"]
+        else:
+            assert found == expected
+
+
+def test_every_operation_of_the_specification_is_served() -> None:
+    """And nothing is served that it does not name."""
+    page = (ROOT / "docs" / "store-host.md").read_text()
+    table = page.partition("## Operations")[2].partition("## Versions")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    served_ones = {name.removeprefix("_op_") for name in dir(Host) if name.startswith("_op_")}
+    assert served_ones == named
+
+
+def test_what_a_store_prints_is_no_answer(tmp_path: Path) -> None:
+    """It goes to the standard error; the host leaves when its input ends."""
+    module = tmp_path / "noisy.py"
+    module.write_text(
+        "from streamproof.stores.memory import InMemoryKeyValueStore\n"
+        "class Noisy(InMemoryKeyValueStore):\n"
+        "    def get(self, key):\n"
+        "        print('looking')\n"
+        "        return super().get(key)\n"
+        "def make():\n"
+        "    return Noisy('store')\n"
+    )
+    requests = [
+        {"id": 1, "op": "open", "directory": str(tmp_path)},
+        {"id": 2, "op": "get", "key": ""},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "streamproof.host", f"{module}:make"],
+        input="".join(json.dumps(each) + "\n" for each in requests),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"id": 1, "ok": None},
+        {"id": 2, "ok": None},
+    ]
+    assert "looking" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("subject", "message"),
+    [
+        ("cmd:./host", "is a store host already"),
+        ("rocksdb-window", "cannot be served"),
+        ("no-such-store", "is neither module:factory"),
+    ],
+)
+def test_what_cannot_be_served(subject: str, message: str) -> None:
+    """One line, and no traceback."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "streamproof.host", subject],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_explicit_transactions(opened: Any) -> None:
+    """Each has its writes for itself, until it is committed or rolled back."""
+    store, _ = opened(python_host("rocksdb-transactional"))
+    assert store.capabilities.explicit_transactions
+    transaction = store.new_transaction()
+    transaction.put(b"a", b"1")
+    assert transaction.get(b"a") == b"1"
+    assert transaction.is_open
+    assert store.get(b"a") is None
+    transaction.commit({P0: 3})
+    assert (store.get(b"a"), store.committed_offset(P0)) == (b"1", 3)
+    assert not transaction.is_open
+    other = store.new_transaction()
+    other.put(b"b", b"2")
+    other.close()
+    other.close()
+    assert store.get(b"b") is None
