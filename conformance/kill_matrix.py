@@ -1,0 +1,336 @@
+"""The kill matrix: every deliberately wrong store against the requirement that must catch it.
+
+A mutant is *killed* if a check finds the requirement broken that it is bound to; that a check
+finds another one broken is not enough. The right stores of which it is a wrong copy are run
+beside it, and must keep that requirement.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from streamproof.conformance.catalogue import AREAS, Requirement, load_catalogue
+from streamproof.conformance.engine import Engine
+from streamproof.conformance.kill_results import AreaRow, MutantOutcome, MutantRow
+from streamproof.conformance.mutants import MUTANTS, Mutant
+from streamproof.conformance.registry import load_checks
+from streamproof.conformance.results import (
+    Failure,
+    Guarantee,
+    RequirementResult,
+    Spec,
+    Status,
+)
+from streamproof.conformance.run import CheckOutcome, Effort
+from streamproof.conformance.session import select_requirements
+from streamproof.conformance.settings import Settings
+from streamproof.conformance.verdicts import (
+    applicable,
+    failure_of,
+    result_of,
+    untested_result,
+)
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.errors import UsageError
+
+__all__ = [
+    "Group",
+    "GroupRun",
+    "Trying",
+    "area_rows",
+    "group_of",
+    "group_runs",
+    "groups_of",
+    "row_of",
+    "select_mutants",
+]
+
+MOST_TOGETHER = 8
+"""Mutants of a group that are loaded at a time: each has a process that waits for its checks."""
+
+Group = tuple[str, Spec, Guarantee]
+
+
+def group_of(mutant: Mutant) -> Group:
+    """Mutants of one module that are run in the same way are run together."""
+    return mutant.module, mutant.spec, mutant.guarantee
+
+
+def groups_of(mutants: Iterable[Mutant], most: int = MOST_TOGETHER) -> list[list[Mutant]]:
+    """Mutants that are run together, up to ``most`` at a time."""
+    groups: dict[Group, list[Mutant]] = {}
+    for mutant in mutants:
+        groups.setdefault(group_of(mutant), []).append(mutant)
+    return [
+        group[start : start + most]
+        for group in groups.values()
+        for start in range(0, len(group), most)
+    ]
+
+
+def select_mutants(names: Sequence[str], only: Sequence[str] = ()) -> list[Mutant]:
+    """The mutants with these names that are bound to these requirements or areas.
+
+    All, if there are no names and nothing in ``only``.
+
+    Raises:
+        UsageError: there is no such mutant, requirement or area, or none that is both.
+    """
+    known = {mutant.name for mutant in MUTANTS}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"There is no mutant {name!r}; `streamproof mutants --list` lists them all."
+            )
+    bound = {requirement.id for requirement in select_requirements(only)}
+    chosen = [
+        mutant
+        for mutant in MUTANTS
+        if mutant.requirement in bound and (not names or mutant.name in names)
+    ]
+    if not chosen:
+        raise UsageError(
+            "No mutant is bound to what was chosen; `streamproof mutants --list` says to what "
+            "each is bound."
+        )
+    return chosen
+
+
+class GroupRun:
+    """The checks of some mutants that are run in the same way, and of their right counterparts.
+
+    Args:
+        mutants: all of one group.
+        settings: those of the run; the spec and the guarantee are the group's.
+        everything: whether to run all checks that apply to a mutant, not only those of the
+            requirement that it is bound to.
+    """
+
+    def __init__(
+        self, mutants: Sequence[Mutant], settings: Settings, *, everything: bool = False
+    ) -> None:
+        self.mutants = mutants
+        self.settings = settings
+        self.capabilities: dict[str, Capabilities] = {}
+        self.outcomes: dict[tuple[str, str], CheckOutcome] = {}
+        self._everything = everything
+
+    def run(
+        self,
+        directory: Path,
+        jobs: int,
+        on_plan: Callable[[int], None] = lambda _: None,
+        on_outcome: Callable[[str, CheckOutcome], None] = lambda *_: None,
+    ) -> None:
+        """Run the checks in a directory, ``jobs`` at a time.
+
+        ``on_plan`` is told how many there are, and ``on_outcome`` how each of them ended.
+        """
+        subjects = {name for each in self.mutants for name in (each.subject, *each.right)}
+        directory.mkdir(parents=True)
+
+        def keep(subject: str, outcome: CheckOutcome) -> None:
+            self.outcomes[subject, outcome.check] = outcome
+            on_outcome(subject, outcome)
+
+        with Engine(self.settings, directory, jobs) as engine:
+            for name, info in engine.load(sorted(subjects)).items():
+                self.capabilities[name] = Capabilities(**info.capabilities)  # type: ignore[arg-type]
+            pairs = {pair for mutant in self.mutants for pair in self._plan(mutant)}
+            on_plan(len(pairs))
+            checks = load_checks()
+            # Heavy ones first, so that none is late.
+            plan = sorted(pairs, key=lambda pair: (-checks[pair[1]].weight, *pair))
+            engine.run([(subject, checks[name]) for subject, name in plan], keep)
+
+    def _plan(self, mutant: Mutant) -> set[tuple[str, str]]:
+        """Which checks are run on which subjects for a mutant."""
+        asked = [
+            (name, load_catalogue()[mutant.requirement])
+            for name in (mutant.subject, *mutant.right)
+            if not self.unsupported(name, mutant.requirement)
+        ]
+        if self._everything:
+            asked += [(mutant.subject, requirement) for requirement in self._applicable(mutant)]
+        return {(subject, check) for subject, each in asked for check in each.checks}
+
+    def _applicable(self, mutant: Mutant) -> list[Requirement]:
+        return applicable(
+            load_catalogue().values(),
+            self.capabilities[mutant.subject],
+            self.settings.guarantee,
+            self.settings.spec,
+        )
+
+    def unsupported(self, subject: str, identifier: str) -> bool:
+        """Whether a requirement does not hold for a subject."""
+        requirement, capabilities = load_catalogue()[identifier], self.capabilities[subject]
+        guarantee, spec = self.settings.guarantee, self.settings.spec
+        return untested_result(subject, requirement, capabilities, guarantee, spec) is not None
+
+    def finished(self, mutant: Mutant) -> bool:
+        """Whether all that is to be said about a mutant is known."""
+        loaded = {mutant.subject, *mutant.right} <= self.capabilities.keys()
+        return loaded and self._plan(mutant) <= self.outcomes.keys()
+
+    def result(self, subject: str, identifier: str) -> tuple[RequirementResult, Failure | None]:
+        """The result of a requirement, and its failure if it has one."""
+        requirement = load_catalogue()[identifier]
+        outcomes = self._outcomes(subject, requirement)
+        return (
+            result_of(subject, requirement, outcomes),
+            failure_of(subject, requirement, outcomes, "command"),
+        )
+
+    def _outcomes(self, subject: str, requirement: Requirement) -> list[CheckOutcome]:
+        return [self.outcomes[subject, name] for name in requirement.checks]
+
+    def trying(self, mutant: Mutant) -> Trying:
+        """What became of a mutant that is finished."""
+        requirement = load_catalogue()[mutant.requirement]
+        result, _ = self.result(mutant.subject, mutant.requirement)
+        finders = [
+            outcome
+            for outcome in self._outcomes(mutant.subject, requirement)
+            if any(each.requirement == requirement.id for each in outcome.findings)
+        ]
+        efforts = {outcome.check: _effort(outcome, requirement.id) for outcome in finders}
+        by = min(efforts, key=lambda check: efforts[check].seconds, default="")
+        return Trying(
+            status=result.status,
+            reason=result.reason,
+            by=by,
+            effort=efforts.get(by),
+            right={
+                name: self.result(name, mutant.requirement)[0].status
+                for name in mutant.right
+                if not self.unsupported(name, mutant.requirement)
+            },
+            collateral=self._collateral(mutant),
+        )
+
+    def _collateral(self, mutant: Mutant) -> list[str]:
+        """The other requirements that a mutant was found to break."""
+        if not self._everything:
+            return []
+        broken = {
+            finding.requirement
+            for (subject, _), outcome in self.outcomes.items()
+            if subject == mutant.subject
+            for finding in outcome.findings
+        }
+        counted = {requirement.id for requirement in self._applicable(mutant)}
+        return sorted(broken & counted - {mutant.requirement})
+
+
+def _effort(outcome: CheckOutcome, requirement: str) -> Effort:
+    """What it took a check to find a requirement broken.
+
+    Some checks find out only at the end which requirement to blame; then their first finding
+    of any counts.
+    """
+    first = outcome.first.get(requirement)
+    return first or min(outcome.first.values(), key=lambda each: each.seconds)
+
+
+class Trying(NamedTuple):
+    """What became of a mutant with one seed.
+
+    Attributes:
+        by: the check that was the quickest to find the requirement broken; empty if none did.
+        effort: what it had spent by then.
+        right: what became of the requirement for each of the right counterparts.
+        collateral: other requirements that were found broken, if all were asked.
+    """
+
+    status: Status
+    reason: str
+    by: str
+    effort: Effort | None
+    right: dict[str, Status]
+    collateral: list[str]
+
+
+def row_of(mutant: Mutant, tries: dict[int, Trying]) -> MutantRow:
+    """The row of a mutant from what became of it with each seed."""
+    survived = [(seed, each) for seed, each in tries.items() if each.status != "fail"]
+    wrong = [
+        (seed, name, status)
+        for seed, each in tries.items()
+        for name, status in each.right.items()
+        if status != "pass"
+    ]
+    outcome: MutantOutcome = "killed"
+    reason = ""
+    if survived:
+        seed, each = survived[0]
+        outcome, reason = "survived", f"{each.status} with seed {seed}: {each.reason}".rstrip(": ")
+    elif wrong:
+        seed, name, status = wrong[0]
+        outcome, reason = "false alarm", f"{name} with seed {seed}: {status}"
+    efforts = [each.effort for each in tries.values() if each.effort]
+    right = {name: status for each in tries.values() for name, status in each.right.items()}
+    return MutantRow(
+        mutant=mutant.name,
+        subject=mutant.subject,
+        mistake=mutant.mistake,
+        requirement=mutant.requirement,
+        outcome=outcome,
+        reason=reason,
+        by=[
+            check for check, _ in Counter(each.by for each in tries.values()).most_common() if check
+        ],
+        seeds=list(tries),
+        seconds=round(median(each.seconds for each in efforts), 3) if efforts else None,
+        examples=median(each.examples for each in efforts) if efforts else None,
+        crashes=median(each.crashes for each in efforts) if efforts else None,
+        right=right | {name: status for _, name, status in reversed(wrong)},
+        collateral=sorted({other for each in tries.values() for other in each.collateral}),
+    )
+
+
+def group_runs(
+    mutants: Sequence[Mutant],
+    settings: Settings,
+    *,
+    everything: bool = False,
+    most: int = MOST_TOGETHER,
+) -> list[GroupRun]:
+    """The runs of mutants, none of which has begun; each has up to ``most`` of them."""
+    return [
+        GroupRun(
+            group,
+            replace(settings, spec=group[0].spec, guarantee=group[0].guarantee),
+            everything=everything,
+        )
+        for group in groups_of(mutants, most)
+    ]
+
+
+def area_rows(rows: Iterable[MutantRow]) -> list[AreaRow]:
+    """The same by area, in the order of the catalogue; areas without mutants are told, too."""
+    rows = list(rows)
+    found = []
+    for area, title in AREAS.items():
+        mine = [row for row in rows if row.area == area]
+        times = [row.seconds for row in mine if row.seconds is not None]
+        found.append(
+            AreaRow(
+                area=area,
+                title=title,
+                requirements=sum(
+                    r.area == area and bool(r.checks) for r in load_catalogue().values()
+                ),
+                with_mutants=len({row.requirement for row in mine}),
+                mutants=len(mine),
+                killed=sum(row.outcome == "killed" for row in mine),
+                seconds=round(median(times), 3) if times else None,
+            )
+        )
+    return found
