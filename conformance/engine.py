@@ -11,18 +11,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Self, cast
+from typing import IO, NamedTuple, Self, cast
 
 import msgspec
 
-from streamproof.conformance.crash.triggers import build_shim
+from streamproof.conformance.power.recorder import preload
 from streamproof.conformance.registry import Check
 from streamproof.conformance.results import SubjectInfo
 from streamproof.conformance.run import CheckOutcome, Evidence
+from streamproof.conformance.saved import Replay
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.status import Status
 from streamproof.conformance.zygote import (
@@ -35,7 +35,7 @@ from streamproof.conformance.zygote import (
 )
 from streamproof.stores.errors import UsageError
 
-__all__ = ["Engine", "work_directory"]
+__all__ = ["Engine", "Task", "work_directory"]
 
 POLL_S = 0.25
 """How often the supervisor looks for calls that hang, in seconds."""
@@ -70,12 +70,26 @@ def work_directory(parent: Path | None = None) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+class Task(NamedTuple):
+    """One check of one subject.
+
+    Attributes:
+        round: in which round of the search; the first is that of the settings.
+        replay: a failure to be made again, instead of a search.
+    """
+
+    subject: str
+    check: Check
+    round: int = 0
+    replay: Replay | None = None
+
+
 @dataclass
 class _Running:
     """A check that is under way."""
 
     zygote: _Zygote
-    check: Check
+    task: Task
     job: int
     pid: int = 0
     started: float = field(default_factory=time.monotonic)
@@ -87,7 +101,7 @@ class _Zygote:
     """The supervisor's side of a zygote."""
 
     def __init__(
-        self, subject: str, settings: Settings, directory: Path, shim: Path | None
+        self, subject: str, settings: Settings, directory: Path, libraries: str | None
     ) -> None:
         self.subject = subject
         self.directory = directory
@@ -95,8 +109,8 @@ class _Zygote:
         environment = dict(os.environ)
         # Hypothesis keeps a cache, which would otherwise be left in the user's directory.
         environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(directory / "hypothesis")
-        if shim is not None:
-            environment["LD_PRELOAD"] = str(shim)
+        if libraries is not None:
+            environment["LD_PRELOAD"] = libraries
         self.log = directory / "stderr.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -177,7 +191,7 @@ class Engine:
         self._settings = settings
         self._directory = directory
         self._jobs = jobs
-        self._shim = build_shim(directory)
+        self._libraries = preload(directory)
         self._zygotes: dict[str, _Zygote] = {}
         self._running: dict[tuple[str, int], _Running] = {}
 
@@ -195,39 +209,53 @@ class Engine:
         """
         for subject in subjects:
             directory = self._directory / f"subject-{len(self._zygotes)}"
-            self._zygotes[subject] = _Zygote(subject, self._settings, directory, self._shim)
+            self._zygotes[subject] = _Zygote(subject, self._settings, directory, self._libraries)
         return {name: zygote.wait_ready() for name, zygote in self._zygotes.items()}
 
     def run(
         self,
-        plan: Iterable[tuple[str, Check]],
+        plan: Iterable[Task | tuple[str, Check]],
         on_outcome: Callable[[str, CheckOutcome], None],
         on_start: Callable[[str, Check], None] = lambda *_: None,
     ) -> None:
-        """Run a plan of (subject, check) and hand on each outcome as soon as it is there."""
-        waiting = deque(plan)
+        """Run a plan and hand on each outcome as soon as it is there.
+
+        The plan is asked for its next task when there is room for it, so that it may depend on
+        the outcomes so far.
+        """
+        tasks = (Task(*each) for each in plan)
+        task = next(tasks, None)
         number = 0
         with selectors.DefaultSelector() as selector:
             for zygote in self._zygotes.values():
                 if not zygote.lost:
                     selector.register(zygote.replies, selectors.EVENT_READ, zygote)
-            while waiting or self._running:
-                while waiting and len(self._running) < self._jobs:
-                    subject, check = waiting.popleft()
+            while task or self._running:
+                while task and len(self._running) < self._jobs:
                     number += 1
-                    zygote = self._zygotes[subject]
-                    on_start(subject, check)
-                    if zygote.lost:
-                        lost = _Running(zygote, check, number)
-                        on_outcome(subject, _no_answer(lost, suite_error=zygote.lost))
-                        continue
-                    self._running[subject, number] = _Running(zygote, check, number)
-                    zygote.send(Job(id=number, check=check.name))
+                    self._start(task, number, on_outcome, on_start)
+                    task = next(tasks, None)
                 for key, _ in selector.select(POLL_S):
                     alive = self._receive(key.data, on_outcome)
                     if not alive:
                         selector.unregister(key.fileobj)
                 self._end_hanging()
+
+    def _start(
+        self,
+        task: Task,
+        number: int,
+        on_outcome: Callable[[str, CheckOutcome], None],
+        on_start: Callable[[str, Check], None],
+    ) -> None:
+        zygote = self._zygotes[task.subject]
+        running = _Running(zygote, task, number)
+        on_start(task.subject, task.check)
+        if zygote.lost:
+            on_outcome(task.subject, _no_answer(running, suite_error=zygote.lost))
+            return
+        self._running[task.subject, number] = running
+        zygote.send(Job(id=number, check=task.check.name, round=task.round, replay=task.replay))
 
     def stop(self) -> None:
         """End everything that is running."""
@@ -304,11 +332,13 @@ def _no_answer(
     running: _Running, *, subject_error: str = "", suite_error: str = ""
 ) -> CheckOutcome:
     return CheckOutcome(
-        check=running.check.name,
+        check=running.task.check.name,
         evidence=Evidence(),
         subject_error=subject_error,
         suite_error=suite_error,
         duration_s=time.monotonic() - running.started,
+        round=running.task.round,
+        replayed=running.task.replay.name if running.task.replay else "",
     )
 
 

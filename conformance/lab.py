@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +25,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from streamproof.conformance.crash import triggers
+from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Piece, disk_of
+from streamproof.conformance.power.recorder import preload, recorder_is_loaded, run_recorded
+from streamproof.conformance.power.trace import write_tree
 from streamproof.conformance.results import Guarantee
 from streamproof.conformance.rows import SessionRows, WindowRows, rows_of
 from streamproof.conformance.subject import Subject, load_subject
@@ -42,7 +45,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.errors import UsageError
+from streamproof.stores.errors import TaskCorruptedError, UsageError
 from streamproof.stores.metrics import Level, Metrics
 from streamproof.stores.runtime.restoration import Restoration, StateRestoreListener
 from streamproof.stores.windows import Window, Windowed
@@ -57,6 +60,7 @@ __all__ = [
     "Window",
     "Windowed",
     "count_system_calls",
+    "record_system_calls",
 ]
 
 CHANGELOG = TopicPartition("streamproof-store-changelog", 0)
@@ -71,7 +75,7 @@ LAB_WRITE_BUFFER_BYTES = 64 * 1024
 UPGRADED_VERSION = "2.2"
 """What ``upgrade.from`` says: the last version without timestamped stores was before 2.3."""
 
-_SHIM_PREFIX = "streamproof-shim-"
+_PRELOAD_PREFIX = "streamproof-shim-"
 
 
 def count_system_calls() -> None:
@@ -83,18 +87,27 @@ def count_system_calls() -> None:
     Raises:
         UsageError: there is no C compiler to build the shim with.
     """
-    if triggers.shim_is_loaded():
+    _start_anew(loaded=triggers.shim_is_loaded())
+
+
+def record_system_calls() -> None:
+    """Make system calls recordable, for ``power_loss``; otherwise as ``count_system_calls``."""
+    _start_anew(loaded=recorder_is_loaded())
+
+
+def _start_anew(*, loaded: bool) -> None:
+    if loaded:
         # It is mapped by now, so that its file is not needed any more.
-        place = Path(os.environ.get("LD_PRELOAD", "")).parent
-        if place.name.startswith(_SHIM_PREFIX):
+        place = Path(os.environ.get("LD_PRELOAD", "").partition(":")[0]).parent
+        if place.name.startswith(_PRELOAD_PREFIX):
             shutil.rmtree(place, ignore_errors=True)
         return
-    directory = Path(tempfile.mkdtemp(prefix=_SHIM_PREFIX))
-    shim = triggers.build_shim(directory)
-    if shim is None:
-        raise UsageError("Counting system calls needs a C compiler: install cc, gcc or clang.")
+    directory = Path(tempfile.mkdtemp(prefix=_PRELOAD_PREFIX))
+    libraries = preload(directory)
+    if libraries is None:
+        raise UsageError("System calls can be seen only with a C compiler: install gcc or clang.")
     os.execve(  # noqa: S606 - the program itself, as it was started
-        sys.executable, sys.orig_argv, {**os.environ, "LD_PRELOAD": str(shim)}
+        sys.executable, sys.orig_argv, {**os.environ, "LD_PRELOAD": libraries}
     )
 
 
@@ -163,6 +176,7 @@ class Lab:
         self.metrics: Metrics | None = None
         self.logged: list[ChangelogRecord] = []
         self.told: list[tuple[str, int] | tuple[str, int, int]] = []
+        self._failing = False
 
     def measure(self, level: Level) -> None:
         """Give the stores that are opened from now on a registry of metrics.
@@ -178,6 +192,14 @@ class Lab:
         lab = Lab(self.subject, guarantee=self.guarantee, directory=directory, task_id=task_id)
         lab.metrics = self.metrics
         return lab
+
+    def beside(self, number: int) -> Lab:
+        """The same subject as another store of the same task: it has a directory below."""
+        directory = self.directory / f"store-{number}"
+        directory.mkdir(parents=True, exist_ok=True)
+        return Lab(
+            self.subject, guarantee=self.guarantee, directory=directory, task_id=self.task_id
+        )
 
     def rows(self) -> Any:
         """A new store, opened, and seen as a key-value store.
@@ -294,6 +316,21 @@ class Lab:
         if records:
             store.commit({CHANGELOG: records[-1].offset})
 
+    def resume(
+        self, store: Any, changelog: Iterable[ChangelogRecord], batch: int, batches: int
+    ) -> None:
+        """Restore up to ``batches`` batches after the committed offset, and commit each of them.
+
+        A batch has ``batch`` records. It is what a restoration does that is interrupted later.
+        """
+        offset = store.committed_offset(CHANGELOG)
+        start = -1 if offset is None else offset
+        left = [record for record in changelog if record.offset > start]
+        for at in range(0, min(len(left), batch * batches), batch):
+            some = left[at : at + batch]
+            self.restore(store, some)
+            store.commit({CHANGELOG: some[-1].offset})
+
     def wipe(self) -> None:
         """Delete everything in the directory, as the runtime does with a corrupted task."""
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -302,38 +339,89 @@ class Lab:
     def crash(self, doomed: Callable[[], object]) -> None:
         """Run ``doomed`` in a process of its own, and kill that process with SIGKILL.
 
-        It dies where ``arm`` or ``die`` said, and at the end of ``doomed`` otherwise.
+        It dies where ``arm`` or ``die`` said, and at the end of ``doomed`` otherwise; or where
+        it raises, if a call of the system was let fail or the store asks to be wiped.
         Call it before anything was opened in this process: a store's threads do not survive
         the fork that starts the process.
         """
         pid = os.fork()
         if pid == 0:
+            if self.subject.is_remote:
+                triggers.share_fate()
             try:
                 doomed()
-            except BaseException:
+            except BaseException as error:
                 import traceback
 
                 traceback.print_exc()
-                os._exit(1)
+                if not (self._failing or isinstance(error, TaskCorruptedError)):
+                    os._exit(1)
             self.die()
         _, status = os.waitpid(pid, 0)
         if not os.WIFSIGNALED(status):
             raise RuntimeError("The doomed program raised before it could be killed; see above.")
 
-    def arm(self, *, line: int = 0, syscall: int = 0) -> None:
+    def power_loss(
+        self,
+        doomed: Callable[[], object],
+        *,
+        after: int | None = None,
+        lost: Iterable[int] | None = None,
+        torn: Mapping[int, Piece] | None = None,
+    ) -> None:
+        """Run ``doomed`` in a process of its own, and leave what a loss of power leaves of it.
+
+        To be called as ``crash``, in a program that began with :func:`record_system_calls`.
+
+        Args:
+            doomed: what is done until the power goes.
+            after: after how many calls that change something in the directory it goes; all of
+                them, if it is not given.
+            lost: the numbers of the calls whose effect is lost; if it is not given, all that was
+                not synced. What was synced is never lost.
+            torn: the writes of which only some bytes survive, from the first up to, not
+                including, the second.
+        """
+
+        def until_refused() -> None:
+            # A store that asks to be wiped is not used any more.
+            with contextlib.suppress(TaskCorruptedError):
+                doomed()
+
+        with tempfile.TemporaryDirectory() as place:
+            trace, status = run_recorded(until_refused, self.directory, Path(place) / "calls")
+        if not os.WIFSIGNALED(status):
+            raise RuntimeError("The doomed program raised before the power was lost; see above.")
+        end = len(trace.calls) if after is None else after
+        disk = disk_of(trace, JOURNALLED if lost is None else PORTABLE)
+        pending = {each.call for each in disk.pending(end)}
+        tree = disk.tree(end, pending if lost is None else pending & set(lost), torn)
+        self.wipe()
+        write_tree(tree, self.directory)
+
+    def arm(
+        self, *, line: int = 0, syscall: int = 0, error: str = "", lasting: bool = False
+    ) -> None:
         """From here on, die before the n-th line of Python, or the n-th write-like system call.
 
+        With an ``error``, such as ``ENOSPC`` for a disk that is full, that call fails with it
+        instead; with ``lasting``, so does every one after it, until ``disarm``.
         System calls are counted only in a program that began with :func:`count_system_calls`.
         """
         if line:
             triggers.arm_lines(line)
         if syscall:
-            triggers.arm_syscalls(syscall)
+            self._failing = bool(error)
+            number = getattr(errno, error) if error else 0
+            triggers.arm_syscalls(syscall, error=number, lasting=lasting)
+
+    def disarm(self) -> None:
+        """From here on, neither die nor let a call of the system fail."""
+        triggers.disarm()
 
     def die(self) -> NoReturn:
         """Kill this process at once."""
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError("unreachable")
+        triggers.die()
 
     def remove(self) -> None:
         """Delete the directory."""

@@ -76,6 +76,9 @@ class History:
         restored: which of them were restored, and so have no input record.
         commits: all commits that had at least started; the first is the empty beginning.
         durable: the index of the commit that must have survived, by the declared durability.
+        replayed: how many of the writes have been replayed from the changelog, at least in part.
+            They are committed there, so that a store may hold them before their commit here.
+        aborted: the writes before an earlier crash that the changelog never got.
         exact: whether the content must be that of one commit, neither more nor less; if
             not, writes after the commit may count or not, and a replay must mend it.
     """
@@ -85,6 +88,8 @@ class History:
     restored: set[int] = field(default_factory=set)
     commits: list[Commit] = field(default_factory=lambda: [Commit(0, {})])
     durable: int = 0
+    replayed: int = 0
+    aborted: list[Write] = field(default_factory=list)
 
     def write(self, *writes: Write, restored: bool = False) -> None:
         """Note writes."""
@@ -114,6 +119,21 @@ class History:
         """What the store holds at a commit, neither more nor less."""
         return fold(self.writes[: commit.writes])
 
+    def early_values(self, commit: Commit) -> dict[bytes, set[bytes | None]]:
+        """For each key the values after a commit that a replay may have brought early."""
+        early: dict[bytes, set[bytes | None]] = {}
+        for write in self.writes[commit.writes : self.replayed]:
+            early.setdefault(write.key, set()).add(write.value)
+        return early
+
+    def allows(self, commit: Commit, content: Mapping[bytes, bytes]) -> bool:
+        """Whether an exact store may have this content at a commit."""
+        expected, early = self.content_at(commit), self.early_values(commit)
+        return all(
+            content.get(key) in {expected.get(key), *early.get(key, ())}
+            for key in {*expected, *content, *early}
+        )
+
     def position_after(self, count: int) -> dict[int, int]:
         """The input offset by partition after so many writes; each has that of its record."""
         return {
@@ -134,4 +154,4 @@ class History:
 
     def values_ever(self, key: bytes) -> set[bytes | None]:
         """Every value that was ever written to a key."""
-        return {write.value for write in self.writes if write.key == key}
+        return {write.value for write in (*self.writes, *self.aborted) if write.key == key}

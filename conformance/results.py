@@ -1,8 +1,8 @@
 """What a run finds out, as plain data: the records that every report is made from.
 
 The run log is one JSON object a line, each with a ``type``: one ``header``, then ``check``,
-``result`` and ``failure`` records as they become known, and one ``footer``. These types are its
-schema.
+``result``, ``failure`` and ``note`` records as they become known, and one ``footer``. These types
+are its schema.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ __all__ = [
     "Guarantee",
     "Header",
     "Level",
+    "Note",
     "Profile",
     "Record",
     "RequirementResult",
     "Spec",
     "Status",
+    "Strength",
     "SubjectInfo",
     "SubjectVerdict",
     "Verdict",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised when a record changes in a way that an older reader would misread."""
 
 Level = Literal["MUST", "SHOULD", "MAY"]
@@ -37,10 +39,11 @@ Guarantee = Literal["exactly-once", "at-least-once"]
 Spec = Literal["kips", "kafka-4.3", "kafka-4.4"]
 Profile = Literal["smoke", "quick", "full"]
 
-Status = Literal["pass", "fail", "error", "skip", "unsupported", "untested"]
+Status = Literal["pass", "known", "fail", "error", "skip", "unsupported", "untested"]
 """What became of one requirement.
 
-``pass``: tried, and held. ``fail``: broken, with a program that shows it. ``error``: no answer,
+``pass``: tried, and held. ``fail``: broken, with a program that shows it. ``known``: broken, too,
+but only in ways that the file of known failures lists, with a reason. ``error``: no answer,
 because the subject hung or died, or the suite itself failed. ``skip``: could not be tried on this
 machine. ``unsupported``: the subject does not claim the capability, or the requirement does
 not hold under the chosen guarantee or spec. ``untested``: no check exists, for a written reason.
@@ -48,7 +51,17 @@ not hold under the chosen guarantee or spec. ``untested``: no check exists, for 
 
 Verdict = Literal["success", "partial", "failure", "error"]
 """``failure``: a MUST failed. ``error``: nothing failed, but a check gave no answer.
-``partial``: a core requirement was skipped, or a SHOULD failed. ``success``: none of these."""
+``partial``: a core requirement was skipped, a SHOULD failed, or a failure is known. ``success``:
+none of these."""
+
+Strength = Literal["strong", "moderate", "weak", "example only", ""]
+"""How much a ``pass`` is worth; empty where there is none.
+
+A *search* is 25 generated programs or 100 crashes, or more. ``strong``: there was a search, and
+checks of the requirement are known to catch at least one deliberately wrong store. ``moderate``:
+one of the two. ``weak``: programs were generated or processes were killed, but fewer.
+``example only``: the same few programs are run every time.
+"""
 
 
 class SubjectInfo(Struct, frozen=True, kw_only=True):
@@ -113,6 +126,8 @@ class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_fie
         crash_points: how many real kills there were, by kind of crash point
             (``boundary``, ``line``, ``syscall``).
         duration_s: seconds spent in its checks.
+        strength: how much a ``pass`` is worth; see :data:`Strength`.
+        mutants: how many deliberately wrong stores it is known to catch.
     """
 
     subject: str
@@ -129,6 +144,8 @@ class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_fie
     operations: int = 0
     crash_points: dict[str, int] = field(default_factory=dict)
     duration_s: float = 0.0
+    strength: Strength = ""
+    mutants: int = 0
 
 
 class CheckRecord(Struct, frozen=True, kw_only=True, tag="check", tag_field="type"):
@@ -153,14 +170,21 @@ class CheckRecord(Struct, frozen=True, kw_only=True, tag="check", tag_field="typ
 
 
 class Failure(Struct, frozen=True, kw_only=True, tag="failure", tag_field="type"):
-    """One broken promise, with all that is needed to understand and repeat it.
+    """One way in which a promise is broken, with all that is needed to understand and repeat it.
 
     Attributes:
+        check: the check that has the smallest program for it.
         tried: what the check did, in one sentence.
         program: the smallest program found that shows it: runnable Python.
         expected: what the promise demands here.
         found: what the subject did.
-        reproduce: the command that runs this check again with the same choices.
+        reproduce: the command that runs this check again with the same seed.
+        shape: what tells it from other ways in which the promise is broken, such as
+            ``stale-value``.
+        also_found_by: other checks that found the same.
+        saved: the file to run just this again with ``streamproof replay``, from the directory
+            of the log; empty if it was not saved.
+        known: why it does not count, from the file of known failures; empty if it does.
     """
 
     subject: str
@@ -176,6 +200,25 @@ class Failure(Struct, frozen=True, kw_only=True, tag="failure", tag_field="type"
     expected: str
     found: str
     reproduce: str
+    shape: str = ""
+    also_found_by: list[str] = field(default_factory=list)
+    saved: str = ""
+    known: str = ""
+
+
+class Note(Struct, frozen=True, kw_only=True, tag="note", tag_field="type"):
+    """Something that a reader should know besides the results.
+
+    Attributes:
+        kind: ``fixed``: a failure of the bank does not fail any more. ``warning``: something in
+            the bank or among the known failures is not as it should be. ``search``: what a
+            search within a given time came to.
+        subject: whom it is about; empty if it is about the run.
+    """
+
+    kind: Literal["fixed", "warning", "search"]
+    text: str
+    subject: str = ""
 
 
 class SubjectVerdict(Struct, frozen=True, kw_only=True):
@@ -212,5 +255,5 @@ class Footer(Struct, frozen=True, kw_only=True, tag="footer", tag_field="type"):
     reproduce: str
 
 
-Record = Header | CheckRecord | RequirementResult | Failure | Footer
+Record = Header | CheckRecord | RequirementResult | Failure | Note | Footer
 """Any line of a run log."""

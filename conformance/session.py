@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
+from streamproof.conformance.budget import Search
 from streamproof.conformance.catalogue import Requirement, load_catalogue
-from streamproof.conformance.engine import Engine
+from streamproof.conformance.engine import Engine, Task
+from streamproof.conformance.known import KnownFailures
 from streamproof.conformance.registry import Check, load_checks
 from streamproof.conformance.results import (
     CheckRecord,
     Failure,
+    Note,
     RequirementResult,
     SubjectInfo,
     SubjectVerdict,
 )
 from streamproof.conformance.run import CheckOutcome
+from streamproof.conformance.saved import Archive, SavedFailure, saved_from
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.shapes import MOST_SHAPES
 from streamproof.conformance.verdicts import (
+    Found,
     applicable,
-    failure_of,
+    failures_of,
     result_of,
     untested_result,
     verdict_of,
@@ -27,7 +36,13 @@ from streamproof.conformance.verdicts import (
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import UsageError
 
-__all__ = ["Observer", "Session", "select_requirements", "verify_command"]
+__all__ = [
+    "Observer",
+    "Session",
+    "select_requirements",
+    "still_fails",
+    "verify_command",
+]
 
 
 def select_requirements(only: Iterable[str]) -> list[Requirement]:
@@ -51,7 +66,9 @@ def select_requirements(only: Iterable[str]) -> list[Requirement]:
     ]
 
 
-def verify_command(subjects: Iterable[str], settings: Settings, only: Iterable[str] = ()) -> str:
+def verify_command(
+    subjects: Iterable[str], settings: Settings, only: Iterable[str] = (), budget: str = ""
+) -> str:
     """The command line that starts a run like this one."""
     words = ["streamproof", "verify", *subjects]
     defaults = Settings()
@@ -62,7 +79,12 @@ def verify_command(subjects: Iterable[str], settings: Settings, only: Iterable[s
         words += ["--timeout", f"{settings.operation_timeout_s:g}"]
     if chosen := ",".join(only):
         words += ["--only", chosen]
-    return shlex.join([*words, "--seed", str(settings.seed)])
+    words += ["--seed", str(settings.seed)]
+    if settings.round:
+        words += ["--round", str(settings.round)]
+    if budget:
+        words += ["--budget", budget]
+    return shlex.join(words)
 
 
 class Observer:
@@ -74,7 +96,7 @@ class Observer:
     def ended(self, subject: str, outcome: CheckOutcome) -> None:
         """A check has ended."""
 
-    def record(self, record: CheckRecord | RequirementResult | Failure) -> None:
+    def record(self, record: CheckRecord | RequirementResult | Failure | Note) -> None:
         """A record of the run log is there."""
 
 
@@ -96,6 +118,9 @@ class Session:
         infos: the subjects, loaded.
         settings: what the run was asked for.
         requirements: which requirements to test.
+        known: the failures that are known.
+        archive: where failures are saved; without one, they are not.
+        bank: failures of earlier runs, which are made again before anything else is tried.
     """
 
     def __init__(
@@ -103,16 +128,26 @@ class Session:
         infos: Mapping[str, SubjectInfo],
         settings: Settings,
         requirements: list[Requirement],
+        *,
+        known: KnownFailures | None = None,
+        archive: Archive | None = None,
+        bank: Iterable[SavedFailure] = (),
     ) -> None:
         self.settings = settings
         self.requirements = requirements
         self.results: dict[str, list[RequirementResult]] = {name: [] for name in infos}
         self.failures: list[Failure] = []
+        self._known = known or KnownFailures()
+        self._archive = archive
         self._capabilities = {
             name: Capabilities(**info.capabilities)  # type: ignore[arg-type]  # It came from one.
             for name, info in infos.items()
         }
-        self._outcomes: dict[str, dict[str, CheckOutcome]] = {name: {} for name in infos}
+        self._bank = {(each.subject, each.name): each for each in bank if self._can_repeat(each)}
+        self._mended: set[tuple[str, str]] = set()
+        self._searching = False
+        self._outcomes: dict[str, list[CheckOutcome]] = {name: [] for name in infos}
+        self._failed: dict[tuple[str, str], list[Failure]] = {}
 
     def plan(self) -> list[tuple[str, Check]]:
         """Which checks are to be run on which subjects: heavy ones first, so that none is late."""
@@ -124,8 +159,13 @@ class Session:
             plan += [(subject, check) for check in sorted(chosen, key=lambda c: -c.weight)]
         return plan
 
-    def run(self, engine: Engine, observer: Observer) -> None:
-        """Run the plan; each result is given to the observer as soon as it is final."""
+    def run(self, engine: Engine, observer: Observer, budget_s: float = 0.0) -> None:
+        """Make saved failures again, then run the plan; then search on while there is time.
+
+        Each result is given to the observer as soon as it is final. With a budget that is at
+        the end, also if that comes early. ``budget_s`` is how many seconds to search for, in all;
+        0 stands for the plan alone.
+        """
         for subject in self.results:
             for requirement in self.requirements:
                 result = untested_result(
@@ -138,23 +178,52 @@ class Session:
                 if result is not None:
                     self._finish(subject, result, observer)
 
-        def on_outcome(subject: str, outcome: CheckOutcome) -> None:
-            self._outcomes[subject][outcome.check] = outcome
-            observer.ended(subject, outcome)
-            observer.record(_check_record(subject, outcome))
-            for requirement in self._applicable(subject):
-                if outcome.check in requirement.checks:
-                    self._try_to_finish(subject, requirement, observer)
+        search = Search(self.plan(), budget_s, self.settings.round) if budget_s else None
+        self._searching = search is not None
 
-        engine.run(self.plan(), on_outcome, observer.started)
+        def on_outcome(subject: str, outcome: CheckOutcome) -> None:
+            observer.ended(subject, outcome)
+            self._take(subject, outcome, observer)
+            if search is not None:
+                search.take(subject, outcome)
+            # There may be many rounds, and nobody asks for this again.
+            outcome.evidence.reached.clear()
+
+        rounds = search.tasks() if search is not None else iter(())
+        try:
+            self._repeat(engine, observer)
+            engine.run(itertools.chain(self.plan(), rounds), on_outcome, observer.started)
+        finally:
+            if search is not None:
+                self._finish_all(observer)
+                observer.record(Note(kind="search", text=search.summary()))
+        for text in self._known.warnings(each for some in self.results.values() for each in some):
+            observer.record(Note(kind="warning", text=text))
 
     def failures_worst_first(self) -> list[Failure]:
-        """The failures: of a MUST before others, and of core requirements before extended ones."""
-        return sorted(self.failures, key=lambda each: (each.level != "MUST", not each.core))
+        """The failures that count: of a MUST before others, of core requirements before others.
+
+        Beyond that they come in the order of subjects, requirements and sizes, whichever was
+        found first.
+        """
+        subjects, requirements = list(self.results), [each.id for each in self.requirements]
+        return sorted(
+            (each for each in self.failures if not each.known),
+            key=lambda each: (
+                each.level != "MUST",
+                not each.core,
+                subjects.index(each.subject),
+                requirements.index(each.requirement),
+            ),
+        )
 
     def verdicts(self) -> list[SubjectVerdict]:
         """The verdict on each subject."""
-        return [verdict_of(subject, results) for subject, results in self.results.items()]
+        order = [each.id for each in self.requirements]
+        return [
+            verdict_of(subject, sorted(results, key=lambda each: order.index(each.requirement)))
+            for subject, results in self.results.items()
+        ]
 
     def _applicable(self, subject: str) -> list[Requirement]:
         return applicable(
@@ -164,19 +233,140 @@ class Session:
             self.settings.spec,
         )
 
+    # The bank.
+
+    def _can_repeat(self, saved: SavedFailure) -> bool:
+        """Whether a saved failure is about a subject and a requirement of this run."""
+        check = load_checks().get(saved.check)
+        same = (saved.guarantee, saved.spec) == (self.settings.guarantee, self.settings.spec)
+        return (
+            same
+            and check is not None
+            and saved.subject in self.results
+            and any(
+                each.id == saved.requirement and saved.check in each.checks
+                for each in self._applicable(saved.subject)
+            )
+        )
+
+    def _repeat(self, engine: Engine, observer: Observer) -> None:
+        """Make the failures of the bank again, and note which of them do not fail any more."""
+        plan = [
+            Task(saved.subject, load_checks()[saved.check], replay=saved.replay())
+            for saved in self._bank.values()
+        ]
+        outcomes: dict[tuple[str, str], CheckOutcome] = {}
+
+        def on_outcome(subject: str, outcome: CheckOutcome) -> None:
+            outcomes[subject, outcome.replayed] = outcome
+
+        engine.run(plan, on_outcome)
+        for key, saved in self._bank.items():
+            outcome = outcomes[key]
+            self._take(saved.subject, outcome, observer)
+            if not still_fails(saved, outcome):
+                self._mended.add(key)
+                text = f"{saved.name} does not fail any more. It stays in the bank."
+                observer.record(Note(kind="fixed", subject=saved.subject, text=text))
+
+    # Results.
+
+    def _take(self, subject: str, outcome: CheckOutcome, observer: Observer) -> None:
+        """Take note of an outcome, and finish the requirements that waited for it alone."""
+        self._outcomes[subject].append(outcome)
+        observer.record(_check_record(subject, outcome))
+        for requirement in self._applicable(subject):
+            if outcome.check not in requirement.checks or outcome.replayed:
+                continue
+            if not self._searching:
+                self._try_to_finish(subject, requirement, observer)
+            elif outcome.findings:
+                # The result comes at the end; what is broken is told at once.
+                outcomes = self._outcomes_for(subject, requirement)
+                self._record_failures(subject, requirement, outcomes, observer)
+
+    def _finish_all(self, observer: Observer) -> None:
+        """Make the results of all requirements that every check has been run for."""
+        for subject in self.results:
+            for requirement in self._applicable(subject):
+                self._try_to_finish(subject, requirement, observer)
+
     def _try_to_finish(self, subject: str, requirement: Requirement, observer: Observer) -> None:
         """Make the result of a requirement if all checks that test it have ended."""
-        done = self._outcomes[subject]
+        outcomes = self._outcomes_for(subject, requirement)
+        done = {each.check for each in outcomes if not each.replayed}
         if any(name not in done for name in requirement.checks):
             return
-        outcomes = [done[name] for name in requirement.checks]
-        self._finish(subject, result_of(subject, requirement, outcomes), observer)
-        reproduce = verify_command([subject], self.settings, [requirement.id])
-        failure = failure_of(subject, requirement, outcomes, reproduce)
-        if failure is not None:
-            self.failures.append(failure)
-            observer.record(failure)
+        failures = self._record_failures(subject, requirement, outcomes, observer)
+        result = result_of(subject, requirement, outcomes)
+        if result.status == "fail" and all(each.known for each in failures):
+            reason = f"{failures[0].known}; {result.reason}"
+            result = msgspec.structs.replace(result, status="known", reason=reason)
+        self._finish(subject, result, observer)
+
+    def _outcomes_for(self, subject: str, requirement: Requirement) -> list[CheckOutcome]:
+        """The outcomes that a requirement follows from, in an order that is always the same."""
+        checks = requirement.checks
+        mine = [each for each in self._outcomes[subject] if each.check in checks]
+        return sorted(mine, key=lambda o: (checks.index(o.check), o.round, o.replayed))
+
+    def _record_failures(
+        self,
+        subject: str,
+        requirement: Requirement,
+        outcomes: Iterable[CheckOutcome],
+        observer: Observer,
+    ) -> list[Failure]:
+        """Save and record the ways in which a requirement is broken; those that count first."""
+
+        def reproduce(outcome: CheckOutcome) -> str:
+            if outcome.replayed:
+                return self._bank[subject, outcome.replayed].reproduce
+            settings = msgspec.structs.replace(self.settings, round=outcome.round)
+            return verify_command([subject], settings, [requirement.id])
+
+        found = failures_of(subject, requirement, outcomes, reproduce)
+        told = [
+            (msgspec.structs.replace(failure, known=self._known.reason_for(failure)), origin)
+            for failure, origin in found
+        ]
+        told.sort(key=lambda each: bool(each[0].known))
+        failures = self._failed.setdefault((subject, requirement.id), [])
+        for failure, origin in told:
+            is_new = failure.shape not in {each.shape for each in failures}
+            if is_new and len(failures) < MOST_SHAPES:
+                failures.append(self._saved(failure, origin))
+                self.failures.append(failures[-1])
+                observer.record(failures[-1])
+        return failures
+
+    def _saved(self, failure: Failure, origin: Found) -> Failure:
+        """Save a failure, and say where."""
+        if self._archive is None:
+            return failure
+        outcome, finding = origin
+        again = self._bank.get((failure.subject, outcome.replayed))
+        saved = saved_from(
+            failure,
+            guarantee=self.settings.guarantee,
+            spec=self.settings.spec,
+            profile=again.profile if again else self.settings.profile,
+            seed=again.seed if again else self.settings.seed,
+            round=again.round if again else outcome.round,
+            timeout_s=self.settings.operation_timeout_s,
+            choices=finding.choices,
+        )
+        renew = (saved.subject, saved.name) in self._mended
+        return msgspec.structs.replace(failure, saved=self._archive.save(saved, renew=renew))
 
     def _finish(self, subject: str, result: RequirementResult, observer: Observer) -> None:
         self.results[subject].append(result)
         observer.record(result)
+
+
+def still_fails(saved: SavedFailure, outcome: CheckOutcome) -> bool:
+    """Whether a failure that was made again is still one; a hang or a death is."""
+    return bool(outcome.subject_error or outcome.suite_error) or any(
+        (each.requirement, each.shape) == (saved.requirement, saved.shape)
+        for each in outcome.findings
+    )

@@ -19,6 +19,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         model_programs: programs of the model check, which are longer.
         model_steps: operations of one program of the model check, at most.
         crash_points: real kills of one crash check, at most; above it they are sampled.
+        power_states: states after a loss of power that one check looks at, at most.
         shrink_kills: real kills that may be spent on making one crash failure smaller.
         concurrent_commits: commits that concurrent readers are raced against.
     """
@@ -27,6 +28,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     model_programs: int
     model_steps: int
     crash_points: int
+    power_states: int
     shrink_kills: int
     concurrent_commits: int
 
@@ -37,6 +39,7 @@ LIMITS: dict[Profile, Limits] = {
         model_programs=12,
         model_steps=20,
         crash_points=12,
+        power_states=30,
         shrink_kills=60,
         concurrent_commits=10,
     ),
@@ -45,6 +48,7 @@ LIMITS: dict[Profile, Limits] = {
         model_programs=40,
         model_steps=40,
         crash_points=240,
+        power_states=180,
         shrink_kills=400,
         concurrent_commits=60,
     ),
@@ -53,6 +57,7 @@ LIMITS: dict[Profile, Limits] = {
         model_programs=400,
         model_steps=80,
         crash_points=3000,
+        power_states=2400,
         shrink_kills=2000,
         concurrent_commits=600,
     ),
@@ -65,6 +70,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     Attributes:
         operation_timeout_s: a single call on the subject that takes longer is a hang.
         check_timeout_s: a check that takes longer than this in all is given up.
+        round: which of the searches that follow from the seed; a search that goes on for a
+            given time makes one after the other.
     """
 
     guarantee: Guarantee = "exactly-once"
@@ -73,6 +80,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     seed: int = 0
     operation_timeout_s: float = 20.0
     check_timeout_s: float = 1800.0
+    round: int = 0
 
     @property
     def limits(self) -> Limits:
@@ -80,7 +88,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         return LIMITS[self.profile]
 
 
-def derive_seed(seed: int, name: str) -> int:
-    """A seed of its own for each check, the same on any machine and in any order."""
-    digest = blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+def derive_seed(seed: int, name: str, number: int = 0) -> int:
+    """A seed of its own for each check and round, the same on any machine and in any order."""
+    text = f"{seed}/{name}/{number}" if number else f"{seed}/{name}"
+    digest = blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")

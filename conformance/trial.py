@@ -13,6 +13,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streamproof.conformance.lab import CHANGELOG, OTHER, ChangelogRecord, Lab
+from streamproof.conformance.shapes import (
+    answers,
+    asked,
+    difference,
+    shape_of_error,
+    shape_of_words,
+)
 from streamproof.conformance.violations import (
     SubjectRaised,
     Violation,
@@ -41,6 +48,7 @@ NAMES = (
     "Window",
     "Windowed",
     "count_system_calls",
+    "record_system_calls",
 )
 
 _ASSIGNMENT = re.compile(r"\w+ = |#|lab\.(processing|idle|measure|restore|catch_up)\(")
@@ -113,8 +121,15 @@ def render_program(subject: str, guarantee: str, lines: list[str]) -> str:
     body = "\n".join([f'lab = Lab({subject!r}, guarantee="{guarantee}")', *lines])
     if "lab.arm(syscall=" in body:
         body = f"count_system_calls()  # Starts this program anew, where they can be.\n\n{body}"
+    if "lab.power_loss(" in body:
+        body = f"record_system_calls()  # Starts this program anew, where they can be.\n\n{body}"
     names = [name for name in NAMES if name in body]
     return PREAMBLE.format(names=", ".join(names)) + body + "\n"
+
+
+def _printed(line: str) -> str:
+    """A line of a program, which shows its value if it has one."""
+    return line if _ASSIGNMENT.match(line) else f"print({line})"
 
 
 class Trial:
@@ -133,6 +148,10 @@ class Trial:
         self.tried = ""
         self._labels: dict[str, int] = {}
         self._open: list[Any] = []
+        self.reached: set[str] = set()
+        self._last_call = "open"
+        # Where in the program the answers begin that have not been compared yet.
+        self._compared = 0
 
     # The promise under test.
 
@@ -144,7 +163,8 @@ class Trial:
     def expect(self, found: Any, expected: Any) -> None:
         """Compare an answer of the subject with what the promise demands."""
         if found != expected or type(found) is not type(expected):
-            self.fail(brief(render(expected)), brief(render(found)))
+            how = difference(expected, found, "\n".join(self.lines[:-1]))
+            self.fail(brief(render(expected)), brief(render(found)), how)
         self.held()
 
     def expect_that(self, holds: bool, expected: str, found: Any) -> None:
@@ -162,24 +182,47 @@ class Trial:
                 self.lines[-1] = f"# {self.lines[-1]} raises, as it must."
             self.held()
         else:
-            self.fail(expected, f"no exception; it returned {brief(render(answer))}")
+            self.fail(expected, f"no exception; it returned {brief(render(answer))}", "accepted")
 
     def held(self) -> None:
         """Note that the promise was put to the test and held."""
         self.run.evidence.exercised.add(self.requirement)
+        self._compared = len(self.lines)
 
-    def fail(self, expected: str, found: str) -> NoReturn:
-        """Raise the violation of the promise under test."""
-        raise self._violation(expected, found)
+    def fail(self, expected: str, found: str, how: str = "") -> NoReturn:
+        """Raise the violation of the promise under test.
 
-    def _violation(self, expected: str, found: str) -> Violation:
+        ``how`` is the first half of its shape, where more than the words is known.
+        """
+        shape = f"{how}-{asked(self.last_line)}" if how else shape_of_words(expected, found)
+        self.run.noticed(self.requirement)
+        raise self._violation(expected, found, shape)
+
+    @property
+    def last_line(self) -> str:
+        """What was done last; empty at the beginning."""
+        return self.lines[-1] if self.lines else ""
+
+    def note_call(self, method: str, answer: str) -> None:
+        """Note that a call came after another, with some kind of answer."""
+        name = f"{self._last_call}>{method}:{answer}"
+        self._last_call = method
+        self.reached.add(name)
+        self.run.evidence.reached.add(name)
+
+    def _violation(self, expected: str, found: str, shape: str) -> Violation:
         lines = list(self.lines)
         if lines:
+            # Every answer since the last comparison may be a part of what was found.
+            first = len(lines) if shape.startswith("raised-") else self._compared
+            for number in range(first, len(lines) - 1):
+                if answers(lines[number]):
+                    lines[number] = _printed(lines[number])
             comment = f"expected {expected}, found {found}"
-            last = lines[-1] if _ASSIGNMENT.match(lines[-1]) else f"print({lines[-1]})"
-            lines[-1] = f"{last}  # {comment if len(comment) <= 160 else comment[:160] + '…'}"
+            comment = comment if len(comment) <= 160 else comment[:160] + "…"
+            lines[-1] = f"{_printed(lines[-1])}  # {comment}"
         program = render_program(self.run.subject.name, self.run.settings.guarantee, lines)
-        return violation_of(self.requirement)(self.tried, expected, found, program)
+        return violation_of(self.requirement, shape)(self.tried, expected, found, program)
 
     # Stores.
 
@@ -339,7 +382,8 @@ class Trial:
                 raise
             except BaseException as error:
                 # A binding may panic with something that is not an Exception.
-                violation = self._violation("no exception", brief(error))
+                shape = shape_of_error(error, self.last_line)
+                violation = self._violation("no exception", brief(error), shape)
                 raise SubjectRaised(f"{call} raised {brief(error)}", violation) from error
 
 
@@ -368,6 +412,7 @@ class Handle:
         self.trial.lines.append(call)
         with self.trial.watching(brief(call)):
             answer = getattr(self.raw, method)(*arguments)
+        self.trial.note_call(method, "none" if answer is None else "some")
         allowed = _RETURNS.get(method)
         if allowed and (not isinstance(answer, allowed) or isinstance(answer, bool)):
             names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in allowed)
@@ -400,6 +445,7 @@ class Handle:
             iterator = getattr(self.raw, method)(*arguments)
             entries = [tuple(entry) for entry in itertools.islice(iterator, SCAN_LIMIT + 1)]
             close_iterator(iterator)
+        self.trial.note_call(method, str(min(len(entries), 3)))
         return self._well_formed(entries)
 
     def _well_formed(self, entries: list[Any]) -> list[Entry]:

@@ -8,28 +8,37 @@ makes the verdict *partial*: a skip must never look like a pass.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+
+import msgspec
 
 from streamproof.conformance.catalogue import Requirement
+from streamproof.conformance.mutants import MUTANTS
 from streamproof.conformance.results import (
     Failure,
     Guarantee,
     RequirementResult,
     Spec,
     Status,
+    Strength,
     SubjectVerdict,
     Verdict,
 )
-from streamproof.conformance.run import CheckOutcome
+from streamproof.conformance.run import CheckOutcome, Finding
 from streamproof.conformance.violations import brief
 from streamproof.stores.capabilities import Capabilities
 
 __all__ = [
     "EXIT_CODES",
+    "EXIT_SUITE_ERROR",
+    "Found",
     "applicable",
     "exit_code",
     "failure_of",
+    "failures_of",
     "result_of",
+    "strength_of",
     "untested_result",
     "verdict_of",
     "worst",
@@ -45,6 +54,12 @@ SUITE_ERROR = "the suite itself failed: "
 """How the reason begins where an error is not the subject's."""
 
 CRASH_AREA = "CRASH"
+
+SEARCH_PROGRAMS = 25
+"""Generated programs from which on they are a search: those of a property in the quick profile."""
+
+SEARCH_CRASHES = 100
+"""Crashes from which on they are a search."""
 
 _SEVERITY: list[Verdict] = ["success", "partial", "error", "failure"]
 
@@ -87,25 +102,48 @@ def result_of(
     crash_points: Counter[str] = Counter()
     for outcome in outcomes:
         crash_points.update(outcome.evidence.crash_points)
+    examples = sum(outcome.evidence.examples for outcome in outcomes)
+    checks = list(dict.fromkeys(outcome.check for outcome in outcomes))
+    generated = examples - crash_points.total() - len(checks)
+    mutants = _mutants()[requirement.id]
     return _result(
         subject,
         requirement,
         status,
         reason,
-        checks=[outcome.check for outcome in outcomes],
-        examples=sum(outcome.evidence.examples for outcome in outcomes),
+        strength=strength_of(generated, crash_points.total(), mutants) if status == "pass" else "",
+        mutants=mutants,
+        checks=checks,
+        examples=examples,
         operations=sum(outcome.evidence.operations for outcome in outcomes),
         crash_points=dict(sorted(crash_points.items())),
         duration_s=round(sum(outcome.duration_s for outcome in outcomes), 3),
     )
 
 
+@cache
+def _mutants() -> Counter[str]:
+    """How many deliberately wrong stores are caught by each requirement."""
+    return Counter(mutant.requirement for mutant in MUTANTS)
+
+
+def strength_of(generated: int, crashes: int, mutants: int) -> Strength:
+    """How much a pass is worth after so many generated programs, crashes and caught mutants."""
+    searched = generated >= SEARCH_PROGRAMS or crashes >= SEARCH_CRASHES
+    if searched and mutants:
+        return "strong"
+    if searched or mutants:
+        return "moderate"
+    return "weak" if generated > 0 or crashes else "example only"
+
+
 def _status(requirement: Requirement, outcomes: Sequence[CheckOutcome]) -> tuple[Status, str]:
     """The status of a requirement, and the reason for it in one line."""
-    for outcome in outcomes:
-        for finding in outcome.findings:
-            if finding.requirement == requirement.id:
-                return "fail", f"expected {finding.expected}, found {finding.found}"[:500]
+    shapes = _by_shape(requirement.id, outcomes)
+    if shapes:
+        _, finding = min((_smallest(found) for found in shapes.values()), key=_size)
+        more = f" (and {len(shapes) - 1} more)" if len(shapes) > 1 else ""
+        return "fail", f"expected {finding.expected}, found {finding.found}"[:500] + more
     errors = [text for outcome in outcomes if (text := _why_no_answer(outcome))]
     if errors:
         return "error", errors[0]
@@ -138,6 +176,8 @@ def _result(
     operations: int = 0,
     crash_points: dict[str, int] | None = None,
     duration_s: float = 0.0,
+    strength: Strength = "",
+    mutants: int = 0,
 ) -> RequirementResult:
     return RequirementResult(
         subject=subject,
@@ -154,40 +194,79 @@ def _result(
         operations=operations,
         crash_points=crash_points or {},
         duration_s=duration_s,
+        strength=strength,
+        mutants=mutants,
     )
 
 
-def failure_of(
+Found = tuple[CheckOutcome, Finding]
+"""A broken promise, and the outcome of the check that found it."""
+
+
+def _by_shape(requirement: str, outcomes: Iterable[CheckOutcome]) -> dict[str, list[Found]]:
+    """What broke a requirement, by shape."""
+    shapes: dict[str, list[Found]] = {}
+    for outcome in outcomes:
+        for finding in outcome.findings:
+            if finding.requirement == requirement:
+                shapes.setdefault(finding.shape, []).append((outcome, finding))
+    return shapes
+
+
+def _size(found: Found) -> tuple[int, int]:
+    """How much there is to read: the lines of the program, then its characters."""
+    program = found[1].program
+    # What has no program says least.
+    return (len(program.splitlines()), len(program)) if program else (10**9, 0)
+
+
+def _smallest(found: list[Found]) -> Found:
+    return min(found, key=_size)
+
+
+def failures_of(
     subject: str,
     requirement: Requirement,
     outcomes: Iterable[CheckOutcome],
-    reproduce: str,
+    reproduce: Callable[[CheckOutcome], str],
+) -> list[tuple[Failure, Found]]:
+    """A failure for each shape in which a requirement is broken, the smallest program first.
+
+    Each comes with what it was made of; ``reproduce`` gives the command for the outcome.
+    """
+    shapes = _by_shape(requirement.id, outcomes)
+    smallest = {shape: _smallest(found) for shape, found in shapes.items()}
+    failures = []
+    for shape in sorted(smallest, key=lambda each: (_size(smallest[each]), each)):
+        outcome, finding = smallest[shape]
+        others = {each.check for each, _ in shapes[shape]} - {outcome.check}
+        failure = Failure(
+            subject=subject,
+            requirement=requirement.id,
+            check=outcome.check,
+            title=requirement.title,
+            promise=requirement.promise,
+            source=requirement.source,
+            level=requirement.level,
+            core=requirement.core,
+            tried=finding.tried,
+            program=finding.program,
+            expected=finding.expected,
+            found=finding.found,
+            reproduce=reproduce(outcome),
+            shape=shape,
+            also_found_by=sorted(others),
+        )
+        failures.append((failure, smallest[shape]))
+    return failures
+
+
+def failure_of(
+    subject: str, requirement: Requirement, outcomes: Iterable[CheckOutcome], reproduce: str
 ) -> Failure | None:
-    """The failure of a requirement, with the shortest of the programs that show it."""
-    findings = [
-        (outcome.check, finding)
-        for outcome in outcomes
-        for finding in outcome.findings
-        if finding.requirement == requirement.id
-    ]
-    if not findings:
-        return None
-    check, finding = min(findings, key=lambda pair: len(pair[1].program) or 10**9)
-    return Failure(
-        subject=subject,
-        requirement=requirement.id,
-        check=check,
-        title=requirement.title,
-        promise=requirement.promise,
-        source=requirement.source,
-        level=requirement.level,
-        core=requirement.core,
-        tried=finding.tried,
-        program=finding.program,
-        expected=finding.expected,
-        found=finding.found,
-        reproduce=reproduce,
-    )
+    """The failure of a requirement with the smallest program; ``None`` if it is kept."""
+    found = failures_of(subject, requirement, outcomes, lambda _: reproduce)
+    return found[0][0] if found else None
 
 
 def verdict_of(subject: str, results: Sequence[RequirementResult]) -> SubjectVerdict:
@@ -198,6 +277,7 @@ def verdict_of(subject: str, results: Sequence[RequirementResult]) -> SubjectVer
     broken = [r for r in failed if r.level == "MUST"]
     short = [r for r in failed if r.level == "SHOULD"]
     no_answer = [r for r in results if r.status == "error"]
+    known = [r for r in results if r.status == "known"]
     verdict: Verdict
     if broken:
         verdict = "failure"
@@ -208,6 +288,9 @@ def verdict_of(subject: str, results: Sequence[RequirementResult]) -> SubjectVer
     elif short:
         verdict = "partial"
         summary = f"falls short of {_count(short, 'SHOULD requirement')}: {_ids(short)}"
+    elif known:
+        verdict = "partial"
+        summary = f"breaks {_count(known, 'requirement')} in ways that are known: {_ids(known)}"
     elif core["skip"]:
         skipped = [r for r in results if r.core and r.status == "skip"]
         verdict = "partial"
@@ -242,9 +325,21 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def exit_code(verdict: Verdict, results: Mapping[str, Sequence[RequirementResult]]) -> int:
-    """What the command ends with."""
+    """What the command ends with; it is as if a known failure were none."""
     if verdict == "error" and any(
         result.reason.startswith(SUITE_ERROR) for each in results.values() for result in each
     ):
         return EXIT_SUITE_ERROR
+    if verdict == "partial" and any(r.status == "known" for each in results.values() for r in each):
+        verdict = worst(
+            verdict_of(subject, [_forgiven(result) for result in each]).verdict
+            for subject, each in results.items()
+        )
     return EXIT_CODES[verdict]
+
+
+def _forgiven(result: RequirementResult) -> RequirementResult:
+    """A result for the exit code alone: nothing that is shown takes a known failure for a pass."""
+    if result.status != "known":
+        return result
+    return msgspec.structs.replace(result, status="pass")

@@ -14,12 +14,13 @@ TEXT_LIMIT = 2_000
 class Violation(Exception):
     """A promise is broken. Raised by checks; never by a subject.
 
-    Each requirement has a subclass of its own: Hypothesis tells failures apart by type and
-    place, so that it shrinks each broken promise on its own and never slips from one
-    to another.
+    Each requirement has a subclass of its own for each shape in which it is broken (see
+    :mod:`streamproof.conformance.shapes`): Hypothesis tells failures apart by type and place, so
+    that it shrinks each of them on its own and never slips from one to another.
     """
 
     requirement: str = ""
+    shape: str = ""
 
     def __init__(self, tried: str, expected: str, found: str, program: str) -> None:
         super().__init__(f"{self.requirement}: {tried}: expected {expected}, found {found}")
@@ -45,15 +46,16 @@ class SubjectRaised(Exception):
         self.violation = violation
 
 
-_classes: dict[str, type[Violation]] = {}
+_classes: dict[tuple[str, str], type[Violation]] = {}
 
 
-def violation_of(requirement: str) -> type[Violation]:
-    """The subclass of Violation for one requirement."""
-    if requirement not in _classes:
-        name = "Violation_" + requirement.replace("-", "_")
-        _classes[requirement] = type(name, (Violation,), {"requirement": requirement})
-    return _classes[requirement]
+def violation_of(requirement: str, shape: str = "") -> type[Violation]:
+    """The subclass of Violation for one requirement, broken in one shape; it may be unknown."""
+    if (requirement, shape) not in _classes:
+        name = f"Violation_{requirement}_{shape}".replace("-", "_")
+        fields = {"requirement": requirement, "shape": shape}
+        _classes[requirement, shape] = type(name, (Violation,), fields)
+    return _classes[requirement, shape]
 
 
 def safe_repr(value: Any) -> str:

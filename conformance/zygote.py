@@ -30,6 +30,7 @@ import msgspec
 from msgspec import Struct
 
 from streamproof.conformance.results import SubjectInfo
+from streamproof.conformance.saved import Replay
 from streamproof.conformance.settings import Settings
 from streamproof.stores.errors import StreamproofError
 
@@ -49,10 +50,17 @@ class Opening(Struct, kw_only=True):
 
 
 class Job(Struct, kw_only=True):
-    """A request to run one check."""
+    """A request to run one check.
+
+    Attributes:
+        round: in which round of the search; see ``Settings.round``.
+        replay: a failure to be made again, instead of a search.
+    """
 
     id: int
     check: str
+    round: int = 0
+    replay: Replay | None = None
 
 
 class Reply(Struct, kw_only=True, omit_defaults=True):
@@ -123,7 +131,7 @@ def main() -> None:
                 # The supervisor knows by the end of the replies that the zygote is gone.
                 requests.close()
                 replies.close()
-                _child(checks[request.check], subject, opening.settings, directory, request.id)
+                _child(checks[request.check], subject, opening.settings, directory, request)
             with contextlib.suppress(OSError):
                 # The child does it too: whoever comes first, nobody finds it without a group.
                 os.setpgid(pid, pid)
@@ -152,9 +160,14 @@ def _take_over_streams() -> tuple[BinaryIO, BinaryIO]:
     return requests, replies
 
 
-def _child(check: Any, subject: Any, settings: Settings, directory: Path, job: int) -> None:
+def _child(check: Any, subject: Any, settings: Settings, directory: Path, request: Job) -> None:
     """Run one check and leave; never returns."""
     code = SUITE_FAILED
+    job, replay = request.id, request.replay
+    changes: dict[str, Any] = {"round": request.round or settings.round}
+    if replay is not None:
+        changes = {"profile": replay.profile, "seed": replay.seed, "round": replay.round}
+    settings = msgspec.structs.replace(settings, **changes)
     try:
         # A process group of its own, so that a hanging check can be ended with all it started.
         os.setpgid(0, 0)
@@ -164,7 +177,7 @@ def _child(check: Any, subject: Any, settings: Settings, directory: Path, job: i
         work = directory / f"task-{job}"
         work.mkdir()
         status = Status(status_path(directory, job), create=True)
-        outcome = run_check(CheckRun(check, subject, settings, work, status))
+        outcome = run_check(CheckRun(check, subject, settings, work, status, replay=replay))
         target = outcome_path(directory, job)
         temporary = target.with_suffix(".tmp")
         temporary.write_bytes(msgspec.json.encode(outcome))

@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, NamedTuple, cast
 
 import typer
 from rich.console import Console
@@ -20,18 +20,36 @@ from rich.markup import escape
 from rich.table import Table
 
 from streamproof import __version__
+from streamproof.conformance.budget import parse_duration
 from streamproof.conformance.catalogue import AREAS, load_catalogue
-from streamproof.conformance.engine import Engine, work_directory
+from streamproof.conformance.engine import Engine, Task, work_directory
+from streamproof.conformance.known import read_known_failures
+from streamproof.conformance.registry import load_checks
 from streamproof.conformance.results import (
     SCHEMA_VERSION,
     Footer,
     Header,
+    Note,
     SubjectInfo,
 )
-from streamproof.conformance.session import Session, select_requirements, verify_command
+from streamproof.conformance.run import CheckOutcome
+from streamproof.conformance.saved import (
+    Archive,
+    SavedFailure,
+    clear_failures,
+    read_bank,
+    read_failure,
+)
+from streamproof.conformance.session import (
+    Session,
+    select_requirements,
+    still_fails,
+    verify_command,
+)
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import builtin_names, load_subject
-from streamproof.conformance.verdicts import exit_code, worst
+from streamproof.conformance.verdicts import EXIT_CODES, EXIT_SUITE_ERROR, exit_code, worst
+from streamproof.host import serve_subject
 from streamproof.progress import ConsoleObserver
 from streamproof.reports.render import REPORTS, render_all
 from streamproof.reports.runlog import RunLogWriter
@@ -44,6 +62,9 @@ _CommandLineError: type[Exception] = typer.BadParameter.__bases__[0]
 
 EXIT_USAGE = 3
 EXIT_INTERRUPTED = 130
+
+BANK = Path(".streamproof") / "bank"
+"""Where failures are kept if no other place is named, in the current directory."""
 
 app = typer.Typer(
     add_completion=False,
@@ -106,6 +127,32 @@ def verify(
     jobs: Annotated[
         int, typer.Option("--jobs", "-j", min=1, help="Checks at a time. Default: one a core.")
     ] = os.cpu_count() or 1,
+    round_: Annotated[
+        int,
+        typer.Option("--round", min=0, help="Which of the searches that follow from the seed."),
+    ] = 0,
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="Search on for so long in all, such as 90s, 10m or 1h, where it still learns; "
+            "every check is run once in any case."
+        ),
+    ] = "",
+    known_failures: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file of failures that are known, each with reason and expiry."),
+    ] = None,
+    bank: Annotated[
+        Path | None,
+        typer.Option(
+            "--bank",
+            help="Where failures are kept, to be tried first the next time. "
+            "Default: .streamproof/bank in the current directory.",
+        ),
+    ] = None,
+    no_bank: Annotated[
+        bool, typer.Option("--no-bank", help="Neither keep failures nor try kept ones.")
+    ] = False,
     timeout: Annotated[
         float,
         typer.Option(min=0.1, help="Seconds after which a single call on a subject is a hang."),
@@ -126,35 +173,62 @@ def verify(
         profile=profile,
         seed=secrets.randbelow(10**9) if seed is None else seed,
         operation_timeout_s=timeout,
+        round=round_,
     )
     names = list(dict.fromkeys(subjects))
     chosen = [name.strip() for name in only.split(",") if name.strip()]
-    raise typer.Exit(_verify(names, settings, chosen, out, jobs, work_dir))
+    if no_bank and bank is not None:
+        raise UsageError("--bank and --no-bank exclude each other: leave one of them out.")
+    places = _Places(out, None if no_bank else bank or BANK, known_failures, work_dir)
+    raise typer.Exit(_verify(names, settings, chosen, places, _Pace(jobs, budget)))
+
+
+class _Pace(NamedTuple):
+    """How many checks run at a time, and for how long to search, as it was written."""
+
+    jobs: int
+    budget: str
+
+
+class _Places(NamedTuple):
+    """Where a run reads from and writes to."""
+
+    out: Path
+    bank: Path | None
+    known_failures: Path | None
+    work_dir: Path | None
 
 
 def _verify(
-    names: list[str],
-    settings: Settings,
-    only: list[str],
-    out: Path,
-    jobs: int,
-    work_dir: Path | None,
+    names: list[str], settings: Settings, only: list[str], places: _Places, pace: _Pace
 ) -> int:
     """Run, write the log as it goes, render the reports, and say how it ended."""
     # A module in the current directory is found, as it is by other tools that load modules.
     sys.path.insert(0, str(Path.cwd()))
     console = Console(highlight=False)
     requirements = select_requirements(only)
+    out = places.out
+    budget_s = parse_duration(pace.budget) if pace.budget else 0.0
+    known = None
+    if places.known_failures is not None:
+        known = read_known_failures(places.known_failures, datetime.now(UTC).date())
+    saved, warnings = read_bank(places.bank, names) if places.bank else ([], [])
     log_path = _prepare(out)
     started = time.monotonic()
-    with work_directory(work_dir) as directory, Engine(settings, directory, jobs) as engine:
+    with (
+        work_directory(places.work_dir) as directory,
+        Engine(settings, directory, pace.jobs) as engine,
+    ):
         infos = engine.load(names)
         # The evidence of an earlier run is given up only now, when this run is sure to begin;
         # its reports must not be taken for those of this one, should it die.
         for name in ("run.ndjson", *(name for name, _ in REPORTS.values())):
             (out / name).unlink(missing_ok=True)
-        session = Session(infos, settings, requirements)
-        header = _header(settings, only, session, list(infos.values()))
+        clear_failures(out)
+        archive = Archive(out, places.bank)
+        session = Session(infos, settings, requirements, known=known, archive=archive, bank=saved)
+        command = verify_command(names, settings, only, pace.budget)
+        header = _header(settings, only, session, list(infos.values()), command)
         with RunLogWriter(log_path) as log:
             log.write(header)
             observer = ConsoleObserver(console, session, log.write)
@@ -162,7 +236,9 @@ def _verify(
             # Ctrl-C loses nothing that was found: the log has it, and is rendered below.
             with contextlib.suppress(KeyboardInterrupt):
                 with observer:
-                    session.run(engine, observer)
+                    for subject, text in warnings:
+                        observer.record(Note(kind="warning", subject=subject, text=text))
+                    session.run(engine, observer, budget_s)
                 footer = _footer(session, header, time.monotonic() - started)
                 log.write(footer)
     report = render_all(log_path, out)["html"]
@@ -194,7 +270,11 @@ def _prepare(out: Path) -> Path:
 
 
 def _header(
-    settings: Settings, only: list[str], session: Session, infos: list[SubjectInfo]
+    settings: Settings,
+    only: list[str],
+    session: Session,
+    infos: list[SubjectInfo],
+    command: str,
 ) -> Header:
     now = datetime.now(UTC)
     libraries = ("rocksdict", "hypothesis")
@@ -208,7 +288,7 @@ def _header(
         guarantee=settings.guarantee,
         spec=settings.spec,
         only=only,
-        command=verify_command([info.name for info in infos], settings, only),
+        command=command,
         subjects=infos,
         requirements=[requirement.id for requirement in session.requirements],
         platform={
@@ -250,6 +330,61 @@ def report(
         ) from error
     for path in render_all(log, directory).values():
         print(path)
+
+
+@app.command()
+def replay(
+    failures: Annotated[
+        list[Path],
+        typer.Argument(metavar="FAILURE.json...", help="Failures that a run has saved."),
+    ],
+    work_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where the databases go. Default: /dev/shm if it has room, else /tmp."),
+    ] = None,
+) -> None:
+    """Run saved failures again, just these, and say whether they still fail.
+
+    Exit codes: 0 none fails any more, 1 one still fails (or the store hangs or dies), 3 usage,
+    70 an error of the suite itself.
+    """
+    sys.path.insert(0, str(Path.cwd()))
+    codes = [_replay(saved, work_dir) for saved in [read_failure(path) for path in failures]]
+    raise typer.Exit(max(codes, default=0))
+
+
+def _replay(saved: SavedFailure, work_dir: Path | None) -> int:
+    """Run one saved failure again; returns what to exit with."""
+    check = load_checks().get(saved.check)
+    if check is None:
+        raise UsageError(
+            f"{saved.name} was found by the check {saved.check}, which this version does not have; "
+            "run the version that saved it."
+        )
+    settings = Settings(
+        guarantee=saved.guarantee,
+        spec=saved.spec,
+        profile=saved.profile,
+        seed=saved.seed,
+        operation_timeout_s=saved.timeout_s,
+        round=saved.round,
+    )
+    outcomes: list[CheckOutcome] = []
+    with work_directory(work_dir) as directory, Engine(settings, directory, 1) as engine:
+        engine.load([saved.subject])
+        task = Task(saved.subject, check, saved.round, saved.replay())
+        engine.run([task], lambda _, outcome: outcomes.append(outcome))
+    (outcome,) = outcomes
+    if outcome.suite_error:
+        print(f"{saved.subject} {saved.name}: the suite itself failed: {outcome.suite_error}")
+        return EXIT_SUITE_ERROR
+    if not still_fails(saved, outcome):
+        print(f"{saved.subject} {saved.name}: does not fail any more.")
+        return 0
+    found = next((each for each in outcome.findings if each.shape == saved.shape), None)
+    print(f"{saved.subject} {saved.name}: still fails.")
+    print(found.program if found else outcome.subject_error)
+    return EXIT_CODES["failure"]
 
 
 @app.command()
@@ -304,6 +439,27 @@ def list_subjects() -> None:
         except UsageError as error:
             table.add_row(name, "missing", escape(str(error)))
     Console(highlight=False).print(table)
+
+
+@app.command()
+def host(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUBJECT",
+            help="What to serve: module:factory, path/to/file.py:factory, or a built-in name.",
+        ),
+    ],
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", help="Where the store keeps its files. Default: as open says."),
+    ] = None,
+) -> None:
+    """Serve a key-value store as a store host, for whoever speaks the protocol.
+
+    It is described in docs/store-host.md. `python -m streamproof.host` starts faster.
+    """
+    serve_subject(subject, directory)
 
 
 def main() -> None:

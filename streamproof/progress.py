@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,9 +21,11 @@ from streamproof.conformance.results import (
     CheckRecord,
     Failure,
     Footer,
+    Note,
     Record,
     RequirementResult,
     Status,
+    Strength,
     Verdict,
 )
 from streamproof.conformance.run import CheckOutcome
@@ -40,6 +43,7 @@ _VERDICT_STYLES: dict[Verdict, str] = {
 _MARKS: dict[Status, tuple[str, str]] = {
     "fail": ("✗", "red"),
     "error": ("!", "magenta"),
+    "known": ("≈", "yellow"),
     "skip": ("○", "yellow"),
     "pass": ("✓", "green"),
     "unsupported": ("–", "dim"),
@@ -68,6 +72,7 @@ class ConsoleObserver(Observer):
         self._write = write
         self._left = Counter(subject for subject, _ in session.plan())
         self._kills: Counter[str] = Counter()
+        self._notes: list[Note] = []
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
@@ -103,18 +108,24 @@ class ConsoleObserver(Observer):
 
     def ended(self, subject: str, outcome: CheckOutcome) -> None:
         """Advance the bar of a subject."""
-        self._left[subject] -= 1
         self._kills[subject] += sum(outcome.evidence.crash_points.values())
-        self._progress.update(self._bars[subject], advance=1, kills=self._kills[subject])
-        if not self._left[subject] and not self._console.is_terminal:
+        is_first = outcome.round <= self._session.settings.round
+        self._left[subject] -= is_first
+        self._progress.update(self._bars[subject], advance=is_first, kills=self._kills[subject])
+        if is_first and not self._left[subject] and not self._console.is_terminal:
             self._line(f"{subject}: done, {self._kills[subject]} kills")
 
-    def record(self, record: CheckRecord | RequirementResult | Failure) -> None:
+    def record(self, record: CheckRecord | RequirementResult | Failure | Note) -> None:
         """Write a record to the log, and show it if a promise is broken."""
         self._write(record)
         if isinstance(record, Failure):
-            text = f"✗ {record.subject} breaks {record.requirement}, {record.title}"
-            self._console.print(Text(text, style="red"), soft_wrap=True)
+            text = f"{record.subject} breaks {record.requirement}, {record.title}"
+            if record.known:
+                self._console.print(Text(f"≈ {text}: known", style="yellow"), soft_wrap=True)
+            else:
+                self._console.print(Text(f"✗ {text}", style="red"), soft_wrap=True)
+        elif isinstance(record, Note):
+            self._notes.append(record)
 
     def _line(self, text: str) -> None:
         self._console.print(escape(text), soft_wrap=True)
@@ -136,8 +147,13 @@ class ConsoleObserver(Observer):
         console.print(self._matrix())
         legend = "  ".join(f"{mark} {status}" for status, (mark, _) in _MARKS.items())
         console.print(legend, style="dim", soft_wrap=True)
-        self._failures()
+        self._failures(report.parent)
         console.print()
+        for note in self._notes:
+            about = f"{note.subject}: " if note.subject else ""
+            console.print(f"{note.kind:8} {escape(about + note.text)}", soft_wrap=True)
+        if self._notes:
+            console.print()
         for each in footer.verdicts:
             line = Text(f"{each.verdict.upper():8}", style=_VERDICT_STYLES[each.verdict])
             line.append(f" {each.subject} {each.summary}", style="default")
@@ -145,10 +161,22 @@ class ConsoleObserver(Observer):
         kills = sum(self._kills.values())
         console.print()
         console.print(f"{kills:,} real kills, {footer.duration_s:.1f} s in all.", style="dim")
+        console.print(f"Evidence: {self._strengths()}.", style="dim", soft_wrap=True)
         # Paths and commands are printed whole, so that they can be copied.
         console.print(f"Report: {escape(str(report))}", soft_wrap=True)
         console.print("Reproduce:")
         console.print(escape(footer.reproduce), soft_wrap=True)
+
+    def _strengths(self) -> str:
+        """How many promises were kept on how strong an evidence."""
+        counts = Counter(
+            result.strength
+            for results in self._session.results.values()
+            for result in results
+            if result.strength
+        )
+        words = [f"{counts[each]} {each}" for each in get_args(Strength) if counts[each]]
+        return ", ".join(words) or "none"
 
     def _matrix(self) -> Table:
         """Areas by subjects: how many requirements of each status.
@@ -168,12 +196,13 @@ class ConsoleObserver(Observer):
                 table.add_row(title, *map(_cell, counts))
         return table
 
-    def _failures(self) -> None:
+    def _failures(self, out: Path) -> None:
         failures = self._session.failures_worst_first()
         for failure in failures[:SHOWN_FAILURES]:
             self._console.print()
             head = Text(f"✗ {failure.subject} {failure.requirement} ", style="bold red")
             head.append(f"({failure.level}) {failure.title}", style="bold")
+            head.append(f" [{failure.shape}]" if failure.shape else "", style="dim")
             self._console.print(head)
             for name, text in (
                 ("promise", failure.promise),
@@ -191,10 +220,17 @@ class ConsoleObserver(Observer):
                 program = [*program[:SHOWN_LINES], "… the rest is in the report"]
             for line in program:
                 self._console.print(Text(f"    {line[:400]}", style="cyan"), soft_wrap=True)
-            self._console.print(Text(f"  $ {failure.reproduce}", style="dim"), soft_wrap=True)
+            if failure.also_found_by:
+                others = f"  also found by {', '.join(failure.also_found_by)}"
+                self._console.print(Text(others, style="dim"), soft_wrap=True)
+            commands = [failure.reproduce]
+            if failure.saved:
+                commands.append(shlex.join(["streamproof", "replay", str(out / failure.saved)]))
+            for command in commands:
+                self._console.print(Text(f"  $ {command}", style="dim"), soft_wrap=True)
         hidden = len(failures) - SHOWN_FAILURES
         if hidden > 0:
-            self._console.print(f"\n… and {hidden} more broken promises: see the report.")
+            self._console.print(f"\n… and {hidden} more failures: see the report.")
 
 
 def _cell(counts: Counter[Status]) -> Text:

@@ -30,6 +30,7 @@ AREAS = {
     "ISO": "Isolation",
     "POS": "Position",
     "CRASH": "Crash consistency",
+    "POWER": "Loss of power",
     "RESTORE": "Restoration",
     "LISTEN": "Restore listener",
     "UPGRADE": "Upgrade and downgrade",
@@ -45,6 +46,7 @@ AREA_NEEDS: dict[str, tuple[str, ...]] = {
     "WIN": ("window",),
     "SESS": ("session",),
     "POS": ("position", "rows"),
+    "POWER": ("manages_offsets", "persistent", "rows"),
     "UPGRADE": ("upgrades_from", "rows"),
     "METRIC": ("metrics", "rows"),
 }
@@ -107,7 +109,8 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
     """Whether a subject has a capability, or one that follows from several.
 
     ``snapshot_iterators`` follows from ``iterator_view``, ``isolated_reads`` means that there is
-    a way to read past staged writes; ``rows`` means that a put overwrites, so that the store can be
+    a way to read past staged writes; ``power_durability`` and ``flush_durability`` are what
+    ``durability`` says; ``rows`` means that a put overwrites, so that the store can be
     seen as a key-value store (see :mod:`streamproof.conformance.rows`).
     """
     if name == "key_value":
@@ -116,6 +119,8 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
         return capabilities.kind == name
     if name == "rows":
         return not capabilities.retain_duplicates
+    if name.endswith("_durability"):
+        return f"{capabilities.durability}_durability" == name
     if name == "snapshot_iterators":
         return capabilities.iterator_view == "snapshot"
     if name == "isolated_reads":
@@ -130,6 +135,8 @@ def _why_not(capabilities: Capabilities, need: str) -> str:
         return f"the subject is a {capabilities.kind} store"
     if need == "rows":
         return "the subject retains duplicates: a put does not overwrite"
+    if need.endswith("_durability"):
+        return f"the subject declares the durability {capabilities.durability}"
     if need.startswith("!"):
         return f"the subject claims {need.removeprefix('!')}"
     return f"the subject does not claim {need}"

@@ -14,7 +14,7 @@ from hypothesis.strategies import SearchStrategy
 from streamproof.conformance.generators import Generators
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
 from streamproof.conformance.registry import check
-from streamproof.conformance.run import CheckRun, hypothesis_settings
+from streamproof.conformance.run import CheckRun
 from streamproof.stores.capabilities import Capabilities
 
 __all__ = ["random_programs"]
@@ -34,7 +34,7 @@ def random_programs(run: CheckRun) -> None:
     # However short the search is, every rule is used at least once.
     run.shrinking(lambda: every_rule_once(machine))
     limits = run.settings.limits
-    settings = hypothesis_settings(limits.model_programs, limits.model_steps)
+    settings = run.hypothesis_settings(limits.model_programs, limits.model_steps)
     hypothesis.seed(run.seed)(machine)
     run.shrinking(lambda: run_state_machine_as_test(machine, settings=settings))
 

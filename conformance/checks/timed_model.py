@@ -14,7 +14,7 @@ from hypothesis.strategies import SearchStrategy
 from streamproof.conformance.generators import TICKS, Generators
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
 from streamproof.conformance.registry import check
-from streamproof.conformance.run import CheckRun, hypothesis_settings
+from streamproof.conformance.run import CheckRun
 from streamproof.conformance.timed import Times
 from streamproof.conformance.trial import Entry
 from streamproof.conformance.windows_oracle import Entries, WindowedContent
@@ -57,7 +57,7 @@ def run_programs(run: CheckRun, base: type[TimedMachine]) -> None:
     # However short the search is, every rule is used at least once.
     run.shrinking(every_rule_once)
     limits = run.settings.limits
-    settings = hypothesis_settings(limits.model_programs, limits.model_steps)
+    settings = run.hypothesis_settings(limits.model_programs, limits.model_steps)
     seeded = hypothesis.seed(run.seed)(machine)
     run.shrinking(lambda: run_state_machine_as_test(seeded, settings=settings))
 

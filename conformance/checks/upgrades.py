@@ -7,7 +7,7 @@ changelog is replayed. Both are legal; half of each is not.
 
 from __future__ import annotations
 
-from streamproof.conformance.checks.crash import blame, campaign
+from streamproof.conformance.checks.crash import FIRST_CRASHES, blame, campaign, deep_campaign
 from streamproof.conformance.checks.restoration import Writes, content
 from streamproof.conformance.crash.program import Operation, ProgramBuilder
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
@@ -190,6 +190,25 @@ def killed_while_upgrading(run: CheckRun) -> None:
     crashes.lines(program, opening, share=0.5)
     crashes.syscalls(program, opening, span=2)
     blame(run, "UPGRADE-012")
+
+
+@check("UPGRADE-020", raw=True, weight=70)
+def killed_while_upgrading_again(run: CheckRun) -> None:
+    """Kill the process while it opens the older format, and again at the second try."""
+    crashes = deep_campaign(run)
+    builder = upgrading()
+    program = builder.build()
+    opening = [each.name for each in program.operations].index("upgrade")
+    again = ProgramBuilder(operations=[Operation("upgrade")], ends=builder.ends)
+    then = again.catch_up().put(b"a", b"5").put(b"b", None).commit().then("flush").build()
+    limit = crashes.left
+    firsts = crashes.points(program, opening, min(FIRST_CRASHES, 1 + limit // 12))
+    for first in firsts:
+        with crashes.after(program, first, limit // len(firsts)) as second:
+            second.lines(then, 0, share=0.3)
+            second.syscalls(then, 0, span=len(then), share=0.7)
+            second.boundaries(then)
+    blame(run, "UPGRADE-020")
 
 
 @check("UPGRADE-013", raw=True, weight=70)

@@ -56,6 +56,23 @@ def _timestamps(name: str, mistake: str, requirement: str) -> Mutant:
     return Mutant(name, mistake, requirement, module="timestamps", right=right)
 
 
+def _crashes(name: str, mistake: str, requirement: str) -> Mutant:
+    right = (f"{__name__}.crashes:journalled", "rocksdb-transactional")
+    return Mutant(name, mistake, requirement, module="crashes", right=right)
+
+
+def _power(name: str, mistake: str, requirement: str) -> Mutant:
+    right = tuple(f"{__name__}.power:{store}" for store in ("durable", "whole_file"))
+    if requirement == "POWER-010":
+        right = ("rocksdb",)
+    return Mutant(name, mistake, requirement, module="power", right=right)
+
+
+def _anomalies(name: str, mistake: str, requirement: str) -> Mutant:
+    right = ("rocksdb-transactional", "rocksdb", "in-memory")
+    return Mutant(name, mistake, requirement, module="anomalies", right=right)
+
+
 MUTANTS = (
     Mutant(
         "offsets_flushed_before_data",
@@ -202,6 +219,111 @@ MUTANTS = (
         "restoring loses the last record of a batch",
         "LISTEN-001",
         module="layers",
+    ),
+    _crashes(
+        "journal_deleted_before_it_is_applied",
+        "recovery deletes the journal before the snapshot has its content",
+        "CRASH-016",
+    ),
+    _crashes(
+        "recovery_moves_the_snapshot_aside",
+        "a recovery that is interrupted cannot be repeated",
+        "CRASH-016",
+    ),
+    _crashes(
+        "offsets_of_all_stores_together",
+        "a commit writes its offsets into the other stores of the process, too",
+        "CRASH-017",
+    ),
+    _crashes(
+        "snapshot_deleted_before_the_merge",
+        "the old snapshot is deleted before the new one is written",
+        "CRASH-018",
+    ),
+    _crashes(
+        "restore_commits_its_end_first",
+        "restoring keeps the offset of a batch before the batch",
+        "RESTORE-015",
+    ),
+    _crashes(
+        "second_upgrade_deletes_first",
+        "an upgrade that is tried again deletes the old data before it is copied",
+        "UPGRADE-020",
+    ),
+    _crashes("full_disk_ignored", "a commit ignores that the disk is full", "ERR-008"),
+    _crashes(
+        "journal_deleted_after_an_error", "a commit that fails deletes the journal", "ERR-009"
+    ),
+    _crashes("disk_error_as_type_error", "a failed write shows as a TypeError", "ERR-010"),
+    _anomalies("scans_show_staged_rows", "scans of a view show staged rows", "ISO-009"),
+    _anomalies("rolled_back_rows_are_reused", "a rollback leaves rows to the next", "ISO-010"),
+    _anomalies("overwritten_rows_reach_the_store", "intermediate values are visible", "ISO-011"),
+    _anomalies("last_row_of_a_commit_comes_late", "a commit shows in two steps", "ISO-012"),
+    _anomalies("reader_goes_back_to_an_older_snapshot", "a view goes back", "ISO-013"),
+    _anomalies("commit_writes_back_what_was_read", "a commit undoes another's", "ISO-014"),
+    _anomalies("transactions_read_each_other", "a transaction reads another's rows", "ISO-015"),
+    _anomalies("view_keeps_what_it_read", "a view has a cache that no commit clears", "ISO-016"),
+    _anomalies("commit_clears_other_transactions", "a commit discards other rows", "ISO-017"),
+    _anomalies("uncommitted_view_is_a_copy", "READ_UNCOMMITTED reads a copy", "ISO-019"),
+    _anomalies("plain_view_keeps_what_it_read", "a view has a cache", "ISO-020"),
+    _anomalies("committing_threads_share_a_batch", "commits share their rows", "ISO-021"),
+    _power(
+        "renamed_before_it_is_synced",
+        "a snapshot is renamed before it is synced",
+        "POWER-004",
+    ),
+    _power(
+        "directory_never_synced",
+        "a rename is taken to last by itself",
+        "POWER-009",
+    ),
+    _power(
+        "directory_made_without_a_sync",
+        "the name of the directory is not synced",
+        "POWER-014",
+    ),
+    _power(
+        "journal_never_synced",
+        "commits declared durable are not synced",
+        "POWER-009",
+    ),
+    _power("flush_that_syncs_nothing", "flush returns before anything is on the disk", "POWER-010"),
+    _power(
+        "offsets_synced_and_data_not",
+        "offsets are synced, and data is not",
+        "POWER-001",
+    ),
+    _power(
+        "data_and_offsets_synced_at_the_end",
+        "two files are synced one after the other",
+        "POWER-003",
+    ),
+    _power(
+        "partitions_committed_one_by_one",
+        "each partition is synced by itself",
+        "POWER-007",
+    ),
+    _power("torn_frame_accepted", "a torn frame of the journal is not noticed", "POWER-002"),
+    _power(
+        "journal_written_over_too_early",
+        "the journal is written over too early",
+        "POWER-005",
+    ),
+    _power("close_syncs_nothing", "close leaves the last snapshot unsynced", "POWER-011"),
+    _power(
+        "upgrade_syncs_nothing",
+        "older files are deleted too early",
+        "POWER-012",
+    ),
+    _power("recovery_syncs_nothing", "what was recovered is not synced", "POWER-016"),
+    _power("restored_records_never_synced", "restored records are not synced", "POWER-017"),
+    _power("journal_goes_on_behind_a_tear", "new frames are added behind a torn one", "POWER-008"),
+    Mutant(
+        "loss_of_power_unnoticed",
+        "no status tells of a loss of power",
+        "POWER-015",
+        module="power",
+        right=("rocksdb",),
     ),
 )
 """All mutants."""

@@ -16,7 +16,13 @@ from streamproof.stores.capabilities import Capabilities
 CATALOGUE = load_catalogue()
 CHECKS = load_checks()
 
-DERIVED = {"key_value", "snapshot_iterators", "isolated_reads"}
+DERIVED = {
+    "key_value",
+    "snapshot_iterators",
+    "isolated_reads",
+    "power_durability",
+    "flush_durability",
+}
 """Needs that follow from capabilities; see `has_capability`."""
 
 

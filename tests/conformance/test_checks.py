@@ -17,10 +17,11 @@ from streamproof.conformance.settings import Settings
 from streamproof.conformance.status import Status
 from streamproof.conformance.subject import load_subject
 
-FORKING = {name for name in load_checks() if name.startswith("crash.")} | {
+FORKING = {name for name in load_checks() if name.startswith(("crash.", "faults.", "power."))} | {
     "errors.second_process",
     "position.position_after_a_crash",
     "upgrades.killed_while_upgrading",
+    "upgrades.killed_while_upgrading_again",
     "upgrades.killed_after_the_upgrade",
     "upgrades.killed_while_preparing",
     "upgrades.older_store_killed",

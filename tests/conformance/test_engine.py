@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -14,9 +15,12 @@ from command_lines import REPORTS, CommandLine, processes_with, until
 
 from streamproof.conformance.engine import Engine, work_directory
 from streamproof.conformance.registry import load_checks
+from streamproof.conformance.results import SCHEMA_VERSION, Footer, Header
 from streamproof.conformance.run import CheckOutcome
+from streamproof.conformance.session import Observer, Session, select_requirements
 from streamproof.conformance.settings import Settings
-from streamproof.reports.runlog import read_run_log
+from streamproof.reports.render import render_all
+from streamproof.reports.runlog import RunLogWriter, read_run_log
 
 ROOT = Path(__file__).resolve().parents[2]
 SIDE_FILE = f"{ROOT / 'examples' / 'sqlite_side_file.py'}:make"
@@ -114,6 +118,64 @@ def test_the_same_seed_gives_the_same_results(monkeypatch: pytest.MonkeyPatch) -
     assert {key: (one[key], two[key]) for key in differing} == {}
     broken = {finding["requirement"] for each in one.values() for finding in each["findings"]}
     assert {"CRASH-004", "KV-004", "COMMIT-008"} <= broken
+
+
+def reports_of(directory: Path, jobs: int) -> dict[str, str]:
+    """The reports of a run in which promises are kept, broken, and not claimed, without times."""
+    directory.mkdir()
+    settings = Settings(profile="smoke", seed=5)
+    with (
+        work_directory() as work,
+        Engine(settings, work, jobs) as engine,
+        RunLogWriter(directory / "run.ndjson") as log,
+    ):
+        infos = engine.load(["in-memory", f"{MUTANTS}:tombstones_dropped_on_commit"])
+        session = Session(infos, settings, select_requirements(["KV", "COMMIT"]))
+        log.write(
+            Header(
+                schema_version=SCHEMA_VERSION,
+                run_id="run",
+                tool_version="0",
+                started_at="",
+                seed=settings.seed,
+                profile=settings.profile,
+                guarantee=settings.guarantee,
+                spec=settings.spec,
+                only=[],
+                command="",
+                subjects=list(infos.values()),
+            )
+        )
+
+        class Writing(Observer):
+            """Writes every record."""
+
+            def record(self, record: Any) -> None:
+                log.write(record)
+
+        session.run(engine, Writing())
+        first = session.failures_worst_first()[0]
+        log.write(
+            Footer(
+                finished_at="",
+                duration_s=0.0,
+                verdict="failure",
+                exit_code=1,
+                verdicts=session.verdicts(),
+                reproduce=first.reproduce,
+            )
+        )
+    paths = render_all(directory / "run.ndjson", directory)
+    times = re.compile(r"\d+\.\d+( s)?|\d+( min \d+)? s\b")
+    return {name: times.sub("", path.read_text()) for name, path in paths.items()}
+
+
+def test_reports_are_the_same_for_any_number_of_jobs(tmp_path: Path) -> None:
+    """Whichever check ends first, apart from durations: statuses, failures, order and verdicts."""
+    one = reports_of(tmp_path / "one", jobs=1)
+    four = reports_of(tmp_path / "four", jobs=4)
+    assert one == four
+    assert "KV-004" in one["markdown"]
 
 
 def test_another_seed_gives_other_programs() -> None:

@@ -43,6 +43,19 @@ def test_pyargs_verifies_a_built_in_store(pytester: pytest.Pytester) -> None:
     assert result.ret == 0
 
 
+def test_with_xdist_the_results_are_the_same(pytester: pytest.Pytester) -> None:
+    """Each worker has processes of its own, and none of them is left."""
+    pytest.importorskip("xdist")
+    pytester.makepyfile(test_mine=CLASSES)
+    chosen = ("-k", "KV-001 or KV-006 or LIFE-003", "-p", "xdist")
+    alone = run(pytester, *chosen)
+    together = run(pytester, *chosen, "-n", "2")
+    for result in (alone, together):
+        counts = result.parseoutcomes()
+        counts.pop("deselected", None)
+        assert counts == {"passed": 3, "failed": 1, "skipped": 2}
+
+
 CLASSES = f"""
     from streamproof.conformance.suite import StateStoreConformance
 

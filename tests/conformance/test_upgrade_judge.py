@@ -78,8 +78,9 @@ def test_an_offset_that_nobody_committed_is_invented() -> None:
 
 
 def test_a_commit_after_the_upgrade_survives() -> None:
-    """From the first commit that returned, starting anew is a loss again."""
-    assert ruled(SECOND_COMMIT, {}, {}) == []
+    """From the first commit that returned, that of the replay, starting anew is a loss again."""
+    assert ruled(CATCH_UP, {}, {}) == []
+    assert ruled(CATCH_UP, {}, {}, in_flight=False) == ["CRASH-008"]
     assert ruled(SECOND_COMMIT, {}, {}, in_flight=False) == ["CRASH-008"]
     assert ruled(SECOND_COMMIT, {CHANGELOG: 1}, UNCOMMITTED, in_flight=False) == []
 
