@@ -265,11 +265,14 @@ class StreamThread:
         return share_out(subscriptions, known, application.stateless, self._config.assignor)
 
     def _follow_group(self) -> Steps:
-        if self._membership.take_loss():
+        if self._membership.was_left_out:
             yield from self._handle_lost(None)
-        assignment = self._membership.take_assignment()
-        if assignment is not None:
-            yield from self._take(assignment)
+            # Only now: before, it would tell the group that it has what it has lost.
+            self._membership.take_loss()
+        with self._membership.held():
+            assignment = self._membership.take_assignment()
+            if assignment is not None:
+                yield from self._take(assignment)
         if self._next_probing is not None and self._world.now >= self._next_probing:
             self._next_probing = None
             self._membership.rejoin()
@@ -297,8 +300,7 @@ class StreamThread:
         closing = Closing.CLEAN
         if any(task.commit_needed for task in active):
             try:
-                with self._membership.held():
-                    yield from self._commit(self._running(), Closing.COMMIT)
+                yield from self._commit(self._running(), Closing.COMMIT)
             except RequestTimeoutError:
                 # What is not ours any more is given up in any case (KAFKA-16876).
                 closing = Closing.DIRTY
@@ -410,11 +412,12 @@ class StreamThread:
     def _handle_lost(self, error: BrokerError | None) -> Steps:
         """Somebody else has our tasks by now: close them without a commit, and begin anew."""
         self._world.trace.emit("thread.lost", self.name, reason=type(error).__name__)
-        for task in list(self._active()):
-            restoring = task.state is TaskState.RESTORING
-            yield from self._give_up(task, Closing.CLEAN if restoring else Closing.DIRTY)
-        self._pending.clear()
-        self._assign_inputs()
+        with self._membership.held():
+            for task in list(self._active()):
+                restoring = task.state is TaskState.RESTORING
+                yield from self._give_up(task, Closing.CLEAN if restoring else Closing.DIRTY)
+            self._pending.clear()
+            self._assign_inputs()
         yield from self._renew_producer()
         self._membership.rejoin()
 

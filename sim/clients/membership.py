@@ -81,7 +81,7 @@ class Membership(Generic[S, A]):
         self._heartbeat_ms = heartbeat_ms
         self._wanted = world.time.event()
         self._released = world.time.event()
-        self._held = False
+        self._holders = 0
         self._is_closed = False
         self.member_id = ""
         self.generation = -1
@@ -97,12 +97,16 @@ class Membership(Generic[S, A]):
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Do not join as long as this goes on: a commit must not end in another generation."""
-        self._held = True
+        """Do not join as long as this goes on.
+
+        A commit must not end in another generation than it began in, and what the member says of
+        itself must not be said in the middle of a change.
+        """
+        self._holders += 1
         try:
             yield
         finally:
-            self._held = False
+            self._holders -= 1
             self._release()
 
     def rejoin(self) -> None:
@@ -173,7 +177,7 @@ class Membership(Generic[S, A]):
     def _join(self) -> Steps:
         self.is_rebalancing = True
         # What the member says of itself must be true: so its owner has to know what it has first.
-        while self._held or self.was_left_out or self.assignment is not None:
+        while self._holders or self.was_left_out or self.assignment is not None:
             self._released = self._world.time.event()
             yield self._released
         # Who wants another rebalance from here on comes too late for this one.
