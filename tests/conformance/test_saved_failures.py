@@ -237,6 +237,17 @@ def test_a_failure_is_kept_until_it_is_mended_and_after(command_line: CommandLin
     assert not (mended.out / "failures").exists()
 
 
+def test_choices_that_do_not_fit_any_more(command_line: CommandLine) -> None:
+    """The check has changed since, so that they are no input of it: nothing fails, or breaks."""
+    found = verify(command_line, WRONG, "--no-bank")
+    file = found.out / found.failures["KV-011"].saved
+    old = read_failure(file)
+    assert old.choices.examples
+    changed = msgspec.structs.replace(old, choices=Choices(examples=["AA=="]))
+    file.write_bytes(msgspec.json.encode(changed))
+    assert replay(command_line, file)[0] == 0
+
+
 def test_without_a_bank_nothing_is_kept(command_line: CommandLine) -> None:
     """Neither beside the project nor elsewhere; elsewhere if so asked."""
     assert verify(command_line, WRONG, "--no-bank").code == 1
