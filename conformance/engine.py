@@ -20,7 +20,7 @@ import msgspec
 
 from streamproof.conformance.power.recorder import preload
 from streamproof.conformance.registry import Check
-from streamproof.conformance.results import SubjectInfo
+from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.run import CheckOutcome, Evidence
 from streamproof.conformance.saved import Replay
 from streamproof.conformance.settings import Settings
@@ -76,12 +76,14 @@ class Task(NamedTuple):
     Attributes:
         round: in which round of the search; the first is that of the settings.
         replay: a failure to be made again, instead of a search.
+        profile: how much to try, if not what the settings say.
     """
 
     subject: str
     check: Check
     round: int = 0
     replay: Replay | None = None
+    profile: Profile | None = None
 
 
 @dataclass
@@ -255,7 +257,7 @@ class Engine:
             on_outcome(task.subject, _no_answer(running, suite_error=zygote.lost))
             return
         self._running[task.subject, number] = running
-        zygote.send(Job(id=number, check=task.check.name, round=task.round, replay=task.replay))
+        zygote.send(Job(number, task.check.name, task.round, task.replay, task.profile))
 
     def stop(self) -> None:
         """End everything that is running."""

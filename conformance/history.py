@@ -339,13 +339,13 @@ class _Judge:
         who = f"{writer.name} wrote it"
         if writer.outcome == "rolled back" and writer.end.before(read.span):
             yield self.found(Anomaly.ABORTED_READ, read, key, f"{who} and was rolled back")
-        elif not writer.committed or writer.end.invoked > read.span.returned:
-            yield self.found(Anomaly.DIRTY_READ, read, key, f"{who} and had not committed")
-        elif value is not None and writer.last(key) != value:
-            text = f"{who}, and then {writer.last(key)!r} before it committed"
+        elif writer.committed and value is not None and writer.last(key) != value:
+            text = f"{who}, and {writer.last(key)!r} before it committed"
             yield self.found(Anomaly.INTERMEDIATE_READ, read, key, text)
             if writer.end.before(read.since):
                 yield self.found(Anomaly.STALE_READ, read, key, text)
+        elif writer.end.invoked > read.span.returned or not writer.committed:
+            yield self.found(Anomaly.DIRTY_READ, read, key, f"{who} and had not committed")
 
     def of_older(self, read: Read, key: bytes, writer: Transaction) -> Iterator[Found]:
         """A value in the place of a newer one, which was committed or seen before."""

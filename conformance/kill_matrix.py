@@ -170,9 +170,12 @@ class GroupRun:
 
     def unsupported(self, subject: str, identifier: str) -> bool:
         """Whether a requirement does not hold for a subject."""
-        requirement, capabilities = load_catalogue()[identifier], self.capabilities[subject]
+        return self._untested(subject, load_catalogue()[identifier]) is not None
+
+    def _untested(self, subject: str, requirement: Requirement) -> RequirementResult | None:
+        capabilities = self.capabilities[subject]
         guarantee, spec = self.settings.guarantee, self.settings.spec
-        return untested_result(subject, requirement, capabilities, guarantee, spec) is not None
+        return untested_result(subject, requirement, capabilities, guarantee, spec)
 
     def finished(self, mutant: Mutant) -> bool:
         """Whether all that is to be said about a mutant is known."""
@@ -182,14 +185,14 @@ class GroupRun:
     def result(self, subject: str, identifier: str) -> tuple[RequirementResult, Failure | None]:
         """The result of a requirement, and its failure if it has one."""
         requirement = load_catalogue()[identifier]
-        outcomes = self._outcomes(subject, requirement)
+        untested = self._untested(subject, requirement)
+        if untested is not None:
+            return untested, None
+        outcomes = [self.outcomes[subject, name] for name in requirement.checks]
         return (
             result_of(subject, requirement, outcomes),
             failure_of(subject, requirement, outcomes, "command"),
         )
-
-    def _outcomes(self, subject: str, requirement: Requirement) -> list[CheckOutcome]:
-        return [self.outcomes[subject, name] for name in requirement.checks]
 
     def trying(self, mutant: Mutant) -> Trying:
         """What became of a mutant that is finished."""
@@ -197,8 +200,9 @@ class GroupRun:
         result, _ = self.result(mutant.subject, mutant.requirement)
         finders = [
             outcome
-            for outcome in self._outcomes(mutant.subject, requirement)
-            if any(each.requirement == requirement.id for each in outcome.findings)
+            for name in requirement.checks
+            if (outcome := self.outcomes.get((mutant.subject, name)))
+            and any(each.requirement == requirement.id for each in outcome.findings)
         ]
         efforts = {outcome.check: _effort(outcome, requirement.id) for outcome in finders}
         by = min(efforts, key=lambda check: efforts[check].seconds, default="")

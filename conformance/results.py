@@ -245,6 +245,7 @@ class Footer(Struct, frozen=True, kw_only=True, tag="footer", tag_field="type"):
         verdict: the worst verdict of all subjects.
         exit_code: what the command ended with.
         reproduce: the command that reproduces the worst finding, or the whole run.
+        canary: by which requirement the store was caught that every run must find wrong.
     """
 
     finished_at: str
@@ -253,6 +254,7 @@ class Footer(Struct, frozen=True, kw_only=True, tag="footer", tag_field="type"):
     exit_code: int
     verdicts: list[SubjectVerdict]
     reproduce: str
+    canary: str = ""
 
 
 Record = Header | CheckRecord | RequirementResult | Failure | Note | Footer

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from streamproof.conformance.budget import Search
+from streamproof.conformance.canary import canary_task, require_caught
 from streamproof.conformance.catalogue import Requirement, load_catalogue
 from streamproof.conformance.engine import Engine, Task
 from streamproof.conformance.known import KnownFailures
@@ -121,6 +122,10 @@ class Session:
         known: the failures that are known.
         archive: where failures are saved; without one, they are not.
         bank: failures of earlier runs, which are made again before anything else is tried.
+        with_canary: whether the engine has loaded the canary, too, and it is to be tried first.
+
+    Attributes:
+        canary: by which requirement the canary was caught; empty before it was.
     """
 
     def __init__(
@@ -132,6 +137,7 @@ class Session:
         known: KnownFailures | None = None,
         archive: Archive | None = None,
         bank: Iterable[SavedFailure] = (),
+        with_canary: bool = False,
     ) -> None:
         self.settings = settings
         self.requirements = requirements
@@ -146,6 +152,8 @@ class Session:
         self._bank = {(each.subject, each.name): each for each in bank if self._can_repeat(each)}
         self._mended: set[tuple[str, str]] = set()
         self._searching = False
+        self._with_canary = with_canary
+        self.canary = ""
         self._outcomes: dict[str, list[CheckOutcome]] = {name: [] for name in infos}
         self._failed: dict[tuple[str, str], list[Failure]] = {}
 
@@ -165,6 +173,9 @@ class Session:
         Each result is given to the observer as soon as it is final. With a budget that is at
         the end, also if that comes early. ``budget_s`` is how many seconds to search for, in all;
         0 stands for the plan alone.
+
+        Raises:
+            CanaryError: the suite does not find wrong what it must find wrong.
         """
         for subject in self.results:
             for requirement in self.requirements:
@@ -182,6 +193,9 @@ class Session:
         self._searching = search is not None
 
         def on_outcome(subject: str, outcome: CheckOutcome) -> None:
+            if subject not in self.results:
+                self.canary = require_caught(outcome)
+                return
             observer.ended(subject, outcome)
             self._take(subject, outcome, observer)
             if search is not None:
@@ -192,7 +206,9 @@ class Session:
         rounds = search.tasks() if search is not None else iter(())
         try:
             self._repeat(engine, observer)
-            engine.run(itertools.chain(self.plan(), rounds), on_outcome, observer.started)
+            canary = [canary_task()] if self._with_canary else []
+            first = itertools.starmap(Task, self.plan())
+            engine.run(itertools.chain(canary, first, rounds), on_outcome, observer.started)
         finally:
             if search is not None:
                 self._finish_all(observer)

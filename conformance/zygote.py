@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from streamproof.conformance.results import SubjectInfo
+from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.saved import Replay
 from streamproof.conformance.settings import Settings
 from streamproof.stores.errors import StreamproofError
@@ -49,18 +49,20 @@ class Opening(Struct, kw_only=True):
     sys_path: list[str]
 
 
-class Job(Struct, kw_only=True):
+class Job(Struct):
     """A request to run one check.
 
     Attributes:
         round: in which round of the search; see ``Settings.round``.
         replay: a failure to be made again, instead of a search.
+        profile: how much to try, if not what the settings say.
     """
 
     id: int
     check: str
     round: int = 0
     replay: Replay | None = None
+    profile: Profile | None = None
 
 
 class Reply(Struct, kw_only=True, omit_defaults=True):
@@ -164,7 +166,10 @@ def _child(check: Any, subject: Any, settings: Settings, directory: Path, reques
     """Run one check and leave; never returns."""
     code = SUITE_FAILED
     job, replay = request.id, request.replay
-    changes: dict[str, Any] = {"round": request.round or settings.round}
+    changes: dict[str, Any] = {
+        "round": request.round or settings.round,
+        "profile": request.profile or settings.profile,
+    }
     if replay is not None:
         changes = {"profile": replay.profile, "seed": replay.seed, "round": replay.round}
     settings = msgspec.structs.replace(settings, **changes)

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from streamproof import __version__
 from streamproof.conformance.budget import parse_duration
+from streamproof.conformance.canary import CANARY_SUBJECT, CanaryError
 from streamproof.conformance.catalogue import AREAS, load_catalogue
 from streamproof.conformance.engine import Engine, Task, work_directory
 from streamproof.conformance.known import read_known_failures
@@ -50,6 +51,7 @@ from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import builtin_names, load_subject
 from streamproof.conformance.verdicts import EXIT_CODES, EXIT_SUITE_ERROR, exit_code, worst
 from streamproof.host import serve_subject
+from streamproof.mutants_command import mutants
 from streamproof.progress import ConsoleObserver
 from streamproof.reports.render import REPORTS, render_all
 from streamproof.reports.runlog import RunLogWriter
@@ -219,14 +221,24 @@ def _verify(
         work_directory(places.work_dir) as directory,
         Engine(settings, directory, pace.jobs) as engine,
     ):
-        infos = engine.load(names)
+        infos = engine.load([*names, CANARY_SUBJECT])
+        if CANARY_SUBJECT not in names:
+            del infos[CANARY_SUBJECT]
         # The evidence of an earlier run is given up only now, when this run is sure to begin;
         # its reports must not be taken for those of this one, should it die.
         for name in ("run.ndjson", *(name for name, _ in REPORTS.values())):
             (out / name).unlink(missing_ok=True)
         clear_failures(out)
         archive = Archive(out, places.bank)
-        session = Session(infos, settings, requirements, known=known, archive=archive, bank=saved)
+        session = Session(
+            infos,
+            settings,
+            requirements,
+            known=known,
+            archive=archive,
+            bank=saved,
+            with_canary=CANARY_SUBJECT not in infos,
+        )
         command = verify_command(names, settings, only, pace.budget)
         header = _header(settings, only, session, list(infos.values()), command)
         with RunLogWriter(log_path) as log:
@@ -310,6 +322,7 @@ def _footer(session: Session, header: Header, duration_s: float) -> Footer:
         exit_code=exit_code(verdict, session.results),
         verdicts=verdicts,
         reproduce=first.reproduce if first else header.command,
+        canary=session.canary,
     )
 
 
@@ -462,11 +475,17 @@ def host(
     serve_subject(subject, directory)
 
 
+app.command()(mutants)
+
+
 def main() -> None:
     """The entry point: run a command, and turn errors into a line and an exit code."""
     try:
         # Without standalone mode, a command's exit code is what the call returns.
         code = app(standalone_mode=False)
+    except CanaryError as error:
+        print(f"streamproof: {error}", file=sys.stderr)
+        code = EXIT_SUITE_ERROR
     except StreamproofError as error:
         print(f"streamproof: {error}", file=sys.stderr)
         code = EXIT_USAGE

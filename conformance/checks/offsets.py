@@ -100,8 +100,10 @@ def any_offset(t: Trial, offset: int) -> None:
     t.claim("OFFSET-007", "commit an offset, then ask for it")
     store = t.open()
     store.put(b"a", b"1")
-    store.commit({CHANGELOG: offset})
-    t.expect(store.committed_offset(CHANGELOG), offset)
+    # Where numbers of four bytes end, and those of eight, is tried every time.
+    for each in (offset, 2**31, 2**63 - 1):
+        store.commit({CHANGELOG: each})
+        t.expect(store.committed_offset(CHANGELOG), each)
 
 
 @check("OFFSET-008")
@@ -126,6 +128,7 @@ def partitions_are_told_apart(t: Trial) -> None:
         TopicPartition("app-store-changelog", 1),
         TopicPartition("app-store-changelog", 11),
         TopicPartition("app-store-changelog-1", 1),
+        TopicPartition("app-store-changelog1", 1),
         TopicPartition("app.store_changelog", 1),
         TopicPartition("status", 0),
         TopicPartition("position", 0),

@@ -336,13 +336,13 @@ class Campaign:
             lines.append(f"lab = lab_{ruling.store}")
         lines.append(f"store = lab.{opener}()")
         if ruling.after_replay:
-            lines += replay_lines(self._run, crashed.of(ruling.store))
+            lines += replay_lines(self._run, crashed.of(ruling.store), ruling)
         short = f"expected {ruling.expected}, found {ruling.broken}"[:200]
         lines.append(f"print({ruling.read or 'store.is_open'})  # {short}")
         return render_program(self._run.subject.name, self._run.settings.guarantee, lines)
 
 
-def replay_lines(run: CheckRun, crashed: Crashed) -> list[str]:
+def replay_lines(run: CheckRun, crashed: Crashed, ruling: Ruling) -> list[str]:
     """The replay of the changelog after the crash, as lines of a program."""
     history = history_of(crashed, run.subject.capabilities, exact=run.exact)
     changelog = changelog_of(history)
@@ -354,7 +354,9 @@ def replay_lines(run: CheckRun, crashed: Crashed) -> list[str]:
         lines.append("start = -1 if offset is None else offset")
         lines.append(f"changelog = {render(records)}")
         lines.append("lab.restore(store, [each for each in changelog if each.offset > start])")
-    return [*lines, f"store.commit({render(ends_of(changelog))})"]
+    lines.append(f"store.commit({render(ends_of(changelog))})")
+    again = ["store.close()", f"store = lab.{run.subject.opener}()"] if ruling.reopened else []
+    return [*lines, *again]
 
 
 def lines_of(crashed: Crashed, opener: str, *, shows_position: bool) -> list[str]:

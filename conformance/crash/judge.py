@@ -49,6 +49,7 @@ class Ruling(NamedTuple):
     Attributes:
         read: the expression that shows what was found, in a program that runs.
         after_replay: whether it shows only after the changelog was replayed.
+        reopened: whether the store was closed and opened again after that.
         store: which store of the program it is about.
     """
 
@@ -57,6 +58,7 @@ class Ruling(NamedTuple):
     broken: str = ""
     read: str = ""
     after_replay: bool = False
+    reopened: bool = False
     store: int = 0
 
 
@@ -207,7 +209,7 @@ def _opens(crashed: Crashed, seen: Observation, capabilities: Capabilities) -> I
     expected = "the store opens and can be used"
     if seen.error:
         late = seen.error.startswith("restoring")
-        yield Ruling("CRASH-001", expected, seen.error, after_replay=late)
+        yield Ruling("CRASH-001", expected, seen.error, after_replay=late, reopened=seen.reopened)
     # What an older store without transactions left behind unclean cannot be trusted.
     if seen.refused and capabilities.transactional and not _left_by_the_older(crashed):
         text = f"init raised TaskCorruptedError: {seen.refused}"
@@ -366,6 +368,7 @@ def _restored(history: History, seen: Observation) -> Iterator[Ruling]:
             brief(seen.restored),
             f"{{key: store.get(key) for key in {render(sorted(expected | seen.restored))}}}",
             after_replay=True,
+            reopened=seen.reopened,
         )
     ends = ends_of(changelog)
     for partition, offset in zip(partitions_of(history), seen.restored_offsets, strict=True):
@@ -376,5 +379,6 @@ def _restored(history: History, seen: Observation) -> Iterator[Ruling]:
                 f"{offset} for {render(partition)}",
                 f"store.committed_offset({render(partition)})",
                 after_replay=True,
+                reopened=seen.reopened,
             )
     yield Ruling("RESTORE-006")

@@ -176,6 +176,7 @@ class Observation(Struct, kw_only=True):
         position: the input offset by partition, if the store has a position.
         restored: what ``get`` returned after the changelog was replayed and committed.
         restored_offsets: the committed offsets after that.
+        reopened: whether the store was closed and opened again in between.
     """
 
     refused: str = ""
@@ -186,6 +187,7 @@ class Observation(Struct, kw_only=True):
     position: dict[int, int] = field(default_factory=dict)
     restored: dict[bytes, bytes] = field(default_factory=dict)
     restored_offsets: list[int | None] = field(default_factory=list)
+    reopened: bool = False
 
 
 def spread(count: int, limit: int) -> list[int]:
@@ -473,6 +475,7 @@ class KillEngine:
             with self._run.status.operation("restoring the store after the crash"):
                 self._replay(lab, store, history, found)
                 if reopen:
+                    found.reopened = True
                     store.close()
                     store = lab.rows()
                     self._kept.append(store)

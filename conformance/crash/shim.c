@@ -65,6 +65,13 @@ static int fails(void) {
     for (;;) pause();
 }
 
+/* The same for a call on a descriptor: what goes to a pipe or to the standard error, as the answers
+ * of a store host and its complaints do, changes no file of a store. */
+static int fails_on(int fd) {
+    struct stat s;
+    return atomic_load(&control->armed) && fd > 2 && !fstat(fd, &s) && S_ISREG(s.st_mode) && fails();
+}
+
 #define NEXT(name) \
     static __typeof__(name) *next; \
     if (!next) next = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
@@ -72,10 +79,13 @@ static int fails(void) {
 #define WRAP(result, name, parameters, arguments) \
     result name parameters { NEXT(name); if (fails()) return -1; return next arguments; }
 
-WRAP(ssize_t, write, (int fd, const void *b, size_t n), (fd, b, n))
+#define WRITES(name, parameters, arguments) \
+    ssize_t name parameters { NEXT(name); if (fails_on(fd)) return -1; return next arguments; }
+
+WRITES(write, (int fd, const void *b, size_t n), (fd, b, n))
 WRAP(ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))
 WRAP(ssize_t, pwrite64, (int fd, const void *b, size_t n, off64_t o), (fd, b, n, o))
-WRAP(ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n))
+WRITES(writev, (int fd, const struct iovec *v, int n), (fd, v, n))
 WRAP(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t o), (fd, v, n, o))
 WRAP(int, fsync, (int fd), (fd))
 WRAP(int, fdatasync, (int fd), (fd))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from streamproof.conformance.results import Guarantee, Spec
 
-__all__ = ["MUTANTS", "Mutant"]
+__all__ = ["CANARY", "MUTANTS", "Mutant"]
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,32 @@ def _power(name: str, mistake: str, requirement: str) -> Mutant:
     return Mutant(name, mistake, requirement, module="power", right=right)
 
 
+def _basics(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
+    right = right or ("rocksdb", "in-memory")
+    return Mutant(name, mistake, requirement, module="basics", right=right)
+
+
+def _staged(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
+    right = right or ("rocksdb", "rocksdb-transactional")
+    return Mutant(name, mistake, requirement, module="staged", right=right)
+
+
 def _anomalies(name: str, mistake: str, requirement: str) -> Mutant:
     right = ("rocksdb-transactional", "rocksdb", "in-memory")
     return Mutant(name, mistake, requirement, module="anomalies", right=right)
 
 
+CANARY = Mutant(
+    "offsets_written_before_rows",
+    "a commit writes its offsets, and close the rows",
+    "CRASH-005",
+    module="canary",
+    right=("rocksdb", "rocksdb-transactional"),
+)
+"""The mutant that every run tries first: if it is not caught, no answer can be trusted."""
+
 MUTANTS = (
+    CANARY,
     Mutant(
         "offsets_flushed_before_data",
         "flush writes the offsets column family to disk before the data",
@@ -325,5 +345,88 @@ MUTANTS = (
         module="power",
         right=("rocksdb",),
     ),
+    _basics("open_flag_stays", "is_open is true once it was", "LIFE-001"),
+    _basics("close_twice_raises", "close works once", "LIFE-002"),
+    _basics("closed_store_is_empty", "get of a closed store finds nothing", "LIFE-006"),
+    _basics("rows_of_the_class", "the stores of a process share their rows", "LIFE-007"),
+    _basics("put_if_absent_overwrites", "put_if_absent writes anyway", "KV-009"),
+    _basics("first_entry_of_a_batch_wins", "the first entry of a key counts", "KV-010"),
+    _basics("delete_tells_nothing", "delete returns None", "KV-005"),
+    _basics("none_is_no_value", "a put of None is ignored", "KV-007"),
+    _basics("keys_end_at_a_zero", "keys lose the zero bytes at their end", "KV-011"),
+    _basics("lengths_of_two_bytes", "values are cut at 64 KiB", "KV-013"),
+    _basics("batches_miss_the_cache", "put_all does not clear the cache of reads", "KV-015"),
+    _basics("inverted_ranges_are_turned", "an inverted range is swapped", "RANGE-005"),
+    _basics("new_store_is_at_zero", "a new store has the offset 0", "OFFSET-001", "rocksdb"),
+    _basics(
+        "commit_replaces_all_offsets",
+        "a commit forgets the partitions that it does not name",
+        "OFFSET-004",
+        "rocksdb",
+    ),
+    _basics("offsets_of_four_bytes", "offsets overflow above 2^31", "OFFSET-007", "rocksdb"),
+    Mutant(
+        "none_is_offset_zero",
+        "None is stored as the offset 0",
+        "OFFSET-006",
+        "kafka-4.4",
+        module="basics",
+        right=("rocksdb",),
+    ),
+    _basics(
+        "partition_appended_to_the_topic",
+        "partition 11 of a topic is partition 1 of another",
+        "OFFSET-010",
+        "rocksdb",
+    ),
+    _basics(
+        "commit_without_writes_is_skipped",
+        "a commit without writes does not move the offset",
+        "OFFSET-011",
+        "rocksdb",
+    ),
+    _basics("commit_with_nothing_new_raises", "a second commit is refused", "COMMIT-003"),
+    _basics("flush_commits", "flush commits", "COMMIT-005", "rocksdb-transactional"),
+    _basics("close_commits", "close commits", "COMMIT-004", "rocksdb-transactional"),
+    _basics(
+        "commit_discards_what_is_staged",
+        "a commit closes the transaction first",
+        "COMMIT-001",
+        "rocksdb-transactional",
+    ),
+    _basics("none_key_is_the_empty_key", "a key of None is taken for b''", "ERR-001"),
+    _basics("batch_written_up_to_the_bad_key", "a bad batch is written in part", "ERR-002"),
+    _basics("another_directory_will_do", "it opens elsewhere if it must", "ERR-004", "rocksdb"),
+    _basics("iterators_outlive_their_store", "iterators go on after close", "ERR-007"),
+    _staged("transaction_reads_the_store", "a transaction misses its own writes", "TXN-001"),
+    _staged("transaction_scans_the_store", "scans miss what is staged", "TXN-003"),
+    _staged("closed_transaction_is_committed", "close of a transaction writes", "TXN-004"),
+    _staged("ended_transaction_goes_on", "a transaction that ended takes writes", "TXN-006"),
+    _staged("uncommitted_bytes_never_fall", "committed bytes count on", "TXN-010"),
+    _staged("commit_takes_two_transactions", "a commit forgets a transaction", "TXN-013"),
+    _staged("batch_of_a_transaction_is_written", "put_all is not staged", "TXN-017"),
+    _staged("first_record_of_a_key_wins", "the first record of a batch counts", "RESTORE-003"),
+    _staged("restored_again_is_added", "a second restoration adds up", "RESTORE-004", "in-memory"),
+    _staged("restored_records_are_staged", "restoring is not committed", "RESTORE-009"),
+    _staged(
+        "restored_values_lose_a_timestamp",
+        "restoring takes off what looks like a timestamp",
+        "RESTORE-011",
+    ),
+    _staged("deletes_are_not_logged", "delete logs nothing", "RESTORE-013", "rocksdb-stack"),
+    _staged("restoring_is_logged", "restored records are logged", "RESTORE-014", "rocksdb-stack"),
+    _staged("empty_batch_raises", "restoring nothing raises", "LISTEN-005"),
+    _staged("last_chunk_of_a_batch_lost", "large batches lose their end", "LISTEN-007"),
+    _staged("restoring_closes_iterators", "restoring ends open iterators", "LISTEN-008"),
+    _staged("metrics_without_the_task", "metrics name no task", "METRIC-002", "rocksdb-stack"),
+    _staged("commit_is_a_flush", "a commit counts as a flush", "METRIC-006", "rocksdb-stack"),
+    _staged(
+        "commits_of_all_tasks_together",
+        "stores of several tasks share their metrics",
+        "METRIC-010",
+        "rocksdb-stack",
+    ),
+    _staged("batches_move_no_position", "put_all moves no position", "POS-005"),
+    _staged("position_is_given_away", "a reader can change the position", "POS-011"),
 )
 """All mutants."""

@@ -6,6 +6,7 @@ See the table in the package.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import sleep
 
 from streamproof.stores.api import (
     IsolationLevel,
@@ -23,6 +24,9 @@ from streamproof.stores.transactional import (
 from streamproof.stores.write_batch import NOT_STAGED, IndexedWriteBatch
 
 NAME = "store"
+
+PAUSE_S = 0.001
+"""Long enough, in seconds, that threads meet in the middle of a commit."""
 
 Offsets = Mapping[TopicPartition, int | None]
 
@@ -281,10 +285,10 @@ class _Unlocked(TransactionalRocksDBStore):
     ) -> None:
         pending: dict[bytes, bytes] = self.__dict__.setdefault("pending", {})
         for transaction in transactions:
-            for key, value in transaction.writes.snapshot(None, None)(iter(())):
-                pending[key] = value
-        # Another thread may add its rows before these are written, or write them first.
+            pending.update(transaction.writes.snapshot(None, None)(iter(())))
         for key, value in list(pending.items()):
+            # Meanwhile another thread adds its rows, writes these, and its readers see half.
+            sleep(PAUSE_S)
             self._write_entries([(key, value)])
             pending.pop(key, None)
         super().commit_transactions((), changelog_offsets)

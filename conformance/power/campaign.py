@@ -274,7 +274,7 @@ class PowerCampaign:
             lines.append(f"lab = lab_{ruling.store}")
         lines.append(f"store = lab.{opener}()")
         if ruling.after_replay:
-            lines += replay_lines(self._run, loss.crashed.of(ruling.store))
+            lines += replay_lines(self._run, loss.crashed.of(ruling.store), ruling)
         short = f"expected {ruling.expected}, found {ruling.broken}"[:200]
         lines.append(f"print({ruling.read or 'store.is_open'})  # {short}")
         return self._rendered(lines)

@@ -8,6 +8,9 @@
  * each call, so that neither dup nor fork nor chdir confuses it. A failed call changes nothing
  * and is not recorded. What escapes it is found by comparing the log with the directory in
  * the end: docs/crash-model.md.
+ *
+ * Where STREAMPROOF_RECORD names a log and a directory, one a line, the process is recorded from
+ * its start. A store host is, into the log of its client: whoever writes to it locks it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -54,6 +58,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int armed; /* the process that is recorded; 0 for none */
 static int log_fd = -1;
 static dev_t device;
+
+static void take(void) {
+    pthread_mutex_lock(&lock);
+    syscall(SYS_flock, log_fd, LOCK_EX);
+}
+
+static void release(void) {
+    syscall(SYS_flock, log_fd, LOCK_UN);
+    pthread_mutex_unlock(&lock);
+}
 
 static int on(void) {
     int pid = atomic_load_explicit(&armed, memory_order_relaxed);
@@ -111,16 +125,24 @@ int streamproof_record(const char *log, const char *root) {
 }
 
 void streamproof_mark(long number, long returned) {
-    pthread_mutex_lock(&lock);
+    take();
     put((struct record){.kind = MARK, .offset = number, .other = returned}, "", "", NULL);
-    pthread_mutex_unlock(&lock);
+    release();
 }
 
-/* Dies while no call is between being made and being written down. */
-void streamproof_power_off(void) {
-    pthread_mutex_lock(&lock);
-    syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
-    for (;;) pause();
+/* From now on no call is between being made and being written down, in whatever process. */
+void streamproof_freeze(void) {
+    take();
+    atomic_store(&armed, 0);
+}
+
+__attribute__((constructor)) static void record_from_the_start(void) {
+    const char *given = getenv("STREAMPROOF_RECORD"), *root = given ? strchr(given, '\n') : NULL;
+    char log[4096];
+    if (!root || (size_t)(root - given) >= sizeof log) return;
+    memcpy(log, given, (size_t)(root - given));
+    log[root - given] = 0;
+    streamproof_record(log, root + 1);
 }
 
 #define NEXT(name) \
@@ -132,11 +154,11 @@ void streamproof_power_off(void) {
     type name parameters { \
         NEXT(name); \
         if (!on()) return next arguments; \
-        pthread_mutex_lock(&lock); \
+        take(); \
         type result = next arguments; \
         int error = errno; \
         if (result >= 0) note; \
-        pthread_mutex_unlock(&lock); \
+        release(); \
         errno = error; \
         return result; \
     }
@@ -268,10 +290,10 @@ void sync(void) {
         next();
         return;
     }
-    pthread_mutex_lock(&lock);
+    take();
     next();
     synced_all(-1);
-    pthread_mutex_unlock(&lock);
+    release();
 }
 
 /* Names. */
@@ -355,10 +377,10 @@ static int exists(int at, const char *path) {
 
 #define OPENED(at, path, flags, call) \
     if (!changes(flags) || !on()) return call; \
-    pthread_mutex_lock(&lock); \
+    take(); \
     int existed = exists(at, path), result = call, error = errno; \
     if (result >= 0) opened(result, at, path, flags, existed); \
-    pthread_mutex_unlock(&lock); \
+    release(); \
     errno = error; \
     return result
 
@@ -408,11 +430,11 @@ static void escapes(int fd, const char *call) {
     void *name(void *a, size_t n, int p, int f, int fd, offset_type o) { \
         NEXT(name); \
         if (fd < 0 || !(p & PROT_WRITE) || !(f & MAP_SHARED) || !on()) return next(a, n, p, f, fd, o); \
-        pthread_mutex_lock(&lock); \
+        take(); \
         void *result = next(a, n, p, f, fd, o); \
         int error = errno; \
         if (result != MAP_FAILED) escapes(fd, "mmap"); \
-        pthread_mutex_unlock(&lock); \
+        release(); \
         errno = error; \
         return result; \
     }
@@ -425,7 +447,7 @@ MAPPED(mmap64, off64_t)
     FILE *name(const char *path, const char *mode) { \
         NEXT(name); \
         if (!strpbrk(mode, "wa+") || !on()) return next(path, mode); \
-        pthread_mutex_lock(&lock); \
+        take(); \
         int existed = exists(AT_FDCWD, path); \
         FILE *result = next(path, mode); \
         int error = errno; \
@@ -434,7 +456,7 @@ MAPPED(mmap64, off64_t)
             opened(fileno(result), AT_FDCWD, path, flags, existed); \
             escapes(fileno(result), "fopen"); \
         } \
-        pthread_mutex_unlock(&lock); \
+        release(); \
         errno = error; \
         return result; \
     }

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from streamproof.conformance.crash.triggers import build_shim
+from streamproof.conformance.crash.triggers import build_shim, die
 from streamproof.conformance.power.trace import Trace, calls_that_made, read_trace
 from streamproof.stores.errors import UsageError
 
@@ -72,14 +72,19 @@ def run_recorded(doomed: Callable[[], object], root: Path, log: Path) -> tuple[T
         except BaseException:
             traceback.print_exc()
             os._exit(1)
-        # No call of its threads is made and not yet in the log when it dies.
-        ctypes.CDLL(None).streamproof_power_off()
+        # No call of its threads, or of a store host, is made and not yet in the log when it dies.
+        ctypes.CDLL(None).streamproof_freeze()
+        die()
     _, status = os.waitpid(pid, 0)
     return read_trace(log.read_bytes(), root, before), status
 
 
 def _record(log: Path, root: Path) -> None:
-    """From now on, append every call that changes a file of the same file system to ``log``."""
+    """From now on, append every call that changes a file of the same file system to ``log``.
+
+    A process that is started from now on, as a store host is, does so as well.
+    """
+    os.environ["STREAMPROOF_RECORD"] = f"{log}\n{root}"
     error = ctypes.CDLL(None).streamproof_record(os.fsencode(log), os.fsencode(root))
     if error:
         raise UsageError(f"The log {log} cannot be written: {os.strerror(error)}.")

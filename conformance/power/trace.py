@@ -104,7 +104,7 @@ class Trace:
         """A call, in words."""
         names = {self.root: "the directory"}
         for call in [*self.before, *self.calls[:number]]:
-            if call.second or call.name:
+            if call.name and call.kind != Kind.LINK:
                 names[call.inode] = call.second if call.other else call.name
         call = self.calls[number - 1]
         name = names.get(call.inode, "a file")
@@ -138,7 +138,7 @@ def read_trace(log: bytes, root: Path, before: Sequence[Call] = ()) -> Trace:
     ``before`` is what :func:`calls_that_made` returned before the first of them.
     """
     trace = Trace(root.stat().st_ino, list(before))
-    known = {trace.root: str(root)} | {call.inode: call.name for call in before}
+    known = {trace.root: str(root)} | {call.inode: call.name for call in before if call.name}
     for call in _calls(log):
         if call.kind == Kind.MARK:
             (trace.returned if call.other else trace.started).append(len(trace.calls))

@@ -246,17 +246,20 @@ class RemoteStore(_Calls, KeyValueStore):
         context.register(root, self.restore)
 
     def close(self) -> None:
-        """Close the store and let the host leave."""
+        """Close the store and let the host leave.
+
+        Raises:
+            ProcessorStateError: the host had died, so that nobody closed the store.
+        """
         host, self._host = self._host, None
-        if host is None or not host.is_alive:
+        if host is None:
             return
         try:
             for iterator in list(self._iterators):
                 iterator.close()
             host.call(_nothing, "close", {})
         finally:
-            if host.is_alive:
-                host.leave()
+            host.leave()
 
     def flush(self) -> None:
         self._call(_nothing, "flush")

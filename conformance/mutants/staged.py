@@ -1,0 +1,325 @@
+"""Stores with wrong transactions, restoration or metrics; see the table in the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from streamproof.stores.api import (
+    ChangelogRecord,
+    KeyValueStore,
+    Position,
+    StateStore,
+    StateStoreContext,
+    TopicPartition,
+)
+from streamproof.stores.iterators import RowIterator
+from streamproof.stores.memory import InMemoryKeyValueStore
+from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.runtime.changelogging import ChangeLoggingKeyValueStore
+from streamproof.stores.runtime.metered import metered
+from streamproof.stores.transactional import (
+    RocksDBTransaction,
+    TransactionalKeyValueStore,
+    TransactionalRocksDBStore,
+)
+
+NAME = "store"
+
+CHUNK = 512
+"""Records that a restoration writes at a time."""
+
+UNKNOWN_TIMESTAMP = b"\xff" * 8
+"""How a timestamp of eight bytes looks that is not known."""
+
+
+# Transactions. Each store makes one of its own kind.
+
+
+def _transactional(transaction_class: type[RocksDBTransaction]) -> KeyValueStore:
+    class Store(TransactionalRocksDBStore):
+        def create_transaction(self) -> RocksDBTransaction:
+            self._opened()
+            return transaction_class(self, self.context.isolation_level)
+
+    return TransactionalKeyValueStore(Store(NAME))
+
+
+class _ReadsTheStore(RocksDBTransaction):
+    def get(self, key: bytes) -> bytes | None:
+        self.validate_is_open()
+        return self._base.get(key)
+
+
+def transaction_reads_the_store() -> KeyValueStore:
+    """Looks past its own writes."""
+    return _transactional(_ReadsTheStore)
+
+
+class _Unmerged(RocksDBTransaction):
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> RowIterator:
+        self.validate_is_open()
+        return self._base.range(from_key, to_key)
+
+
+def transaction_scans_the_store() -> KeyValueStore:
+    """Scans what is committed."""
+    return _transactional(_Unmerged)
+
+
+class _NeverEnds(RocksDBTransaction):
+    def _finish(self) -> None:
+        super()._finish()
+        self._open = True
+
+    @property
+    def is_open(self) -> bool:
+        return self in self._base.open_transactions
+
+
+def ended_transaction_goes_on() -> KeyValueStore:
+    """Takes writes when it has ended."""
+    return _transactional(_NeverEnds)
+
+
+class _CloseWrites(RocksDBTransaction):
+    def close_transaction(self) -> None:
+        if self.writes:
+            self._base.commit_transactions((self,), {TopicPartition("none", 0): None})
+        super().close_transaction()
+
+
+class _CloseWritesStore(TransactionalRocksDBStore):
+    def create_transaction(self) -> RocksDBTransaction:
+        return _CloseWrites(self, self.context.isolation_level)
+
+    def close_transactions(self) -> None:
+        for transaction in self.open_transactions:
+            # With its store, a transaction ends as it should.
+            RocksDBTransaction.close_transaction(transaction)  # type: ignore[arg-type]
+        super().close_transactions()
+
+
+def closed_transaction_is_committed() -> KeyValueStore:
+    """Writes what is staged when it is closed, as a file does."""
+    return TransactionalKeyValueStore(_CloseWritesStore(NAME))
+
+
+class _BatchWritten(RocksDBTransaction):
+    def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        self._base.put_all(entries)
+
+
+def batch_of_a_transaction_is_written() -> KeyValueStore:
+    """Writes a batch to the store at once."""
+    return _transactional(_BatchWritten)
+
+
+class _OnlyTheOldest(TransactionalRocksDBStore):
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        for transaction in self.open_transactions[2:]:
+            transaction.close()
+        super().commit(changelog_offsets)
+
+
+def commit_takes_two_transactions() -> KeyValueStore:
+    """Commits its own transaction and one more."""
+    return TransactionalKeyValueStore(_OnlyTheOldest(NAME))
+
+
+class _NeverLess(TransactionalRocksDBStore):
+    most = 0
+
+    def approximate_num_uncommitted_bytes(self) -> int:
+        self.most = max(self.most, super().approximate_num_uncommitted_bytes())
+        return self.most
+
+
+def uncommitted_bytes_never_fall() -> KeyValueStore:
+    """Counts the bytes of what was committed."""
+    return TransactionalKeyValueStore(_NeverLess(NAME))
+
+
+# Restoration.
+
+
+class first_record_of_a_key_wins(RocksDBStore):
+    """Restores each key of a batch once, from its first record."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def restore(self, batch: Sequence[ChangelogRecord]) -> None:
+        first: dict[bytes, ChangelogRecord] = {}
+        for record in batch:
+            first.setdefault(record.key, record)
+        super().restore(list(first.values()))
+
+
+class restored_values_lose_a_timestamp(RocksDBStore):
+    """Takes off what looks like a timestamp."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def restore(self, batch: Sequence[ChangelogRecord]) -> None:
+        super().restore(
+            [
+                record._replace(value=record.value and record.value.removeprefix(UNKNOWN_TIMESTAMP))
+                for record in batch
+            ]
+        )
+
+
+class _RestoresByPut(TransactionalKeyValueStore):
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        super().init(context, root)
+        context.register(root, self._restore)
+
+    def _restore(self, batch: Sequence[ChangelogRecord]) -> None:
+        for record in batch:
+            self.put(record.key, record.value)
+
+
+def restored_records_are_staged() -> KeyValueStore:
+    """Restores through its own transaction."""
+    return _RestoresByPut(TransactionalRocksDBStore(NAME))
+
+
+class _LogsRestored(ChangeLoggingKeyValueStore):
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        super().init(context, root)
+        context.register(root, self._restore)
+
+    def _restore(self, batch: Sequence[ChangelogRecord]) -> None:
+        for record in batch:
+            self.put(record.key, record.value)
+
+
+def restoring_is_logged() -> KeyValueStore:
+    """Sends restored records to the changelog again."""
+    return _LogsRestored(RocksDBStore(NAME))
+
+
+class _DeletesUnlogged(ChangeLoggingKeyValueStore):
+    def delete(self, key: bytes) -> bytes | None:
+        old: bytes | None = self._inner.delete(key)
+        return old
+
+
+def deletes_are_not_logged() -> KeyValueStore:
+    """Sends no tombstone for a delete."""
+    return _DeletesUnlogged(RocksDBStore(NAME))
+
+
+class empty_batch_raises(RocksDBStore):
+    """Looks at the last record of every batch."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+        self._restored_to = -1
+
+    def restore(self, batch: Sequence[ChangelogRecord]) -> None:
+        super().restore(batch)
+        self._restored_to = batch[-1].offset
+
+
+class last_chunk_of_a_batch_lost(RocksDBStore):
+    """Restores large batches in chunks, and forgets what is left over."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def restore(self, batch: Sequence[ChangelogRecord]) -> None:
+        for number in range(max(1, len(batch) // CHUNK)):
+            super().restore(batch[number * CHUNK : (number + 1) * CHUNK])
+
+
+class restoring_closes_iterators(RocksDBStore):
+    """Ends what is being read before it restores."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def restore(self, batch: Sequence[ChangelogRecord]) -> None:
+        for iterator in list(self._iterators):
+            iterator.close()
+        super().restore(batch)
+
+
+class restored_again_is_added(InMemoryKeyValueStore):
+    """Adds to the value that is there, as a counter does."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        super().init(context, root)
+        context.register(root, self._add)
+
+    def _add(self, batch: Sequence[ChangelogRecord]) -> None:
+        seen: set[bytes] = set()
+        for record in batch:
+            old = self.get(record.key) if record.key not in seen else None
+            seen.add(record.key)
+            value = record.value
+            self._write(record.key, old + value if old and value else value)
+
+
+# Metrics.
+
+
+def metrics_without_the_task() -> Any:
+    """Registers metrics that do not name the task."""
+    store: Any = metered(RocksDBStore(NAME), "rocksdb")
+    right = store._register  # noqa: SLF001
+    store._register = lambda metrics, _: right(metrics, "")  # noqa: SLF001
+    return store
+
+
+def commit_is_a_flush() -> Any:
+    """Records a commit as a flush, too."""
+    store: Any = metered(RocksDBStore(NAME), "rocksdb")
+    right = store.commit
+
+    def commit(changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        right(changelog_offsets)
+        store._flushes.record(0.0)  # noqa: SLF001
+
+    store.commit = commit
+    return store
+
+
+def commits_of_all_tasks_together() -> Any:
+    """Registers its metrics under the name of the store alone."""
+    store: Any = metered(RocksDBStore(NAME), "rocksdb")
+    right = store._register  # noqa: SLF001
+    store._register = lambda metrics, _: right(metrics, "0_0")  # noqa: SLF001
+    return store
+
+
+# Position.
+
+
+class batches_move_no_position(RocksDBStore):
+    """Forgets the position in one of its methods."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        checked = list(entries)
+        position = self._position.copy()
+        super().put_all(checked)
+        self._position = position
+
+
+class position_is_given_away(RocksDBStore):
+    """Gives its own position where a copy is needed."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    @property
+    def position(self) -> Position:
+        return self._position

@@ -1,0 +1,132 @@
+"""Stores in another process, as their author meets them: verified, killed, and misbehaving."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+from command_lines import SUBJECTS, CommandLine
+
+PYTHON = shlex.quote(sys.executable)
+SMALL = f"{PYTHON} {SUBJECTS / 'small_host.py'}"
+
+
+def bad(how: str) -> str:
+    """A subject that does one thing wrong."""
+    return f"cmd:{PYTHON} {SUBJECTS / 'bad_hosts.py'} {shlex.quote(how)}"
+
+
+def served(subject: str) -> str:
+    """A store in Python behind the protocol."""
+    return f"cmd:{PYTHON} -P -m streamproof.host {subject} --dir {{dir}}"
+
+
+@pytest.mark.parametrize(
+    ("subject", "message"),
+    [
+        ("cmd:", "The command of a store host is missing"),
+        ("cmd:'", "is no command: No closing quotation"),
+        ("cmd:./no-such-host", "'./no-such-host' cannot be started: No such file or directory"),
+        ("cmd:/bin/false", "left with exit code 1 during hello"),
+        (bad("talks first"), "answered hello with b'Welcome to my store!'"),
+        (bad("from the future"), "speaks version 2 of the protocol"),
+        (bad("unknown capability"), "claims quantum: no such capability"),
+    ],
+)
+def test_a_host_that_cannot_be_used(subject: str, message: str, command_line: CommandLine) -> None:
+    """Exit code 3, one line that says what the host did, and nothing left behind."""
+    ended = command_line.verify(subject)
+
+    assert ended.code == 3
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("streamproof: The ")
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("how", "found"),
+    [
+        ("dies", "left with exit code 3 during get (the disk is on fire)."),
+        ("is killed", "was ended by SIGSEGV during get."),
+        ("nonsense", "answered get with b'Segmentation fault (core dumped)'"),
+        ("wrong id", "with an answer to request"),
+        ("twice", "with more than one answer"),
+        ("unsupported", "UnsupportedOperationError: no such thing"),
+        ("leaves a child", "exit code 0 during get"),
+    ],
+)
+def test_a_host_that_misbehaves(how: str, found: str, command_line: CommandLine) -> None:
+    """The promise is broken, with what the host did; the rest is judged, and nothing is left."""
+    ended = command_line.verify(bad(how), "--only", "KV-002,LIFE-001,LIFE-003")
+
+    assert ended.code == 1
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert {each.requirement: each.status for each in ended.log.results} == {
+        "KV-002": "fail",
+        "LIFE-001": "pass",
+        "LIFE-003": "pass",
+    }
+    assert found in ended.failures["KV-002"].found
+
+
+def test_a_host_that_answers_late(command_line: CommandLine) -> None:
+    """It is given up after the timeout, with the call that has no answer."""
+    ended = command_line.verify(bad("late"), "--only", "KV-002,LIFE-001", "--timeout", "1")
+
+    assert ended.code == 1
+    assert ended.results["KV-002"].status == "error"
+    assert "store.get(b'a') did not return within 1 s" in ended.results["KV-002"].reason
+    assert ended.results["LIFE-001"].status == "pass"
+
+
+def test_a_host_that_keeps_its_promises(command_line: CommandLine) -> None:
+    """It is killed between its operations and within them, and nothing is found."""
+    only = "KV,OFFSET,COMMIT,CRASH-003,CRASH-004,POWER-003"
+    ended = command_line.verify(f"cmd:{SMALL}", "--only", only)
+
+    assert [each.requirement for each in ended.log.results if each.status != "pass"] == []
+    assert ended.code == 0
+
+
+def test_a_host_behind_a_shell(command_line: CommandLine) -> None:
+    """The store is in a child of what is started, and that is killed."""
+    subject = f"cmd:sh -c {shlex.quote(SMALL + '; exit $?')}"
+    ended = command_line.verify(subject, "--only", "CRASH-003")
+
+    crashes = ended.results["CRASH-003"]
+    assert (crashes.status, ended.code) == ("pass", 0)
+    assert min(crashes.crash_points["boundary"], crashes.crash_points["syscall"]) > 0
+    assert "line" not in crashes.crash_points
+
+
+def test_a_mistake_is_found_and_its_program_shows_it(command_line: CommandLine) -> None:
+    """The program of the report runs as it stands, kills the host, and finds the same."""
+    ended = command_line.verify(f"cmd:{SMALL} --bug", "--only", "CRASH-003")
+
+    failure = ended.failures["CRASH-003"]
+    assert "lab.arm(syscall=" in failure.program
+    program = command_line.cwd / "program.py"
+    program.write_text(failure.program)
+    done = subprocess.run(
+        [sys.executable, "-P", program],
+        env=command_line.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == failure.found
+    command_line.expect_nothing_left()
+
+
+def test_the_verdict_is_the_same_from_afar(command_line: CommandLine) -> None:
+    """Whether a store is called or asked changes no result."""
+    only = ("--only", "KV,OFFSET,TXN,CRASH-003,POWER-003")
+    near = command_line.verify("rocksdb-transactional", *only).results
+    far = command_line.verify(served("rocksdb-transactional"), *only).results
+
+    assert {name: each.status for name, each in near.items()} == {
+        name: each.status for name, each in far.items()
+    }
+    assert far["CRASH-003"].crash_points["syscall"] > 0
