@@ -40,6 +40,9 @@ __all__ = ["Engine", "Task", "work_directory"]
 POLL_S = 0.25
 """How often the supervisor looks for calls that hang, in seconds."""
 
+STOP_S = 5.0
+"""How long a zygote may take to end, in seconds, before it is killed."""
+
 LOAD_TIMEOUT_S = 60.0
 """How long importing and constructing a subject may take, in seconds."""
 
@@ -174,6 +177,9 @@ class _Zygote:
         """End the zygote and all that it has started."""
         with contextlib.suppress(OSError):
             self._requests.close()
+        # Without requests it ends what it has started, also what left its session.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_S)
         self.process.kill()
         _kill_session(self.process.pid)
         self.process.wait()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import gc
 import os
 import shutil
 import sys
@@ -25,6 +26,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from streamproof.conformance.crash import triggers
+from streamproof.conformance.hygiene import (
+    FileWatch,
+    children,
+    count_handles,
+    count_threads,
+    open_files,
+)
 from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Piece, disk_of
 from streamproof.conformance.power.recorder import preload, recorder_is_loaded, run_recorded
 from streamproof.conformance.power.trace import write_tree
@@ -177,6 +185,7 @@ class Lab:
         self.logged: list[ChangelogRecord] = []
         self.told: list[tuple[str, int] | tuple[str, int, int]] = []
         self._failing = False
+        self._watch: FileWatch | None = None
 
     def measure(self, level: Level) -> None:
         """Give the stores that are opened from now on a registry of metrics.
@@ -335,6 +344,51 @@ class Lab:
         """Delete everything in the directory, as the runtime does with a corrupted task."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True, exist_ok=True)
+
+    # What the store holds and leaves; see :mod:`streamproof.conformance.hygiene`.
+
+    def open_and_close(self, times: int) -> None:
+        """Open a store, write, read, commit and close it, one after another."""
+        for number in range(times):
+            store = self.rows()
+            store.put(b"key", b"%d" % number)
+            store.get(b"key")
+            store.commit({CHANGELOG: number})
+            store.close()
+
+    def open_files(self) -> list[str]:
+        """The files in the directory that this process has open."""
+        gc.collect()
+        return open_files(self.directory)
+
+    def handles(self) -> int:
+        """How many descriptors this process has open: files, pipes, sockets."""
+        gc.collect()
+        return count_handles()
+
+    def threads(self) -> int:
+        """How many threads this process has."""
+        gc.collect()
+        return count_threads()
+
+    def processes(self) -> int:
+        """How many processes this process has started and not waited for."""
+        gc.collect()
+        return len(children())
+
+    def watch_files(self) -> None:
+        """From here on, notice which files outside the directory this process writes to."""
+        self._watch = FileWatch(self.directory)
+
+    def look_at_files(self) -> None:
+        """Notice which files are open at this moment, after ``watch_files``."""
+        if self._watch is not None:
+            self._watch.look()
+
+    def files_elsewhere(self) -> list[str]:
+        """What was written outside the directory since ``watch_files``, and is still there."""
+        watch, self._watch = self._watch, None
+        return watch.left() if watch is not None else []
 
     def crash(self, doomed: Callable[[], object]) -> None:
         """Run ``doomed`` in a process of its own, and kill that process with SIGKILL.

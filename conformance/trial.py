@@ -51,7 +51,10 @@ NAMES = (
     "record_system_calls",
 )
 
-_ASSIGNMENT = re.compile(r"\w+ = |#|lab\.(processing|idle|measure|restore|catch_up)\(")
+_ASSIGNMENT = re.compile(
+    r"\w+ = |#|lab\.(processing|idle|measure|restore|catch_up|wipe|open_and_close"
+    r"|watch_files|look_at_files)\("
+)
 """Lines of a program that have no value to print."""
 
 Entry = tuple[Any, bytes]

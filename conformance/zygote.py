@@ -17,6 +17,7 @@ line on its standard input and answers on its standard output:
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import select
@@ -29,12 +30,16 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
+from streamproof.conformance.hygiene import children
 from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.saved import Replay
 from streamproof.conformance.settings import Settings
 from streamproof.stores.errors import StreamproofError
 
 __all__ = ["SUITE_FAILED", "Job", "Opening", "Reply", "main", "outcome_path", "status_path"]
+
+_PR_SET_CHILD_SUBREAPER = 36
+"""Of ``prctl``: orphans below this process become its children."""
 
 SUITE_FAILED = 70
 """What a check exits with when the suite itself failed."""
@@ -113,19 +118,21 @@ def main() -> None:
     gc.freeze()
     reply(Reply(ready=subject.info()))
 
-    children: dict[int, tuple[int, int]] = {}
+    _adopt_orphans()
+    running: dict[int, tuple[int, int]] = {}
     while True:
-        watched: list[BinaryIO | int] = [requests, *children]
+        watched: list[BinaryIO | int] = [requests, *running]
         readable, _, _ = select.select(watched, [], [])
-        for ended in [pidfd for pidfd in children if pidfd in readable]:
-            job, pid = children.pop(ended)
+        for ended in [pidfd for pidfd in running if pidfd in readable]:
+            job, pid = running.pop(ended)
             _, status = os.waitpid(pid, 0)
             os.close(ended)
+            _reap_orphans({pid for _, pid in running.values()})
             reply(Reply(id=job, status=status))
         if requests in readable:
             line = requests.readline()
             if not line:
-                _abandon([pid for _, pid in children.values()], directory)
+                _abandon([pid for _, pid in running.values()], directory)
                 return
             request = msgspec.json.decode(line, type=Job)
             pid = os.fork()
@@ -137,7 +144,7 @@ def main() -> None:
             with contextlib.suppress(OSError):
                 # The child does it too: whoever comes first, nobody finds it without a group.
                 os.setpgid(pid, pid)
-            children[os.pidfd_open(pid)] = (request.id, pid)
+            running[os.pidfd_open(pid)] = (request.id, pid)
             reply(Reply(id=request.id, pid=pid))
 
 
@@ -146,10 +153,37 @@ def _abandon(pids: list[int], directory: Path) -> None:
     for pid in pids:
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
+    _end_orphans()
     shutil.rmtree(directory, ignore_errors=True)
     if not any(directory.parent.glob("subject-*")):
         # The last one out: nobody else is there to remove what the supervisor made.
         shutil.rmtree(directory.parent, ignore_errors=True)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of processes whose parents end, as of those that a subject leaves behind.
+
+    A process in a session of its own cannot be found in any other way.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _reap_orphans(living: set[int]) -> None:
+    """Forget the adopted processes that have ended; those of running checks are left alone."""
+    for pid in set(children()) - living:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _end_orphans() -> None:
+    """End all children, those that come to light when their parents end included."""
+    while pids := children():
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
 
 def _take_over_streams() -> tuple[BinaryIO, BinaryIO]:

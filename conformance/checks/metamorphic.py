@@ -6,7 +6,7 @@ report shows both sides, and in the last line the keys in which they differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -32,12 +32,6 @@ REPLAYS: tuple[tuple[str, str], ...] = (
     ("RESTORE-005", "restore in batches what the other side has put"),
 )
 """The ways to restore the same."""
-
-
-def side(t: Trial, name: str, words: str) -> Handle:
-    """Open a store for one of two sides."""
-    t.note(f"# {words}")
-    return t.open(name)
 
 
 def agree(t: Trial, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> None:
@@ -76,11 +70,18 @@ def cut(items: Sequence[Any], at: set[int]) -> list[Sequence[Any]]:
 
 
 def plain(t: Trial, writes: Writes) -> Handle:
-    """The side that puts one after the other, and commits at the end."""
-    store = side(t, "one", "One side.")
+    """One side, in a directory beside: it puts one after the other, and commits at the end."""
+    t.note("# One side.")
+    store = t.open("one")
     write(store, writes)
     store.commit({CHANGELOG: len(writes)})
     return store
+
+
+def other_side(t: Trial) -> Handle:
+    """The other side, in the directory of the task, where it can be restored and reopened."""
+    t.note("# The other side.")
+    return t.open()
 
 
 # Where commits, flushes and reopenings fall.
@@ -91,7 +92,7 @@ def commits_do_not_matter(t: Trial, writes: Writes, at: set[int]) -> None:
     """Commit at the end only, and here and there as well."""
     one = plain(t, writes)
     t.claim("COMMIT-009", "commit in between what the other side commits at the end")
-    other = side(t, "other", "The other side.")
+    other = other_side(t)
     for number, piece in enumerate(cut(writes, at), start=1):
         write(other, list(piece))
         other.commit({CHANGELOG: number})
@@ -106,19 +107,16 @@ def commits_do_not_matter(t: Trial, writes: Writes, at: set[int]) -> None:
         "pauses": st.lists(st.booleans(), min_size=6, max_size=6),
     },
 )
-def reopening_does_not_matter(
-    t: Trial, writes: Writes, at: set[int], pauses: list[bool]
-) -> None:
+def reopening_does_not_matter(t: Trial, writes: Writes, at: set[int], pauses: list[bool]) -> None:
     """Flush, or close and reopen, after commits here and there."""
     one = plain(t, writes)
     t.claim("COMMIT-010", "flush or reopen after commits that the other side makes at the end")
-    other = side(t, "other", "The other side.")
+    other = other_side(t)
     for number, (piece, reopen) in enumerate(zip(cut(writes, at), pauses, strict=False), start=1):
         write(other, list(piece))
         other.commit({CHANGELOG: number})
         if reopen:
-            other.close()
-            other = t.open("other")
+            other = t.reopen(other)
         elif callable(getattr(other.raw, "flush", None)):
             other.flush()
     same_content(t, one, other, writes)
@@ -141,7 +139,7 @@ def restored_as_put(t: Trial, writes: Writes, at: set[int], way: tuple[str, str]
     """Restore the changelog of a store, in one of several ways, and compare the two."""
     one = plain(t, writes)
     t.claim(*way)
-    other = side(t, "other", "The other side.")
+    other = other_side(t)
     records = [ChangelogRecord(key, value, offset) for offset, (key, value) in enumerate(writes)]
     batches = cut(records, at) if way[0] == "RESTORE-005" else [records]
     for batch in batches * (2 if way[0] == "RESTORE-004" else 1):
@@ -163,7 +161,7 @@ def written_in_other_ways(t: Trial, writes: Writes, way: tuple[str, str]) -> Non
     """Write the same in one of several ways, and compare the two."""
     one = plain(t, writes)
     t.claim(*way)
-    other = side(t, "other", "The other side.")
+    other = other_side(t)
     if way[0] == "KV-010":
         other.put_all(writes)
     elif way[0] == "KV-007":
@@ -181,7 +179,7 @@ def transactions_write_the_same(t: Trial, writes: Writes, at: set[int]) -> None:
     """Write and commit on the store, and in explicit transactions."""
     one = plain(t, writes)
     t.claim("TXN-018", "write in transactions what the other side writes on the store")
-    other = side(t, "other", "The other side.")
+    other = other_side(t)
     for number, piece in enumerate(cut(writes, at), start=1):
         transaction = other.begin()
         write(transaction, list(piece))
@@ -203,10 +201,13 @@ def answers_as_in_memory(t: Trial, writes: Writes, calls: list[str]) -> None:
     """Make the same calls on the in-memory store that comes with the suite."""
     t.claim("KV-017", "compare each answer with that of the store in memory")
     one = in_memory(t)
-    other = side(t, "other", "The other side.")
+    other = other_side(t)
     for call, (key, value) in zip(calls, writes, strict=False):
         arguments = (key, value) if call.startswith("put") else (key,)
-        t.expect(getattr(other, call)(*arguments), getattr(one, call)(*arguments))
+        expected = one.call(call, *arguments)
+        found = other.call(call, *arguments)
+        if call != "put":
+            t.expect(found, expected)
     one.commit({CHANGELOG: 0})
     other.commit({CHANGELOG: 0})
     same_content(t, one, other, writes)
@@ -223,58 +224,63 @@ def in_memory(t: Trial) -> Handle:
 # Ways to read.
 
 
+Bounds = tuple[bytes | None, bytes | None]
+
+
+def ranges_of(keys: list[bytes], drawn: Bounds) -> list[Bounds]:
+    """Ranges to read: one that is drawn, and those that begin or end with a key that is there."""
+    return list(dict.fromkeys((drawn, (keys[0], None), (None, keys[-1]))))
+
+
+def is_within(key: bytes, bounds: Bounds) -> bool:
+    """Whether a key is in a range."""
+    low, high = bounds
+    return (low is None or low <= key) and (high is None or key <= high)
+
+
 @check(
     "RANGE-016",
     given=lambda g: {"writes": g.writes(12), "bounds": g.key_ranges(), "prefix": g.prefixes()},
 )
-def all_ways_of_reading_agree(
-    t: Trial, writes: Writes, bounds: tuple[bytes | None, bytes | None], prefix: bytes
-) -> None:
+def all_ways_of_reading_agree(t: Trial, writes: Writes, bounds: Bounds, prefix: bytes) -> None:
     """Read a range, backward, by prefix and key by key, and compare with the whole."""
     t.claim("RANGE-016", "compare each way of reading with the part of all() that it is about")
-    can, (low, high) = t.lab.subject.capabilities, bounds
+    can, keys = t.lab.subject.capabilities, sorted({key for key, _ in writes})
     store = t.open()
     write(store, writes)
     store.commit({CHANGELOG: 0})
     # So that one part is committed and one is not, where that makes a difference.
     write(store, writes[: len(writes) // 2])
     whole = store.scan("all")
-    part = [
-        (key, value)
-        for key, value in whole
-        if (low is None or low <= key) and (high is None or key <= high)
-    ]
-    for key in sorted({key for key, _ in writes}):
+    for key in keys:
         t.expect(store.get(key), dict(whole).get(key))
-    t.expect(store.scan("range", low, high), part)
+    for each in ranges_of(keys, bounds):
+        part = [entry for entry in whole if is_within(entry[0], each)]
+        t.expect(store.scan("range", *each), part)
+        if can.reverse:
+            t.expect(store.scan("reverse_range", *each), part[::-1])
     if can.reverse:
         t.expect(store.scan("reverse_all"), whole[::-1])
-        t.expect(store.scan("reverse_range", low, high), part[::-1])
     if can.prefix_scan:
         t.expect(store.scan("prefix_scan", prefix), [e for e in whole if e[0].startswith(prefix)])
 
 
 @check("WIN-053", "SESS-048", given=lambda g: {"puts": g.windows(), "bounds": g.key_ranges()})
-def all_ways_of_fetching_agree(
-    t: Trial, puts: list[tuple[bytes, int]], bounds: tuple[bytes | None, bytes | None]
-) -> None:
+def all_ways_of_fetching_agree(t: Trial, puts: list[tuple[bytes, int]], bounds: Bounds) -> None:
     """Fetch by key, by range and at one time, and compare with the whole."""
     claim(t, "WIN-053", "SESS-048", "compare each way of fetching with the part of all of it")
-    store, (low, high) = Timed(t), bounds
+    store, keys = Timed(t), sorted({key for key, _ in puts})
     for number, (key, tick) in enumerate(puts):
         store.put(key, b"%d" % number, store.times.at(tick))
     whole = store.all()
-    for key in sorted({key for key, _ in puts}):
+    for key in keys:
         of_key = [entry for entry in whole if entry[0].key == key]
         t.expect(store.of_key(key), of_key)
         t.expect(sorted(store.of_key(key, backward=True)), sorted(of_key))
-    within = [
-        entry
-        for entry in whole
-        if (low is None or low <= entry[0].key) and (high is None or entry[0].key <= high)
-    ]
-    t.expect(store.of_keys(low, high), within)
-    t.expect(sorted(store.of_keys(low, high, backward=True)), sorted(within))
+    for each in ranges_of(keys, bounds):
+        within = [entry for entry in whole if is_within(entry[0].key, each)]
+        t.expect(store.of_keys(*each), within)
+        t.expect(sorted(store.of_keys(*each, backward=True)), sorted(within))
     for key, tick in dict.fromkeys(puts):
         time = store.times.at(tick)
         found = [value for where, value in whole if where == store.times.windowed(key, time)]
@@ -285,18 +291,17 @@ def all_ways_of_fetching_agree(
 def the_order_of_times_does_not_matter(t: Trial, puts: list[tuple[bytes, int]]) -> None:
     """Put the same in time and out of it, while nothing expires."""
     claim(t, "WIN-054", "SESS-049", "put backward in time what the other side puts forward")
-    one, other = (opened(t, name) for name in ("one", "other"))
     values = {each: b"%d" % number for number, each in enumerate(puts)}
-    forward = sorted(values.items(), key=lambda each: each[0][1])
-    fill: list[tuple[Timed, Callable[[Any], Any]]] = [(one, list), (other, reversed)]
-    for store, order in fill:
-        for (key, tick), value in order(forward):
-            store.put(key, value, store.times.at(tick))
-    agree(t, entries(one.all()), entries(other.all()))
-
-
-def opened(t: Trial, name: str) -> Timed:
-    """A window or session store for one of two sides."""
-    label = t.label_for("store")
-    t.note(f"{label} = Lab({t.lab.subject.name!r}).open()")
-    return Timed(t, t.opened_beside(name, label))
+    forward = sorted(values, key=lambda each: each[1])
+    found: list[dict[Any, Any]] = []
+    for order in (forward, forward[::-1]):
+        t.note("# One side." if not found else "# The other side.")
+        store = Timed(t)
+        for key, tick in order:
+            store.put(key, values[key, tick], store.times.at(tick))
+        found.append(entries(store.all()))
+        if len(found) == 1:
+            store.handle.close()
+            t.note("lab.wipe()")
+            t.lab.wipe()
+    agree(t, found[0], found[1])

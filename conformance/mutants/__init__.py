@@ -78,9 +78,19 @@ def _staged(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
     return Mutant(name, mistake, requirement, module="staged", right=right)
 
 
+def _hygiene(name: str, mistake: str, requirement: str) -> Mutant:
+    right = ("rocksdb", "rocksdb-transactional", "in-memory")
+    return Mutant(name, mistake, requirement, module="hygiene", right=right)
+
+
 def _anomalies(name: str, mistake: str, requirement: str) -> Mutant:
     right = ("rocksdb-transactional", "rocksdb", "in-memory")
     return Mutant(name, mistake, requirement, module="anomalies", right=right)
+
+
+def _metamorphic(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
+    right = right or ("rocksdb", "rocksdb-transactional")
+    return Mutant(name, mistake, requirement, module="metamorphic", right=right)
 
 
 CANARY = Mutant(
@@ -428,5 +438,63 @@ MUTANTS = (
     ),
     _staged("batches_move_no_position", "put_all moves no position", "POS-005"),
     _staged("position_is_given_away", "a reader can change the position", "POS-011"),
+    _metamorphic(
+        "scans_miss_the_boundary_of_a_commit", "scans miss the last key of a commit", "COMMIT-009"
+    ),
+    _metamorphic("opening_compacts_values", "opening empties some values", "COMMIT-010"),
+    _metamorphic(
+        "first_record_of_a_batch_counts",
+        "of a batch the first record of a key counts",
+        "RESTORE-005",
+    ),
+    _metamorphic("restoring_again_appends", "a second restoration appends", "RESTORE-004"),
+    _metamorphic("restored_values_lose_their_zeros", "restored values are trimmed", "RESTORE-016"),
+    _metamorphic("keys_share_a_slot", "keys that collide replace each other", "KV-016"),
+    _metamorphic(
+        "put_if_absent_tells_the_new_value", "put_if_absent answers with the new value", "KV-017"
+    ),
+    _metamorphic(
+        "delete_wins_in_a_transaction",
+        "a put after a delete is ignored",
+        "TXN-018",
+        "rocksdb-transactional",
+    ),
+    _metamorphic("open_ranges_end_at_ff", "ranges without an upper bound end at 0xFF", "RANGE-016"),
+    _metamorphic(
+        "point_fetch_rounds_down",
+        "a fetch of one window aligns its time",
+        "WIN-053",
+        "in-memory-window",
+        "rocksdb-window",
+    ),
+    _metamorphic(
+        "forward_windows_only",
+        "windows out of order are dropped",
+        "WIN-054",
+        "in-memory-window",
+        "rocksdb-window",
+    ),
+    _metamorphic(
+        "range_of_sessions_excludes_its_end",
+        "the upper key of a range is left out",
+        "SESS-048",
+        "in-memory-session",
+        "rocksdb-session",
+    ),
+    _metamorphic(
+        "forward_sessions_only",
+        "sessions out of order are dropped",
+        "SESS-049",
+        "in-memory-session",
+        "rocksdb-session",
+    ),
+    _hygiene("claims_prefix_scans", "a claimed method is missing", "LIFE-008"),
+    _hygiene("rows_beside_the_task", "rows are kept outside the directory", "LIFE-013"),
+    _hygiene("notes_beside_the_task", "a file is left outside the directory", "LIFE-014"),
+    _hygiene("file_stays_open", "close leaves a file open", "LIFE-015"),
+    _hygiene("handles_pile_up", "each opening leaves a pipe", "LIFE-016"),
+    _hygiene("threads_pile_up", "each opening leaves a thread", "LIFE-017"),
+    _hygiene("processes_pile_up", "each opening leaves a process", "LIFE-018"),
+    _hygiene("refused_opening_holds_a_file", "a failed init leaves a file open", "ERR-011"),
 )
 """All mutants."""

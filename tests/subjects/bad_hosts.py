@@ -54,7 +54,7 @@ def misbehave(number: int) -> None:
     }
     if HOW in said:
         write(said[HOW])
-    elif HOW == "dies":
+    elif HOW in {"dies", "dies beside a child"}:
         write("the disk is on fire", 2)
         sys.exit(3)
     elif HOW == "is killed":
@@ -72,7 +72,8 @@ def main() -> None:
         time.sleep(60)
     if HOW == "talks first":
         write("Welcome to my store!")
-    if HOW == "leaves a child":
+    if HOW in {"leaves a child", "dies beside a child"}:
+        # It keeps the output open.
         subprocess.Popen(["/bin/sleep", "60"], stdin=subprocess.DEVNULL)
     for line in sys.stdin:
         request = json.loads(line)

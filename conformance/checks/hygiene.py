@@ -1,0 +1,127 @@
+"""Hygiene: a store keeps to its directory, and holds nothing any more when it is closed.
+
+The runtime opens and closes the stores of a task at every rebalance, for months, and deletes the
+directory of a task that moved away or is corrupted. What a store leaves behind adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamproof.conformance.lab import CHANGELOG
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import Trial
+from streamproof.conformance.violations import Skipped, SubjectRaised
+
+WARM_UP = 3
+"""Openings before anything is counted: libraries start their threads at the first one."""
+
+CYCLES = 10
+"""Openings that are counted. What stays of each of them is at least so many in all; less is taken
+for what a library starts late, once and for all."""
+
+
+@check("LIFE-013")
+def a_wiped_directory_is_empty(t: Trial) -> None:
+    """Write, commit and close, delete the directory, and open a store in a new one."""
+    t.claim("LIFE-013", "write, commit and close, wipe the directory, and read with a new store")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: 0})
+    store.close()
+    t.note("lab.wipe()")
+    t.lab.wipe()
+    store = t.open()
+    t.expect(store.get(b"a"), None)
+    if t.lab.subject.capabilities.manages_offsets:
+        t.expect(store.committed_offset(CHANGELOG), None)
+
+
+@check("LIFE-014")
+def nothing_is_left_elsewhere(t: Trial) -> None:
+    """Open, write, commit and close, and look for files outside the directory of the task."""
+    in_this_process(t)
+    t.claim("LIFE-014", "open, write, commit and close, and look for files outside the directory")
+    t.note("lab.watch_files()")
+    t.lab.watch_files()
+    store = t.open()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: 0})
+    t.note("lab.look_at_files()")
+    t.lab.look_at_files()
+    store.close()
+    t.note("lab.files_elsewhere()")
+    left = [each.replace(str(t.run.directory), "...") for each in t.lab.files_elsewhere()]
+    t.expect(left, [])
+
+
+@check("LIFE-015")
+def a_closed_store_holds_no_file(t: Trial) -> None:
+    """Close a store, and look which files in its directory are still open."""
+    in_this_process(t)
+    t.claim("LIFE-015", "write, commit and close, and list the files that are open")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: 0})
+    store.close()
+    t.note("lab.open_files()")
+    t.expect(t.lab.open_files(), [])
+
+
+@check("LIFE-016", "LIFE-017", "LIFE-018")
+def nothing_piles_up(t: Trial) -> None:
+    """Open and close again and again, and count what the process holds."""
+    in_this_process(t)
+    counted = (
+        ("LIFE-016", "handles", t.lab.handles),
+        ("LIFE-017", "threads", t.lab.threads),
+        ("LIFE-018", "processes", t.lab.processes),
+    )
+    t.claim("LIFE-016", "open and close a store a few times")
+    cycles(t, WARM_UP)
+    before = [count() for _, _, count in counted]
+    cycles(t, CYCLES)
+    for (requirement, name, count), least in zip(counted, before, strict=True):
+        t.claim(requirement, f"open and close a store {CYCLES} times, and count its {name}")
+        expect_no_growth(t, name, count, least)
+
+
+def cycles(t: Trial, times: int) -> None:
+    """Open, use and close stores, one after another."""
+    t.note(f"lab.open_and_close({times})")
+    with t.watching(f"open, put, get, commit and close, {times} times"):
+        t.lab.open_and_close(times)
+
+
+def expect_no_growth(t: Trial, name: str, count: Callable[[], int], before: int) -> None:
+    """Demand that not every opening has left something."""
+    t.note(f"lab.{name}()")
+    grown = count() - before
+    t.expect_that(grown < CYCLES, f"no more {name} than before", f"{grown} more {name}")
+
+
+@check("ERR-011")
+def a_refused_opening_holds_nothing(t: Trial) -> None:
+    """Let openings fail, and look which files in the directory are still open."""
+    in_this_process(t)
+    t.claim("ERR-011", "overwrite the files of a closed store, let init raise, list open files")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: 0})
+    store.close()
+    for path in sorted(t.lab.directory.rglob("*")):
+        if path.is_file():
+            path.write_bytes(b"\xde\xad\xbe\xef" * (path.stat().st_size // 4 + 1))
+    t.note("# Every file in lab.directory is overwritten with garbage here.")
+    try:
+        t.open().close()
+    except SubjectRaised:
+        t.lines[-1] = f"# {t.lines[-1]} raises, as it may."
+    t.note("lab.open_files()")
+    t.expect(t.lab.open_files(), [])
+
+
+def in_this_process(t: Trial) -> None:
+    """Raise Skipped for a store that lives elsewhere, as this process says nothing about it."""
+    if t.lab.subject.is_remote:
+        raise Skipped("what a process of its own holds ends with it")

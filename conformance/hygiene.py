@@ -1,0 +1,136 @@
+"""What a process holds: files, threads and other processes; and what it has written elsewhere.
+
+Everything is read from ``/proc``, so that it holds for databases in C as well. What is written and
+closed at once can only be seen where Python does it, by an audit hook.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["FileWatch", "children", "count_handles", "count_threads", "open_files"]
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+_OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
+"""What is below these is no file that somebody keeps something in."""
+
+_IN_MEMORY = "/dev/shm/"  # noqa: S108 - it is only compared with
+"""Files in memory are files like any others."""
+
+_DELETED = " (deleted)"
+"""What the system adds to the name of a file that is gone, and open."""
+
+
+def _links() -> dict[int, str]:
+    """What the descriptors of this process are open on."""
+    found = {}
+    for link in list(Path("/proc/self/fd").iterdir()):
+        # The descriptor that lists the directory is gone by now.
+        with contextlib.suppress(OSError):
+            found[int(link.name)] = str(link.readlink())
+    return found
+
+
+def open_files(directory: Path) -> list[str]:
+    """The files below a directory that this process has open."""
+    base = f"{os.path.realpath(directory)}/"
+    below = {path.removesuffix(_DELETED) for path in _links().values() if path.startswith(base)}
+    return sorted(path.removeprefix(base) for path in below)
+
+
+def count_handles() -> int:
+    """How many descriptors this process has open: files, pipes, sockets."""
+    return len(_links())
+
+
+def count_threads() -> int:
+    """How many threads this process has, those of libraries included."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def children() -> list[int]:
+    """The processes that this process has started and that have not been waited for."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name of a program may hold spaces and brackets; the parent comes second after it.
+            parent = path.read_text().rpartition(")")[2].split()[1]
+            if int(parent) == os.getpid():
+                found.append(int(path.parent.name))
+    return sorted(found)
+
+
+class FileWatch:
+    """Notes the files outside a directory that this process writes to from now on."""
+
+    _watching: list[FileWatch] = []  # noqa: RUF012 - an audit hook can never be taken off again
+    _hooked = False
+
+    def __init__(self, directory: Path) -> None:
+        self._base = os.path.realpath(directory)
+        self._before = set(_links().values())
+        self._seen: set[str] = set()
+        if not FileWatch._hooked:
+            FileWatch._hooked = True
+            sys.addaudithook(_heard)
+        FileWatch._watching.append(self)
+
+    def look(self) -> None:
+        """Note what is open for writing at this moment."""
+        for number, path in _links().items():
+            if path not in self._before and _is_for_writing(number):
+                self.note(path)
+
+    def note(self, path: str) -> None:
+        """Note a path that is written to."""
+        path = os.path.realpath(path)
+        inside = path == self._base or path.startswith(f"{self._base}/")
+        if path.startswith("/") and not inside and not _is_of_no_account(path):
+            self._seen.add(path)
+
+    def left(self) -> list[str]:
+        """What was written outside the directory and is still there; the watch ends with it."""
+        self.look()
+        FileWatch._watching.remove(self)
+        return sorted(path for path in self._seen if Path(path).exists())
+
+
+def _is_of_no_account(path: str) -> bool:
+    """Whether a path is no file of a store: of the system, or a module that Python compiled."""
+    of_the_system = path.startswith(_OF_THE_SYSTEM) and not path.startswith(_IN_MEMORY)
+    return of_the_system or "__pycache__" in path
+
+
+def _is_for_writing(descriptor: int) -> bool:
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+        flags = next(line.split()[1] for line in text.splitlines() if line.startswith("flags:"))
+        return bool(int(flags, 8) & (os.O_WRONLY | os.O_RDWR))
+    return False
+
+
+def _heard(event: str, arguments: tuple[Any, ...]) -> None:
+    """Pass on what Python is about to write to."""
+    if not FileWatch._watching:  # noqa: SLF001 - its own module
+        return
+    for path in _written(event, arguments):
+        if isinstance(path, str | bytes | os.PathLike):
+            for watch in FileWatch._watching:  # noqa: SLF001 - its own module
+                watch.note(os.fsdecode(path))
+
+
+def _written(event: str, arguments: tuple[Any, ...]) -> Iterable[Any]:
+    """The paths that an event of Python is going to write to."""
+    if event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING:
+        return arguments[:1]
+    if event in ("os.mkdir", "sqlite3.connect"):
+        return arguments[:1]
+    if event in ("os.rename", "os.link", "os.symlink"):
+        return arguments[1:2]
+    return ()
