@@ -173,11 +173,16 @@ class _Zygote:
             "importing the module or calling the factory hangs."
         )
 
+    def dismiss(self) -> None:
+        """Let it end what it has started, also what left its session, and then itself."""
+        with contextlib.suppress(OSError, ValueError):
+            self._requests.write(b"\n")
+            self._requests.flush()
+
     def stop(self) -> None:
-        """End the zygote and all that it has started."""
+        """End the zygote, which was dismissed, and all that it has started."""
         with contextlib.suppress(OSError):
             self._requests.close()
-        # Without requests it ends what it has started, also what left its session.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_S)
         self.process.kill()
@@ -270,6 +275,8 @@ class Engine:
         for running in self._running.values():
             _kill_group(running.pid)
         self._running.clear()
+        for zygote in self._zygotes.values():
+            zygote.dismiss()
         for zygote in self._zygotes.values():
             zygote.stop()
         self._zygotes.clear()

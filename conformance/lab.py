@@ -105,10 +105,10 @@ def record_system_calls() -> None:
 
 def _start_anew(*, loaded: bool) -> None:
     if loaded:
-        # It is mapped by now, so that its file is not needed any more.
+        # The store hosts that this program starts load it, too, so that it stays until the end.
         place = Path(os.environ.get("LD_PRELOAD", "").partition(":")[0]).parent
         if place.name.startswith(_PRELOAD_PREFIX):
-            shutil.rmtree(place, ignore_errors=True)
+            atexit.register(shutil.rmtree, place, ignore_errors=True)
         return
     directory = Path(tempfile.mkdtemp(prefix=_PRELOAD_PREFIX))
     libraries = preload(directory)
@@ -186,6 +186,7 @@ class Lab:
         self.told: list[tuple[str, int] | tuple[str, int, int]] = []
         self._failing = False
         self._watch: FileWatch | None = None
+        self._cycles = 0
 
     def measure(self, level: Level) -> None:
         """Give the stores that are opened from now on a registry of metrics.
@@ -348,13 +349,14 @@ class Lab:
     # What the store holds and leaves; see :mod:`streamproof.conformance.hygiene`.
 
     def open_and_close(self, times: int) -> None:
-        """Open a store, write, read, commit and close it, one after another."""
-        for number in range(times):
+        """Open a store, write, read, commit the next offset and close it, one after another."""
+        for _ in range(times):
             store = self.rows()
-            store.put(b"key", b"%d" % number)
+            store.put(b"key", b"%d" % self._cycles)
             store.get(b"key")
-            store.commit({CHANGELOG: number})
+            store.commit({CHANGELOG: self._cycles})
             store.close()
+            self._cycles += 1
 
     def open_files(self) -> list[str]:
         """The files in the directory that this process has open."""

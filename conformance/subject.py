@@ -8,7 +8,6 @@ command name a store host, which is a store in a process of its own (docs/store-
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import inspect
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from streamproof import __version__
 from streamproof.conformance.results import SubjectInfo
 from streamproof.conformance.rows import rows_of
 from streamproof.stores.builtin import BUILTIN
@@ -29,6 +29,9 @@ __all__ = ["Subject", "builtin_names", "load_subject"]
 
 HOST = "cmd:"
 """What the name of a subject begins with that is the command of a store host."""
+
+OURS = "streamproof"
+"""The distribution that most built-in subjects come from."""
 
 MIN_RETENTION_MS = 100
 """Retention below which the suite finds no room for the times that it puts windows at."""
@@ -230,12 +233,17 @@ def _infer_capabilities(store: object) -> Capabilities:
 
 def _distribution(package: str, module: ModuleType | None) -> tuple[str, str]:
     """The name and the version of the distribution that a subject comes from."""
+    if package == OURS:
+        return package, __version__
+    # A store host in Python is started for every crash, and starts faster without it.
+    from importlib import metadata
+
     if not package and module is not None:
         top_level = module.__name__.partition(".")[0]
-        package = next(iter(importlib.metadata.packages_distributions().get(top_level, [])), "")
+        package = next(iter(metadata.packages_distributions().get(top_level, [])), "")
     try:
-        return package, importlib.metadata.version(package) if package else ""
-    except importlib.metadata.PackageNotFoundError:
+        return package, metadata.version(package) if package else ""
+    except metadata.PackageNotFoundError:
         return package, ""
 
 

@@ -12,6 +12,9 @@ line on its standard input and answers on its standard output:
     -> {"id": 7, "check": "kv.put_then_get"}
     <- {"id": 7, "pid": 4711}      when it has started
     <- {"id": 7, "status": 0}      when it has ended; the outcome is in task-7.json
+    ->                             an empty line: end all that was started, and end
+
+If its standard input ends without that, the supervisor is gone, and it cleans up after it.
 """
 
 from __future__ import annotations
@@ -131,8 +134,10 @@ def main() -> None:
             reply(Reply(id=job, status=status))
         if requests in readable:
             line = requests.readline()
-            if not line:
-                _abandon([pid for _, pid in running.values()], directory)
+            if not line.strip():
+                _end_all([pid for _, pid in running.values()])
+                if not line:
+                    _remove(directory)
                 return
             request = msgspec.json.decode(line, type=Job)
             pid = os.fork()
@@ -148,12 +153,16 @@ def main() -> None:
             reply(Reply(id=request.id, pid=pid))
 
 
-def _abandon(pids: list[int], directory: Path) -> None:
-    """The supervisor is gone, or has done: leave no process and no directory behind."""
+def _end_all(pids: list[int]) -> None:
+    """Leave no process behind."""
     for pid in pids:
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
     _end_orphans()
+
+
+def _remove(directory: Path) -> None:
+    """The supervisor is gone: leave no directory behind."""
     shutil.rmtree(directory, ignore_errors=True)
     if not any(directory.parent.glob("subject-*")):
         # The last one out: nobody else is there to remove what the supervisor made.

@@ -102,7 +102,8 @@ def verify(
         list[str],
         typer.Argument(
             metavar="SUBJECT...",
-            help="What to verify: module:factory, path/to/file.py:factory, or a built-in name.",
+            help="What to verify: module:factory, path/to/file.py:factory, a built-in name, or "
+            "'cmd:./my-store-host --dir {dir}' for a store in another language.",
         ),
     ],
     guarantee: Annotated[

@@ -35,10 +35,10 @@ def serve_subject(subject: str, directory: Path | None) -> None:
         raise UsageError(f"{subject!r} is a store host already.")
     loaded = load_subject(subject)
     claimed = loaded.capabilities
-    if claimed.kind != "key-value" or claimed.timestamped or claimed.change_logging:
+    if claimed.kind != "key-value" or claimed.change_logging:
         raise UsageError(
             f"Subject {subject!r} cannot be served: the protocol has key-value stores without "
-            "timestamps and change-logging."
+            "change-logging."
         )
     info = loaded.info()
     serve(

@@ -133,7 +133,7 @@ def _run(console: Console, chosen: list[Mutant], asked: _Asked) -> KillMatrix:
                 for group in runs:
                     place = directory / "group"
                     group.run(place, asked.jobs, progress.planned, progress.watch(group, tries))
-                    shutil.rmtree(place)
+                    shutil.rmtree(place, ignore_errors=True)
         complete = True
     rows = [row_of(mutant, tried) for mutant, tried in tries.items() if tried]
     return KillMatrix(
@@ -222,7 +222,7 @@ def _table(*headings: str) -> Table:
         numeric = heading in ("s", "tries", "crashes", "requirements", "mutants", "killed")
         table.add_column(
             heading,
-            no_wrap=heading in ("", "mutant", "requirement", "area"),
+            no_wrap=heading not in ("mistake", "by"),
             overflow="fold",
             justify="right" if numeric else "left",
         )
@@ -234,14 +234,14 @@ def _show(console: Console, matrix: KillMatrix) -> None:
     by_mutant = _table("", "mutant", "requirement", "s", "tries", "crashes", "by")
     for row in matrix.rows:
         mark, style = ("✓", "") if row.outcome == "killed" else ("✗", "red")
-        numbers = (row.seconds, row.examples, row.crashes)
-        cells = ["" if each is None else f"{each:g}" for each in numbers]
+        numbers = ((row.seconds, ".2f"), (row.examples, "g"), (row.crashes, "g"))
+        cells = ["" if number is None else format(number, how) for number, how in numbers]
         by = ", ".join(row.by)
         by_mutant.add_row(mark, row.mutant, row.requirement, *cells, by, style=style)
     by_area = _table("area", "requirements", "with mutants", "mutants", "killed", "s")
     for area in [each for each in matrix.areas if each.mutants]:
         counts = (area.requirements, area.with_mutants, area.mutants, area.killed)
-        seconds = "" if area.seconds is None else f"{area.seconds:g}"
+        seconds = "" if area.seconds is None else f"{area.seconds:.2f}"
         by_area.add_row(area.title, *map(str, counts), seconds)
     for table in (by_mutant, by_area):
         console.print()

@@ -137,6 +137,16 @@ def several_partitions(run: CheckRun) -> None:
     blame(run, "CRASH-007")
 
 
+def around(run: CheckRun, crashes: Campaign, program: Program) -> None:
+    """Kill at every system call of a program, if none was found where it was to be killed.
+
+    A store host that writes nothing there has no point there; whatever was written before is
+    what a crash there leaves. Where no call can be seen at all, nothing is shown.
+    """
+    if not run.evidence.crash_points:
+        crashes.syscalls(program, 0, span=len(program))
+
+
 @check("CRASH-011", raw=True, weight=50)
 def while_closing(run: CheckRun) -> None:
     """Kill the process before every line and system call of a clean close."""
@@ -146,6 +156,7 @@ def while_closing(run: CheckRun) -> None:
     last = len(program) - 1
     crashes.lines(program, last, share=0.5)
     crashes.syscalls(program, last)
+    around(run, crashes, program)
     blame(run, "CRASH-011")
 
 
@@ -160,6 +171,7 @@ def while_opening(run: CheckRun) -> None:
     crashes.lines(program, opening, share=0.5)
     crashes.syscalls(program, opening)
     crashes.lines(program, 0)
+    around(run, crashes, program)
     blame(run, "CRASH-012")
 
 

@@ -19,6 +19,9 @@ from streamproof.conformance.trial import Entry, Handle, Trial
 
 Writes = list[tuple[bytes, bytes | None]]
 
+ENDS: Writes = [(b"\x00", b"first"), (b"\xff\xff", b"last")]
+"""Keys at both ends of the order, where ranges go wrong."""
+
 PUTTING: tuple[tuple[str, str], ...] = (
     ("KV-016", "write the same to each key, with the keys in another order"),
     ("KV-010", "put_all what the other side puts"),
@@ -245,9 +248,9 @@ def is_within(key: bytes, bounds: Bounds) -> bool:
 def all_ways_of_reading_agree(t: Trial, writes: Writes, bounds: Bounds, prefix: bytes) -> None:
     """Read a range, backward, by prefix and key by key, and compare with the whole."""
     t.claim("RANGE-016", "compare each way of reading with the part of all() that it is about")
-    can, keys = t.lab.subject.capabilities, sorted({key for key, _ in writes})
+    can, keys = t.lab.subject.capabilities, sorted({key for key, _ in [*ENDS, *writes]})
     store = t.open()
-    write(store, writes)
+    write(store, [*ENDS, *writes])
     store.commit({CHANGELOG: 0})
     # So that one part is committed and one is not, where that makes a difference.
     write(store, writes[: len(writes) // 2])

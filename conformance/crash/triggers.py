@@ -40,9 +40,6 @@ COUNT_ONLY = -1
 _HARNESS = str(Path(__file__).resolve().parent.parent)
 """Lines of the suite itself are no crash points of the subject; those of its mutants are."""
 
-_REMOTE = str(Path(host.__file__).resolve().parent)
-"""Lines of the client of a store host are none of the subject either."""
-
 _fate: list[Control] = []
 """The shim of the hosts, if the subject lives in them; at most one."""
 
@@ -79,6 +76,10 @@ def count_lines(report: Callable[[int], None]) -> None:
 
 
 def _trace(on_line: Callable[[], None]) -> None:
+    if _fate:
+        # No line of this process is one of a subject that lives in another.
+        return
+
     def tracer(frame: FrameType, event: str, _: Any) -> Any:
         if not _counts(frame.f_code.co_filename):
             # Returning None leaves this frame untraced; frames that it calls still are.
@@ -95,8 +96,6 @@ def _counts(file: str) -> bool:
     """Whether the lines of a file are crash points."""
     if file.startswith(_HARNESS):
         return file.startswith(_MUTANTS)
-    if file.startswith(_REMOTE):
-        return False
     # Packages may be installed below the standard library.
     return not file.startswith(_STANDARD_LIBRARY) or "-packages" in file
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -22,9 +22,9 @@ from streamproof.stores.api import (
     AT_LEAST_ONCE,
     PROCESSING_GUARANTEE_CONFIG,
     ChangelogRecord,
+    EntryIterator,
     IsolationLevel,
     KeyValueIterator,
-    KeyValueStore,
     Position,
     ReadOnlyKeyValueStore,
     StateStore,
@@ -34,8 +34,9 @@ from streamproof.stores.api import (
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import InvalidStateStoreError, UsageError
 from streamproof.stores.host.process import HostProcess, die_with_hosts, kill_hosts
-from streamproof.stores.host.protocol import PROTOCOL, Page, Row
+from streamproof.stores.host.protocol import PROTOCOL, Page, V
 from streamproof.stores.iterators import StoreIterator
+from streamproof.stores.timestamps import KeyValueWithTimestampStore, ValueAndTimestamp
 
 __all__ = ["HostFactory", "RemoteStore", "die_with_hosts", "kill_hosts"]
 
@@ -51,7 +52,9 @@ _value: Decoder[bytes | None] = Decoder(bytes | None)
 _number = Decoder(int)
 _offset: Decoder[int | None] = Decoder(int | None)
 _offsets = Decoder(list[tuple[str, int, int]])
-_page = Decoder(Page)
+_timed: Decoder[ValueAndTimestamp | None] = Decoder(ValueAndTimestamp | None)
+_page = Decoder(Page[bytes])
+_timed_page = Decoder(Page[ValueAndTimestamp])
 
 
 class HostFactory:
@@ -100,10 +103,10 @@ class HostFactory:
             raise UsageError(
                 f"The store host {self.command!r} claims what cannot be: {error}."
             ) from error
-        if found.kind != "key-value" or found.timestamped or found.change_logging or found.metrics:
+        if found.kind != "key-value" or found.change_logging or found.metrics:
             raise UsageError(
                 f"The store host {self.command!r} claims more than version {PROTOCOL} of the "
-                "protocol serves: key-value stores without timestamps, metrics and change-logging."
+                "protocol serves: key-value stores without metrics and change-logging."
             )
         return found
 
@@ -122,7 +125,7 @@ class _Calls:
     _name: str
     _on: int | None = None
     _context: StateStoreContext | None = None
-    _iterators: WeakSet[StoreIterator[bytes, bytes]]
+    _iterators: WeakSet[StoreIterator[bytes, Any]]
 
     def _host_of(self) -> HostProcess:
         raise NotImplementedError
@@ -142,42 +145,54 @@ class _Calls:
         return self._call(_value, "get", key=key)
 
     def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
-        return self._scan("range", **{"from": from_key, "to": to_key})
+        return self._scan(_page, "range", **{"from": from_key, "to": to_key})
 
     def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
-        return self._scan("reverse_range", **{"from": from_key, "to": to_key})
+        return self._scan(_page, "reverse_range", **{"from": from_key, "to": to_key})
 
     def all(self) -> KeyValueIterator:
-        return self._scan("all")
+        return self._scan(_page, "all")
 
     def reverse_all(self) -> KeyValueIterator:
-        return self._scan("reverse_all")
+        return self._scan(_page, "reverse_all")
 
     def prefix_scan(self, prefix: bytes) -> KeyValueIterator:
-        return self._scan("prefix_scan", prefix=prefix)
+        return self._scan(_page, "prefix_scan", prefix=prefix)
 
     def approximate_num_entries(self) -> int:
         return self._call(_number, "approximate_num_entries")
 
-    def _scan(self, op: str, **arguments: Any) -> KeyValueIterator:
+    def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        return self._call(_timed, "get_with_timestamp", key=key)
+
+    def range_with_timestamp(
+        self, from_key: bytes | None, to_key: bytes | None
+    ) -> EntryIterator[bytes, ValueAndTimestamp]:
+        return self._scan(_timed_page, "range_with_timestamp", **{"from": from_key, "to": to_key})
+
+    def all_with_timestamp(self) -> EntryIterator[bytes, ValueAndTimestamp]:
+        return self._scan(_timed_page, "all_with_timestamp")
+
+    def _scan(self, page: Decoder[Page[V]], op: str, **arguments: Any) -> StoreIterator[bytes, V]:
         number = self._call(_number, op, **arguments)
-        pages = _Pages(self._host_of(), number)
+        pages = _Pages(self._host_of(), number, page)
         return StoreIterator(self._name, pages.rows(), self._iterators, pages.close)
 
 
-class _Pages:
+class _Pages(Generic[V]):
     """The rows of an iterator of a host."""
 
-    def __init__(self, host: HostProcess, number: int) -> None:
+    def __init__(self, host: HostProcess, number: int, page: Decoder[Page[V]]) -> None:
         self._host = host
         self._number = number
+        self._page = page
         self._is_open = True
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[tuple[bytes, V]]:
         done = False
         while not done:
             arguments = {"iterator": self._number, "limit": PAGE_ROWS}
-            page = self._host.call(_page, "next", arguments)
+            page = self._host.call(self._page, "next", arguments)
             yield from page.rows
             done = page.done
 
@@ -187,8 +202,8 @@ class _Pages:
         self._is_open = False
 
 
-class RemoteStore(_Calls, KeyValueStore):
-    """A key-value store in a host.
+class RemoteStore(_Calls, KeyValueWithTimestampStore):
+    """A key-value store in a host; one without timestamps refuses the methods that need them.
 
     Args:
         name: of the store.
@@ -295,6 +310,24 @@ class RemoteStore(_Calls, KeyValueStore):
 
     def delete(self, key: bytes) -> bytes | None:
         return self._write(_value, "delete", key=key)
+
+    def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        self._write(_nothing, "put_with_timestamp", key=key, value=value, timestamp=timestamp)
+
+    def put_if_absent_with_timestamp(
+        self, key: bytes, value: bytes | None, timestamp: int
+    ) -> ValueAndTimestamp | None:
+        return self._write(
+            _timed, "put_if_absent_with_timestamp", key=key, value=value, timestamp=timestamp
+        )
+
+    def put_all_with_timestamp(
+        self, entries: Iterable[tuple[bytes, ValueAndTimestamp | None]]
+    ) -> None:
+        self._write(_nothing, "put_all_with_timestamp", entries=list(entries))
+
+    def delete_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        return self._write(_timed, "delete_with_timestamp", key=key)
 
     def approximate_num_uncommitted_entries(self) -> int:
         return self._call(_number, "approximate_num_uncommitted_entries")

@@ -5,7 +5,7 @@ Bytes are base64 there. The page docs/store-host.md is the specification.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -28,7 +28,6 @@ __all__ = [
     "Hello",
     "Page",
     "Reply",
-    "Row",
     "kind_of",
 ]
 
@@ -38,7 +37,8 @@ PROTOCOL = 1
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """No line is longer than this."""
 
-Row = tuple[bytes, bytes]
+V = TypeVar("V")
+"""What stands beside the key of a row: a value, or a value with its timestamp."""
 
 KINDS: dict[str, type[StoreError]] = {
     "invalid-state": InvalidStateStoreError,
@@ -75,10 +75,10 @@ class Hello(Struct):
     capabilities: dict[str, Any] = field(default_factory=dict)
 
 
-class Page(Struct):
+class Page(Struct, Generic[V]):
     """Some rows of an iterator; ``done`` says that there are no more."""
 
-    rows: list[Row]
+    rows: list[tuple[bytes, V]]
     done: bool
 
 

@@ -28,7 +28,8 @@ from streamproof.stores.errors import (
     InvalidStateStoreError,
     UnsupportedOperationError,
 )
-from streamproof.stores.host.protocol import PROTOCOL, Row, kind_of
+from streamproof.stores.host.protocol import PROTOCOL, kind_of
+from streamproof.stores.timestamps import ValueAndTimestamp
 
 __all__ = ["Host", "serve"]
 
@@ -224,6 +225,37 @@ class Host:
     def _op_prefix_scan(self, request: Request) -> int:
         return self._opened_scan(self._target(request).prefix_scan(_bytes(request["prefix"])))
 
+    # The same with timestamps; a value with its timestamp is a pair on the wire.
+
+    def _op_get_with_timestamp(self, request: Request) -> Any:
+        return self._target(request).get_with_timestamp(_bytes(request["key"]))
+
+    def _op_put_with_timestamp(self, request: Request) -> None:
+        key, value = _bytes(request["key"]), _bytes(request["value"])
+        self._writing(request).put_with_timestamp(key, value, request["timestamp"])
+
+    def _op_delete_with_timestamp(self, request: Request) -> Any:
+        return self._writing(request).delete_with_timestamp(_bytes(request["key"]))
+
+    def _op_put_if_absent_with_timestamp(self, request: Request) -> Any:
+        key, value = _bytes(request["key"]), _bytes(request["value"])
+        target = self._writing(request)
+        return target.put_if_absent_with_timestamp(key, value, request["timestamp"])
+
+    def _op_put_all_with_timestamp(self, request: Request) -> None:
+        entries = [
+            (_bytes(key), ValueAndTimestamp.make(_bytes(timed and timed[0]), timed and timed[1]))
+            for key, timed in request["entries"]
+        ]
+        self._writing(request).put_all_with_timestamp(entries)
+
+    def _op_range_with_timestamp(self, request: Request) -> int:
+        bounds = _bytes(request["from"]), _bytes(request["to"])
+        return self._opened_scan(self._target(request).range_with_timestamp(*bounds))
+
+    def _op_all_with_timestamp(self, request: Request) -> int:
+        return self._opened_scan(self._target(request).all_with_timestamp())
+
     def _opened_scan(self, iterator: Any) -> int:
         number = next(self._numbers)
         self._iterators[number] = iterator
@@ -233,7 +265,7 @@ class Host:
         limit = request["limit"]
         if not isinstance(limit, int) or limit < 1:
             raise InvalidArgumentError(f"The limit {limit!r} is no number of rows.")
-        rows: list[Row] = list(islice(self._iterator(request), limit))
+        rows = list(islice(self._iterator(request), limit))
         return {"rows": rows, "done": len(rows) < limit}
 
     def _op_close_iterator(self, request: Request) -> None:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from streamproof.conformance.results import Failure, RequirementResult
 from streamproof.reports.runlog import RunLog, read_run_log
@@ -82,13 +83,15 @@ class CommandLine:
             each.mkdir()
         self.environment = {**os.environ, MARKER: self.marker, "COLUMNS": "80"}
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str, stdout: int | IO[str] = subprocess.PIPE
+    ) -> subprocess.Popen[str]:
         """Start a command in a process group of its own."""
         return subprocess.Popen(
             [COMMAND, *arguments],
             cwd=self.cwd,
             env=self.environment,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,

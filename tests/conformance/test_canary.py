@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -29,9 +30,15 @@ def outcome_of(settings: Settings) -> CheckOutcome:
     return outcome
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2**40])
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
-@pytest.mark.parametrize("spec", ["kips", "kafka-4.3", "kafka-4.4"])
+@pytest.mark.parametrize(
+    ("seed", "guarantee", "spec"),
+    [
+        (0, "exactly-once", "kips"),
+        (1, "at-least-once", "kips"),
+        (2**40, "exactly-once", "kafka-4.3"),
+        (3, "at-least-once", "kafka-4.4"),
+    ],
+)
 def test_it_is_caught_in_every_run(seed: int, guarantee: str, spec: str) -> None:
     """With any seed, and few kills whatever the profile of the run is."""
     settings = Settings(profile="full", seed=seed, guarantee=guarantee, spec=spec)  # type: ignore[arg-type]
@@ -94,5 +101,5 @@ def test_a_suite_that_misses_it_says_so(
 def test_the_message_says_why(changes: dict[str, str], because: str) -> None:
     """What kept the check from an answer, if anything did."""
     outcome = CheckOutcome(check="crash.between_operations", evidence=Evidence(), **changes)  # type: ignore[arg-type]
-    with pytest.raises(CanaryError, match=because):
+    with pytest.raises(CanaryError, match=re.escape(because)):
         require_caught(outcome)

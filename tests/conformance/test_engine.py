@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from command_lines import REPORTS, CommandLine, processes_with, until
+from msgspec.structs import replace
 
 from streamproof.conformance.engine import Engine, work_directory
 from streamproof.conformance.registry import load_checks
@@ -82,7 +83,8 @@ def outcomes(plan: dict[str, list[str]], jobs: int) -> dict[tuple[str, str], Any
     found: dict[tuple[str, str], Any] = {}
 
     def keep(subject: str, outcome: CheckOutcome) -> None:
-        outcome = msgspec.structs.replace(outcome, duration_s=0.0)
+        first = {name: replace(effort, seconds=0.0) for name, effort in outcome.first.items()}
+        outcome = replace(outcome, duration_s=0.0, first=first)
         found[subject, outcome.check] = msgspec.to_builtins(outcome, order="deterministic")
 
     checks = load_checks()

@@ -91,13 +91,17 @@ def test_a_host_that_answers_late(command_line: CommandLine) -> None:
 
 def test_a_host_that_keeps_its_promises(command_line: CommandLine) -> None:
     """It is killed between its operations and within them, and nothing is found."""
-    only = "KV,OFFSET,COMMIT,CRASH-003,CRASH-004,POWER-003"
+    only = "KV,OFFSET,COMMIT,CRASH-003,CRASH-011,CRASH-012,ERR-008,POWER-003"
     ended = command_line.verify(f"cmd:{SMALL}", "--only", only)
 
     assert {each.status for each in ended.log.results} <= {"pass", "unsupported"}
-    assert {"KV-015", "OFFSET-013", "CRASH-003", "POWER-003"} <= {
-        name for name, each in ended.results.items() if each.status == "pass"
-    }
+    passed = {name: each for name, each in ended.results.items() if each.status == "pass"}
+    assert {"KV-015", "OFFSET-013", "COMMIT-008"} < passed.keys()
+    points = {"CRASH-003": "syscall", "CRASH-011": "syscall", "CRASH-012": "syscall"}
+    for name, kind in {**points, "ERR-008": "enospc", "POWER-003": "power"}.items():
+        assert passed[name].crash_points[kind] > 0
+    # Lines of the client are no lines of the store.
+    assert not [name for name, each in passed.items() if "line" in each.crash_points]
     assert ended.code == 0
 
 

@@ -33,7 +33,7 @@ REFUSED = {
     "bare:Thing.make": "bare has no attribute 'Thing.make'",
     "bare.py:Thing": "the factory returned Thing, which has no method init(context, root)",
     "nowhere/store.py:make": "There is no file 'nowhere/store.py'",
-    "nonsense": "is neither module:factory nor path.py:factory nor one of: in-memory",
+    "nonsense": "is neither module:factory nor path.py:factory nor cmd:command nor one of: ",
     "bare.py:": "is neither module:factory",
     "quixstreams": "pip install 'streamproof[quix]'",
     f"{BAD}:not_callable": "'not_callable' is not callable",

@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from streamproof.stores.host import client, process
 from streamproof.stores.host.client import HostFactory, RemoteStore
 from streamproof.stores.host.serve import Host
 from streamproof.stores.memory import InMemoryKeyValueStore
+from streamproof.stores.timestamps import ValueAndTimestamp
 
 ROOT = Path(__file__).parent.parent.parent
 SUBJECTS = ROOT / "tests" / "subjects"
@@ -226,11 +227,25 @@ def test_the_directory_in_the_command(tmp_path: Path, opened: Any) -> None:
     assert (tmp_path / "seen").read_text().splitlines()[-1] == f"--dir={tmp_path}"
 
 
+class WithOffsets(InMemoryKeyValueStore):
+    """A store in memory that knows its offsets."""
+
+    def __init__(self) -> None:
+        super().__init__("store")
+        self._offsets: dict[TopicPartition, int | None] = {}
+
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Keep them."""
+        self._offsets.update(changelog_offsets)
+
+    def committed_offset(self, partition: TopicPartition) -> int | None:
+        """What was kept."""
+        return self._offsets.get(partition)
+
+
 def served() -> Host:
     """A host in this process."""
-    return Host(
-        lambda: InMemoryKeyValueStore("store"), Capabilities(), name="my-store", version="0.3"
-    )
+    return Host(WithOffsets, Capabilities(), name="my-store", version="0.3")
 
 
 def ask(host: Host, line: Any) -> Any:
@@ -270,14 +285,18 @@ def test_nothing_works_before_it_is_open() -> None:
     assert ask(host, {"id": 0, "op": "hello", "protocol": 1})["ok"]["name"] == "my-store"
 
 
-def test_the_transcript_of_the_specification(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_transcripts_of_the_specification(number: int, tmp_path: Path) -> None:
     """What the page shows is what our host answers."""
     page = (ROOT / "docs" / "store-host.md").read_text()
-    lines = re.findall(r"^(->|<-) (.*)$", page, flags=re.MULTILINE)
-    assert len(lines) >= 4
+    transcripts = re.findall(r"```text\n(->.*?)```", page, flags=re.DOTALL)
+    assert len(transcripts) == 2
+    lines = re.findall(r"^(->|<-) (.*)$", transcripts[number], flags=re.MULTILINE)
     host = served()
-    ask(host, {"id": 0, "op": "open", "directory": str(tmp_path)})
-    ask(host, {"id": 1, "op": "put", "key": "YQ==", "value": "MQ=="})
+    if number == 0:
+        # It begins in the middle.
+        ask(host, {"id": 0, "op": "open", "directory": str(tmp_path)})
+        ask(host, {"id": 1, "op": "put", "key": "YQ==", "value": "MQ=="})
     for (_, request), (_, answer) in zip(lines[::2], lines[1::2], strict=True):
         found, expected = ask(host, request.encode()), json.loads(answer)
         if "error" in expected:
@@ -346,6 +365,42 @@ def test_what_cannot_be_served(subject: str, message: str) -> None:
     assert done.returncode == 1
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_values_with_timestamps(opened: Any) -> None:
+    """In the store, in a transaction of it, and in a view."""
+    store, context = opened(python_host("rocksdb-timestamped-transactional"))
+    assert store.capabilities.timestamped
+    store.put_with_timestamp(b"a", b"1", 10)
+    assert store.put_if_absent_with_timestamp(b"a", b"2", 20) == ValueAndTimestamp(b"1", 10)
+    timed = ValueAndTimestamp(b"", 30)
+    store.put_all_with_timestamp([(b"b", timed), (b"c", timed), (b"c", None)])
+    store.put(b"d", b"4")
+    assert list(store.range_with_timestamp(b"b", None)) == [
+        (b"b", timed),
+        (b"d", ValueAndTimestamp(b"4", -1)),
+    ]
+    assert store.delete_with_timestamp(b"b") == timed
+    assert store.get_with_timestamp(b"b") is None
+    view = store.read_only(IsolationLevel.READ_COMMITTED)
+    assert list(view.all_with_timestamp()) == []
+    store.commit({P0: 1})
+    assert view.get_with_timestamp(b"a") == (b"1", 10)
+    transaction = store.new_transaction()
+    transaction.put_with_timestamp(b"a", b"5", 50)
+    assert transaction.get_with_timestamp(b"a") == (b"5", 50)
+    transaction.close()
+    (restore,) = context.restore_callbacks.values()
+    restore([ChangelogRecord(b"e", b"6", 2, 60)])
+    assert [key for key, _ in store.all_with_timestamp()] == [b"a", b"d", b"e"]
+    assert store.get_with_timestamp(b"e") == (b"6", 60)
+
+
+def test_a_store_without_timestamps_refuses_them(opened: Any) -> None:
+    """Its host has no such method."""
+    store, _ = opened(command("small_host.py"))
+    with pytest.raises(UnsupportedOperationError):
+        store.get_with_timestamp(b"a")
 
 
 def test_explicit_transactions(opened: Any) -> None:
