@@ -21,7 +21,6 @@ from streamproof.conformance.kill_matrix import (
     group_of,
     groups_of,
     row_of,
-    select_mutants,
 )
 from streamproof.conformance.kill_results import MATRIX_VERSION, KillMatrix, MutantRow
 from streamproof.conformance.mutants import MUTANTS

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -401,6 +402,16 @@ def test_a_store_without_timestamps_refuses_them(opened: Any) -> None:
     store, _ = opened(command("small_host.py"))
     with pytest.raises(UnsupportedOperationError):
         store.get_with_timestamp(b"a")
+
+
+def test_threads_share_a_host(opened: Any) -> None:
+    """Each gets the answers to its own requests."""
+    store, _ = opened(python_host("in-memory"))
+    keys = [b"%d" % number for number in range(200)]
+    store.put_all([(key, key) for key in keys])
+    with ThreadPoolExecutor(4) as threads:
+        found = threads.map(lambda _: [store.get(key) for key in keys], range(4))
+        assert list(found) == [keys] * 4
 
 
 def test_explicit_transactions(opened: Any) -> None:
