@@ -58,12 +58,15 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests with branch coverage; with arguments, pass them to pytest and measure none."""
     install(session, "test", "examples", extras=ADAPTED_STORES)
-    pytest = (f"{session.bin}/pytest", "--hypothesis-profile=ci", *session.posargs)
+    pytest = (f"{session.bin}/pytest", "--hypothesis-profile=ci")
     if session.posargs:
-        session.run(*pytest)
+        session.run(*pytest, *session.posargs)
         return
     session.run("coverage", "erase")
-    session.run("coverage", "run", *pytest)
+    # Neighbours stay together, because they share what takes long to make. Many tests start
+    # processes of their own, so that more than a few at a time would only wait for each other.
+    side_by_side = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
+    session.run("coverage", "run", *pytest, *side_by_side)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
