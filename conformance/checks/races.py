@@ -49,9 +49,15 @@ class Crew:
         self.threads: list[threading.Thread] = []
 
     def start(self, work: Callable[[], None]) -> None:
-        """Run ``work`` on a thread of its own."""
+        """Run ``work`` on a thread of its own, which has begun when this returns.
+
+        Where a debugger or a measurement of coverage traces threads, Python refuses two of them
+        that begin at the same moment.
+        """
+        begun = threading.Event()
 
         def guarded() -> None:
+            begun.set()
             try:
                 work()
             except BaseException as error:
@@ -60,6 +66,7 @@ class Crew:
         thread = threading.Thread(target=guarded, daemon=True)
         self.threads.append(thread)
         thread.start()
+        begun.wait()
 
     def finish(self) -> None:
         """Wait for the threads; what one of them raised breaks the promise."""
