@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.brokers.upkeep import TopicConfig
 from streamproof.sim.decisions.idling import DISABLED, Mode
+from streamproof.sim.hosts import Host
 from streamproof.sim.network import Network
 from streamproof.sim.tasks.assignor import AssignorConfig
+from streamproof.sim.tasks.global_table import GlobalTable
+from streamproof.sim.tasks.queues import BUFFERED_RECORDS_PER_PARTITION
 from streamproof.sim.tasks.stream_task import TaskConfig
 from streamproof.sim.topology import Topology
 from streamproof.sim.world import World
 from streamproof.stores.errors import UsageError
+from streamproof.stores.runtime.restoration import StandbyUpdateListener, StateRestoreListener
 
 __all__ = ["Application", "StreamsConfig"]
 
@@ -28,9 +33,13 @@ class StreamsConfig:
         idling: the rules for that, as the proposal says or as Kafka does.
         transaction_timeout_ms: at least the commit interval.
         max_uncommitted_bytes: of a thread, from which on it commits; -1 is no limit.
+        statestore_cache_max_bytes: of the record caches of a thread; 0 is none, and Kafka's default
+            is 10 MiB, which no short run ever fills.
+        buffered_records_per_partition: with more of them in the buffer, an input is paused.
         flush_probability: how probable it is that a store is flushed after a record.
         probing_rebalance_interval_ms: how long until the group looks at warm-ups again.
         session_timeout_ms: how long a member may be silent.
+        state_cleanup_delay_ms: how long a directory must not have been used before it is deleted.
         assignor: what the assignment aims at.
     """
 
@@ -41,9 +50,12 @@ class StreamsConfig:
     idling: Mode = "proposal"
     transaction_timeout_ms: int = 10_000
     max_uncommitted_bytes: int = -1
+    statestore_cache_max_bytes: int = 0
+    buffered_records_per_partition: int = BUFFERED_RECORDS_PER_PARTITION
     flush_probability: float = 0.05
     probing_rebalance_interval_ms: int = 600_000
     session_timeout_ms: int = 45_000
+    state_cleanup_delay_ms: int = 600_000
     assignor: AssignorConfig = field(default_factory=AssignorConfig)
 
     def __post_init__(self) -> None:
@@ -51,6 +63,16 @@ class StreamsConfig:
             raise UsageError(
                 f"max.task.idle.ms is {self.max_task_idle_ms}: -1 never waits, 0 and more are "
                 "milliseconds."
+            )
+        if self.statestore_cache_max_bytes < 0:
+            raise UsageError(
+                f"statestore.cache.max.bytes is {self.statestore_cache_max_bytes}: 0 is no cache, "
+                "and more are bytes."
+            )
+        if self.buffered_records_per_partition < 1:
+            raise UsageError(
+                f"buffered.records.per.partition is {self.buffered_records_per_partition}: at "
+                "least 1."
             )
         if self.commit_interval_ms < 0:
             raise UsageError(f"commit.interval.ms is {self.commit_interval_ms}: 0 or more.")
@@ -73,14 +95,19 @@ class Application:
     Attributes:
         cluster: the brokers.
         network: the way to them.
+        restore_listener: is told of the restorations of all instances that start from now on.
+        standby_listener: is told how their standbys are updated.
     """
 
     def __init__(self, world: World, topology: Topology, config: StreamsConfig) -> None:
         self.world = world
         self.topology = topology
         self.config = config
-        self.cluster = Cluster(world, topology.topics)
+        changelogs = dict.fromkeys(topology.changelogs, TopicConfig(compacted=True))
+        self.cluster = Cluster(world, topology.topics, changelogs)
         self.network = Network(world)
+        self.restore_listener = StateRestoreListener()
+        self.standby_listener = StandbyUpdateListener()
         self.tasks = topology.tasks
         self.task_config = TaskConfig(
             config.exactly_once,
@@ -88,6 +115,31 @@ class Application:
             config.max_task_idle_ms,
             config.idling,
             topology.topics,
+            config.buffered_records_per_partition,
+            keeps_unclean_stores=world.defect("keeps-unclean-store"),
+        )
+        world.trace.emit(
+            "application.started",
+            topology.application_id,
+            tasks=sorted(self.tasks),
+            exactly_once=config.exactly_once,
+            max_task_idle_ms=config.max_task_idle_ms,
+            max_uncommitted_bytes=config.max_uncommitted_bytes,
+            statestore_cache_max_bytes=config.statestore_cache_max_bytes,
+            partitions=topology.topics,
+        )
+
+    def global_table(self, host: Host) -> GlobalTable | None:
+        """A new reader of the global stores for a process; ``None`` if there are none."""
+        if not self.topology.global_stores:
+            return None
+        return GlobalTable(
+            self.world,
+            host,
+            self.network,
+            self.cluster,
+            self.topology.global_stores,
+            isolation="read_committed" if self.config.exactly_once else "read_uncommitted",
         )
 
     @property

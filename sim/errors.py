@@ -7,13 +7,17 @@ from streamproof.stores.errors import StreamproofError
 __all__ = [
     "BrokerError",
     "ConcurrentTransactionsError",
+    "CoordinatorNotAvailableError",
     "IllegalGenerationError",
+    "InvalidPidMappingError",
     "InvalidTxnStateError",
     "OffsetOutOfRangeError",
     "OutOfOrderSequenceError",
     "ProducerFencedError",
     "RequestTimeoutError",
+    "SubjectError",
     "UnstableOffsetCommitError",
+    "UpdaterDiedError",
 ]
 
 
@@ -41,6 +45,14 @@ class ConcurrentTransactionsError(BrokerError):
     """The transaction before is not completed yet: try again."""
 
 
+class CoordinatorNotAvailableError(BrokerError):
+    """The coordinator is moving to another broker: try again."""
+
+
+class InvalidPidMappingError(BrokerError):
+    """The transactional id has expired, or belongs to another producer: this one is fenced."""
+
+
 class IllegalGenerationError(BrokerError):
     """The member is not of the current generation of the group, or not a member at all."""
 
@@ -51,3 +63,11 @@ class UnstableOffsetCommitError(BrokerError):
 
 class RequestTimeoutError(BrokerError):
     """No reply came in time: whether the request was carried out is not known."""
+
+
+class UpdaterDiedError(StreamproofError):
+    """The state updater of a thread has died, and all that it had has to begin anew."""
+
+
+class SubjectError(StreamproofError):
+    """A store has raised what no store may raise: the run ends, and the store is to blame."""

@@ -19,6 +19,14 @@ SITES: dict[str, float] = {
     "network.slow": 0.02,
     "broker.marker_delayed": 0.2,
     "broker.empty_fetch": 0.05,
+    "broker.throttled": 0.02,
+    "broker.compacted": 0.3,
+    "broker.retention": 0.5,
+    "broker.failed_over": 0.2,
+    "broker.transactional_id_expired": 0.05,
+    "disk.full": 0.01,
+    "disk.slow": 0.02,
+    "updater.died": 0.002,
 }
 """The sites that there are, with the probability that one that is on fires when it is asked."""
 

@@ -1,66 +1,22 @@
 """Instances: a process with its threads, and the disk that outlives it.
 
-Sources: Kafka, KafkaStreams and StateDirectory.
+Sources: Kafka, KafkaStreams; KIP-671 for threads that are replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
+from typing import Any
 
 from streamproof.sim.application import Application
-from streamproof.sim.hosts import Host
-from streamproof.sim.model_store import ModelDisk, ModelStore
+from streamproof.sim.disks import Disk, SimulatedDisk
+from streamproof.sim.hosts import Host, Steps
+from streamproof.sim.state_directory import StateDirectory
+from streamproof.sim.tasks.global_table import GlobalTable
 from streamproof.sim.threads import StreamThread
-from streamproof.stores.api import KeyValueStore
+from streamproof.stores.errors import ProcessorStateError
 
-__all__ = ["Disk", "Instance"]
-
-MakeStore = Callable[[str], KeyValueStore]
-
-
-@dataclass
-class Disk:
-    """What one instance keeps, from process to process.
-
-    Attributes:
-        root: the state directory, as stores name it.
-        model: what model stores have flushed.
-        sums: how far each task is of which there is something here, for the group's leader.
-        owners: the thread that has the directory of a task locked; it ends with the process.
-    """
-
-    root: Path
-    model: ModelDisk = field(default_factory=ModelDisk)
-    sums: dict[str, int] = field(default_factory=dict)
-    owners: dict[str, str] = field(default_factory=dict)
-
-    def directory(self, task_id: str) -> Path:
-        """Where a task keeps its stores."""
-        return self.root / task_id
-
-    def make_store(self, name: str, *, transactional: bool) -> KeyValueStore:
-        """A store on this disk."""
-        return ModelStore(name, self.model, transactional=transactional)
-
-    def is_empty(self, task_id: str) -> bool:
-        """Whether there is nothing of a task."""
-        return self.model.is_empty(self.directory(task_id))
-
-    def wipe(self, task_id: str) -> None:
-        """Delete everything of a task."""
-        self.model.wipe(self.directory(task_id))
-        self.sums.pop(task_id, None)
-
-    def lock(self, task_id: str, thread: str) -> bool:
-        """Take the directory of a task, unless another thread has it."""
-        return self.owners.setdefault(task_id, thread) == thread
-
-    def unlock(self, task_id: str, thread: str) -> None:
-        """Give the directory of a task back; nothing happens if another thread has it."""
-        if self.owners.get(task_id) == thread:
-            del self.owners[task_id]
+__all__ = ["Instance"]
 
 
 class Instance:
@@ -68,40 +24,109 @@ class Instance:
 
     Args:
         application: what runs.
-        name: of the instance; each of its processes has a number.
+        name: of the instance, and of each of its processes.
         threads: how many stream threads it has.
+        disk: what outlives the process; a new disk with model stores, if there is none.
+        drift_ppm: how much faster its clock runs than the time of the world, in millionths.
 
     Attributes:
         disk: what outlives the process.
-        host: the process that runs now; ``None`` before the first, and after a crash.
+        host: the process that runs now; ``None`` if none does.
         threads: of the process that runs now.
+        state_directory: of the process that runs now, or ran last; ``None`` before the first.
     """
 
-    def __init__(self, application: Application, name: str, threads: int = 1) -> None:
+    def __init__(
+        self,
+        application: Application,
+        name: str,
+        threads: int = 1,
+        *,
+        disk: Disk | None = None,
+        drift_ppm: int = 0,
+    ) -> None:
         self._application = application
         self._count = threads
+        self._drift_ppm = drift_ppm
         self.name = name
-        self.disk = Disk(Path(name))
+        self.disk = SimulatedDisk(application.world, name) if disk is None else disk
         self.host: Host | None = None
         self.threads: list[StreamThread] = []
+        self.state_directory: StateDirectory | None = None
 
     def start(self) -> None:
-        """Start a process; nothing happens if one runs."""
+        """Start a process; nothing happens if one runs.
+
+        If a store cannot be opened that is there, the process ends at once, as it would.
+        """
         if self.host is not None:
             return
-        world = self._application.world
-        self.disk.owners.clear()
-        self.host = world.host(self.name)
-        world.trace.emit("instance.started", self.name)
-        self.threads = [
-            StreamThread(self._application, self.host, self.disk, number)
-            for number in range(self._count)
-        ]
+        application, world = self._application, self._application.world
+        self.host = world.host(self.name, drift_ppm=self._drift_ppm)
+        world.trace.emit("instance.started", self.name, drift_ppm=self._drift_ppm)
+        directory = StateDirectory(world, self.host, self.disk, application.task_config)
+        self.state_directory = directory
+        try:
+            directory.initialize_startup_stores(application.tasks)
+        except ProcessorStateError:
+            self.crash()
+            return
+        table = application.global_table(self.host)
+        self.threads = []
+        for number in range(self._count):
+            self.threads.append(self._thread(self.host, directory, table, number))
+        self.host.start(directory.clean(application.config.state_cleanup_delay_ms))
+
+    def _thread(
+        self, host: Host, directory: StateDirectory, table: GlobalTable | None, number: int
+    ) -> StreamThread:
+        replace = partial(self._replace, host, directory, table, number)
+        return StreamThread(
+            self._application, host, directory, number, replace=replace, global_table=table
+        )
+
+    def _replace(
+        self, host: Host, directory: StateDirectory, table: GlobalTable | None, number: int
+    ) -> None:
+        self.threads[number] = self._thread(host, directory, table, number)
 
     def crash(self) -> None:
         """Kill the process: its memory is gone, and the disk is as it was flushed."""
         if self.host is not None:
-            self._application.world.trace.emit("instance.crashed", self.name)
+            self._end("instance.crashed")
+            self.disk.crash()
+
+    def lose_power(self) -> None:
+        """Switch the machine off: of what was flushed and not synced, some is gone, too.
+
+        Nothing happens if no process runs.
+
+        Raises:
+            UsageError: the disk has real stores on it.
+        """
+        if self.host is not None:
+            self._end("instance.crashed")
+            self.disk.lose_power()
+
+    def stop(self) -> Steps:
+        """Let the process commit, close everything, leave the group, and end.
+
+        What it should have given back by then, and has not, is told by the event.
+        """
+        host, directory = self.host, self.state_directory
+        if host is None or directory is None:
+            return
+        for thread in self.threads:
+            thread.stop()
+        for thread in self.threads:
+            yield thread.stopped
+        if self.host is host:
+            self._end("instance.stopped", leaks=directory.leaks)
+            directory.close()
+
+    def _end(self, event: str, **attributes: Any) -> None:
+        self._application.world.trace.emit(event, self.name, **attributes)
+        if self.host is not None:
             self.host.crash()
-            self.host = None
-            self.threads = []
+        self.host = None
+        self.threads = []

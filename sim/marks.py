@@ -5,17 +5,52 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from streamproof.sim.trace import Event
 from streamproof.stores.errors import UsageError
 
 __all__ = ["MARKS", "Marks"]
 
 MARKS = (
+    "a changelog was compacted",
+    "a disk was full",
+    "a fetch was throttled",
+    "a loss of power took what was flushed",
+    "a punctuation was due",
     "a reply was lost after the request was carried out",
+    "a request came to a coordinator that was away",
     "a request was lost before it was carried out",
+    "a restoration was suspended",
+    "a standby was held back at the committed offset",
+    "a state updater died",
+    "a task idled",
+    "a task waited for a lag that was not known",
+    "a task waited for records that the broker had",
+    "a task was committed while it was restored",
+    "a task went on without an empty input",
+    "a thread died and was replaced",
     "a transaction was aborted because it took too long",
+    "a transactional id expired",
+    "an input was paused because its buffer was full",
+    "committed records of a repartition topic were deleted",
     "one partition showed a transaction before another did",
+    "the directory of a task was cleaned up",
 )
 """The situations that an exploration must have seen."""
+
+
+EVENT_MARKS: dict[str, str] = {
+    "input.paused": "an input was paused because its buffer was full",
+    "task.enforced": "a task went on without an empty input",
+    "task.punctuated": "a punctuation was due",
+}
+"""The marks that an event of a kind hits by itself."""
+
+WAITING_MARKS: dict[str, str] = {
+    "data on the broker": "a task waited for records that the broker had",
+    "idling": "a task idled",
+    "lag unknown": "a task waited for a lag that was not known",
+}
+"""The marks of a task that waits, by the reason."""
 
 
 class Marks:
@@ -37,6 +72,14 @@ class Marks:
         if name not in self._hits:
             raise UsageError(f"There is no mark {name!r}: add it to the marks of the run.")
         self._hits[name] += holds
+
+    def see(self, event: Event) -> None:
+        """Note the situations that an event tells of."""
+        if event.kind in EVENT_MARKS:
+            self.sometimes(EVENT_MARKS[event.kind])
+        elif event.kind == "task.waiting":
+            for reason in event.attributes["waiting"].values():
+                self.sometimes(WAITING_MARKS[reason])
 
     def add(self, hits: Mapping[str, int]) -> None:
         """Add what another run hit: a ledger of many runs."""

@@ -2,18 +2,22 @@
 
 It has the layers of the real one: writes that are staged until the commit, if it has
 transactions; a memtable that a crash takes away; and what was flushed. Nothing is flushed by
-itself: when to flush is a choice of the world.
+itself: when to flush is a choice of the world. And there are two ways to lose something: when the
+process dies, what was not flushed is gone; when the power fails, what was flushed and not synced
+may be gone, too, the latest of it first.
 
 Sources: KIP-892, KIP-1035; Kafka, RocksDBStore, with atomic flush and without a log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from weakref import WeakSet
 
+from streamproof.sim.choices import Choices
 from streamproof.stores.api import (
     ChangelogRecord,
     KeyValueIterator,
@@ -24,10 +28,32 @@ from streamproof.stores.api import (
     TopicPartition,
     require_key,
 )
+from streamproof.stores.capabilities import Durability
 from streamproof.stores.errors import InvalidStateStoreError, TaskCorruptedError
 from streamproof.stores.iterators import RowIterator, StoreIterator, is_inverted, prefix_end
 
-__all__ = ["Image", "ModelDisk", "ModelStore"]
+__all__ = ["WRITEBACK_MS", "Image", "ModelDisk", "ModelStore", "Undo"]
+
+WRITEBACK_MS = 30_000
+"""After so many milliseconds the system has written what was flushed, synced or not (Linux)."""
+
+
+class Undo(NamedTuple):
+    """What a loss of power may bring back, as one flush has replaced it.
+
+    Attributes:
+        at: when that was, in milliseconds.
+        rows: the records before it; ``None`` if there was none.
+        offsets: before it.
+        position: before it.
+        is_open: before it.
+    """
+
+    at: int
+    rows: dict[bytes, bytes | None]
+    offsets: dict[TopicPartition, int]
+    position: Position
+    is_open: bool
 
 
 @dataclass
@@ -39,19 +65,43 @@ class Image:
         offsets: the committed offset by changelog partition.
         position: the input offsets that the rows reflect.
         is_open: the status: whether the store was not closed.
+        unsynced: the flushes that are only in the page cache, oldest first.
     """
 
     rows: dict[bytes, bytes] = field(default_factory=dict)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     position: Position = field(default_factory=Position)
     is_open: bool = False
+    unsynced: list[Undo] = field(default_factory=list)
+
+    def undo(self) -> None:
+        """Take the last flush back."""
+        last = self.unsynced.pop()
+        for key, value in last.rows.items():
+            if value is None:
+                self.rows.pop(key, None)
+            else:
+                self.rows[key] = value
+        self.offsets, self.position, self.is_open = last.offsets, last.position, last.is_open
 
 
 class ModelDisk:
-    """The disk of one host: the images of its stores, by directory and name."""
+    """The disk of one host: the images of its stores, by directory and name.
 
-    def __init__(self) -> None:
+    Args:
+        now: the time, in milliseconds.
+        require_space: is asked before a flush, with the name of the store; it raises
+            ProcessorStateError if the disk is full.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], int] = lambda: 0,
+        require_space: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._images: dict[tuple[Path, str], Image] = {}
+        self.now = now
+        self.require_space = require_space
 
     def image(self, directory: Path, name: str) -> Image:
         """The image of a store, empty at first."""
@@ -65,6 +115,31 @@ class ModelDisk:
         """Delete the stores of a task."""
         self._images = {each: image for each, image in self._images.items() if each[0] != directory}
 
+    @property
+    def directories(self) -> list[Path]:
+        """The tasks of which there is something, in order."""
+        return sorted({directory for directory, _ in self._images})
+
+    def lose_power(self, choices: Choices) -> int:
+        """Lose, of each store, some of what was flushed lately and not synced.
+
+        What a store flushes at once is lost at once or not at all, and nothing is kept that came
+        after it: the databases that it stands for check what they read, and stop where it is torn.
+        That a task was wiped is not taken back.
+
+        Returns:
+            how many flushes were lost.
+        """
+        lost = 0
+        for _, image in sorted(self._images.items()):
+            oldest = self.now() - WRITEBACK_MS
+            count = choices.below(1 + sum(each.at > oldest for each in image.unsynced))
+            for _ in range(count):
+                image.undo()
+            lost += count
+            image.unsynced.clear()
+        return lost
+
 
 class ModelStore(KeyValueStore):
     """A key-value store on a model disk.
@@ -74,12 +149,22 @@ class ModelStore(KeyValueStore):
         disk: of the host that it runs on. When the host dies, the store is dropped, and the
             disk is what is left.
         transactional: whether writes are staged until ``commit`` (KIP-892).
+        durability: what a commit does: nothing more (``flush``), a flush (``process``), or a flush
+            and a sync (``power``).
     """
 
-    def __init__(self, name: str, disk: ModelDisk, *, transactional: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        disk: ModelDisk,
+        *,
+        transactional: bool = False,
+        durability: Durability = "flush",
+    ) -> None:
         self._name = name
         self._disk = disk
         self._transactional = transactional
+        self._durability = durability
         self._context: StateStoreContext | None = None
         self._image = Image()
         self._iterators: WeakSet[RowIterator] = WeakSet()
@@ -142,19 +227,31 @@ class ModelStore(KeyValueStore):
         context.register(root, self.restore)
 
     def close(self) -> None:
-        """Flush, and say that it was closed; what is staged is dropped. Twice is harmless."""
+        """Sync, and say that it was closed; what is staged is dropped. Twice is harmless.
+
+        Raises:
+            ProcessorStateError: the disk is full. It is closed then, as a crash would leave it.
+        """
         if self._context is None:
             return
         self._status_open = False
-        self.flush()
-        self._context = None
-        for iterator in list(self._iterators):
-            iterator.close()
+        try:
+            self.sync()
+        finally:
+            self._context = None
+            for iterator in list(self._iterators):
+                iterator.close()
 
     def flush(self) -> None:
-        """Bring the memtable to the disk: rows, offsets, position and status together."""
+        """Bring the memtable to the page cache: rows, offsets, position and status together.
+
+        Raises:
+            ProcessorStateError: the disk is full; nothing has changed.
+        """
         self._opened()
+        self._disk.require_space(self._name)
         image = self._image
+        self._note_replaced(image)
         for key, value in self._memtable.items():
             if value is None:
                 image.rows.pop(key, None)
@@ -165,8 +262,28 @@ class ModelStore(KeyValueStore):
         image.position = self._committed_position
         image.is_open = self._status_open
 
+    def _note_replaced(self, image: Image) -> None:
+        now = self._disk.now()
+        while image.unsynced and image.unsynced[0].at <= now - WRITEBACK_MS:
+            del image.unsynced[0]
+        before = {key: image.rows.get(key) for key in self._memtable}
+        image.unsynced.append(Undo(now, before, image.offsets, image.position, image.is_open))
+
+    def sync(self) -> None:
+        """Flush, and make what was flushed last through a loss of power.
+
+        Raises:
+            ProcessorStateError: the disk is full.
+        """
+        self.flush()
+        self._image.unsynced.clear()
+
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Take what is staged, and these offsets, over into the memtable; empty forgets all."""
+        """Take what is staged, and these offsets, over into the memtable; empty forgets all.
+
+        Raises:
+            ProcessorStateError: a commit is to last, and the disk is full.
+        """
         self._opened()
         self._memtable.update(self._staged)
         self._staged.clear()
@@ -181,6 +298,10 @@ class ModelStore(KeyValueStore):
                 self._offsets.pop(partition, None)
             else:
                 self._offsets[partition] = offset
+        if self._durability == "power":
+            self.sync()
+        elif self._durability == "process":
+            self.flush()
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
         """The offset that was committed last; ``None`` if there is none."""

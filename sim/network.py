@@ -11,15 +11,18 @@ from typing import Any, TypeVar
 
 from simpy.events import Event
 
-from streamproof.sim.errors import BrokerError, RequestTimeoutError
+from streamproof.sim.errors import BrokerError, CoordinatorNotAvailableError, RequestTimeoutError
 from streamproof.sim.world import World
 
-__all__ = ["REQUEST_TIMEOUT_MS", "Network"]
+__all__ = ["REQUEST_TIMEOUT_MS", "RETRY_BACKOFF_MS", "Network"]
 
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_MS = 30_000
 """``request.timeout.ms``."""
+
+RETRY_BACKOFF_MS = 100
+"""``retry.backoff.ms``: the pause before a request is sent to a new coordinator."""
 
 _LATENCY_MS = 4
 """A message takes from 1 to so many milliseconds."""
@@ -61,8 +64,25 @@ class Network:
             RequestTimeoutError: no reply came; the request may have been carried out.
             BrokerError: the brokers refused it.
         """
+        started = self._world.now
+        while True:
+            reply = yield from self._exchange(host, what, handle, started)
+            if not isinstance(reply, CoordinatorNotAvailableError):
+                break
+            self._world.marks.sometimes("a request came to a coordinator that was away")
+            if self._world.now - started >= self._timeout_ms:
+                raise RequestTimeoutError(f"{what}: {reply}") from reply
+            # Clients look for the new coordinator by themselves, and send again.
+            yield self._world.time.timeout(RETRY_BACKOFF_MS)
+        if isinstance(reply, BrokerError):
+            raise reply
+        return reply
+
+    def _exchange(
+        self, host: str, what: str, handle: Callable[[], T], started: int
+    ) -> Generator[Event, Any, T | BrokerError]:
+        """One request, and its reply."""
         world = self._world
-        started = world.now
         yield world.time.timeout(self._latency())
         if self._is_lost(host, "network.request_lost"):
             world.marks.sometimes("a request was lost before it was carried out")
@@ -74,8 +94,6 @@ class Network:
             world.trace.emit("network.reply_lost", host, what=what)
             yield from self._time_out(started, what)
         yield world.time.timeout(self._latency())
-        if isinstance(reply, BrokerError):
-            raise reply
         return reply
 
     def _is_lost(self, host: str, site: str) -> bool:

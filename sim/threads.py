@@ -5,9 +5,10 @@ Sources: KIP-447, KIP-892, KIP-1035; Kafka, StreamThread and TaskManager.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 from simpy.events import Event
 
@@ -15,23 +16,26 @@ from streamproof.sim.application import Application
 from streamproof.sim.clients.consumer import Consumer
 from streamproof.sim.clients.membership import Membership
 from streamproof.sim.clients.producer import Producer
+from streamproof.sim.clients.purge import Purge
 from streamproof.sim.decisions.commits import commit_is_due, next_iterations
-from streamproof.sim.decisions.lag import LATEST_OFFSET, offset_sum
+from streamproof.sim.decisions.lag import LATEST_OFFSET
 from streamproof.sim.decisions.recovery import Closing, commits_after, wipes_after
 from streamproof.sim.errors import (
     BrokerError,
     OffsetOutOfRangeError,
     RequestTimeoutError,
     UnstableOffsetCommitError,
+    UpdaterDiedError,
 )
 from streamproof.sim.hosts import Host, Steps
+from streamproof.sim.state_directory import StateDirectory, next_offset_sum
 from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment, share_out
+from streamproof.sim.tasks.global_table import GlobalTable
 from streamproof.sim.tasks.stream_task import StreamTask, TaskState
-from streamproof.sim.tasks.updater import StateUpdater
-from streamproof.stores.errors import TaskCorruptedError
-
-if TYPE_CHECKING:
-    from streamproof.sim.instances import Disk
+from streamproof.sim.tasks.updater import StateUpdater, UpdaterConfig
+from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
+from streamproof.stores.metrics import Metrics
+from streamproof.stores.runtime.cache import RecordCache
 
 __all__ = ["POLL_MS", "StreamThread"]
 
@@ -48,20 +52,36 @@ class StreamThread:
     Args:
         application: what runs.
         host: the process that it belongs to.
-        disk: where its tasks keep their stores.
+        disk: the state directory, where its tasks keep their stores.
         number: of the thread within the process.
+        replace: starts another thread in its place, once it has died.
+        global_table: the global stores of the process; ``None`` if there are none.
 
     Attributes:
         name: for the trace.
+        metrics: of its tasks, while they process.
         tasks: the tasks that it owns, active ones and standbys, by id.
+        stopped: comes about once it has stopped as it was asked to.
     """
 
-    def __init__(self, application: Application, host: Host, disk: Disk, number: int) -> None:
+    def __init__(
+        self,
+        application: Application,
+        host: Host,
+        disk: StateDirectory,
+        number: int,
+        *,
+        replace: Callable[[], None],
+        global_table: GlobalTable | None = None,
+    ) -> None:
         self._application = application
         self._config = application.config
         self._world = application.world
         self._host = host
         self._disk = disk
+        self._global_table = global_table
+        cache_bytes = application.config.statestore_cache_max_bytes
+        self._cache = RecordCache(cache_bytes) if cache_bytes else None
         self.name = f"{host.name}/thread-{number}"
         self._transactional_id = (
             f"{application.topology.application_id}-{host.name}-{number}"
@@ -76,14 +96,8 @@ class StreamThread:
             application.cluster,
             isolation=isolation,  # type: ignore[arg-type]
         )
-        self._updater = StateUpdater(
-            self._world,
-            host,
-            application.network,
-            application.cluster,
-            isolation=isolation,  # type: ignore[arg-type]
-            actor=f"{host.name}/updater-{number}",
-        )
+        self._updater_name = f"{host.name}/updater-{number}"
+        self._updater = self._new_updater()
         self._membership: Membership[Subscription, ThreadAssignment] = Membership(
             self._world,
             host,
@@ -94,28 +108,56 @@ class StreamThread:
             assign=self._lead,
             session_timeout_ms=self._config.session_timeout_ms,
         )
+        self._purge = Purge(
+            self._world,
+            host,
+            application.network,
+            application.cluster,
+            application.topology.repartitions,
+        )
         self._producer = self._new_producer()
+        self.metrics = Metrics("DEBUG", lambda: host.now)
         self.tasks: dict[str, StreamTask] = {}
         self._standbys: set[str] = set()
         # Tasks that were assigned and have nothing open yet.
         self._pending: dict[str, bool] = {}
-        self._last_commit = self._world.now
+        self._last_commit = host.now
         self._next_probing: int | None = None
+        self._replace = replace
+        self._is_stopping = False
+        self.stopped: Event = self._world.time.event()
         host.start(self._run())
+
+    def stop(self) -> None:
+        """Ask it to commit, close its tasks and leave the group: see ``stopped``."""
+        self._is_stopping = True
 
     # The loop.
 
     def _run(self) -> Steps:
+        try:
+            yield from self._loop()
+            yield from self._shut_down()
+        except ProcessorStateError as error:
+            yield from self._die(error)
+        if self._is_stopping:
+            self._world.trace.emit("thread.stopped", self.name)
+            self.stopped.succeed()
+
+    def _loop(self) -> Steps:
+        if self._global_table is not None:
+            yield self._global_table.restored
         yield from self._renew_producer(first=True)
         self._membership.rejoin()
         iterations = 1
-        while True:
+        while not self._is_stopping:
             try:
                 iterations = yield from self._once(iterations)
             except TaskCorruptedError:
                 yield from self._handle_corruption(list(self._active()))
-            except RequestTimeoutError:
-                if self._is_in_doubt:
+            except RequestTimeoutError as error:
+                self._world.trace.emit("thread.timed_out", self.name, reason=str(error))
+                if self._is_in_doubt and not self._world.defect("goes-on-after-commit-timeout"):
                     yield from self._handle_corruption(list(self._active()))
             except BrokerError as error:
                 yield from self._handle_lost(error)
@@ -134,6 +176,7 @@ class StreamThread:
             task = self._task_of(partition)
             if task is not None and task.queues.add(partition, records):
                 self._consumer.pause([partition])
+                self._world.trace.emit("input.paused", self.name, partition=partition)
         for task in self._running():
             task.queues.update_lags(
                 {each: self._consumer.current_lag(each) for each in task.spec.inputs}
@@ -141,9 +184,11 @@ class StreamThread:
         while True:
             yield from self._check_updater()
             processed = yield from self._process(iterations)
+            punctuated = sum(task.punctuate(self._host.now) for task in self._running())
             committed = yield from self._maybe_commit()
             late = self._host.now - polled_at > MAX_POLL_INTERVAL_MS // 2
-            iterations = next_iterations(iterations, late_for_poll=late, interrupted=committed)
+            interrupted = punctuated > 0 or committed
+            iterations = next_iterations(iterations, late_for_poll=late, interrupted=interrupted)
             if not processed or late or self._membership.is_rebalancing:
                 return iterations
 
@@ -164,7 +209,7 @@ class StreamThread:
         """Flush a store now and then: the real ones do it when a buffer is full."""
         for holder in task.stores.values():
             if self._world.choices.chance(self._config.flush_probability):
-                holder.store.flush()
+                holder.database.flush()
                 self._world.trace.emit("store.flushed", self.name, task=task.id)
 
     def _resume_what_has_space(self) -> None:
@@ -182,67 +227,101 @@ class StreamThread:
             self._host.now,
             self._last_commit,
             commit_interval_ms=self._config.commit_interval_ms,
-            uncommitted_bytes=staged,
+            uncommitted_bytes=0 if self._world.defect("stages-without-bound") else staged,
             max_uncommitted_bytes=self._config.max_uncommitted_bytes,
         )
-        if not due or self._membership.is_rebalancing:
+        requested = any(task.commit_requested and task.commit_needed for task in self._running())
+        if self._membership.is_rebalancing:
+            return False
+        if 0 < self._config.max_uncommitted_bytes < staged:
+            self._world.trace.emit("thread.staged", self.name, bytes=staged)
+        if not (due or requested):
             return False
         with self._membership.held():
             yield from self._commit(self._running(), Closing.COMMIT)
         self._last_commit = self._host.now
+        self._purge.maybe_purge()
         return True
 
     def _commit(self, tasks: Iterable[StreamTask], closing: Closing) -> Steps:
         """Commit tasks, step by step; the host may die between any two of them."""
-        positions = {each: self._consumer.position(each) for each in self._consumer.assignment}
+        positions = self._positions()
         due = [task for task in tasks if task.commit_needed or task.has_passed_markers(positions)]
         if not due and not self._producer.in_transaction:
             return
-        yield from self._producer.flush()
+        yield from self._flush(due)
         offsets: dict[str, int] = {}
+        times: dict[str, int] = {}
         for task in due:
-            task.note_written()
+            if not self._world.defect("keeps-stale-offset"):
+                task.note_written()
             offsets |= task.committable_offsets(positions)
+            times |= task.committable_times()
+        if self._world.defect("commits-fetched-offsets"):
+            offsets = {each: positions[each] or 0 for each in offsets}
+        if self._world.defect("commits-store-first"):
+            yield from self._commit_stores(due, closing)
         if self._config.exactly_once:
-            yield from self._commit_transaction(offsets)
+            yield from self._commit_transaction(offsets, times)
         elif offsets:
-            group = self._application.cluster.group(self._application.topology.application_id)
+            group = self._application.topology.application_id
             member = self._membership.credentials
-            yield from self._call("commit offsets", lambda: group.commit(*member, offsets))
+            yield from self._call(
+                "commit offsets",
+                lambda: self._application.cluster.commit_offsets(
+                    group, member, offsets, times=times
+                ),
+            )
+        self._purge.committed(offsets)
         self._world.trace.emit(
             "thread.committed", self.name, tasks=[task.id for task in due], offsets=offsets
         )
+        yield from self._commit_stores(due, closing)
         for task in due:
+            task.committed(offsets)
+
+    def _positions(self) -> dict[str, int | None]:
+        """How far the consumer is, markers included, with each input."""
+        if self._world.defect("commits-last-record"):
+            return {each: at + 1 for task in self._running() for each, at in task.consumed.items()}
+        return {each: self._consumer.position(each) for each in self._consumer.assignment}
+
+    def _flush(self, due: list[StreamTask]) -> Steps:
+        """Send on what the record caches hold back, and wait until everything has arrived."""
+        for task in due:
+            task.flush_caches()
+        if not self._world.defect("commits-before-records-arrive"):
+            yield from self._producer.flush()
+
+    def _commit_stores(self, tasks: Iterable[StreamTask], closing: Closing) -> Steps:
+        for task in tasks:
             if commits_after(task.traits, closing):
                 for name in list(task.stores):
-                    yield self._world.time.timeout(0)
+                    yield self._world.time.timeout(self._disk.delay_ms)
                     task.commit_store(name)
-            task.committed()
 
-    def _commit_transaction(self, offsets: dict[str, int]) -> Steps:
+    def _commit_transaction(self, offsets: dict[str, int], times: dict[str, int]) -> Steps:
         """All tasks of the thread in one transaction (KIP-447)."""
         if not offsets and not self._producer.in_transaction:
             return
+        if not offsets and self._world.defect("keeps-transaction-open"):
+            return
         if offsets:
-            yield from self._producer.send_offsets(
-                self._application.topology.application_id, self._membership.credentials, offsets
-            )
+            group, member = self._application.topology.application_id, self._membership.credentials
+            yield from self._producer.send_offsets(group, member, offsets, times=times)
         yield from self._producer.commit()
 
     # The group.
 
     def _subscription(self) -> Subscription:
-        sums = dict(self._disk.sums)
+        sums = self._disk.sums(self.name)
         for task in self.tasks.values():
             if not task.spec.changelogs:
                 continue
             if task.state is TaskState.RUNNING:
                 sums[task.id] = LATEST_OFFSET
             elif task.stores:
-                sums[task.id] = offset_sum(
-                    None if each.offset is None else each.offset + 1
-                    for each in task.stores.values()
-                )
+                sums[task.id] = next_offset_sum(task)
         owned = {name for name in self.tasks if name not in self._standbys}
         owned |= {name for name, is_active in self._pending.items() if is_active}
         return Subscription(self._host.name, tuple(sorted(owned)), sums)
@@ -262,6 +341,8 @@ class StreamThread:
             }
 
         known = yield from self._call("list offsets", ends)
+        if self._world.defect("does-not-wait-for-owner"):
+            subscriptions = {name: replace(each, owned=()) for name, each in subscriptions.items()}
         return share_out(subscriptions, known, application.stateless, self._config.assignor)
 
     def _follow_group(self) -> Steps:
@@ -321,6 +402,8 @@ class StreamThread:
         """Open the tasks that were assigned; one whose directory is taken waits."""
         for name, is_active in list(self._pending.items()):
             if not self._disk.lock(name, self.name):
+                if self._world.defect("drops-task-whose-lock-is-taken"):
+                    del self._pending[name]
                 continue
             del self._pending[name]
             self._open(name, is_active=is_active)
@@ -335,8 +418,11 @@ class StreamThread:
             choices=self._world.choices,
             trace=self._world.trace,
             actor=self.name,
+            cache=self._cache,
+            metrics=self.metrics,
+            global_stores={} if self._global_table is None else self._global_table.stores,
         )
-        make = partial(self._disk.make_store, transactional=self._config.transactional)
+        make = self._disk.make_store
         was_empty = self._disk.is_empty(name)
         try:
             task.open(self._disk.directory(name), make, self._producer, was_empty=was_empty)
@@ -344,6 +430,7 @@ class StreamThread:
             self._world.trace.emit("task.wiped", self.name, task=name)
             self._disk.wipe(name)
             task.open(self._disk.directory(name), make, self._producer, was_empty=True)
+        task.tell_contents("store.found")
         self.tasks[name] = task
         if not is_active:
             self._standbys.add(name)
@@ -356,21 +443,32 @@ class StreamThread:
             task = self._updater.restored[0]
             yield from self._begin(task)
         while self._updater.failed:
-            task, _ = self._updater.failed.pop(0)
-            yield from self._begin_anew([task])
+            task, error = self._updater.failed.pop(0)
+            if isinstance(error, ProcessorStateError):
+                raise error
+            died = isinstance(error, UpdaterDiedError)
+            # What the updater died of is not the fault of a store.
+            yield from self._begin_anew([task], Closing.DIRTY if died else Closing.CORRUPTED)
+        if self._updater.fatal is not None:
+            dead, self._updater = self._updater, self._new_updater()
+            self._updater.restored += dead.restored
 
     def _begin(self, task: StreamTask) -> Steps:
         """Go on from the committed offsets; until these are stable, the task waits."""
+        stable = self._config.exactly_once and not self._world.defect("fetches-unstable-offsets")
         group = self._application.cluster.group(self._application.topology.application_id)
+        inputs = task.spec.inputs
         try:
-            offsets = yield from self._call(
+            offsets, times = yield from self._call(
                 "fetch offsets",
-                lambda: {
-                    each: group.committed(each, require_stable=self._config.exactly_once)
-                    for each in task.spec.inputs
-                },
+                lambda: (
+                    {each: group.committed(each, require_stable=stable) for each in inputs},
+                    {each: group.committed_time(each) for each in inputs},
+                ),
             )
         except (RequestTimeoutError, UnstableOffsetCommitError):
+            if self._world.defect("drops-task-on-timeout"):
+                self._updater.restored.remove(task)
             yield self._world.time.timeout(POLL_MS)
             return
         if task not in self._updater.restored:
@@ -378,7 +476,9 @@ class StreamThread:
         self._updater.restored.remove(task)
         if commits_after(task.traits, Closing.RESTORED):
             task.commit_stores(Closing.RESTORED)
+        task.queues.set_times({each: time for each, time in times.items() if time is not None})
         task.become(TaskState.RUNNING)
+        task.tell_contents("store.running")
         self._assign_inputs()
         for partition, offset in offsets.items():
             start = self._log_start(partition)
@@ -397,11 +497,9 @@ class StreamThread:
         self._updater.remove(task.id)
         task.suspend()
         yield self._world.time.timeout(0)
-        if closing is Closing.CLEAN:
-            self._disk.sums[task.id] = offset_sum(
-                None if each.offset is None else each.offset + 1 for each in task.stores.values()
-            )
+        total = next_offset_sum(task)
         task.close(closing)
+        self._disk.closed(task, total, closing)
         if wipes_after(task.traits, closing):
             self._world.trace.emit("task.wiped", self.name, task=task.id)
             self._disk.wipe(task.id)
@@ -409,17 +507,59 @@ class StreamThread:
         del self.tasks[task.id]
         self._standbys.discard(task.id)
 
+    def _die(self, error: ProcessorStateError) -> Steps:
+        """End because of a store, and let another thread begin in its place (KIP-671)."""
+        self._world.trace.emit("thread.died", self.name, reason=type(error).__name__)
+        # It says nothing to the group, which learns of it once the session is over.
+        self._membership.abandon()
+        for task in list(self.tasks.values()):
+            # A store that cannot be closed properly is closed nonetheless, and not tried again.
+            while task.id in self.tasks:
+                with suppress(ProcessorStateError):
+                    yield from self._give_up(task, Closing.DIRTY)
+        self._disk.unlock_all(self.name)
+        self._close_clients()
+        if not self._is_stopping:
+            self._world.marks.sometimes("a thread died and was replaced")
+            self._replace()
+
+    def _shut_down(self) -> Steps:
+        """Commit, close all tasks, and leave the group."""
+        closing = Closing.CLEAN
+        with self._membership.held():
+            try:
+                yield from self._commit(self._running(), Closing.COMMIT)
+            except BrokerError:
+                closing = Closing.DIRTY
+            for task in list(self.tasks.values()):
+                restoring = task.state is TaskState.RESTORING
+                yield from self._give_up(task, Closing.CLEAN if restoring else closing)
+        with suppress(BrokerError):
+            yield from self._producer.abort()
+        self._disk.unlock_all(self.name)
+        self._close_clients()
+        yield from self._membership.leave()
+
+    def _close_clients(self) -> None:
+        self._updater.close()
+        self._producer.close()
+        self._consumer.close()
+
     def _handle_lost(self, error: BrokerError | None) -> Steps:
         """Somebody else has our tasks by now: close them without a commit, and begin anew."""
         self._world.trace.emit("thread.lost", self.name, reason=type(error).__name__)
         with self._membership.held():
-            for task in list(self._active()):
+            for task in self._lost_tasks():
                 restoring = task.state is TaskState.RESTORING
-                yield from self._give_up(task, Closing.CLEAN if restoring else Closing.DIRTY)
+                clean = restoring or self._world.defect("closes-lost-tasks-cleanly")
+                yield from self._give_up(task, Closing.CLEAN if clean else Closing.DIRTY)
             self._pending.clear()
             self._assign_inputs()
         yield from self._renew_producer()
         self._membership.rejoin()
+
+    def _lost_tasks(self) -> list[StreamTask]:
+        return [] if self._world.defect("keeps-tasks-after-loss") else self._active()
 
     @property
     def _is_in_doubt(self) -> bool:
@@ -435,11 +575,11 @@ class StreamThread:
         yield from self._begin_anew([task for task in tasks if task.state is TaskState.RUNNING])
         yield from self._renew_producer()
 
-    def _begin_anew(self, tasks: list[StreamTask]) -> Steps:
+    def _begin_anew(self, tasks: list[StreamTask], closing: Closing = Closing.CORRUPTED) -> Steps:
         for task in tasks:
             is_active = task.id not in self._standbys
             self._world.trace.emit("task.corrupted", self.name, task=task.id)
-            yield from self._give_up(task, Closing.CORRUPTED)
+            yield from self._give_up(task, closing)
             self._pending[task.id] = is_active
         self._assign_inputs()
 
@@ -454,8 +594,37 @@ class StreamThread:
             try:
                 yield from self._producer.init()
             except RequestTimeoutError:
+                if self._world.defect("dies-of-a-second-fault") and not first:
+                    # What it holds, nobody gives back.
+                    yield self._world.time.event()
                 continue
+            self._world.trace.emit(
+                "thread.producer", self.name, producer=self._producer.producer_id
+            )
             return
+
+    @property
+    def _restores_uncommitted(self) -> bool:
+        return not self._config.exactly_once or self._world.defect("restores-aborted-records")
+
+    def _new_updater(self) -> StateUpdater:
+        application = self._application
+        config = UpdaterConfig(
+            "read_uncommitted" if self._restores_uncommitted else "read_committed",
+            application.topology.application_id,
+            self._config.commit_interval_ms,
+            self._config.idling,
+            application.restore_listener,
+            application.standby_listener,
+        )
+        return StateUpdater(
+            self._world,
+            self._host,
+            application.network,
+            application.cluster,
+            config,
+            actor=self._updater_name,
+        )
 
     def _new_producer(self) -> Producer:
         return Producer(

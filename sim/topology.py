@@ -6,15 +6,31 @@ Sources: Kafka, Topology and InternalTopologyBuilder.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
 from zlib import crc32
 
 from streamproof.sim.brokers.log import Entry
 from streamproof.stores.api import KeyValueStore
 from streamproof.stores.errors import UsageError
 
-__all__ = ["Process", "ProcessorContext", "Subtopology", "TaskSpec", "Topology", "partition_for"]
+__all__ = [
+    "Init",
+    "Process",
+    "ProcessorContext",
+    "PunctuationType",
+    "Punctuator",
+    "Subtopology",
+    "TaskSpec",
+    "Topology",
+    "partition_for",
+]
+
+PunctuationType = Literal["stream time", "wall-clock time"]
+"""The clock that a punctuation follows (KIP-138): that of the records, or that of the host."""
+
+Punctuator = Callable[[int], None]
+"""Is called with the time in milliseconds: as it is, not as it was when the call was due."""
 
 
 class ProcessorContext(Protocol):
@@ -26,7 +42,7 @@ class ProcessorContext(Protocol):
         ...
 
     def store(self, name: str) -> KeyValueStore:
-        """A store of the subtopology."""
+        """A store of the subtopology, or a global one, which is to be read only."""
         ...
 
     def forward(
@@ -35,9 +51,39 @@ class ProcessorContext(Protocol):
         """Send a record to a topic; without a timestamp, with that of the input record."""
         ...
 
+    def schedule(self, interval_ms: int, kind: PunctuationType, punctuator: Punctuator) -> None:
+        """Call a punctuator again and again.
+
+        By stream time it is due with the first record, and then at each multiple of the interval,
+        once even if several have passed. By wall-clock time it is due an interval after the task
+        has begun to run.
+
+        Args:
+            interval_ms: milliseconds, at least 1.
+            kind: which time is meant.
+            punctuator: what is called.
+
+        Raises:
+            UsageError: the interval is less than a millisecond.
+
+        Source: KIP-138; Kafka, ProcessorContext#schedule and PunctuationSchedule.
+        """
+        ...
+
+    def request_commit(self) -> None:
+        """Ask the thread to commit as soon as it can (Kafka: ProcessorContext#commit)."""
+        ...
+
 
 Process = Callable[[ProcessorContext, str, Entry], None]
 """Processes one record, given its topic."""
+
+Init = Callable[[ProcessorContext], None]
+"""Is called once when a task begins to run: the place to schedule punctuations."""
+
+
+def _nothing(_: ProcessorContext) -> None:
+    """There is nothing to begin with."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +95,17 @@ class Subtopology:
         process: what is done with a record.
         stores: the names of its stores, each with a changelog.
         sinks: the topics that are written.
+        init: what is done before the first record.
+        forwarded: by store, a sink to which its writes are sent on: at once, or, if a record
+            cache is in front of the store, when they leave it (Kafka: TupleForwarder).
     """
 
     sources: tuple[str, ...]
     process: Process
     stores: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
+    init: Init = _nothing
+    forwarded: Mapping[str, str] = field(default_factory=dict)
 
 
 class TaskSpec(NamedTuple):
@@ -84,11 +135,13 @@ class Topology:
         application_id: its name, which is that of its consumer group, too.
         subtopologies: its parts.
         partitions: how many partitions each topic has, changelogs aside.
+        global_stores: by store, the topic that every instance reads as a whole.
     """
 
     application_id: str
     subtopologies: tuple[Subtopology, ...]
     partitions: Mapping[str, int]
+    global_stores: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for number, each in enumerate(self.subtopologies):
@@ -100,6 +153,14 @@ class Topology:
                 )
             for topic in each.sinks:
                 self._count(topic, number)
+            for store, topic in each.forwarded.items():
+                if store not in each.stores or topic not in each.sinks:
+                    raise UsageError(
+                        f"Subtopology {number} forwards {store!r} to {topic!r}: it must be one of "
+                        f"its stores, {list(each.stores)}, and one of its sinks, "
+                        f"{list(each.sinks)}."
+                    )
+        self._refuse_wrong_globals()
         self._refuse_cycles()
 
     def _count(self, topic: str, number: int) -> int:
@@ -110,6 +171,18 @@ class Topology:
                 f"least 1. There are: {', '.join(sorted(self.partitions)) or 'no topics'}."
             )
         return count
+
+    def _refuse_wrong_globals(self) -> None:
+        """Raise UsageError if a global store has no topic of its own, or the name of another."""
+        used = {topic for each in self.subtopologies for topic in (*each.sources, *each.sinks)}
+        names = {name for each in self.subtopologies for name in each.stores}
+        for store, topic in self.global_stores.items():
+            if self.partitions.get(topic, 0) < 1 or topic in used or store in names:
+                raise UsageError(
+                    f"Global store {store!r} is filled from {topic!r}: it needs a name that no "
+                    "other store has, and a topic with partitions that nothing else reads or "
+                    "writes."
+                )
 
     def _refuse_cycles(self) -> None:
         """Raise UsageError if a record could come back to where it was processed."""
@@ -145,16 +218,35 @@ class Topology:
                 )
         return found
 
+    @property
+    def inputs(self) -> list[str]:
+        """The topics that are filled from outside: neither written here, nor changelogs."""
+        written = {topic for each in self.subtopologies for topic in each.sinks}
+        read = dict.fromkeys(topic for each in self.subtopologies for topic in each.sources)
+        read |= dict.fromkeys(self.global_stores.values())
+        return [topic for topic in read if topic not in written]
+
+    @property
+    def repartitions(self) -> list[str]:
+        """The topics that are written and read here: what was read of them may be deleted."""
+        written = {topic for each in self.subtopologies for topic in each.sinks}
+        read = dict.fromkeys(topic for each in self.subtopologies for topic in each.sources)
+        return [topic for topic in read if topic in written]
+
     def changelog(self, store: str) -> str:
         """The topic that backs a store."""
         return f"{self.application_id}-{store}-changelog"
 
     @property
-    def topics(self) -> dict[str, int]:
-        """All topics with their partitions, changelogs included."""
-        changelogs = {
+    def changelogs(self) -> dict[str, int]:
+        """The topics that back stores, with their partitions."""
+        return {
             self.changelog(name): self.partitions[each.sources[0]]
             for each in self.subtopologies
             for name in each.stores
         }
-        return {**self.partitions, **changelogs}
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """All topics with their partitions, changelogs included."""
+        return {**self.partitions, **self.changelogs}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from streamproof.sim.choices import Choices
+from streamproof.sim.defects import require_defects
 from streamproof.sim.faults import ACTIVATION, SITES, Faults
 from streamproof.sim.hosts import Host
 from streamproof.sim.marks import MARKS, Marks
@@ -22,6 +23,7 @@ class World:
         watchers: are given each event.
         sites: the faults that may happen, with their probabilities.
         activation: how probable it is that a fault site is on; 0 is a world without faults.
+        defects: the mistakes that the runtime makes, by name; none, as a rule.
 
     Attributes:
         choices: every decision that is left open.
@@ -38,17 +40,23 @@ class World:
         *,
         sites: Mapping[str, float] = SITES,
         activation: float = ACTIVATION,
+        defects: Iterable[str] = (),
     ) -> None:
+        self._defects = require_defects(defects)
         self.choices = choices
         self.time = VirtualTime(choices)
-        self.trace = Trace(lambda: self.time.now, watchers)
-        self.faults = Faults(choices, sites, activation)
         self.marks = Marks(MARKS)
+        self.trace = Trace(lambda: self.time.now, [self.marks.see, *watchers])
+        self.faults = Faults(choices, sites, activation)
 
     @property
     def now(self) -> int:
         """The time of the world, which no actor sees but through the clock of its host."""
         return int(self.time.now)
+
+    def defect(self, name: str) -> bool:
+        """Whether the runtime makes this mistake."""
+        return name in self._defects
 
     def host(self, name: str, *, drift_ppm: int = 0) -> Host:
         """A new host."""

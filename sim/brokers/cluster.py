@@ -2,7 +2,7 @@
 
 What is asked of the brokers takes effect at once here; the network is what takes time. Two things
 go on without being asked: markers of decided transactions are written, one after the other, and
-what takes too long is ended.
+what takes too long is ended. What else brokers do by themselves is in ``upkeep``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,17 @@ from typing import Any
 
 from simpy.events import Event
 
-from streamproof.sim.brokers.groups import GroupCoordinator
-from streamproof.sim.brokers.log import Entry, Fetched, Isolation, PartitionLog
+from streamproof.sim.brokers.groups import NO_TIMES, GroupCoordinator
+from streamproof.sim.brokers.log import NO_PRODUCER, Entry, Fetched, Isolation, PartitionLog
 from streamproof.sim.brokers.transactions import Marker, ProducerIdentity, TransactionCoordinator
+from streamproof.sim.brokers.upkeep import (
+    TopicConfig,
+    clean_up,
+    delete_what_is_old,
+    fail_over,
+    forget_idle_transactions,
+)
+from streamproof.sim.errors import OffsetOutOfRangeError
 from streamproof.sim.hosts import Steps
 from streamproof.sim.world import World
 from streamproof.stores.errors import InvalidArgumentError
@@ -30,6 +38,9 @@ _CHECK_EVERY_MS = 1_000
 _MARKER_MS = 3
 """A marker takes from 1 to so many milliseconds to be written."""
 
+_THROTTLE_MS = 1_000
+"""A reader that has used up its quota waits for up to so many milliseconds."""
+
 _LATE_MARKER_MS = 500
 """A delayed one takes up to so many more."""
 
@@ -40,18 +51,31 @@ class Cluster:
     Args:
         world: the world.
         partitions: by topic, how many it has; at least 1.
+        configs: by topic, what becomes of its records; others keep them for good.
 
     Attributes:
         logs: the log of each partition, named ``topic-0``.
         groups: the groups, by name.
         transactions: the coordinator of all transactions.
+        groups_are_away: whether the coordinator of the groups moves to another broker now.
     """
 
-    def __init__(self, world: World, partitions: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        world: World,
+        partitions: Mapping[str, int],
+        configs: Mapping[str, TopicConfig] | None = None,
+    ) -> None:
         for topic, count in partitions.items():
             if count < 1:
                 raise InvalidArgumentError(
                     f"Topic {topic!r} has {count} partitions; it needs at least 1."
+                )
+        for topic in configs or {}:
+            if topic not in partitions:
+                raise InvalidArgumentError(
+                    f"Topic {topic!r} is configured, and is not there; there are: "
+                    f"{', '.join(sorted(partitions))}."
                 )
         self._world = world
         self._partitions = dict(partitions)
@@ -61,12 +85,19 @@ class Cluster:
             for number in range(count)
         }
         self.groups: dict[str, GroupCoordinator[Any, Any]] = {}
-        self.transactions = TransactionCoordinator()
+        self.groups_are_away = False
+        self.transactions = TransactionCoordinator(
+            fences=not world.defect("does-not-fence-producer")
+        )
         self._appended: dict[str, list[Event]] = {}
         self._host = world.host("brokers")
         self._markers_due = world.time.event()
         self._host.start(self._write_markers())
         self._host.start(self._end_what_takes_too_long())
+        self._host.start(clean_up(world, self, configs or {}))
+        self._host.start(delete_what_is_old(world, self, configs or {}))
+        self._host.start(fail_over(world, self))
+        self._host.start(forget_idle_transactions(world, self))
 
     def partitions_of(self, topic: str) -> list[str]:
         """The partitions of a topic."""
@@ -75,7 +106,10 @@ class Cluster:
     def group(self, name: str, rebalance_timeout_ms: int = 300_000) -> GroupCoordinator[Any, Any]:
         """A group, made when it is first asked for."""
         if name not in self.groups:
-            self.groups[name] = GroupCoordinator(rebalance_timeout_ms)
+            self.groups[name] = GroupCoordinator(
+                rebalance_timeout_ms, ignores_generation=self._world.defect("ignores-generation")
+            )
+            self.groups[name].is_away = self.groups_are_away
         return self.groups[name]
 
     # Records.
@@ -91,10 +125,28 @@ class Cluster:
             OutOfOrderSequenceError: records of the producer are missing before these.
             ProducerFencedError: a later epoch of the producer was here.
         """
-        log = self.logs[partition]
-        offsets = [log.append(**each) for each in records]
+        offsets = [self._append(partition, each) for each in records]
         self._wake(partition)
         return offsets
+
+    def _append(self, partition: str, record: Mapping[str, Any]) -> int:
+        log = self.logs[partition]
+        end = log.end
+        offset = log.append(**record)
+        if offset == end:
+            # A record that came again is not appended again, and is no event.
+            self._world.trace.emit(
+                "log.appended",
+                "brokers",
+                partition=partition,
+                offset=offset,
+                key=record["key"],
+                value=record["value"],
+                timestamp=record["timestamp"],
+                producer=record.get("producer", NO_PRODUCER),
+                transactional=record.get("transactional", False),
+            )
+        return offset
 
     def fetch(
         self, positions: Mapping[str, int], isolation: Isolation, max_records: int
@@ -111,6 +163,36 @@ class Cluster:
                 count = self._world.choices.below(max_records)
             found[partition] = self.logs[partition].fetch(position, isolation, count)
         return found
+
+    def throttle_ms(self) -> int:
+        """How long a reader has to wait because of its quota, and gets nothing; mostly 0.
+
+        Source: KIP-13, KIP-219; ``throttle_time_ms`` of a fetch response.
+        """
+        if not self._world.faults.happens("broker.throttled"):
+            return 0
+        self._world.marks.sometimes("a fetch was throttled")
+        return self._world.choices.between(1, _THROTTLE_MS)
+
+    def delete_records(self, partition: str, offset: int) -> int:
+        """Delete what is before an offset, for good; where the log begins now.
+
+        Raises:
+            OffsetOutOfRangeError: the offset is behind the end.
+
+        Source: KIP-107, DeleteRecords.
+        """
+        log = self.logs[partition]
+        if offset > log.end:
+            raise OffsetOutOfRangeError(
+                f"Records of {partition} cannot be deleted up to {offset}: its end is {log.end}."
+            )
+        if offset > log.log_start:
+            log.delete_before(offset)
+            self._world.trace.emit(
+                "log.deleted", "brokers", partition=partition, offset=offset, reason="request"
+            )
+        return log.log_start
 
     def wait_for_records(self, partitions: Iterable[str]) -> Event:
         """An event that comes about with the next record or marker in one of the partitions."""
@@ -137,7 +219,14 @@ class Cluster:
             ProducerFencedError: another producer has begun under the id.
             InvalidTxnStateError: there is nothing to end.
         """
-        self.transactions.end(transactional_id, identity, commit=commit)
+        if self.transactions.end(transactional_id, identity, commit=commit):
+            self._world.trace.emit(
+                "transaction.decided",
+                "brokers",
+                transactional_id=transactional_id,
+                producer=identity.producer,
+                commit=commit,
+            )
         self.markers_due()
 
     def init_producer(self, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
@@ -147,9 +236,31 @@ class Cluster:
             ConcurrentTransactionsError: try again once the markers are written.
         """
         try:
-            return self.transactions.init_producer(transactional_id, timeout_ms)
+            return self.transactions.init_producer(transactional_id, timeout_ms, self._world.now)
         finally:
             self.markers_due()
+
+    def commit_offsets(
+        self,
+        group: str,
+        member: tuple[str, int],
+        offsets: Mapping[str, int],
+        *,
+        times: Mapping[str, int] = NO_TIMES,
+    ) -> None:
+        """Commit offsets of a group, and the times of partitions, outside of any transaction.
+
+        Raises:
+            IllegalGenerationError: the member is not of the current generation.
+        """
+        self.group(group).commit(*member, offsets, times=times)
+        self._tell_committed(group, offsets)
+
+    def _tell_committed(self, group: str, offsets: Mapping[str, int]) -> None:
+        if offsets:
+            self._world.trace.emit(
+                "offsets.committed", "brokers", group=group, offsets=dict(offsets)
+            )
 
     def add_offsets(
         self,
@@ -158,8 +269,10 @@ class Cluster:
         group: str,
         member: tuple[str, int],
         offsets: Mapping[str, int],
+        *,
+        times: Mapping[str, int] = NO_TIMES,
     ) -> None:
-        """Add offsets of a group to a transaction (KIP-447).
+        """Add offsets of a group, and the times of partitions, to a transaction (KIP-447).
 
         Raises:
             ProducerFencedError: another producer has begun under the id.
@@ -167,7 +280,14 @@ class Cluster:
         """
         target = GROUP_TARGET + group
         self.transactions.add(transactional_id, identity, [target], self._world.now)
-        self.group(group).commit_in_transaction(identity.producer, *member, offsets)
+        self.group(group).commit_in_transaction(identity.producer, *member, offsets, times=times)
+        self._world.trace.emit(
+            "offsets.added",
+            "brokers",
+            group=group,
+            producer=identity.producer,
+            offsets=dict(offsets),
+        )
 
     def markers_due(self) -> None:
         """Let the markers be written that are to be written."""
@@ -178,7 +298,7 @@ class Cluster:
         """Write one marker after the other; between two of them, readers see the difference."""
         world = self._world
         while True:
-            pending = self.transactions.pending_markers()
+            pending = self._writable_markers()
             if not pending:
                 self._markers_due = world.time.event()
                 yield self._markers_due
@@ -187,15 +307,30 @@ class Cluster:
             if world.faults.happens("broker.marker_delayed"):
                 delay += world.choices.between(1, _LATE_MARKER_MS)
             yield world.time.timeout(delay)
-            self._write(world.choices.pick(pending))
+            # A coordinator may have gone away meanwhile.
+            pending = self._writable_markers()
+            if pending:
+                self._write(world.choices.pick(pending))
+
+    def _writable_markers(self) -> list[Marker]:
+        """Those that wait for no coordinator; when one comes back, it goes on with the others."""
+        if self.transactions.is_away:
+            return []
+        return [
+            each
+            for each in self.transactions.pending_markers()
+            if not (self.groups_are_away and each.target.startswith(GROUP_TARGET))
+        ]
 
     def _write(self, marker: Marker) -> None:
         world, identity = self._world, marker.identity
+        offset = -1
         if marker.target.startswith(GROUP_TARGET):
-            group = self.group(marker.target.removeprefix(GROUP_TARGET))
-            group.end_transaction(identity.producer, commit=marker.commit)
+            group = marker.target.removeprefix(GROUP_TARGET)
+            offsets = self.group(group).end_transaction(identity.producer, commit=marker.commit)
+            self._tell_committed(group, offsets)
         else:
-            self.logs[marker.target].end_transaction(
+            offset = self.logs[marker.target].end_transaction(
                 identity.producer, commit=marker.commit, timestamp=world.now, epoch=identity.epoch
             )
             self._wake(marker.target)
@@ -207,6 +342,8 @@ class Cluster:
             "transaction.marker",
             "brokers",
             partition=marker.target,
+            offset=offset,
+            producer=identity.producer,
             transactional_id=marker.transactional_id,
             commit=marker.commit,
             complete=complete,
@@ -234,6 +371,5 @@ class Cluster:
     # What an observer sees, who is no part of the world.
 
     def committed_records(self, partition: str) -> list[Entry]:
-        """The records that a reader of committed data sees once all transactions have ended."""
-        log = self.logs[partition]
-        return log.fetch(log.log_start, "read_committed", max(log.end, 1)).records
+        """The records that were ever committed, whether they are there still or not."""
+        return self.logs[partition].committed

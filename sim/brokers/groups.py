@@ -13,17 +13,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from streamproof.sim.errors import IllegalGenerationError, UnstableOffsetCommitError
+from streamproof.sim.errors import (
+    CoordinatorNotAvailableError,
+    IllegalGenerationError,
+    UnstableOffsetCommitError,
+)
 
-__all__ = ["GroupCoordinator", "GroupState", "Joined", "Member"]
+__all__ = ["NO_TIMES", "GroupCoordinator", "GroupState", "Joined", "Member"]
 
 S = TypeVar("S")
 """What members say of themselves when they join."""
 
 A = TypeVar("A")
 """What the leader assigns to a member."""
+
+
+NO_TIMES: Mapping[str, int] = MappingProxyType({})
+"""Offsets that are committed without metadata."""
 
 
 class GroupState(Enum):
@@ -76,18 +85,25 @@ class GroupCoordinator(Generic[S, A]):
         generation: the number of the rebalance that was completed last; 0 before the first.
         state: what it is doing.
         members: by member id, in the order in which they came.
+        is_away: whether the coordinator moves to another broker now: then every request is
+            refused with CoordinatorNotAvailableError, and nobody is left out.
     """
 
-    def __init__(self, rebalance_timeout_ms: int) -> None:
+    def __init__(self, rebalance_timeout_ms: int, *, ignores_generation: bool = False) -> None:
+        self._ignores_generation = ignores_generation
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._deadline = 0
         self._next_member = 0
         self._committed: dict[str, int] = {}
         # By producer: offsets that count once its transaction is committed.
         self._pending: dict[int, dict[str, int]] = {}
+        # The same for the metadata: how far the time of a partition had come.
+        self._times: dict[str, int] = {}
+        self._pending_times: dict[int, dict[str, int]] = {}
         self.generation = 0
         self.state = GroupState.EMPTY
         self.members: dict[str, Member[S, A]] = {}
+        self.is_away = False
 
     @property
     def leader(self) -> str:
@@ -116,6 +132,7 @@ class GroupCoordinator(Generic[S, A]):
         Raises:
             IllegalGenerationError: there is no member of that id.
         """
+        self._require_here()
         if member_id and member_id not in self.members:
             raise self._unknown(member_id)
         if instance_id and not member_id and (found := self._static(instance_id)):
@@ -136,6 +153,7 @@ class GroupCoordinator(Generic[S, A]):
         Raises:
             IllegalGenerationError: the member was left out meanwhile.
         """
+        self._require_here()
         if member_id in self.members:
             # Who waits for the others is alive, and has joined whatever rebalance there is by now.
             self.members[member_id].last_heartbeat = now
@@ -178,12 +196,14 @@ class GroupCoordinator(Generic[S, A]):
         Raises:
             IllegalGenerationError: it is no member of this generation any more.
         """
+        self._require_here()
         self.advance(now)
         self._require(member_id, generation).last_heartbeat = now
         return self.state is GroupState.JOINING
 
     def leave(self, member_id: str, now: int) -> None:
         """A dynamic member goes; nothing happens to who is not there."""
+        self._require_here()
         if self.members.pop(member_id, None) is not None:
             self._begin_rebalance(now)
 
@@ -192,6 +212,8 @@ class GroupCoordinator(Generic[S, A]):
 
         To be called as time passes; the other methods call it where it matters.
         """
+        if self.is_away:
+            return []
         late = [
             name
             for name, each in self.members.items()
@@ -208,31 +230,57 @@ class GroupCoordinator(Generic[S, A]):
 
     # Offsets.
 
-    def commit(self, member_id: str, generation: int, offsets: Mapping[str, int]) -> None:
+    def commit(
+        self,
+        member_id: str,
+        generation: int,
+        offsets: Mapping[str, int],
+        *,
+        times: Mapping[str, int] = NO_TIMES,
+    ) -> None:
         """Commit offsets, by partition; a member may commit while the others join.
+
+        Args:
+            member_id: who commits.
+            generation: of which it is.
+            offsets: by partition.
+            times: the metadata of some of them: how far the time of the partition has come
+                (KAFKA-7994).
 
         Raises:
             IllegalGenerationError: it is no member of this generation any more.
         """
-        self._require(member_id, generation)
+        self._require_current(member_id, generation)
         self._committed.update(offsets)
+        self._times.update(times)
 
     def commit_in_transaction(
-        self, producer: int, member_id: str, generation: int, offsets: Mapping[str, int]
+        self,
+        producer: int,
+        member_id: str,
+        generation: int,
+        offsets: Mapping[str, int],
+        *,
+        times: Mapping[str, int] = NO_TIMES,
     ) -> None:
         """Add offsets to a producer's transaction; they count once it is committed.
 
         Raises:
             IllegalGenerationError: the member is not of this generation (KIP-447).
         """
-        self._require(member_id, generation)
+        self._require_current(member_id, generation)
         self._pending.setdefault(producer, {}).update(offsets)
+        self._pending_times.setdefault(producer, {}).update(times)
 
-    def end_transaction(self, producer: int, *, commit: bool) -> None:
-        """The marker of a producer's transaction has arrived here."""
+    def end_transaction(self, producer: int, *, commit: bool) -> dict[str, int]:
+        """The marker of a producer's transaction has arrived here; what is committed by it."""
         offsets = self._pending.pop(producer, {})
-        if commit:
-            self._committed.update(offsets)
+        times = self._pending_times.pop(producer, {})
+        if not commit:
+            return {}
+        self._committed.update(offsets)
+        self._times.update(times)
+        return offsets
 
     def committed(self, partition: str, *, require_stable: bool = False) -> int | None:
         """The committed offset of a partition; ``None`` if there is none.
@@ -241,11 +289,25 @@ class GroupCoordinator(Generic[S, A]):
             UnstableOffsetCommitError: one is in a transaction that is not complete; only if
                 ``require_stable``.
         """
+        self._require_here()
         if require_stable and any(partition in each for each in self._pending.values()):
             raise UnstableOffsetCommitError(
                 f"An offset of {partition} is in a transaction that is not complete yet."
             )
         return self._committed.get(partition)
+
+    def committed_time(self, partition: str) -> int | None:
+        """How far the time of a partition had come; ``None`` if nobody said so."""
+        return self._times.get(partition)
+
+    def hear_of_all(self, now: int) -> None:
+        """Begin to wait for the members anew, as a coordinator that has just come does."""
+        for each in self.members.values():
+            each.last_heartbeat = now
+
+    def _require_here(self) -> None:
+        if self.is_away:
+            raise CoordinatorNotAvailableError("The group coordinator moves: try again.")
 
     def _begin_rebalance(self, now: int) -> None:
         if not self.members:
@@ -284,7 +346,14 @@ class GroupCoordinator(Generic[S, A]):
         member.subscription, member.last_heartbeat, member.joined = subscription, now, True
         return member_id
 
+    def _require_current(self, member_id: str, generation: int) -> None:
+        """Refuse offsets of somebody whose tasks may be another's by now."""
+        self._require_here()
+        if not self._ignores_generation:
+            self._require(member_id, generation)
+
     def _require(self, member_id: str, generation: int) -> Member[S, A]:
+        self._require_here()
         if member_id not in self.members:
             raise self._unknown(member_id)
         if generation != self.generation:

@@ -6,6 +6,7 @@ Sources: Kafka, UnifiedLog and ProducerStateManager.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from streamproof.sim.errors import (
@@ -98,6 +99,8 @@ class PartitionLog:
         self.end = 0
         self._entries: list[Entry] = []
         self._offsets: list[int] = []
+        # Committed records that were given up, for observers: no reader gets them.
+        self._gone: list[Entry] = []
         self._producers: dict[int, _Producer] = {}
         # By producer: the spans of its aborted transactions, first offset and marker.
         self._aborted: dict[int, list[tuple[int, int]]] = {}
@@ -112,6 +115,12 @@ class PartitionLog:
     def entries(self) -> list[Entry]:
         """Everything that is there, markers included."""
         return list(self._entries)
+
+    @property
+    def committed(self) -> list[Entry]:
+        """All records that were ever committed, in order, compacted and deleted ones included."""
+        there = self.fetch(self.log_start, "read_committed", max(len(self._entries), 1)).records
+        return sorted([*self._gone, *there], key=lambda each: each.offset)
 
     def append(
         self,
@@ -210,11 +219,24 @@ class PartitionLog:
         """Give up what is before an offset: retention, or a deletion that was asked for."""
         self.log_start = max(self.log_start, min(offset, self.end))
         keep = bisect_left(self._offsets, self.log_start)
+        self._remember(self._entries[:keep])
         del self._entries[:keep], self._offsets[:keep]
         for producer, spans in self._aborted.items():
             self._aborted[producer] = [each for each in spans if each[1] >= self.log_start]
 
-    def compact(self, *, tombstones_before: int = 0) -> None:
+    def first_kept(self, timestamp: int) -> int:
+        """Where the log begins once all that is older than a timestamp is given up.
+
+        As whole segments go, what is behind the first record that stays, stays, too; and so does
+        what an open transaction may still change.
+        """
+        stable = self.last_stable_offset
+        for each in self._entries:
+            if each.timestamp >= timestamp or each.offset >= stable:
+                return each.offset
+        return stable
+
+    def compact(self, *, tombstones_before: int = 0, before: int | None = None) -> int:
         """Keep only the last record of each key, and give up old tombstones and markers.
 
         What an open transaction may still change stays, and so does the last entry, which
@@ -222,8 +244,13 @@ class PartitionLog:
 
         Args:
             tombstones_before: tombstones and markers with a timestamp below it go, too.
+            before: what is from this offset on is not looked at; by default, that is nothing.
+
+        Returns:
+            How many entries went.
         """
-        stable = self.last_stable_offset
+        stable = min(self.last_stable_offset, self.end if before is None else before)
+        count = len(self._entries)
         last: dict[bytes, int] = {}
         for each in self._entries:
             if each.offset < stable and not each.control and not self.is_aborted(each):
@@ -238,8 +265,13 @@ class PartitionLog:
                 return False
             return entry.value is not None or entry.timestamp >= tombstones_before
 
+        self._remember(each for each in self._entries if not stays(each))
         self._entries = [each for each in self._entries if stays(each)]
         self._offsets = [each.offset for each in self._entries]
+        return count - len(self._entries)
+
+    def _remember(self, given_up: Iterable[Entry]) -> None:
+        self._gone += [each for each in given_up if not each.control and not self.is_aborted(each)]
 
     def _producer(self, producer: int, epoch: int) -> _Producer:
         """What is known of a producer; a new epoch begins its sequence anew."""

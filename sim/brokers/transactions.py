@@ -15,6 +15,8 @@ from enum import Enum
 
 from streamproof.sim.errors import (
     ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
+    InvalidPidMappingError,
     InvalidTxnStateError,
     ProducerFencedError,
 )
@@ -70,6 +72,7 @@ class Transaction:
         unmarked: those whose marker is still to be written.
         deadline: when it is aborted if it has not ended; in milliseconds.
         timeout_ms: how long a transaction may take.
+        last_used: when something was last done with it; in milliseconds.
     """
 
     identity: ProducerIdentity
@@ -78,12 +81,22 @@ class Transaction:
     deadline: int = 0
     targets: list[str] = field(default_factory=list)
     unmarked: list[str] = field(default_factory=list)
+    last_used: int = 0
 
 
 class TransactionCoordinator:
-    """Decides transactions; the markers that follow are written by whoever drives it."""
+    """Decides transactions; the markers that follow are written by whoever drives it.
 
-    def __init__(self) -> None:
+    Args:
+        fences: whether a new producer ends the transaction of the one before, as it must.
+
+    Attributes:
+        is_away: whether it moves to another broker now, and refuses every request until then.
+    """
+
+    def __init__(self, *, fences: bool = True) -> None:
+        self._fences = fences
+        self.is_away = False
         self._transactions: dict[str, Transaction] = {}
         self._next_producer = 0
 
@@ -96,18 +109,25 @@ class TransactionCoordinator:
         """What is known of a transactional id; ``None`` before its first producer."""
         return self._transactions.get(transactional_id)
 
-    def init_producer(self, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
+    def init_producer(
+        self, transactional_id: str, timeout_ms: int, now: int = 0
+    ) -> ProducerIdentity:
         """A new instance of a transactional id; the one before is fenced from now on.
 
         Raises:
+            CoordinatorNotAvailableError: try again.
             ConcurrentTransactionsError: the transaction of the one before has to end first. If
                 it was open, it is being aborted: try again once its markers are written.
         """
+        self._require_here()
         found = self._transactions.get(transactional_id)
         if found is None:
             identity = self.new_producer()
-            self._transactions[transactional_id] = Transaction(identity, timeout_ms)
+            self._transactions[transactional_id] = Transaction(identity, timeout_ms, last_used=now)
             return identity
+        found.last_used = now
+        if not self._fences:
+            return found.identity
         if found.state is State.ONGOING:
             self._decide(found, commit=False, fence=True)
         if found.state not in IDLE:
@@ -136,10 +156,13 @@ class TransactionCoordinator:
         if found.state in IDLE:
             found.state = State.ONGOING
             found.deadline = now + found.timeout_ms
+        found.last_used = now
         found.targets += [each for each in targets if each not in found.targets]
 
-    def end(self, transactional_id: str, identity: ProducerIdentity, *, commit: bool) -> None:
-        """Decide a transaction. To ask for the same end again is no mistake: the reply was lost.
+    def end(self, transactional_id: str, identity: ProducerIdentity, *, commit: bool) -> bool:
+        """Decide a transaction; whether that is new.
+
+        To ask for the same end again is no mistake: the reply was lost.
 
         Raises:
             ProducerFencedError: the producer is not the last one of its id.
@@ -147,16 +170,37 @@ class TransactionCoordinator:
         """
         found = self._current(transactional_id, identity)
         if found.state in _DECIDED[commit]:
-            return
+            return False
         if found.state is not State.ONGOING:
             raise InvalidTxnStateError(
                 f"{transactional_id} cannot {'commit' if commit else 'abort'}: "
                 f"its transaction is {found.state.name}."
             )
         self._decide(found, commit=commit)
+        return True
+
+    def idle_since(self, time: int) -> list[str]:
+        """The transactional ids that have no transaction, and were not used since a time."""
+        return [
+            name
+            for name, each in self._transactions.items()
+            if each.state in IDLE and each.last_used <= time
+        ]
+
+    def forget(self, transactional_id: str) -> None:
+        """Let a transactional id that has no transaction expire."""
+        del self._transactions[transactional_id]
 
     def expire(self, now: int) -> list[str]:
-        """Abort what has taken too long; the ids whose producers are fenced by that."""
+        """Abort what has taken too long; the ids whose producers are fenced by that.
+
+        While the coordinator is away, nothing is decided.
+        """
+        if self.is_away:
+            return []
+        for each in self._transactions.values():
+            if each.state not in IDLE:
+                each.last_used = now
         late = [
             name
             for name, each in self._transactions.items()
@@ -184,13 +228,23 @@ class TransactionCoordinator:
         return True
 
     def _current(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
+        self._require_here()
         found = self._transactions.get(transactional_id)
-        if found is None or found.identity != identity:
+        if found is None or found.identity.producer != identity.producer:
+            raise InvalidPidMappingError(
+                f"Transactional id {transactional_id} has expired since producer "
+                f"{identity.producer} used it last: begin anew with another producer."
+            )
+        if found.identity != identity:
             raise ProducerFencedError(
                 f"Producer {identity.producer} of epoch {identity.epoch} is not the last one of "
                 f"{transactional_id}: another one has begun, or its transaction took too long."
             )
         return found
+
+    def _require_here(self) -> None:
+        if self.is_away:
+            raise CoordinatorNotAvailableError("The transaction coordinator moves: try again.")
 
     @staticmethod
     def _decide(found: Transaction, *, commit: bool, fence: bool = False) -> None:

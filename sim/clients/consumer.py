@@ -113,6 +113,7 @@ class Consumer:
         self._partitions = {
             each: self._partitions.get(each, _Partition()) for each in sorted(partitions)
         }
+        self._failed = deque(each for each in self._failed if each[0] in self._partitions)
         self._wake()
 
     def seek(self, partition: str, offset: int) -> None:
@@ -128,6 +129,7 @@ class Consumer:
         # What was fetched from another position is stale, and says nothing.
         state.position, state.completed, state.fetched_end = offset, None, None
         state.buffered.clear()
+        self._failed = deque(each for each in self._failed if each[0] != partition)
         self._wake()
 
     def pause(self, partitions: Iterable[str]) -> None:
@@ -148,6 +150,10 @@ class Consumer:
     def position(self, partition: str) -> int | None:
         """The next offset that a poll returns; ``None`` if there is no position yet."""
         return self._of(partition).position
+
+    def known_end(self, partition: str) -> int | None:
+        """The end of a partition as the last polled fetch said; ``None`` if it is not known."""
+        return self._of(partition).end
 
     def current_lag(self, partition: str) -> int | None:
         """The records behind the position, as far as the consumer knows; it never blocks.
@@ -232,19 +238,30 @@ class Consumer:
                 continue
             changed = self._next_change()
             try:
-                found = yield from self._network.call(
+                throttle_ms, found = yield from self._network.call(
                     self._host.name, "fetch", partial(self._fetch, wanted)
                 )
             except RequestTimeoutError:
+                continue
+            if throttle_ms:
+                yield world.time.timeout(throttle_ms)
                 continue
             if not self._take(wanted, found):
                 waiting = self._cluster.wait_for_records(wanted)
                 yield world.time.any_of([waiting, changed, world.time.timeout(FETCH_MAX_WAIT_MS)])
                 self._cluster.stop_waiting(waiting, wanted)
 
-    def _fetch(self, wanted: Mapping[str, int]) -> dict[str, Fetched | OffsetOutOfRangeError]:
-        """Carried out at the brokers: one partition that is out of range does not hurt others."""
+    def _fetch(
+        self, wanted: Mapping[str, int]
+    ) -> tuple[int, dict[str, Fetched | OffsetOutOfRangeError]]:
+        """Carried out at the brokers: one partition that is out of range does not hurt others.
+
+        With a quota that is used up it is nothing, and for how many milliseconds.
+        """
         found: dict[str, Fetched | OffsetOutOfRangeError] = {}
+        throttle_ms = self._cluster.throttle_ms()
+        if throttle_ms:
+            return throttle_ms, found
         for partition, position in wanted.items():
             try:
                 found |= self._cluster.fetch(
@@ -252,7 +269,7 @@ class Consumer:
                 )
             except OffsetOutOfRangeError as error:
                 found[partition] = error
-        return found
+        return 0, found
 
     def _take(
         self,

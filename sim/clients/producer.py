@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from simpy.events import Event
 
 from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.brokers.groups import NO_TIMES
 from streamproof.sim.brokers.transactions import ProducerIdentity
 from streamproof.sim.errors import (
     BrokerError,
@@ -103,6 +104,15 @@ class Producer:
         self._identity = yield from self._retried("init producer", identify)
         self._host.start(self._send_in_background())
 
+    @property
+    def producer_id(self) -> int:
+        """The id that the brokers gave it.
+
+        Raises:
+            InvalidTxnStateError: it has none yet.
+        """
+        return self._identified().producer
+
     def send(self, partition: str, key: bytes, value: bytes | None, timestamp: int) -> None:
         """Hand a record in; a transaction is begun if there is none.
 
@@ -146,9 +156,20 @@ class Producer:
             yield self._idle
 
     def send_offsets(
-        self, group: str, member: tuple[str, int], offsets: Mapping[str, int]
+        self,
+        group: str,
+        member: tuple[str, int],
+        offsets: Mapping[str, int],
+        *,
+        times: Mapping[str, int] = NO_TIMES,
     ) -> Steps:
         """Add offsets of a group to the transaction (KIP-447); one is begun if there is none.
+
+        Args:
+            group: the group.
+            member: who commits, and of which generation it is.
+            offsets: by partition.
+            times: how far the times of these partitions have come (KAFKA-7994).
 
         Raises:
             ProducerFencedError: another producer has begun under the id.
@@ -160,7 +181,7 @@ class Producer:
         yield from self._retried(
             "add offsets",
             lambda: self._cluster.add_offsets(
-                self._transactional_id, identity, group, member, offsets
+                self._transactional_id, identity, group, member, offsets, times=times
             ),
         )
 

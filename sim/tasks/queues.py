@@ -31,8 +31,9 @@ class PartitionGroup:
     """The record queues of a task.
 
     Args:
-        partitions: the inputs; the order matters to the ``kafka`` mode alone.
-        choices: decides between records of the same timestamp.
+        partitions: the inputs. The ``kafka`` mode looks at them in some order, which is that of a
+            hash map there, and a choice here.
+        choices: decides between records of the same timestamp, and the order of the inputs.
         max_task_idle_ms: ``max.task.idle.ms``.
         mode: the rules for idling.
         limit: records of a partition above which it is paused.
@@ -51,7 +52,10 @@ class PartitionGroup:
         mode: Mode = "proposal",
         limit: int = BUFFERED_RECORDS_PER_PARTITION,
     ) -> None:
-        self._queues: dict[str, deque[Entry]] = {each: deque() for each in partitions}
+        names = list(partitions)
+        if mode == "kafka":
+            names = choices.shuffled(names)
+        self._queues: dict[str, deque[Entry]] = {each: deque() for each in names}
         self._choices = choices
         self._max_task_idle_ms = max_task_idle_ms
         self._mode: Mode = mode
@@ -65,6 +69,10 @@ class PartitionGroup:
     def partitions(self) -> list[str]:
         """The inputs."""
         return list(self._queues)
+
+    def total_buffered(self) -> int:
+        """How many records of all partitions wait to be processed."""
+        return sum(map(len, self._queues.values()))
 
     def buffered(self, partition: str) -> int:
         """How many records of a partition wait to be processed."""
@@ -113,6 +121,22 @@ class PartitionGroup:
         record = self._queues[partition].popleft()
         self._advance(partition, record.timestamp)
         return partition, record
+
+    def others(self, partition: str) -> dict[str, list[int | None]]:
+        """What is known of the other inputs when a record of one is processed.
+
+        For each of them the timestamp of its next record, or ``None`` and then its lag, which is
+        ``None`` if it is not known, and since when it has been waited for.
+        """
+        found: dict[str, list[int | None]] = {}
+        for name, queue in self._queues.items():
+            if name == partition:
+                continue
+            if queue:
+                found[name] = [queue[0].timestamp]
+            else:
+                found[name] = [None, self._lags.get(name), self._deadlines.get(name)]
+        return found
 
     def set_times(self, times: Mapping[str, int]) -> None:
         """Go on with the times that were committed with the offsets (KAFKA-7994)."""

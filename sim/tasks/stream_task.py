@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from streamproof.sim.brokers.log import Entry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.commits import committable_offset, needs_commit
-from streamproof.sim.decisions.idling import Mode
+from streamproof.sim.decisions.idling import Mode, Readiness, Waiting
 from streamproof.sim.decisions.recovery import (
     OFFSET_UNKNOWN,
     Closing,
@@ -27,8 +28,14 @@ from streamproof.sim.decisions.recovery import (
     commits_after,
     opening,
 )
-from streamproof.sim.tasks.queues import PartitionGroup
-from streamproof.sim.topology import TaskSpec, partition_for
+from streamproof.sim.tasks.metrics import TaskMetrics
+from streamproof.sim.tasks.punctuations import Punctuations
+from streamproof.sim.tasks.queues import (
+    BUFFERED_RECORDS_PER_PARTITION,
+    NO_TIME,
+    PartitionGroup,
+)
+from streamproof.sim.topology import PunctuationType, Punctuator, TaskSpec, partition_for
 from streamproof.sim.trace import Trace
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
@@ -40,8 +47,15 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.errors import InvalidStateStoreError, TaskCorruptedError
+from streamproof.stores.errors import (
+    InvalidStateStoreError,
+    ProcessorStateError,
+    TaskCorruptedError,
+)
+from streamproof.stores.metrics import Metrics
+from streamproof.stores.runtime.cache import CachingKeyValueStore, RecordCache
 from streamproof.stores.runtime.changelogging import change_logging
+from streamproof.stores.runtime.layers import call_all
 
 __all__ = ["StoreHolder", "StreamTask", "TaskConfig", "TaskState", "topic_partition"]
 
@@ -75,6 +89,8 @@ class TaskConfig:
         max_task_idle_ms: how long a task waits for an empty input.
         mode: the rules for that.
         partitions: of every topic.
+        buffered_records_per_partition: with more of them, an input is paused.
+        keeps_unclean_stores: a mistake: stores are not told the guarantee.
     """
 
     exactly_once: bool
@@ -82,6 +98,8 @@ class TaskConfig:
     max_task_idle_ms: int
     mode: Mode
     partitions: Mapping[str, int]
+    buffered_records_per_partition: int = BUFFERED_RECORDS_PER_PARTITION
+    keeps_unclean_stores: bool = False
 
 
 @dataclass
@@ -90,12 +108,14 @@ class StoreHolder:
 
     Attributes:
         store: what processors write to.
+        database: the store beneath all layers, which may be flushed at any time.
         changelog: its changelog partition.
         offset: of the last changelog record that it has; ``None`` if that is not known.
         restore: applies changelog records to it.
     """
 
     store: KeyValueStore
+    database: KeyValueStore
     changelog: str
     offset: int | None
     restore: Callable[[list[ChangelogRecord]], None]
@@ -117,12 +137,18 @@ class StreamTask:
         choices: decides between records of the same timestamp.
         trace: is told what it does.
         actor: the thread that runs it, for the trace.
+        cache: the record cache of the thread, in front of each store; ``None`` is no cache.
+        global_stores: what the instance has read as a whole, by name; the task reads them only.
+        metrics: where the metrics of the task are registered; ``None`` is nowhere.
 
     Attributes:
         state: how far it is.
         stores: its stores by name; empty unless they are open.
         commit_needed: whether it has done something since its last commit.
+        commit_requested: whether a processor has asked for a commit since the last one.
         corrupted: whether its stores cannot be trusted any more.
+        idling_since: since when it has not been ready, by the clock of its host; ``None`` if it
+            was ready last (Kafka: TaskMetadata#timeCurrentIdlingStarted).
     """
 
     def __init__(
@@ -134,6 +160,9 @@ class StreamTask:
         choices: Choices,
         trace: Trace,
         actor: str,
+        cache: RecordCache | None = None,
+        global_stores: Mapping[str, KeyValueStore] = MappingProxyType({}),
+        metrics: Metrics | None = None,
     ) -> None:
         self.id = task_id
         self.spec = spec
@@ -143,12 +172,27 @@ class StreamTask:
         self._context: StateStoreContext | None = None
         self._producer: Producer | None = None
         self.queues = PartitionGroup(
-            spec.inputs, choices, max_task_idle_ms=config.max_task_idle_ms, mode=config.mode
+            spec.inputs,
+            choices,
+            max_task_idle_ms=config.max_task_idle_ms,
+            mode=config.mode,
+            limit=config.buffered_records_per_partition,
         )
+        self._registry = metrics
+        self._metrics: TaskMetrics | None = None
+        self._waiting: dict[str, Waiting] = {}
+        self._enforced: tuple[str, ...] = ()
+        self.idling_since: int | None = None
         self._consumed: dict[str, int] = {}
+        # So that markers at the end of an input are committed once, and not again and again.
+        self._committed: dict[str, int] = {}
+        self._punctuations = Punctuations()
+        self._cache = cache
+        self._global_stores = global_stores
         self.state = TaskState.CREATED
         self.stores: dict[str, StoreHolder] = {}
         self.commit_needed = False
+        self.commit_requested = False
         self.corrupted = False
 
     @property
@@ -176,8 +220,10 @@ class StreamTask:
 
         Raises:
             TaskCorruptedError: wipe the directory, and begin anew; nothing is open then.
+            ProcessorStateError: the files cannot be used; nothing is open then.
         """
-        guarantee = EXACTLY_ONCE if self._config.exactly_once else AT_LEAST_ONCE
+        strict = self._config.exactly_once and not self._config.keeps_unclean_stores
+        guarantee = EXACTLY_ONCE if strict else AT_LEAST_ONCE
         self._producer = producer
         self._context = StateStoreContext(
             state_dir=directory,
@@ -188,7 +234,7 @@ class StreamTask:
         try:
             for name, changelog in self.spec.changelogs.items():
                 self._open_store(name, changelog, make_store(name), was_empty=was_empty)
-        except TaskCorruptedError:
+        except (ProcessorStateError, TaskCorruptedError):
             self._close_stores()
             raise
         self.become(TaskState.RESTORING)
@@ -197,13 +243,16 @@ class StreamTask:
         self, name: str, changelog: str, inner: KeyValueStore, *, was_empty: bool
     ) -> None:
         context = self._opened()
-        store: Any = change_logging(inner)
+        store: KeyValueStore = change_logging(inner)
+        if self._cache is not None:
+            store = CachingKeyValueStore(store, self._cache)
         store.init(context, store)
         restore = context.restore_callbacks[store.name]
-        holder = StoreHolder(store, changelog, None, restore)
+        holder = StoreHolder(store, inner, changelog, None, restore)
         self.stores[name] = holder
         offset = store.committed_offset(topic_partition(changelog))
-        start = opening(self.traits, Found(offset, was_empty))
+        traits = self.traits._replace(persistent=inner.persistent)
+        start = opening(traits, Found(offset, was_empty))
         self._emit(
             "store.opened",
             partition=changelog,
@@ -220,7 +269,7 @@ class StreamTask:
         self._producer = producer
 
     def become(self, state: TaskState) -> None:
-        """Go over into another state.
+        """Go over into another state; a task that begins to run prepares its processor.
 
         Raises:
             InvalidStateStoreError: that cannot follow: the runtime has made a mistake.
@@ -231,23 +280,40 @@ class StreamTask:
             )
         self._emit("task.state", before=self.state.name, after=state.name)
         self.state = state
+        if state is TaskState.RUNNING:
+            if self._registry is not None:
+                buffered = self.queues.total_buffered
+                self._metrics = TaskMetrics(self._registry, self._actor, self.id, buffered)
+            self.spec.subtopology.init(self)
 
     def suspend(self) -> None:
         """Stop processing; the stores stay open."""
         if self.state is not TaskState.SUSPENDED:
             self.queues.clear()
             self._consumed.clear()
+            self._committed.clear()
+            self._punctuations.clear()
+            if self._metrics is not None:
+                self._metrics.close()
             self.become(TaskState.SUSPENDED)
 
     def close(self, closing: Closing) -> None:
         """Close all stores; the task was suspended.
 
+        What is in a record cache by then belongs to no commit: nothing of it may reach a store.
+
         Args:
             closing: how it ends, which says whether the offsets are committed.
         """
+        for holder in self.stores.values():
+            if isinstance(holder.store, CachingKeyValueStore):
+                holder.store.entries().clear()
         self.commit_stores(closing)
+        if closing is Closing.CLEAN:
+            self.tell_contents("store.closing")
         self._close_stores()
-        self.commit_needed = False
+        self._emit("task.closed", closing=closing.name)
+        self.commit_needed = self.commit_requested = False
         self.become(TaskState.CLOSED)
 
     def revive(self) -> None:
@@ -257,8 +323,8 @@ class StreamTask:
 
     def _close_stores(self) -> None:
         holders, self.stores = list(self.stores.values()), {}
-        for holder in holders:
-            holder.store.close()
+        # None stays open because another one cannot be closed.
+        call_all([holder.store.close for holder in holders])
 
     # Restoring.
 
@@ -291,8 +357,9 @@ class StreamTask:
         return self.queues.stream_time
 
     def store(self, name: str) -> KeyValueStore:
-        """A store, for the processor."""
-        return self.stores[name].store
+        """A store of the task or of the instance, for the processor."""
+        holder = self.stores.get(name)
+        return self._global_stores[name] if holder is None else holder.store
 
     def forward(
         self, topic: str, key: bytes, value: bytes | None, timestamp: int | None = None
@@ -303,9 +370,48 @@ class StreamTask:
         partition = f"{topic}-{partition_for(key, self._config.partitions[topic])}"
         self._sender().send(partition, key, value, timestamp)
 
+    def schedule(self, interval_ms: int, kind: PunctuationType, punctuator: Punctuator) -> None:
+        """Call a punctuator again and again, for as long as the task runs."""
+        self._punctuations.schedule(interval_ms, kind, punctuator)
+
+    def request_commit(self) -> None:
+        """Ask for a commit."""
+        self.commit_requested = True
+
+    def punctuate(self, now: int) -> bool:
+        """Call what is due, by stream time first; whether there was something."""
+        by_stream_time = self.punctuate_stream_time()
+        return self.punctuate_wall_clock(now) or by_stream_time
+
+    def punctuate_stream_time(self) -> bool:
+        """Call what is due by stream time; whether there was something."""
+        time = self.stream_time
+        return time != NO_TIME and self._punctuate("stream time", time)
+
+    def punctuate_wall_clock(self, now: int) -> bool:
+        """Call what is due by the clock of the host; whether there was something."""
+        return self._punctuate("wall-clock time", now)
+
+    def _punctuate(self, kind: PunctuationType, now: int) -> bool:
+        if self.state is not TaskState.RUNNING:
+            return False
+        punctuated = False
+        for punctuator in self._punctuations.due(kind, now):
+            # There is no input record: what is written belongs to the time (Kafka: punctuate()).
+            context = self._opened()
+            context.record_metadata, context.record_timestamp = None, now
+            self._emit("task.punctuated", clock=kind, timestamp=now)
+            punctuator(now)
+            punctuated = self.commit_needed = True
+        return punctuated
+
     def process(self, now: int) -> bool:
         """Process the next record if the task is ready; whether there was one."""
-        if self.state is not TaskState.RUNNING or not self.queues.readiness(now).ready:
+        if self.state is not TaskState.RUNNING:
+            return False
+        readiness = self.queues.readiness(now)
+        self._note(readiness, now)
+        if not readiness.ready:
             return False
         taken = self.queues.next_record()
         if taken is None:
@@ -315,15 +421,47 @@ class StreamTask:
         context = self._opened()
         context.record_metadata = RecordMetadata(topic, int(number), record.offset)
         context.record_timestamp = record.timestamp
+        if self._metrics is not None:
+            self._metrics.lateness.record(self.stream_time - record.timestamp)
         self._emit(
-            "task.processed", partition=partition, offset=record.offset, timestamp=record.timestamp
+            "task.processed",
+            partition=partition,
+            offset=record.offset,
+            timestamp=record.timestamp,
+            others=self.queues.others(partition),
+            clock=now,
         )
         self.spec.subtopology.process(self, topic, record)
         self._consumed[partition] = record.offset
         self.commit_needed = True
         return True
 
+    def _note(self, found: Readiness, now: int) -> None:
+        """Tell what the task waits for, and what it does without, each time that it changes."""
+        if found.ready:
+            self.idling_since = None
+        elif self.idling_since is None:
+            self.idling_since = now
+        # A task that has nothing to process does not wait for anything in particular.
+        waiting = found.waiting if found.waiting and self.queues.total_buffered() else {}
+        if waiting != self._waiting:
+            self._waiting = waiting
+            if waiting:
+                self._emit("task.waiting", waiting=waiting)
+        enforced = found.enforced if found.ready else ()
+        if enforced and self._metrics is not None:
+            self._metrics.enforced.record()
+        if enforced != self._enforced:
+            self._enforced = enforced
+            if enforced:
+                self._emit("task.enforced", inputs=enforced)
+
     # Committing.
+
+    @property
+    def consumed(self) -> dict[str, int]:
+        """The offset of the last record that was processed, by partition."""
+        return dict(self._consumed)
 
     def committable_offsets(self, positions: Mapping[str, int | None]) -> dict[str, int]:
         """What is to be committed of the inputs.
@@ -341,13 +479,32 @@ class StreamTask:
                 found[partition] = offset
         return found
 
+    def committable_times(self) -> dict[str, int]:
+        """How far the times of the inputs have come, to be committed beside the offsets.
+
+        Without that, stream time would begin anew with each owner of the task, and a record that
+        was too late for one would not be for the next (KAFKA-7994).
+        """
+        times = self.queues.partition_times
+        return {partition: time for partition, time in times.items() if time != NO_TIME}
+
     def has_passed_markers(self, positions: Mapping[str, int | None]) -> bool:
         """Whether a position is beyond the last record, so that it should be committed, too."""
         return any(
             self.queues.head_offset(partition) is None
             and needs_commit(self._consumed.get(partition), positions.get(partition))
+            and self._committed.get(partition) != positions.get(partition)
             for partition in self.spec.inputs
         )
+
+    def flush_caches(self) -> None:
+        """Write what the record caches hold back, and send it on: before the producer is flushed.
+
+        Only then do the offsets of the changelogs cover it (KAFKA-13605).
+        """
+        for holder in self.stores.values():
+            if isinstance(holder.store, CachingKeyValueStore):
+                holder.store.flush_cache()
 
     def note_written(self) -> None:
         """Take over how far the changelogs are written, as the brokers have confirmed it."""
@@ -373,9 +530,11 @@ class StreamTask:
         holder.store.commit({topic_partition(holder.changelog): offset})
         self._emit("store.committed", partition=holder.changelog, offset=max(offset, -1))
 
-    def committed(self) -> None:
-        """The commit is done."""
-        self.commit_needed = False
+    def committed(self, offsets: Mapping[str, int] | None = None) -> None:
+        """The commit is done, of these offsets of inputs among others."""
+        known = offsets or {}
+        self._committed |= {each: known[each] for each in self.spec.inputs if each in known}
+        self.commit_needed = self.commit_requested = False
 
     def uncommitted_bytes(self) -> int:
         """What the stores have staged."""
@@ -384,7 +543,20 @@ class StreamTask:
         )
 
     def _log(self, store: str, key: bytes, value: bytes | None, timestamp: int) -> None:
-        self._sender().send(self.spec.changelogs[store], key, value, timestamp)
+        changelog = self.spec.changelogs[store]
+        self._emit("store.put", partition=changelog, key=key, value=value)
+        self._sender().send(changelog, key, value, timestamp)
+        sink = self.spec.subtopology.forwarded.get(store)
+        if sink is not None:
+            self.forward(sink, key, value, timestamp)
+
+    def tell_contents(self, kind: str) -> None:
+        """Tell the trace what is in the stores now, so that it can be held against the logs."""
+        for holder in self.stores.values():
+            with holder.store.all() as rows:
+                contents = [[key, value] for key, value in rows]
+            offset = -1 if holder.offset is None else holder.offset
+            self._emit(kind, partition=holder.changelog, offset=offset, rows=contents)
 
     def _sender(self) -> Producer:
         if self._producer is None:

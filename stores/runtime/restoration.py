@@ -13,12 +13,22 @@ from streamproof.stores.api import ChangelogRecord, RestoreCallback, TopicPartit
 from streamproof.stores.errors import InvalidStateStoreError, StoreError
 from streamproof.stores.runtime.layers import call_all
 
-__all__ = ["Restoration", "RestorationState", "RestoreListeners", "StateRestoreListener"]
+__all__ = [
+    "Restoration",
+    "RestorationState",
+    "RestoreListeners",
+    "StandbyUpdateListener",
+    "StateRestoreListener",
+    "SuspendReason",
+]
 
 _logger = logging.getLogger("streamproof.stores")
 
 RestorationState = Literal["ready", "restoring", "completed", "suspended"]
 """How far a restoration is; a suspended one can be begun again, a completed one cannot."""
+
+SuspendReason = Literal["migrated", "promoted"]
+"""Why a standby is updated no longer: it goes elsewhere, or becomes the active task here."""
 
 
 class StateRestoreListener:
@@ -63,6 +73,58 @@ class StateRestoreListener:
         self, partition: TopicPartition, store_name: str, total_restored: int
     ) -> None:
         """Restoring ended early, ``total_restored`` records after the start."""
+
+
+class StandbyUpdateListener:
+    """What is told how standbys are updated; every method does nothing unless it is overridden.
+
+    A start is followed by any number of batches, and then by exactly one suspension.
+
+    Source: KIP-988, StandbyUpdateListener.
+    """
+
+    def on_update_start(
+        self, partition: TopicPartition, store_name: str, starting_offset: int
+    ) -> None:
+        """Updating begins with the record at ``starting_offset``, or after it."""
+
+    def on_batch_loaded(  # noqa: PLR0917 - as the KIP has it
+        self,
+        partition: TopicPartition,
+        store_name: str,
+        task_id: str,
+        batch_end_offset: int,
+        batch_size: int,
+        current_end_offset: int | None,
+    ) -> None:
+        """A batch of at least one record was applied.
+
+        Args:
+            partition: the changelog partition.
+            store_name: the store.
+            task_id: the standby.
+            batch_end_offset: the offset of the last record of the batch.
+            batch_size: how many records the batch had.
+            current_end_offset: the end of the changelog; ``None`` if it is not known.
+        """
+
+    def on_update_suspended(
+        self,
+        partition: TopicPartition,
+        store_name: str,
+        store_offset: int,
+        current_end_offset: int,
+        reason: SuspendReason,
+    ) -> None:
+        """Updating has ended.
+
+        Args:
+            partition: the changelog partition.
+            store_name: the store.
+            store_offset: the offset of the last record that was applied; -1 if there is none.
+            current_end_offset: the end of the changelog; -1 if it is not known.
+            reason: why.
+        """
 
 
 class RestoreListeners(StateRestoreListener):

@@ -117,12 +117,13 @@ class StateUpdaterMetrics:
 
     Each of its rounds is recorded with ``record_round``. The ratios are those of the last windows
     of time. An updater restores active tasks or updates standbys, never both, so that only
-    one of the two ratios is not zero: a change from one to the other begins a new window. (Kafka
-    since 4.3 keeps the old window, so that for a while both are not zero.)
+    one of the two ratios is not zero: a change from one to the other begins a new window. Kafka
+    since 4.3 keeps the old window, so that for a while both are not zero.
 
     Args:
         metrics: where the metrics are registered.
         thread_id: the tag ``thread-id``: the name of the updater's thread.
+        keeps_window: whether a change keeps the old window, as Kafka does.
 
     Attributes:
         active_restoring_tasks: how many active tasks are restoring.
@@ -133,7 +134,7 @@ class StateUpdaterMetrics:
     Source: KIP-869; Kafka, DefaultStateUpdater.StateUpdaterMetrics; KAFKA-18369.
     """
 
-    def __init__(self, metrics: Metrics, thread_id: str) -> None:
+    def __init__(self, metrics: Metrics, thread_id: str, *, keeps_window: bool = False) -> None:
         self.active_restoring_tasks = 0
         self.standby_updating_tasks = 0
         self.active_paused_tasks = 0
@@ -141,12 +142,14 @@ class StateUpdaterMetrics:
         self._metrics = metrics
         self._scope: Scope = (thread_id, "state-updater")
         self._restoring_active = True
+        self._keeps_window = keeps_window
         self._new_window()
         self._register(thread_id)
 
     def _new_window(self) -> None:
         self._idle = self._metrics.unnamed_sensor()
         self._restore = self._metrics.unnamed_sensor()
+        self._update = self._metrics.unnamed_sensor()
         self._checkpoint = self._metrics.unnamed_sensor()
 
     def _register(self, thread_id: str) -> None:
@@ -157,8 +160,8 @@ class StateUpdaterMetrics:
             "active-paused-tasks": lambda: self.active_paused_tasks,
             "standby-paused-tasks": lambda: self.standby_paused_tasks,
             "idle-ratio": lambda: self._ratio(self._idle),
-            "active-restore-ratio": lambda: self._restore_ratio(active=True),
-            "standby-update-ratio": lambda: self._restore_ratio(active=False),
+            "active-restore-ratio": lambda: self._ratio(self._restore),
+            "standby-update-ratio": lambda: self._ratio(self._update),
             "checkpoint-ratio": lambda: self._ratio(self._checkpoint),
         }
         for name, value in values.items():
@@ -184,9 +187,10 @@ class StateUpdaterMetrics:
         """
         if restoring_active is not self._restoring_active:
             self._restoring_active = restoring_active
-            self._new_window()
+            if not self._keeps_window:
+                self._new_window()
         self._idle.record(idle_ms)
-        self._restore.record(restore_ms)
+        (self._restore if restoring_active else self._update).record(restore_ms)
         self._checkpoint.record(checkpoint_ms)
 
     def record_restore_call(self, num_records: int) -> None:
@@ -197,12 +201,9 @@ class StateUpdaterMetrics:
         """Remove the metrics."""
         self._metrics.remove(self._scope)
 
-    def _restore_ratio(self, *, active: bool) -> float:
-        return self._ratio(self._restore) if active is self._restoring_active else 0.0
-
     def _ratio(self, part: Sensor) -> float:
         """The part of the time; 0 before any time was recorded."""
-        parts = (self._idle, self._restore, self._checkpoint)
+        parts = (self._idle, self._restore, self._update, self._checkpoint)
         total = sum(each.recent_total() for each in parts)
         return part.recent_total() / total if total else 0.0
 

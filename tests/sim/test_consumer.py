@@ -267,8 +267,20 @@ def test_a_closed_consumer_fetches_nothing() -> None:
     bench.start_at(in_0=0)
     bench.poll()
     bench.consumer.close()
-    before = bench.world.trace.count
     bench.produce("in-0", b"1")
+    before = bench.world.trace.count
     bench.world.time.run(until=5_000)
     assert bench.consumer.assignment == []
     assert bench.world.trace.count == before
+
+
+def test_what_was_out_of_range_is_forgotten_with_its_partition() -> None:
+    """It is not ours any more, or has another position: nobody is told."""
+    bench = Bench()
+    bench.produce("in-0", b"1")
+    bench.start_at(in_0=9, in_1=9)
+    bench.world.time.run(until=100)
+    bench.consumer.seek("in-0", 0)
+    bench.consumer.assign(["in-0"])
+    assert bench.values() == {"in-0": [b"1"]}
+    assert bench.values() == {}

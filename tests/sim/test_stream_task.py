@@ -22,6 +22,7 @@ from streamproof.sim.world import World
 from streamproof.stores.api import KeyValueStore
 from streamproof.stores.errors import InvalidStateStoreError, TaskCorruptedError
 from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.runtime.cache import RecordCache
 
 
 def count(context: ProcessorContext, _: str, record: Entry) -> None:
@@ -48,6 +49,7 @@ class Bench:
         exactly_once: bool = True,
         transactional: bool = False,
         real: bool = False,
+        cache: RecordCache | None = None,
     ) -> None:
         self.events: list[Event] = []
         self.world = World(Choices.seeded(0), [self.events.append], activation=0)
@@ -60,6 +62,7 @@ class Bench:
         self.directory = directory
         self.disk = ModelDisk()
         self.real = real
+        self.cache = cache
 
     def run(self, steps: Any) -> Any:
         """Let the host do it."""
@@ -80,6 +83,7 @@ class Bench:
             choices=self.world.choices,
             trace=self.world.trace,
             actor="instance-0/thread-0",
+            cache=self.cache,
         )
         was_empty = self.disk.is_empty(self.directory) and not any(self.directory.iterdir())
         task.open(self.directory, self.make_store, self.producer, was_empty=was_empty)
@@ -100,6 +104,7 @@ class Bench:
 
     def commit(self, task: StreamTask, closing: Closing = Closing.COMMIT) -> None:
         """The steps of a commit that concern the task."""
+        task.flush_caches()
         self.run(self.producer.flush())
         task.note_written()
         task.commit_stores(closing)
@@ -234,6 +239,9 @@ def test_what_is_committed_of_the_inputs(tmp_path: Path) -> None:
     assert task.committable_offsets({"in-0": 9}) == {"in-0": 9}
     assert task.has_passed_markers({"in-0": 9})
     assert not task.has_passed_markers({"in-0": 8})
+    task.committed({"in-0": 9, "other-0": 3})
+    assert not task.has_passed_markers({"in-0": 9})
+    assert task.has_passed_markers({"in-0": 10})
 
 
 def test_staged_bytes_are_told(tmp_path: Path) -> None:
@@ -244,6 +252,111 @@ def test_staged_bytes_are_told(tmp_path: Path) -> None:
     assert task.uncommitted_bytes() == 2
     world.commit(task)
     assert task.uncommitted_bytes() == 0
+
+
+def logged(world: Bench, partition: str) -> list[tuple[bytes, bytes | None, int]]:
+    """What has arrived in a partition: key, value and timestamp."""
+    world.run(world.producer.flush())
+    return [
+        (each.key, each.value, each.timestamp)
+        for each in world.cluster.committed_records(partition)
+    ]
+
+
+def test_a_cache_holds_writes_back_until_the_commit(bench: Callable[..., Bench]) -> None:
+    """Only the last of a key goes on, with its own timestamp; and the commit covers it."""
+    world = bench(exactly_once=False, cache=RecordCache(100_000))
+    task = world.running()
+    world.feed(task, b"a", b"b", b"a")
+    assert logged(world, CHANGELOG) == []
+    assert task.store("counts").get(b"a") == b"2"
+    assert task.stores["counts"].database.get(b"a") is None
+    task.stores["counts"].database.flush()
+    assert logged(world, CHANGELOG) == []
+    world.commit(task)
+    assert logged(world, CHANGELOG) == [(b"b", b"1", 10), (b"a", b"2", 20)]
+    assert task.stores["counts"].offset == 1
+    assert task.stores["counts"].database.get(b"a") == b"2"
+    task.suspend()
+    task.close(Closing.CLEAN)
+    again = world.opened()
+    assert again.next_restored(CHANGELOG) == 2
+    again.suspend()
+    again.close(Closing.CLEAN)
+
+
+@pytest.mark.parametrize("closing", [Closing.DIRTY, Closing.CORRUPTED, Closing.CLEAN])
+def test_what_is_cached_dies_with_the_task(bench: Callable[..., Bench], closing: Closing) -> None:
+    """No write that is in no commit gets into a store or a changelog when a task is closed."""
+    world = bench(exactly_once=False, cache=RecordCache(100_000))
+    task = world.running()
+    world.feed(task, b"a")
+    world.commit(task)
+    world.feed(task, b"a", b"b", first=1)
+    task.suspend()
+    task.close(closing)
+    assert logged(world, CHANGELOG) == [(b"a", b"1", 0)]
+    again = world.opened()
+    assert list(again.store("counts").all()) == [(b"a", b"1")]
+    again.suspend()
+    again.close(Closing.CLEAN)
+
+
+def test_a_full_cache_lets_go(bench: Callable[..., Bench]) -> None:
+    """Before the commit, with the timestamps of the records that were cached (KAFKA-13714)."""
+    world = bench(exactly_once=False, cache=RecordCache(1))
+    task = world.running()
+    world.feed(task, b"a", b"b")
+    assert logged(world, CHANGELOG) == [(b"a", b"1", 0), (b"b", b"1", 10)]
+    task.suspend()
+    task.close(Closing.CLEAN)
+
+
+def test_it_restores_beneath_the_cache(bench: Callable[..., Bench]) -> None:
+    """And nothing of that is dirty."""
+    world = bench(cache=RecordCache(100_000))
+    task = world.opened()
+    task.apply(CHANGELOG, [Entry(0, 5, b"a", b"1")])
+    assert task.store("counts").get(b"a") == b"1"
+    task.flush_caches()
+    assert logged(world, CHANGELOG) == []
+    task.suspend()
+    task.close(Closing.CLEAN)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_updates_are_sent_on(tmp_path: Path, *, cached: bool) -> None:
+    """At once, or, with a cache, when they leave it; with the timestamp of the update."""
+    world = Bench(tmp_path, cache=RecordCache(100_000) if cached else None)
+
+    def put(context: ProcessorContext, _: str, record: Entry) -> None:
+        context.store("rows").put(record.key, record.value)
+
+    part = Subtopology(("in",), put, ("rows",), ("out",), forwarded={"rows": "out"})
+    topology = Topology("app", (part,), {"in": 1, "out": 1})
+    task = StreamTask(
+        "0_0",
+        topology.tasks["0_0"],
+        world.config,
+        choices=world.world.choices,
+        trace=world.world.trace,
+        actor="instance-0/thread-0",
+        cache=world.cache,
+    )
+    world.cluster = Cluster(world.world, topology.topics)
+    world.producer = Producer(world.world, world.host, world.network, world.cluster)
+    world.run(world.producer.init())
+    task.open(tmp_path, world.make_store, world.producer, was_empty=True)
+    task.become(TaskState.RUNNING)
+    records = [Entry(0, 0, b"a", b"1"), Entry(1, 10, b"a", b"2"), Entry(2, 20, b"b", None)]
+    task.queues.add("in-0", records)
+    while task.process(0):
+        pass
+    everything = [(b"a", b"1", 0), (b"a", b"2", 10), (b"b", None, 20)]
+    assert logged(world, "out-0") == ([] if cached else everything)
+    task.flush_caches()
+    assert logged(world, "out-0") == everything[1 if cached else 0 :]
+    assert logged(world, "app-rows-changelog-0") == logged(world, "out-0")
 
 
 def test_a_life(tmp_path: Path) -> None:

@@ -57,6 +57,25 @@ def test_what_cannot_be_run_is_refused(
         Topology("app", tuple(parts), partitions)
 
 
+def test_its_inputs_come_from_outside() -> None:
+    """What nothing in it writes; the topics of global stores, too."""
+    topology = Topology(
+        "app",
+        (part("left right", "joined"), part("joined", "out")),
+        {"left": 1, "right": 1, "joined": 1, "out": 1, "table": 2},
+        {"rows": "table"},
+    )
+    assert topology.inputs == ["left", "right", "table"]
+
+
+@pytest.mark.parametrize("forwarded", [{"rows": "out"}, {"counts": "in"}])
+def test_only_its_stores_are_sent_on_and_only_to_its_sinks(forwarded: dict[str, str]) -> None:
+    """Anything else is refused."""
+    wrong = Subtopology(("in",), nothing, ("counts",), ("out",), forwarded=forwarded)
+    with pytest.raises(UsageError, match=r"Subtopology 0 forwards .* \['counts'\].* \['out'\]"):
+        Topology("app", (wrong,), {"in": 1, "out": 1})
+
+
 def test_a_key_goes_to_the_same_partition_everywhere() -> None:
     """The numbers are written down; all partitions are used."""
     keys = [b"a", b"b", b"key-1", b"\xff", b""]

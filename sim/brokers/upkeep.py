@@ -1,0 +1,164 @@
+"""What brokers do by themselves: they compact, delete what is old, and fail over.
+
+Each of it is a fault site: in a world without faults nothing of it happens.
+
+Sources: Kafka, LogCleaner and LogManager (cleanup.policy, delete.retention.ms, retention.ms);
+GroupCoordinator and TransactionCoordinator, which move to another broker when theirs fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamproof.sim.hosts import Steps
+from streamproof.sim.world import World
+from streamproof.stores.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamproof.sim.brokers.cluster import Cluster
+    from streamproof.sim.brokers.log import PartitionLog
+
+__all__ = [
+    "CLEANER_BACKOFF_MS",
+    "RETENTION_CHECK_MS",
+    "TopicConfig",
+    "clean_up",
+    "delete_what_is_old",
+    "fail_over",
+    "forget_idle_transactions",
+]
+
+CLEANER_BACKOFF_MS = 15_000
+"""``log.cleaner.backoff.ms``: how often the cleaner looks for something to compact."""
+
+RETENTION_CHECK_MS = 60_000
+"""How often old records are looked for; Kafka: ``log.retention.check.interval.ms``, 5 minutes."""
+
+_FAIL_OVER_CHECK_MS = 5_000
+"""How often a coordinator may fail."""
+
+_LEAST_AWAY_MS = 500
+_MOST_AWAY_MS = 8_000
+"""A coordinator that fails over is away for so long: less than any session or transaction lasts."""
+
+_IDLE_CHECK_MS = 1_000
+"""How often transactional ids are looked for that nobody uses."""
+
+_IDLE_MS = 2_000
+"""A transactional id expires only after so many milliseconds without use; Kafka: 7 days."""
+
+_KEPT_FOREVER = -1
+
+
+@dataclass(frozen=True)
+class TopicConfig:
+    """What becomes of the records of a topic.
+
+    Attributes:
+        compacted: ``cleanup.policy`` has ``compact``: of each key, the last record stays.
+        retention_ms: ``retention.ms``, with ``delete`` in ``cleanup.policy``: records go once they
+            are older, in milliseconds; -1 keeps them.
+        delete_retention_ms: ``delete.retention.ms``: how long a tombstone stays at least, in
+            milliseconds. A store that comes back from a longer absence keeps what was deleted.
+    """
+
+    compacted: bool = False
+    retention_ms: int = _KEPT_FOREVER
+    delete_retention_ms: int = 86_400_000
+
+    def __post_init__(self) -> None:
+        if self.retention_ms < _KEPT_FOREVER:
+            raise UsageError(
+                f"retention.ms is {self.retention_ms}: -1 keeps everything, 0 and more are "
+                "milliseconds."
+            )
+        if self.delete_retention_ms < 0:
+            raise UsageError(
+                f"delete.retention.ms is {self.delete_retention_ms}: 0 and more are milliseconds."
+            )
+
+
+def clean_up(world: World, cluster: Cluster, configs: Mapping[str, TopicConfig]) -> Steps:
+    """Compact a log now and then, up to somewhere: the end of a log is never cleaned."""
+    while True:
+        yield world.time.timeout(CLEANER_BACKOFF_MS)
+        for name, log, config in _configured(cluster, configs):
+            if not config.compacted or not world.faults.happens("broker.compacted"):
+                continue
+            before = log.end - world.choices.below(max(log.end - log.log_start, 1))
+            removed = log.compact(
+                tombstones_before=world.now - config.delete_retention_ms, before=before
+            )
+            world.marks.sometimes("a changelog was compacted", holds=removed > 0)
+            world.trace.emit(
+                "log.compacted", "brokers", partition=name, offset=before, removed=removed
+            )
+
+
+def delete_what_is_old(world: World, cluster: Cluster, configs: Mapping[str, TopicConfig]) -> Steps:
+    """Give up records that are older than the topic keeps them, committed or not."""
+    while True:
+        yield world.time.timeout(RETENTION_CHECK_MS)
+        for name, log, config in _configured(cluster, configs):
+            if config.retention_ms == _KEPT_FOREVER or not world.faults.happens("broker.retention"):
+                continue
+            start = log.first_kept(world.now - config.retention_ms)
+            if start > log.log_start:
+                log.delete_before(start)
+                world.trace.emit(
+                    "log.deleted", "brokers", partition=name, offset=start, reason="retention"
+                )
+
+
+def _configured(
+    cluster: Cluster, configs: Mapping[str, TopicConfig]
+) -> Iterator[tuple[str, PartitionLog, TopicConfig]]:
+    for topic in sorted(configs):
+        for name in cluster.partitions_of(topic):
+            yield name, cluster.logs[name], configs[topic]
+
+
+def fail_over(world: World, cluster: Cluster) -> Steps:
+    """Let a coordinator be away for a while: another broker has to load what it knew.
+
+    Requests are refused, clients try again, and what was decided goes on afterwards.
+    """
+    while True:
+        yield world.time.timeout(_FAIL_OVER_CHECK_MS)
+        if not world.faults.happens("broker.failed_over"):
+            continue
+        transactions = world.choices.chance(0.5)
+        what = "transactions" if transactions else "groups"
+        world.trace.emit("coordinator.away", "brokers", what=what)
+        _set_away(cluster, world.now, transactions=transactions, away=True)
+        yield world.time.timeout(world.choices.between(_LEAST_AWAY_MS, _MOST_AWAY_MS))
+        world.trace.emit("coordinator.back", "brokers", what=what)
+        _set_away(cluster, world.now, transactions=transactions, away=False)
+        cluster.markers_due()
+
+
+def _set_away(cluster: Cluster, now: int, *, transactions: bool, away: bool) -> None:
+    if transactions:
+        cluster.transactions.is_away = away
+    else:
+        cluster.groups_are_away = away
+        for group in cluster.groups.values():
+            group.is_away = away
+            # Who was silent because nobody was there to be heard is not late.
+            group.hear_of_all(now)
+
+
+def forget_idle_transactions(world: World, cluster: Cluster) -> Steps:
+    """Let the transactional id of an idle producer expire (KAFKA-16699).
+
+    The next request of the producer is refused, as if another one had fenced it.
+    """
+    while True:
+        yield world.time.timeout(_IDLE_CHECK_MS)
+        for name in cluster.transactions.idle_since(world.now - _IDLE_MS):
+            if world.faults.happens("broker.transactional_id_expired"):
+                cluster.transactions.forget(name)
+                world.marks.sometimes("a transactional id expired")
+                world.trace.emit("transaction.id_expired", "brokers", transactional_id=name)

@@ -1,0 +1,43 @@
+"""What must hold in every run, as small functions over its events."""
+
+from streamproof.sim.invariants.base import Invariant, InvariantError, Violation, Watch
+from streamproof.sim.invariants.contents import (
+    ClosedStoreEqualsChangelog,
+    CommittedOffsetIsInTheLog,
+    FoundStoreIsVouchedFor,
+    RunningStoreEqualsChangelog,
+)
+from streamproof.sim.invariants.delivery import CommittedInputWasProcessed, EachInputCountsOnce
+from streamproof.sim.invariants.liveness import (
+    EveryTaskRuns,
+    NothingIsWipedWithoutNeed,
+    UncommittedBytesAreBounded,
+)
+from streamproof.sim.invariants.ordering import LeastTimestampFirst, WaitsForWhatIsThere
+from streamproof.sim.invariants.output import OutputIsThatOfARunWithoutFaults
+from streamproof.sim.invariants.ownership import (
+    OneHolderInAProcess,
+    OneOwnerInAGeneration,
+    RestoringIsPaired,
+)
+
+__all__ = ["INVARIANTS", "Invariant", "InvariantError", "Violation", "Watch"]
+
+INVARIANTS: tuple[type[Invariant], ...] = (
+    RunningStoreEqualsChangelog,
+    ClosedStoreEqualsChangelog,
+    FoundStoreIsVouchedFor,
+    CommittedOffsetIsInTheLog,
+    CommittedInputWasProcessed,
+    EachInputCountsOnce,
+    OutputIsThatOfARunWithoutFaults,
+    OneOwnerInAGeneration,
+    OneHolderInAProcess,
+    RestoringIsPaired,
+    LeastTimestampFirst,
+    WaitsForWhatIsThere,
+    EveryTaskRuns,
+    NothingIsWipedWithoutNeed,
+    UncommittedBytesAreBounded,
+)
+"""All that there are."""

@@ -1,0 +1,191 @@
+"""Stores against their changelogs: what "atomic" and "consistent" mean in a running application."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from streamproof.sim.invariants.base import Invariant, Observer
+from streamproof.sim.invariants.history import History
+from streamproof.sim.trace import Event
+
+__all__ = [
+    "ClosedStoreEqualsChangelog",
+    "CommittedOffsetIsInTheLog",
+    "FoundStoreIsVouchedFor",
+    "RunningStoreEqualsChangelog",
+]
+
+Rows = dict[bytes, bytes | None]
+
+
+def _rows(event: Event) -> Rows:
+    return dict(event.attributes["rows"])
+
+
+def _differences(rows: Rows, expected: Rows) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+    """Each key of which something else is there, with what is there, and what is expected."""
+    for key in sorted(rows.keys() | expected.keys()):
+        there, wanted = rows.get(key), expected.get(key)
+        if there != wanted:
+            yield key, there, wanted
+
+
+class _Contents(Invariant):
+    """Contents of a store, held against the log of its changelog."""
+
+    def _fold(self, partition: str, up_to: int | None = None) -> Rows:
+        """What the records that count make of an empty store."""
+        rows: Rows = {}
+        for record in self.history.visible(partition):
+            if up_to is not None and record.offset > up_to:
+                break
+            rows[record.key] = record.value
+        return rows
+
+    def _was_written_later(
+        self, event: Event, key: bytes, there: bytes | None, wanted: bytes | None
+    ) -> bool:
+        """Whether what is there may be a write that came after what is expected.
+
+        Under at-least-once a store may have a write that did not reach the changelog before the
+        process died: its input is processed again, and the write comes again.
+        """
+        if self.history.exactly_once:
+            return False
+        process = event.actor.partition("/")[0]
+        stored = self.history.stored.get((process, event.partition), {})
+        return stored.get((key, there), -1) > stored.get((key, wanted), -1)
+
+    def _compare(self, event: Event, expected: Rows) -> Iterator[str]:
+        for key, there, wanted in _differences(_rows(event), expected):
+            if not self._was_written_later(event, key, there, wanted):
+                yield (
+                    f"the store of {event.partition} in task {event.task} has {key!r} = {there!r}, "
+                    f"and its changelog says {wanted!r}"
+                )
+
+
+class RunningStoreEqualsChangelog(_Contents):
+    """Restoring has brought a store to exactly what its changelog says (O2)."""
+
+    name = "a task begins to run with what its changelog says"
+    requirement = "TASK-001"
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        if not self.history.exactly_once:
+            return {"store.running": self._running}
+        return {
+            "store.running": self._running,
+            "thread.assigned": self._assigned,
+            "transaction.decided": self._decided,
+            "transaction.marker": self._decided,
+        }
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        # By changelog, whose transactions were open in it when its task began to run.
+        self._open: dict[str, set[int]] = {}
+        # By task, who was assigned it last, and in which generation.
+        self._owners: dict[str, tuple[int, str]] = {}
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        latest = event.attributes["generation"], event.actor
+        for task in event.attributes["active"]:
+            self._owners[task] = max(latest, self._owners.get(task, latest))
+        yield from ()
+
+    def _decided(self, event: Event) -> Iterator[str]:
+        producer = event.attributes["producer"]
+        for partition, producers in self._open.items():
+            if producer in producers:
+                producers.discard(producer)
+                if event.attributes["commit"]:
+                    yield (
+                        f"a transaction with records of {partition} was committed after the task "
+                        "had begun to run without them"
+                    )
+
+    def _running(self, event: Event) -> Iterator[str]:
+        if self._owners.get(event.task, (0, event.actor))[1] != event.actor:
+            # A zombie has restored, long ago, and others went on: it is fenced when it commits.
+            return
+        self._open[event.partition] = set(self.history.log(event.partition).undecided)
+        # Under at-least-once, a zombie may append after the end was asked for.
+        up_to = None if self.history.exactly_once else event.offset
+        yield from self._compare(event, self._fold(event.partition, up_to))
+
+
+class ClosedStoreEqualsChangelog(_Contents):
+    """What is closed cleanly is what the changelog says, and the offset says so."""
+
+    name = "a store that is closed cleanly has all that its committed offset covers"
+    requirement = "TASK-002"
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"store.closing": self._closing}
+
+    def _closing(self, event: Event) -> Iterator[str]:
+        yield from self._compare(event, self._fold(event.partition, event.offset))
+
+
+class FoundStoreIsVouchedFor(_Contents):
+    """What is found at an opening holds what its offset covers, and nothing that was aborted (O1).
+
+    It may be further than its offset: a restoration writes without committing. So each key may have
+    any value that it had from the offset on.
+    """
+
+    name = "a store that is found and kept has what its committed offset covers"
+    requirement = "TASK-003"
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"store.found": self._found}
+
+    def _found(self, event: Event) -> Iterator[str]:
+        later: dict[bytes, set[bytes | None]] = {}
+        for record in self.history.visible(event.partition):
+            if record.offset > event.offset:
+                later.setdefault(record.key, set()).add(record.value)
+        partition = event.partition
+        for key, there, wanted in _differences(_rows(event), self._fold(partition, event.offset)):
+            if there in later.get(key, ()):
+                continue
+            if not self._was_written_later(event, key, there, wanted):
+                yield (
+                    f"the store of {partition} in task {event.task} is kept with {key!r} = "
+                    f"{there!r} at offset {event.offset}, where its changelog says {wanted!r}"
+                )
+
+
+class CommittedOffsetIsInTheLog(Invariant):
+    """An offset that a store commits is one that the log has, and never less than before (O1)."""
+
+    name = "a committed offset is within the changelog, and does not go back"
+    requirement = "TASK-004"
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"store.opened": self._opened, "store.committed": self._committed}
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._last: dict[tuple[str, str], int] = {}
+
+    def _opened(self, event: Event) -> Iterator[str]:
+        self._last[event.actor, event.partition] = event.offset
+        yield from self._beyond(event)
+
+    def _committed(self, event: Event) -> Iterator[str]:
+        before = self._last.get((event.actor, event.partition), -1)
+        self._last[event.actor, event.partition] = event.offset
+        if event.offset < before:
+            yield f"offset {event.offset} of {event.partition} was committed after {before}"
+        yield from self._beyond(event)
+
+    def _beyond(self, event: Event) -> Iterator[str]:
+        end = self.history.log(event.partition).end
+        if event.offset >= end:
+            yield f"offset {event.offset} of {event.partition} is beyond its end, {end}"

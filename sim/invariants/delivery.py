@@ -1,0 +1,123 @@
+"""Input against what was committed of it: nothing lost, and under exactly-once nothing twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from streamproof.sim.invariants.base import Invariant, Observer
+from streamproof.sim.invariants.history import History
+from streamproof.sim.trace import Event
+
+__all__ = ["CommittedInputWasProcessed", "EachInputCountsOnce"]
+
+Input = tuple[str, int]
+"""A partition, and the offset of one of its records."""
+
+
+class CommittedInputWasProcessed(Invariant):
+    """A committed offset never passes a record that nobody has processed, and never goes back."""
+
+    name = "a committed input offset covers only what was processed"
+    requirement = "TASK-005"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._processed: set[Input] = set()
+        self._committed: dict[str, int] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"task.processed": self._process, "offsets.committed": self._commit}
+
+    def _process(self, event: Event) -> Iterator[str]:
+        self._processed.add((event.partition, event.offset))
+        yield from ()
+
+    def _commit(self, event: Event) -> Iterator[str]:
+        for partition, offset in event.attributes["offsets"].items():
+            before = self._committed.get(partition, 0)
+            if offset < before:
+                yield f"{partition} was committed at {offset} after {before}"
+            yield from self._unprocessed(partition, before, offset)
+            self._committed[partition] = max(before, offset)
+
+    def _unprocessed(self, partition: str, before: int, offset: int) -> Iterator[str]:
+        for record in self.history.visible(partition):
+            here = (partition, record.offset)
+            if before <= record.offset < offset and here not in self._processed:
+                yield (
+                    f"{partition} was committed at {offset}, and its record at {record.offset} "
+                    "was never processed"
+                )
+
+    def at_end(self) -> Iterator[str]:
+        """Everything was processed, and that was committed, up to the last marker."""
+        for partition in sorted({each for each, _ in self._processed} | self._committed.keys()):
+            end, offset = self.history.log(partition).end, self._committed.get(partition, 0)
+            if offset != end:
+                yield f"{partition} ends at {end}, and only {offset} was committed"
+
+
+class EachInputCountsOnce(Invariant):
+    """Under exactly-once each input record is part of exactly one committed transaction (O3)."""
+
+    name = "each input record is processed in exactly one committed transaction"
+    requirement = "EOS-001"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._producers: dict[str, int] = {}
+        # By producer, what was processed in its transaction, and the offsets that were added to it.
+        self._pending: dict[int, list[Input]] = defaultdict(list)
+        self._added: dict[int, dict[str, int]] = defaultdict(dict)
+        self._counted: dict[Input, int] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        if not self.history.exactly_once:
+            return {}
+        return {
+            "thread.producer": self._new_producer,
+            "task.processed": self._process,
+            "offsets.added": self._add,
+            "transaction.decided": self._decide,
+        }
+
+    def _new_producer(self, event: Event) -> Iterator[str]:
+        producer = event.attributes["producer"]
+        self._producers[event.actor] = producer
+        self._pending[producer] = []
+        self._added[producer] = {}
+        yield from ()
+
+    def _process(self, event: Event) -> Iterator[str]:
+        self._pending[self._producers[event.actor]].append((event.partition, event.offset))
+        yield from ()
+
+    def _add(self, event: Event) -> Iterator[str]:
+        self._added[event.attributes["producer"]].update(event.attributes["offsets"])
+        yield from ()
+
+    def _decide(self, event: Event) -> Iterator[str]:
+        producer = event.attributes["producer"]
+        processed, added = self._pending.pop(producer, []), self._added.pop(producer, {})
+        self._pending[producer], self._added[producer] = [], {}
+        if not event.attributes["commit"]:
+            return
+        for partition, offset in processed:
+            if offset >= added.get(partition, -1):
+                yield (
+                    f"the record of {partition} at {offset} was processed in a transaction that "
+                    f"was committed with {added.get(partition, 'no offset')} for its partition"
+                )
+            count = self._counted[partition, offset] = self._counted.get((partition, offset), 0) + 1
+            if count > 1:
+                yield f"the record of {partition} at {offset} counts {count} times"
+
+    def at_end(self) -> Iterator[str]:
+        """What was processed was committed by somebody at last."""
+        for partition in sorted({each for each, _ in self._counted}):
+            for record in self.history.visible(partition):
+                if (partition, record.offset) not in self._counted:
+                    yield f"the record of {partition} at {record.offset} counts 0 times"

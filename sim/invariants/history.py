@@ -1,0 +1,158 @@
+"""What the events of a run say about the logs: the ground that invariants stand on.
+
+Nothing here looks into the world: a trace that was read from a file says the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from streamproof.sim.trace import Event
+
+__all__ = ["History", "Log", "Record"]
+
+GROUP_TARGET = "group:"
+"""What the target of a marker begins with if it is a group, and no partition."""
+
+
+class Record(NamedTuple):
+    """A record that was appended to a partition.
+
+    Attributes:
+        producer: the id of its producer; -1 if it has none.
+        transactional: whether it belongs to a transaction.
+    """
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    timestamp: int
+    producer: int
+    transactional: bool
+
+
+class Log:
+    """One partition, as its events tell it.
+
+    Attributes:
+        records: those that were ever appended, in order; compaction and retention take none away.
+        end: the offset behind the last record or marker.
+        aborted: offsets of records whose transaction was aborted.
+        undecided: offsets of records whose transaction has not ended, by producer.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.end = 0
+        self.aborted: set[int] = set()
+        self.undecided: dict[int, list[int]] = {}
+
+    def append(self, record: Record) -> None:
+        """A record was appended."""
+        self.records.append(record)
+        self.end = record.offset + 1
+        if record.transactional:
+            self.undecided.setdefault(record.producer, []).append(record.offset)
+
+    def decide(self, producer: int, *, commit: bool) -> None:
+        """The transaction of a producer was decided; its marker may follow much later."""
+        offsets = self.undecided.pop(producer, [])
+        if not commit:
+            self.aborted.update(offsets)
+
+    def committed(self) -> Iterator[Record]:
+        """The records that count, in order: neither aborted nor undecided."""
+        hidden = {offset for offsets in self.undecided.values() for offset in offsets}
+        for record in self.records:
+            if record.offset not in self.aborted and record.offset not in hidden:
+                yield record
+
+
+class History:
+    """The logs of a run, so far.
+
+    Attributes:
+        logs: by partition.
+        stored: when each value last came into a store, by processing or by restoring: by process
+            and changelog, by key and value, the number of the event. Not kept under exactly-once.
+        committed: the committed offset of each input.
+        exactly_once: the guarantee under which the application runs.
+    """
+
+    def __init__(self, *, exactly_once: bool) -> None:
+        self.exactly_once = exactly_once
+        self._seen_by: dict[str, Callable[[Event], None]] = {
+            "log.appended": self._append,
+            "offsets.committed": self._commit,
+            "transaction.decided": self._decide,
+            "transaction.marker": self._mark,
+        }
+        if not exactly_once:
+            self._seen_by |= {"store.put": self._put, "store.restored": self._restore}
+        self.logs: dict[str, Log] = {}
+        self.committed: dict[str, int] = {}
+        self.stored: dict[tuple[str, str], dict[tuple[bytes, bytes | None], int]] = {}
+
+    def log(self, partition: str) -> Log:
+        """The log of a partition; empty before its first record."""
+        found = self.logs.get(partition)
+        if found is None:
+            found = self.logs[partition] = Log()
+        return found
+
+    def visible(self, partition: str) -> Iterator[Record]:
+        """The records of a partition that count under the guarantee."""
+        log = self.log(partition)
+        return log.committed() if self.exactly_once else iter(log.records)
+
+    def see(self, event: Event) -> None:
+        """Take an event in."""
+        see = self._seen_by.get(event.kind)
+        if see is not None:
+            see(event)
+
+    def _append(self, event: Event) -> None:
+        more = event.attributes
+        self.log(event.partition).append(
+            Record(
+                event.offset,
+                more["key"],
+                more["value"],
+                more["timestamp"],
+                more["producer"],
+                more["transactional"],
+            )
+        )
+
+    def _commit(self, event: Event) -> None:
+        self.committed.update(event.attributes["offsets"])
+
+    def _decide(self, event: Event) -> None:
+        for log in self.logs.values():
+            log.decide(event.attributes["producer"], commit=event.attributes["commit"])
+
+    def _mark(self, event: Event) -> None:
+        if not event.partition.startswith(GROUP_TARGET):
+            log = self.log(event.partition)
+            log.end = event.offset + 1
+            # What was decided by a time-out has no event of its own.
+            log.decide(event.attributes["producer"], commit=event.attributes["commit"])
+
+    def _put(self, event: Event) -> None:
+        self._store(event, event.attributes["key"], event.attributes["value"])
+
+    def _restore(self, event: Event) -> None:
+        for record in self._restored(event):
+            self._store(event, record.key, record.value)
+
+    def _store(self, event: Event, key: bytes, value: bytes | None) -> None:
+        process = event.actor.partition("/")[0]
+        self.stored.setdefault((process, event.partition), {})[key, value] = event.sequence
+
+    def _restored(self, event: Event) -> list[Record]:
+        """The records of a batch: so many, up to its offset."""
+        records = self.log(event.partition).records
+        end = bisect_right(records, event.offset, key=lambda record: record.offset)
+        return records[max(end - event.attributes["records"], 0) : end]

@@ -1,0 +1,68 @@
+"""The order in which a task takes its records (KIP-695)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from streamproof.sim.invariants.base import Invariant, Observer
+from streamproof.sim.invariants.history import History
+from streamproof.sim.trace import Event
+
+__all__ = ["LeastTimestampFirst", "WaitsForWhatIsThere"]
+
+
+class LeastTimestampFirst(Invariant):
+    """Of what is buffered, the record of the least timestamp is next (O6)."""
+
+    name = "the record of the least timestamp is processed first"
+    requirement = "IDLE-001"
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"task.processed": self._process}
+
+    def _process(self, event: Event) -> Iterator[str]:
+        timestamp = event.attributes["timestamp"]
+        for partition, known in event.attributes["others"].items():
+            if known[0] is not None and known[0] < timestamp:
+                yield (
+                    f"a record of {event.partition} with timestamp {timestamp} was processed "
+                    f"while one of {partition} with {known[0]} was buffered"
+                )
+
+
+class WaitsForWhatIsThere(Invariant):
+    """A task that may wait does not process past an empty input of which it lacks records."""
+
+    name = "a task waits for an empty input until it is caught up"
+    requirement = "IDLE-002"
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"application.started": self._configure, "task.processed": self._process}
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._idle_ms = 0
+
+    def _configure(self, event: Event) -> Iterator[str]:
+        self._idle_ms = event.attributes["max_task_idle_ms"]
+        yield from ()
+
+    def _process(self, event: Event) -> Iterator[str]:
+        if self._idle_ms < 0:
+            return
+        for partition, known in event.attributes["others"].items():
+            if known[0] is not None:
+                continue
+            lag, deadline = known[1], known[2]
+            if lag is None or lag > 0:
+                yield (
+                    f"{event.partition} was processed while {partition} was empty with "
+                    f"{'an unknown lag' if lag is None else f'{lag} records on the broker'}"
+                )
+            elif deadline is None or event.attributes["clock"] < deadline:
+                yield (
+                    f"{event.partition} was processed before {partition} had been waited for "
+                    f"for {self._idle_ms} ms"
+                )

@@ -1,0 +1,61 @@
+"""What an application has committed, against what it would have committed without any fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from streamproof.sim.brokers.log import Entry
+from streamproof.sim.invariants.base import Invariant, Observer
+from streamproof.sim.invariants.history import History
+from streamproof.sim.topologies import TOPOLOGIES
+from streamproof.sim.topologies.reference import differences
+from streamproof.sim.trace import Event
+
+__all__ = ["OutputIsThatOfARunWithoutFaults"]
+
+
+class OutputIsThatOfARunWithoutFaults(Invariant):
+    """Under exactly-once, faults leave no trace in what is committed, in outputs and changelogs.
+
+    Of a topology that is not one of ours nothing is known, and nothing is asked.
+    """
+
+    name = "what is committed is what a run without faults commits"
+    requirement = "EOS-003"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._application = ""
+        self._partitions: dict[str, int] = {}
+        self._cached = False
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"application.started": self._start}
+
+    def _start(self, event: Event) -> Iterator[str]:
+        self._application = event.actor
+        self._partitions = event.attributes["partitions"]
+        self._cached = event.attributes["statestore_cache_max_bytes"] > 0
+        yield from ()
+
+    def at_end(self) -> Iterator[str]:
+        """Compare everything that was ever committed, whatever was deleted since."""
+        family = TOPOLOGIES.get(self._application)
+        if family is None or not self.history.exactly_once:
+            return
+        logs = {
+            f"{topic}-{number}": self._committed(f"{topic}-{number}")
+            for topic, count in self._partitions.items()
+            for number in range(count)
+        }
+        topology = family.topology(self._partitions[family.topology(1).inputs[0]])
+        # A task that does not wait long enough may take its inputs in another order.
+        expected = family.expected(topology, logs, ordered=False)
+        yield from differences(expected, logs, cached=self._cached)
+
+    def _committed(self, partition: str) -> list[Entry]:
+        return [
+            Entry(each.offset, each.timestamp, each.key, each.value)
+            for each in self.history.visible(partition)
+        ]

@@ -1,0 +1,122 @@
+"""Who has which task: one owner in each generation of the group, one holder in each process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from streamproof.sim.invariants.base import Invariant, Observer
+from streamproof.sim.invariants.history import History
+from streamproof.sim.trace import Event
+
+__all__ = ["OneHolderInAProcess", "OneOwnerInAGeneration", "RestoringIsPaired"]
+
+
+class OneOwnerInAGeneration(Invariant):
+    """No task is assigned to two members as active in the same generation (KIP-429)."""
+
+    name = "a task has one owner in each generation"
+    requirement = "REBAL-001"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._generation = -1
+        self._owners: dict[str, str] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"thread.assigned": self._assigned}
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        generation = event.attributes["generation"]
+        if generation < self._generation:
+            return
+        if generation > self._generation:
+            self._generation, self._owners = generation, {}
+        for task in event.attributes["active"]:
+            owner = self._owners.setdefault(task, event.actor)
+            if owner != event.actor:
+                yield f"task {task} belongs to {owner} and to {event.actor} in {generation}"
+
+
+class OneHolderInAProcess(Invariant):
+    """A task is open in at most one thread of a process: the lock of its directory says so."""
+
+    name = "a task is open in one thread of a process at a time"
+    requirement = "TASK-006"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._open: dict[tuple[str, str], str] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "task.state": self._state,
+            "instance.crashed": self._gone,
+            "instance.stopped": self._stopped,
+        }
+
+    def _state(self, event: Event) -> Iterator[str]:
+        process = event.actor.partition("/")[0]
+        here = process, event.task
+        after = event.attributes["after"]
+        if after == "CLOSED":
+            self._open.pop(here, None)
+        elif after in ("RESTORING", "RUNNING"):
+            holder = self._open.setdefault(here, event.actor)
+            if holder != event.actor:
+                yield f"task {event.task} is open in {holder} and in {event.actor}"
+
+    def _gone(self, event: Event) -> Iterator[str]:
+        for process, task in list(self._open):
+            if process == event.actor:
+                del self._open[process, task]
+        yield from ()
+
+    def _stopped(self, event: Event) -> Iterator[str]:
+        left = sorted(task for process, task in self._open if process == event.actor)
+        yield from self._gone(event)
+        if left:
+            yield f"{event.actor} was stopped, and its tasks {', '.join(left)} are open still"
+
+
+class RestoringIsPaired(Invariant):
+    """Each start of a restoration is followed by one end or one suspension (KIP-869)."""
+
+    name = "each restoration that starts is ended or suspended once"
+    requirement = "LISTEN-101"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._started: set[tuple[str, str]] = set()
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "restore.start": self._start,
+            "restore.batch": self._batch,
+            "restore.end": self._end,
+            "restore.suspended": self._end,
+            "instance.crashed": self._gone,
+        }
+
+    def _start(self, event: Event) -> Iterator[str]:
+        here = event.actor, event.partition
+        if here in self._started:
+            yield f"the restoration of {event.partition} starts again, and did not end"
+        self._started.add(here)
+
+    def _batch(self, event: Event) -> Iterator[str]:
+        if (event.actor, event.partition) not in self._started:
+            yield f"a batch of {event.partition} is restored, and no restoration has started"
+
+    def _end(self, event: Event) -> Iterator[str]:
+        here = event.actor, event.partition
+        if here not in self._started:
+            yield f"the restoration of {event.partition} ends, and has not started"
+        self._started.discard(here)
+
+    def _gone(self, event: Event) -> Iterator[str]:
+        prefix = f"{event.actor}/"
+        self._started = {each for each in self._started if not each[0].startswith(prefix)}
+        yield from ()

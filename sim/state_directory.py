@@ -1,0 +1,235 @@
+"""The state directory of a process: who may use which task, how far each is, and what is deleted.
+
+A lock belongs to a thread and is kept in memory: it ends with the process. How far a task is is
+found out once, before the threads start, and noted whenever a task is closed.
+
+Sources: KIP-1035; Kafka, StateDirectory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from streamproof.sim.decisions.lag import offset_sum
+from streamproof.sim.decisions.recovery import (
+    OFFSET_UNKNOWN,
+    Closing,
+    Found,
+    Traits,
+    opening,
+)
+from streamproof.sim.disks import Disk
+from streamproof.sim.hosts import Host, Steps
+from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, topic_partition
+from streamproof.sim.topology import TaskSpec
+from streamproof.sim.world import World
+from streamproof.stores.api import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    PROCESSING_GUARANTEE_CONFIG,
+    KeyValueStore,
+    StateStoreContext,
+)
+from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
+
+__all__ = ["StateDirectory", "next_offset_sum"]
+
+_CLEANER = "cleaner"
+
+
+class StateDirectory:
+    """The state directory, as one process has it.
+
+    Args:
+        world: the world.
+        host: the process.
+        disk: what is there.
+        config: what is the same for all tasks.
+
+    Raises:
+        ProcessorStateError: another process has it.
+    """
+
+    def __init__(self, world: World, host: Host, disk: Disk, config: TaskConfig) -> None:
+        if disk.process is not None:
+            raise ProcessorStateError(
+                f"The state directory of {host.name} is in use by {disk.process}: stop that "
+                "process first, or give this one a directory of its own (state.dir)."
+            )
+        disk.process = host.name
+        self._world = world
+        self._host = host
+        self._disk = disk
+        self._config = config
+        self._sums: dict[str, int] = {}
+        self._owners: dict[str, str] = {}
+
+    # The tasks.
+
+    def directory(self, task_id: str) -> Path:
+        """Where a task keeps its stores."""
+        return self._disk.directory(task_id)
+
+    def is_empty(self, task_id: str) -> bool:
+        """Whether there is nothing of a task."""
+        return self._disk.is_empty(task_id)
+
+    def make_store(self, name: str) -> KeyValueStore:
+        """A store that is not open yet."""
+        return self._disk.make_store(name, transactional=self._config.transactional)
+
+    @property
+    def delay_ms(self) -> int:
+        """How long the next step of the disk takes."""
+        return self._disk.delay_ms
+
+    def closed(self, task: StreamTask, total: int, closing: Closing) -> None:
+        """Note that a task was closed: from now on its directory is not in use (KAFKA-20805).
+
+        Args:
+            task: the task.
+            total: how far it was.
+            closing: how it was closed; only what was committed is there still.
+        """
+        self._disk.used[task.id] = self._host.now
+        if closing is Closing.CORRUPTED:
+            self._sums.pop(task.id, None)
+        elif closing is Closing.CLEAN and task.spec.changelogs:
+            self._sums[task.id] = total
+
+    def wipe(self, task_id: str) -> None:
+        """Delete everything of a task."""
+        self._disk.wipe(task_id)
+        self._sums.pop(task_id, None)
+
+    # Locks.
+
+    def lock(self, task_id: str, thread: str) -> bool:
+        """Take the directory of a task, unless another thread has it."""
+        return self._owners.setdefault(task_id, thread) == thread
+
+    def unlock(self, task_id: str, thread: str) -> None:
+        """Give the directory of a task back; nothing happens if another thread has it."""
+        if self._owners.get(task_id) == thread:
+            del self._owners[task_id]
+
+    def unlock_all(self, thread: str) -> None:
+        """Give back whatever a thread has, because it ends."""
+        for task_id in [each for each, owner in self._owners.items() if owner == thread]:
+            del self._owners[task_id]
+
+    def sums(self, thread: str) -> dict[str, int]:
+        """How far each task is that nobody else has: for the leader of the group.
+
+        What another thread has open, that one tells better.
+        """
+        return {
+            task: total
+            for task, total in sorted(self._sums.items())
+            if self._owners.get(task, thread) == thread
+        }
+
+    @property
+    def leaks(self) -> list[str]:
+        """What is still in use: nothing may be once all threads have stopped."""
+        locks = [f"{task} is locked by {owner}" for task, owner in sorted(self._owners.items())]
+        return locks + [f"store {each.name} is open" for each in self._disk.open_stores]
+
+    def close(self) -> None:
+        """Let another process have it."""
+        self._disk.process = None
+
+    # What is there at the start.
+
+    def initialize_startup_stores(self, tasks: Mapping[str, TaskSpec]) -> None:
+        """Open what is there, find out how far it is, and close it again.
+
+        Whoever gets such a task opens it as any other: nothing stays open here that somebody else
+        would have to close (KAFKA-18498, KAFKA-20663).
+
+        Args:
+            tasks: all that there may be, by id.
+
+        Raises:
+            ProcessorStateError: the files of a store cannot be used.
+        """
+        for task_id in self._disk.tasks:
+            spec = tasks.get(task_id)
+            if spec is None or not spec.changelogs:
+                continue
+            found = self._offsets(task_id, spec)
+            self._disk.used[task_id] = self._host.now
+            if found is not None:
+                self._sums[task_id] = offset_sum(found)
+            self._world.trace.emit(
+                "state.found", self._host.name, task=task_id, total=self._sums.get(task_id, -1)
+            )
+
+    def _offsets(self, task_id: str, spec: TaskSpec) -> list[int | None] | None:
+        """The next offset of each changelog; ``None`` if the task must be wiped first.
+
+        It is not wiped here: that is for the thread that is assigned the task, if one is.
+        """
+        guarantee = EXACTLY_ONCE if self._config.exactly_once else AT_LEAST_ONCE
+        context = StateStoreContext(
+            state_dir=self.directory(task_id),
+            task_id=task_id,
+            app_configs={PROCESSING_GUARANTEE_CONFIG: guarantee},
+        )
+        found: list[int | None] = []
+        stores = {name: self.make_store(name) for name in spec.changelogs}
+        try:
+            for name, changelog in spec.changelogs.items():
+                store = stores[name]
+                if not store.persistent:
+                    # What is in memory only is not here, whatever was known of it (KAFKA-20893).
+                    continue
+                store.init(context, store)
+                offset = store.committed_offset(topic_partition(changelog))
+                traits = Traits(self._config.exactly_once, self._config.transactional)
+                if opening(traits, Found(offset, empty=False)).wipe:
+                    return None
+                found.append(None if offset in (None, OFFSET_UNKNOWN) else offset + 1)
+        except TaskCorruptedError:
+            return None
+        finally:
+            for store in stores.values():
+                if store.is_open:
+                    store.close()
+        return found
+
+    # The cleaner.
+
+    def clean(self, delay_ms: int) -> Steps:
+        """Delete now and then what nobody has used for long; it never ends.
+
+        Args:
+            delay_ms: ``state.cleanup.delay.ms``: how often it looks, and how long is long.
+        """
+        while True:
+            yield self._world.time.timeout(delay_ms)
+            for task_id in self._disk.tasks:
+                yield from self._clean(task_id, delay_ms)
+
+    def _clean(self, task_id: str, delay_ms: int) -> Steps:
+        if not self.lock(task_id, _CLEANER):
+            return
+        # Others may act before the directory is deleted, and must find it locked.
+        yield self._world.time.timeout(self.delay_ms)
+        idle_ms = self._host.now - self._disk.used.get(task_id, self._host.now)
+        if idle_ms > delay_ms:
+            self.wipe(task_id)
+            self._world.marks.sometimes("the directory of a task was cleaned up")
+            self._world.trace.emit("state.cleaned", self._host.name, task=task_id)
+        # Whether something was deleted or not, others must be able to have it (KAFKA-16025).
+        self.unlock(task_id, _CLEANER)
+
+
+def next_offset_sum(task: StreamTask) -> int:
+    """How far a task is that is open: the sum over its stores that outlive the process."""
+    return offset_sum(
+        None if each.offset is None else each.offset + 1
+        for each in task.stores.values()
+        if each.database.persistent
+    )

@@ -1,0 +1,284 @@
+"""The swarm: a world that a seed draws, with everything in it that may go wrong.
+
+Topology, settings, instances, workload and faults are choices, as all that follows is: so one
+number tells the whole run, and a run that fails can be made smaller.
+
+Source: Groce et al., Swarm Testing (2012): a run with a few features, drawn anew each time, finds
+what a run with all of them hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from streamproof.sim.application import Application, StreamsConfig
+from streamproof.sim.choices import Choices
+from streamproof.sim.hosts import Steps
+from streamproof.sim.instances import Instance
+from streamproof.sim.invariants import INVARIANTS, Invariant, Violation, Watch
+from streamproof.sim.invariants.history import History
+from streamproof.sim.tasks.assignor import AssignorConfig
+from streamproof.sim.tasks.stream_task import TaskState
+from streamproof.sim.topologies import TOPOLOGIES
+from streamproof.sim.trace import Watcher
+from streamproof.sim.workloads import Workload, WorkloadConfig
+from streamproof.sim.world import World
+
+__all__ = ["Outcome", "Plan", "run"]
+
+SAFETY_MS = 60_000
+"""So long faults may happen, in virtual time."""
+
+LIVENESS_MS = 240_000
+"""So long the application has after that to come to rest: twice what a lost request, a session and
+a transaction that nobody ends may take one after the other."""
+
+_CHECK_MS = 1_000
+"""How often it is looked whether everything has come to rest."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is like.
+
+    Attributes:
+        topology: its name in ``TOPOLOGIES``.
+        partitions: of each input.
+        instances: how many processes there are.
+        threads: how many stream threads each of them has.
+        config: of the application.
+        workload: what comes in.
+        crashes: whether instances are killed.
+        pauses: whether instances stand still for a while, and come back as zombies.
+        cuts: whether instances are separated from the brokers for a while.
+        activation: how probable it is that a fault site is on.
+        safety_ms: so long faults may happen.
+    """
+
+    topology: str = "count"
+    partitions: int = 3
+    instances: int = 2
+    threads: int = 1
+    config: StreamsConfig = field(default_factory=StreamsConfig)
+    workload: WorkloadConfig = field(default_factory=WorkloadConfig)
+    crashes: bool = True
+    pauses: bool = True
+    cuts: bool = True
+    activation: float = 0.25
+    safety_ms: int = SAFETY_MS
+
+    @classmethod
+    def drawn(
+        cls,
+        choices: Choices,
+        *,
+        exactly_once: bool | None = None,
+        transactional: bool | None = None,
+        topology: str | None = None,
+    ) -> Plan:
+        """The plan of one run of the swarm.
+
+        Args:
+            choices: they draw what is not given.
+            exactly_once: the guarantee.
+            transactional: whether stores stage their writes.
+            topology: its name.
+        """
+        strict = choices.chance(0.5)
+        staged = choices.chance(0.5)
+        exactly_once = strict if exactly_once is None else exactly_once
+        transactional = staged if transactional is None else transactional
+        drawn = choices.pick(sorted(TOPOLOGIES))
+        standbys = choices.pick((0, 0, 1))
+        config = StreamsConfig(
+            exactly_once=exactly_once,
+            transactional=transactional,
+            commit_interval_ms=choices.pick((100, 1_000, 5_000)),
+            max_task_idle_ms=choices.pick((0, -1, 500)),
+            transaction_timeout_ms=10_000,
+            max_uncommitted_bytes=choices.pick((-1, 100)) if transactional else -1,
+            flush_probability=choices.pick((0.05, 0.0, 0.5)),
+            probing_rebalance_interval_ms=choices.pick((20_000, 5_000)),
+            session_timeout_ms=choices.pick((10_000, 6_000)),
+            statestore_cache_max_bytes=choices.pick((0, 0, 200)),
+            assignor=AssignorConfig(
+                num_standby_replicas=standbys,
+                acceptable_recovery_lag=choices.pick((10_000, 0, 5)),
+            ),
+        )
+        return cls(
+            topology=topology or drawn,
+            partitions=choices.between(1, 3),
+            instances=choices.between(1, 3),
+            threads=choices.between(1, 2),
+            config=config,
+            workload=WorkloadConfig.drawn(choices),
+            crashes=choices.chance(0.7),
+            pauses=choices.chance(0.5),
+            cuts=choices.chance(0.3),
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        plan: what it was like.
+        violations: what did not hold, in the order in which it was found.
+        digest: stands for everything that happened.
+        events: how many events there were.
+        marks: how often each situation came about.
+        fired: how often each fault site fired.
+        ended_ms: when everything had come to rest, or the time was up.
+        choices: all choices that were made, if they were recorded.
+    """
+
+    plan: Plan
+    violations: Sequence[Violation]
+    digest: str
+    events: int
+    marks: Mapping[str, int]
+    fired: Mapping[str, int]
+    ended_ms: int
+    choices: Sequence[int]
+
+
+def run(
+    choices: Choices,
+    plan: Plan | None = None,
+    *,
+    defects: Iterable[str] = (),
+    invariants: Sequence[type[Invariant]] = INVARIANTS,
+    watchers: Iterable[Watcher] = (),
+    exactly_once: bool | None = None,
+    transactional: bool | None = None,
+    topology: str | None = None,
+) -> Outcome:
+    """Simulate one world: faults at first, then time to recover, and stop at the first violation.
+
+    Args:
+        choices: all decisions.
+        plan: what the run is like; drawn, if it is not given.
+        defects: the mistakes that the runtime makes.
+        invariants: what must hold.
+        watchers: are given each event.
+        exactly_once: the guarantee, if the plan is drawn.
+        transactional: whether stores stage their writes, if the plan is drawn.
+        topology: its name, if the plan is drawn.
+
+    Raises:
+        UsageError: there is no such defect.
+        InvariantError: an invariant raised.
+    """
+    if plan is None:
+        plan = Plan.drawn(
+            choices, exactly_once=exactly_once, transactional=transactional, topology=topology
+        )
+    watch = Watch(invariants, exactly_once=plan.config.exactly_once)
+    world = World(choices, [watch, *watchers], activation=plan.activation, defects=defects)
+    swarm = _Swarm(world, plan, watch.history)
+    while not watch.violations and not swarm.is_over():
+        world.time.run(until=world.time.now + _CHECK_MS)
+    violations = list(watch.violations) or watch.end()
+    return Outcome(
+        plan,
+        violations,
+        world.trace.digest,
+        world.trace.count,
+        world.marks.hits,
+        dict(world.faults.fired),
+        world.now,
+        choices.drawn,
+    )
+
+
+class _Swarm:
+    """The parts of a world that the plan asks for."""
+
+    def __init__(self, world: World, plan: Plan, history: History) -> None:
+        self._world = world
+        self._plan = plan
+        self._history = history
+        self._topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
+        self._application = Application(world, self._topology, plan.config)
+        self._cluster = self._application.cluster
+        self._instances = [
+            Instance(self._application, f"instance-{number}", plan.threads)
+            for number in range(plan.instances)
+        ]
+        self._workload = Workload(world, self._cluster, self._topology, plan.workload)
+        for each in self._instances:
+            each.start()
+        world.time.process(self._disturb())
+        # When nothing came in any more, and nothing failed; 0 before that.
+        self._since = 0
+
+    def is_over(self) -> bool:
+        """Whether everything is done, or there is no time left."""
+        now = self._world.now
+        if now < self._plan.safety_ms or not self._workload.ended.triggered:
+            return False
+        self._since = self._since or now
+        return self._is_at_rest() or now >= self._since + LIVENESS_MS
+
+    def _is_at_rest(self) -> bool:
+        running = {
+            task.id
+            for each in self._instances
+            for thread in each.threads
+            for task in thread.tasks.values()
+            if task.state is TaskState.RUNNING
+        }
+        ends = {
+            partition: self._cluster.logs[partition].end
+            for spec in self._application.tasks.values()
+            for partition in spec.inputs
+        }
+        committed = self._history.committed
+        return running == self._application.tasks.keys() and all(
+            committed.get(partition, 0) == end for partition, end in ends.items()
+        )
+
+    def _disturb(self) -> Steps:
+        """Let things go wrong for a while, and then heal them all."""
+        world, plan = self._world, self._plan
+        kinds = [
+            kind
+            for kind, wanted in (
+                (self._crash, plan.crashes),
+                (self._pause, plan.pauses),
+                (self._cut, plan.cuts),
+            )
+            if wanted
+        ]
+        while world.now < plan.safety_ms and kinds:
+            yield world.time.timeout(world.choices.between(500, 8_000))
+            instance = world.choices.pick(self._instances)
+            yield from world.choices.pick(kinds)(instance)
+        if world.now < plan.safety_ms:
+            yield world.time.timeout(plan.safety_ms - world.now)
+        world.faults.stop()
+        for each in self._instances:
+            self._application.network.heal(each.name)
+            if each.host is not None:
+                each.host.resume()
+            each.start()
+
+    def _crash(self, instance: Instance) -> Steps:
+        instance.crash()
+        yield self._world.time.timeout(self._world.choices.between(1, 5_000))
+        instance.start()
+
+    def _pause(self, instance: Instance) -> Steps:
+        host = instance.host
+        if host is not None and host.is_up:
+            host.pause()
+            yield self._world.time.timeout(self._world.choices.between(100, 15_000))
+            host.resume()
+
+    def _cut(self, instance: Instance) -> Steps:
+        self._application.network.cut(instance.name)
+        yield self._world.time.timeout(self._world.choices.between(100, 15_000))
+        self._application.network.heal(instance.name)

@@ -1,0 +1,61 @@
+"""The punctuations of a task.
+
+Sources: KIP-138; Kafka, PunctuationQueue and StreamTask#schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from streamproof.sim.decisions.punctuation import next_punctuation
+from streamproof.sim.topology import PunctuationType, Punctuator
+from streamproof.stores.errors import UsageError
+
+__all__ = ["Punctuations"]
+
+
+@dataclass
+class _Schedule:
+    """One punctuation.
+
+    Attributes:
+        due: when it is due next; ``None`` until an interval is counted from the first look at
+            the clock.
+    """
+
+    kind: PunctuationType
+    interval_ms: int
+    punctuator: Punctuator
+    due: int | None
+
+
+class Punctuations:
+    """What is to be called again and again."""
+
+    def __init__(self) -> None:
+        self._schedules: list[_Schedule] = []
+
+    def schedule(self, interval_ms: int, kind: PunctuationType, punctuator: Punctuator) -> None:
+        """Call a punctuator again and again; see ``ProcessorContext.schedule``."""
+        if interval_ms < 1:
+            raise UsageError(
+                f"A punctuation every {interval_ms} ms is not possible: the interval is at least 1."
+            )
+        first = 0 if kind == "stream time" else None
+        self._schedules.append(_Schedule(kind, interval_ms, punctuator, first))
+
+    def due(self, kind: PunctuationType, now: int) -> Iterator[Punctuator]:
+        """The punctuators that are due now, the one that has waited longest first."""
+        following = [each for each in self._schedules if each.kind == kind]
+        for each in following:
+            if each.due is None:
+                each.due = now + each.interval_ms
+        for each in sorted(following, key=lambda each: each.due or 0):
+            if each.due is not None and each.due <= now:
+                each.due = next_punctuation(each.due, now, each.interval_ms)
+                yield each.punctuator
+
+    def clear(self) -> None:
+        """Call nothing any more."""
+        self._schedules.clear()

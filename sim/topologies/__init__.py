@@ -1,0 +1,60 @@
+"""Topologies that are worth simulating, each with a reference: what it should have written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from streamproof.sim.topologies import (
+    aggregation,
+    global_table,
+    joins,
+    punctuation,
+    repartition,
+    stateless,
+    windows,
+)
+from streamproof.sim.topologies.reference import Expected, Logs
+from streamproof.sim.topology import Topology
+
+__all__ = ["TOPOLOGIES", "Family", "Reference"]
+
+
+class Reference(Protocol):
+    """From the committed records to what is expected."""
+
+    def __call__(self, topology: Topology, logs: Logs, /, *, ordered: bool = True) -> Expected:
+        """What the application should have written.
+
+        Args:
+            topology: it tells the names of the changelogs.
+            logs: the committed records of every partition.
+            ordered: whether each task has processed its inputs in perfect order, which only a
+                long enough ``max.task.idle.ms`` brings about; without it, less is expected.
+        """
+        ...
+
+
+class Family(NamedTuple):
+    """A topology and its reference.
+
+    Attributes:
+        topology: makes it, with so many partitions of each input; at least 1.
+        expected: its reference.
+    """
+
+    topology: Callable[[int], Topology]
+    expected: Reference
+
+
+TOPOLOGIES: dict[str, Family] = {
+    "stateless": Family(stateless.topology, stateless.expected),
+    "count": Family(aggregation.topology, aggregation.expected),
+    "stream-table-join": Family(joins.stream_table_topology, joins.stream_table_expected),
+    "stream-stream-join": Family(joins.stream_stream_topology, joins.stream_stream_expected),
+    "windowed-count": Family(windows.topology, windows.expected),
+    "last-byte-count": Family(repartition.topology, repartition.expected),
+    "global-table-join": Family(global_table.topology, global_table.expected),
+    "punctuated-count": Family(punctuation.topology, punctuation.expected),
+}
+"""All of them by name, which is also the application id."""

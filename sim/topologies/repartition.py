@@ -1,0 +1,60 @@
+"""A repartition: two subtopologies with an internal topic between, through which the key changes.
+
+The last byte of the value becomes the key, and the second part counts how often each was seen.
+
+Source: Kafka, KStream#selectKey and #repartition.
+"""
+
+from __future__ import annotations
+
+from streamproof.sim.brokers.log import Entry
+from streamproof.sim.topologies.aggregation import count, counted
+from streamproof.sim.topologies.reference import (
+    Expected,
+    Logs,
+    Output,
+    Result,
+    by_partition,
+    exactly,
+)
+from streamproof.sim.topology import ProcessorContext, Subtopology, Topology
+
+__all__ = ["REPARTITION", "expected", "topology"]
+
+REPARTITION = "last-byte-count-keys-repartition"
+"""The internal topic, named as Kafka would name it."""
+
+
+def topology(partitions: int) -> Topology:
+    """``in`` to ``out``; the internal topic has one partition more than the input."""
+    return Topology(
+        "last-byte-count",
+        (
+            Subtopology(("in",), _select_key, sinks=(REPARTITION,)),
+            Subtopology((REPARTITION,), count, ("counts",), ("out",), forwarded={"counts": "out"}),
+        ),
+        {"in": partitions, REPARTITION: partitions + 1, "out": partitions},
+    )
+
+
+def _select_key(context: ProcessorContext, _: str, record: Entry) -> None:
+    if record.value is not None:
+        context.forward(REPARTITION, record.value[-1:], record.key)
+
+
+def expected(topology: Topology, logs: Logs, *, ordered: bool = True) -> Expected:
+    """Each record once in the internal topic; and what is counted there, in its order.
+
+    Records of one new key come from several tasks, so that their order there is not known.
+    """
+    del ordered  # Each of the two tasks of a record has one input partition.
+    between: dict[bytes, list[frozenset[Result]]] = {}
+    for each in (each for entries in by_partition(logs, "in").values() for each in entries):
+        if each.value is not None:
+            between.setdefault(each.value[-1:], []).append(exactly(each.key, each.timestamp))
+    sent: dict[bytes, list[frozenset[Result]]] = {}
+    stores = {}
+    for number, records in by_partition(logs, REPARTITION).items():
+        found, stores[f"{topology.changelog('counts')}-{number}"] = counted(records)
+        sent |= found
+    return Expected({REPARTITION: Output(between, "any"), "out": Output(sent, "updates")}, stores)
