@@ -9,15 +9,16 @@ what a run with all of them hides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.choices import Choices
-from streamproof.sim.hosts import Steps
+from streamproof.sim.disks import Disk
 from streamproof.sim.instances import Instance
 from streamproof.sim.invariants import INVARIANTS, Invariant, Violation, Watch
 from streamproof.sim.invariants.history import History
+from streamproof.sim.nemesis import KINDS, Nemesis, drawn_drift
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.tasks.stream_task import TaskState
 from streamproof.sim.topologies import TOPOLOGIES
@@ -34,6 +35,9 @@ LIVENESS_MS = 240_000
 """So long the application has after that to come to rest: twice what a lost request, a session and
 a transaction that nobody ends may take one after the other."""
 
+MakeDisk = Callable[[World, str], Disk]
+"""Makes the disk of an instance, by its name."""
+
 _CHECK_MS = 1_000
 """How often it is looked whether everything has come to rest."""
 
@@ -49,9 +53,7 @@ class Plan:
         threads: how many stream threads each of them has.
         config: of the application.
         workload: what comes in.
-        crashes: whether instances are killed.
-        pauses: whether instances stand still for a while, and come back as zombies.
-        cuts: whether instances are separated from the brokers for a while.
+        kinds: what goes wrong with instances, of ``nemesis.KINDS``.
         activation: how probable it is that a fault site is on.
         safety_ms: so long faults may happen.
     """
@@ -62,9 +64,7 @@ class Plan:
     threads: int = 1
     config: StreamsConfig = field(default_factory=StreamsConfig)
     workload: WorkloadConfig = field(default_factory=WorkloadConfig)
-    crashes: bool = True
-    pauses: bool = True
-    cuts: bool = True
+    kinds: tuple[str, ...] = ("crash", "pause", "cut")
     activation: float = 0.25
     safety_ms: int = SAFETY_MS
 
@@ -114,9 +114,8 @@ class Plan:
             threads=choices.between(1, 2),
             config=config,
             workload=WorkloadConfig.drawn(choices),
-            crashes=choices.chance(0.7),
-            pauses=choices.chance(0.5),
-            cuts=choices.chance(0.3),
+            # More of them are killed than anything else: that is what this is about.
+            kinds=tuple(kind for kind in KINDS if choices.chance(0.7 if kind == "crash" else 0.3)),
         )
 
 
@@ -152,6 +151,7 @@ def run(
     defects: Iterable[str] = (),
     invariants: Sequence[type[Invariant]] = INVARIANTS,
     watchers: Iterable[Watcher] = (),
+    make_disk: MakeDisk | None = None,
     exactly_once: bool | None = None,
     transactional: bool | None = None,
     topology: str | None = None,
@@ -164,6 +164,7 @@ def run(
         defects: the mistakes that the runtime makes.
         invariants: what must hold.
         watchers: are given each event.
+        make_disk: makes the disk of an instance; without it, model stores are on it.
         exactly_once: the guarantee, if the plan is drawn.
         transactional: whether stores stage their writes, if the plan is drawn.
         topology: its name, if the plan is drawn.
@@ -171,6 +172,7 @@ def run(
     Raises:
         UsageError: there is no such defect.
         InvariantError: an invariant raised.
+        SubjectError: a store raised what no store may raise.
     """
     if plan is None:
         plan = Plan.drawn(
@@ -178,7 +180,7 @@ def run(
         )
     watch = Watch(invariants, exactly_once=plan.config.exactly_once)
     world = World(choices, [watch, *watchers], activation=plan.activation, defects=defects)
-    swarm = _Swarm(world, plan, watch.history)
+    swarm = _Swarm(world, plan, watch.history, make_disk)
     while not watch.violations and not swarm.is_over():
         world.time.run(until=world.time.now + _CHECK_MS)
     violations = list(watch.violations) or watch.end()
@@ -197,7 +199,9 @@ def run(
 class _Swarm:
     """The parts of a world that the plan asks for."""
 
-    def __init__(self, world: World, plan: Plan, history: History) -> None:
+    def __init__(
+        self, world: World, plan: Plan, history: History, make_disk: MakeDisk | None
+    ) -> None:
         self._world = world
         self._plan = plan
         self._history = history
@@ -205,23 +209,42 @@ class _Swarm:
         self._application = Application(world, self._topology, plan.config)
         self._cluster = self._application.cluster
         self._instances = [
-            Instance(self._application, f"instance-{number}", plan.threads)
-            for number in range(plan.instances)
+            self._instance(f"instance-{number}", make_disk) for number in range(plan.instances)
         ]
         self._workload = Workload(world, self._cluster, self._topology, plan.workload)
         for each in self._instances:
             each.start()
-        world.time.process(self._disturb())
+        nemesis = Nemesis(
+            world,
+            self._application.network,
+            self._instances,
+            # What real stores lose with the power is not simulated.
+            [each for each in plan.kinds if make_disk is None or each != "power"],
+            safety_ms=plan.safety_ms,
+        )
+        self._healed = nemesis.healed
+        world.time.process(nemesis.run())
         # When nothing came in any more, and nothing failed; 0 before that.
         self._since = 0
+        # Since when everything that came in is processed and committed; 0 if it is not.
+        self._rested = 0
+
+    def _instance(self, name: str, make_disk: MakeDisk | None) -> Instance:
+        disk = None if make_disk is None else make_disk(self._world, name)
+        drift = drawn_drift(self._world.choices)
+        return Instance(self._application, name, self._plan.threads, disk=disk, drift_ppm=drift)
 
     def is_over(self) -> bool:
         """Whether everything is done, or there is no time left."""
         now = self._world.now
-        if now < self._plan.safety_ms or not self._workload.ended.triggered:
+        if not (self._healed.triggered and self._workload.ended.triggered):
             return False
         self._since = self._since or now
-        return self._is_at_rest() or now >= self._since + LIVENESS_MS
+        if not self._is_at_rest():
+            self._rested = 0
+            return now >= self._since + LIVENESS_MS
+        self._rested = self._rested or now
+        return now >= self._rested + TOPOLOGIES[self._plan.topology].settle_ms
 
     def _is_at_rest(self) -> bool:
         running = {
@@ -240,45 +263,3 @@ class _Swarm:
         return running == self._application.tasks.keys() and all(
             committed.get(partition, 0) == end for partition, end in ends.items()
         )
-
-    def _disturb(self) -> Steps:
-        """Let things go wrong for a while, and then heal them all."""
-        world, plan = self._world, self._plan
-        kinds = [
-            kind
-            for kind, wanted in (
-                (self._crash, plan.crashes),
-                (self._pause, plan.pauses),
-                (self._cut, plan.cuts),
-            )
-            if wanted
-        ]
-        while world.now < plan.safety_ms and kinds:
-            yield world.time.timeout(world.choices.between(500, 8_000))
-            instance = world.choices.pick(self._instances)
-            yield from world.choices.pick(kinds)(instance)
-        if world.now < plan.safety_ms:
-            yield world.time.timeout(plan.safety_ms - world.now)
-        world.faults.stop()
-        for each in self._instances:
-            self._application.network.heal(each.name)
-            if each.host is not None:
-                each.host.resume()
-            each.start()
-
-    def _crash(self, instance: Instance) -> Steps:
-        instance.crash()
-        yield self._world.time.timeout(self._world.choices.between(1, 5_000))
-        instance.start()
-
-    def _pause(self, instance: Instance) -> Steps:
-        host = instance.host
-        if host is not None and host.is_up:
-            host.pause()
-            yield self._world.time.timeout(self._world.choices.between(100, 15_000))
-            host.resume()
-
-    def _cut(self, instance: Instance) -> Steps:
-        self._application.network.cut(instance.name)
-        yield self._world.time.timeout(self._world.choices.between(100, 15_000))
-        self._application.network.heal(instance.name)

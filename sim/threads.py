@@ -480,9 +480,13 @@ class StreamThread:
         task.become(TaskState.RUNNING)
         task.tell_contents("store.running")
         self._assign_inputs()
-        for partition, offset in offsets.items():
-            start = self._log_start(partition)
-            self._consumer.seek(partition, start if offset is None else offset)
+        starts = {
+            partition: self._log_start(partition) if offset is None else offset
+            for partition, offset in offsets.items()
+        }
+        task.begin_at(starts)
+        for partition, start in starts.items():
+            self._consumer.seek(partition, start)
 
     def _assign_inputs(self) -> None:
         """Read the inputs of running tasks; what is not running has no use for records."""

@@ -98,6 +98,8 @@ class Subtopology:
         init: what is done before the first record.
         forwarded: by store, a sink to which its writes are sent on: at once, or, if a record
             cache is in front of the store, when they leave it (Kafka: TupleForwarder).
+        reused: by store, a source that is its changelog, too: what is put must be what was read
+            (Kafka: ``topology.optimization``, ``reuse.ktable.source.topics``).
     """
 
     sources: tuple[str, ...]
@@ -106,6 +108,7 @@ class Subtopology:
     sinks: tuple[str, ...] = ()
     init: Init = _nothing
     forwarded: Mapping[str, str] = field(default_factory=dict)
+    reused: Mapping[str, str] = field(default_factory=dict)
 
 
 class TaskSpec(NamedTuple):
@@ -114,7 +117,7 @@ class TaskSpec(NamedTuple):
     Attributes:
         subtopology: which one.
         inputs: the partitions that it reads.
-        changelogs: the partition of the changelog, by store.
+        changelogs: the partition of the changelog, by store; it may be one of the inputs.
     """
 
     subtopology: Subtopology
@@ -159,6 +162,13 @@ class Topology:
                         f"Subtopology {number} forwards {store!r} to {topic!r}: it must be one of "
                         f"its stores, {list(each.stores)}, and one of its sinks, "
                         f"{list(each.sinks)}."
+                    )
+            for store, topic in each.reused.items():
+                if store not in each.stores or topic not in each.sources:
+                    raise UsageError(
+                        f"Subtopology {number} restores {store!r} from {topic!r}: it must be one "
+                        f"of its stores, {list(each.stores)}, and one of its sources, "
+                        f"{list(each.sources)}."
                     )
         self._refuse_wrong_globals()
         self._refuse_cycles()
@@ -235,15 +245,19 @@ class Topology:
 
     def changelog(self, store: str) -> str:
         """The topic that backs a store."""
+        for each in self.subtopologies:
+            if store in each.reused:
+                return each.reused[store]
         return f"{self.application_id}-{store}-changelog"
 
     @property
     def changelogs(self) -> dict[str, int]:
-        """The topics that back stores, with their partitions."""
+        """The topics that back stores and are for nothing else, with their partitions."""
         return {
             self.changelog(name): self.partitions[each.sources[0]]
             for each in self.subtopologies
             for name in each.stores
+            if name not in each.reused
         }
 
     @property

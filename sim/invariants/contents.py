@@ -110,6 +110,11 @@ class RunningStoreEqualsChangelog(_Contents):
         if self._owners.get(event.task, (0, event.actor))[1] != event.actor:
             # A zombie has restored, long ago, and others went on: it is fenced when it commits.
             return
+        if event.attributes["is_input"]:
+            # What is not committed is behind it still, and will be processed.
+            committed = self.history.committed.get(event.partition, 0)
+            yield from self._compare(event, self._fold(event.partition, committed - 1))
+            return
         self._open[event.partition] = set(self.history.log(event.partition).undecided)
         # Under at-least-once, a zombie may append after the end was asked for.
         up_to = None if self.history.exactly_once else event.offset

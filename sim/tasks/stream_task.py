@@ -489,13 +489,21 @@ class StreamTask:
         return {partition: time for partition, time in times.items() if time != NO_TIME}
 
     def has_passed_markers(self, positions: Mapping[str, int | None]) -> bool:
-        """Whether a position is beyond the last record, so that it should be committed, too."""
-        return any(
-            self.queues.head_offset(partition) is None
-            and needs_commit(self._consumed.get(partition), positions.get(partition))
-            and self._committed.get(partition) != positions.get(partition)
-            for partition in self.spec.inputs
-        )
+        """Whether a position is beyond the last record, so that it should be committed, too.
+
+        That holds for a task that has not processed anything since it began, as well. Kafka asks
+        only about inputs of which it has: there a committed offset stays before an aborted
+        transaction at the end of an input until there is another record (KAFKA-6607).
+        """
+        for partition in self.spec.inputs:
+            consumed, known = self._consumed.get(partition), self._committed.get(partition)
+            if consumed is None and known is not None:
+                consumed = known - 1
+            position = positions.get(partition)
+            is_empty = self.queues.head_offset(partition) is None
+            if is_empty and position != known and needs_commit(consumed, position):
+                return True
+        return False
 
     def flush_caches(self) -> None:
         """Write what the record caches hold back, and send it on: before the producer is flushed.
@@ -508,7 +516,8 @@ class StreamTask:
 
     def note_written(self) -> None:
         """Take over how far the changelogs are written, as the brokers have confirmed it."""
-        written = self._sender().written
+        # What is restored from an input is as far as that was processed.
+        written = {**self._sender().written, **self._consumed}
         for holder in self.stores.values():
             offset = written.get(holder.changelog)
             if offset is not None and (holder.offset is None or offset > holder.offset):
@@ -530,6 +539,10 @@ class StreamTask:
         holder.store.commit({topic_partition(holder.changelog): offset})
         self._emit("store.committed", partition=holder.changelog, offset=max(offset, -1))
 
+    def begin_at(self, offsets: Mapping[str, int]) -> None:
+        """Its inputs are read from these offsets on: they are those that are committed."""
+        self._committed |= offsets
+
     def committed(self, offsets: Mapping[str, int] | None = None) -> None:
         """The commit is done, of these offsets of inputs among others."""
         known = offsets or {}
@@ -545,7 +558,8 @@ class StreamTask:
     def _log(self, store: str, key: bytes, value: bytes | None, timestamp: int) -> None:
         changelog = self.spec.changelogs[store]
         self._emit("store.put", partition=changelog, key=key, value=value)
-        self._sender().send(changelog, key, value, timestamp)
+        if changelog not in self.spec.inputs:
+            self._sender().send(changelog, key, value, timestamp)
         sink = self.spec.subtopology.forwarded.get(store)
         if sink is not None:
             self.forward(sink, key, value, timestamp)
@@ -556,7 +570,13 @@ class StreamTask:
             with holder.store.all() as rows:
                 contents = [[key, value] for key, value in rows]
             offset = -1 if holder.offset is None else holder.offset
-            self._emit(kind, partition=holder.changelog, offset=offset, rows=contents)
+            self._emit(
+                kind,
+                partition=holder.changelog,
+                offset=offset,
+                rows=contents,
+                is_input=holder.changelog in self.spec.inputs,
+            )
 
     def _sender(self) -> Producer:
         if self._producer is None:

@@ -11,6 +11,7 @@ from streamproof.sim.topologies import (
     joins,
     punctuation,
     repartition,
+    sessions,
     stateless,
     windows,
 )
@@ -41,20 +42,25 @@ class Family(NamedTuple):
     Attributes:
         topology: makes it, with so many partitions of each input; at least 1.
         expected: its reference.
+        settle_ms: so long it goes on by itself, in milliseconds of wall-clock time, once all that
+            came in is processed and committed.
     """
 
     topology: Callable[[int], Topology]
     expected: Reference
+    settle_ms: int = 0
 
 
 TOPOLOGIES: dict[str, Family] = {
     "stateless": Family(stateless.topology, stateless.expected),
     "count": Family(aggregation.topology, aggregation.expected),
     "stream-table-join": Family(joins.stream_table_topology, joins.stream_table_expected),
+    "reused-table-join": Family(joins.reused_table_topology, joins.stream_table_expected),
     "stream-stream-join": Family(joins.stream_stream_topology, joins.stream_stream_expected),
     "windowed-count": Family(windows.topology, windows.expected),
+    "session-count": Family(sessions.topology, sessions.expected),
     "last-byte-count": Family(repartition.topology, repartition.expected),
     "global-table-join": Family(global_table.topology, global_table.expected),
-    "punctuated-count": Family(punctuation.topology, punctuation.expected),
+    "punctuated-count": Family(punctuation.topology, punctuation.expected, punctuation.SETTLE_MS),
 }
 """All of them by name, which is also the application id."""

@@ -33,6 +33,7 @@ from streamproof.stores.windowed.keys import parse_window_key, window_key
 __all__ = [
     "GRACE_MS",
     "WINDOW_MS",
+    "reused_table_topology",
     "stream_stream_expected",
     "stream_stream_topology",
     "stream_table_expected",
@@ -59,6 +60,15 @@ def stream_table_topology(partitions: int) -> Topology:
         (Subtopology(("stream", "table"), _join_table, ("rows",), ("out",)),),
         {"stream": partitions, "table": partitions, "out": partitions},
     )
+
+
+def reused_table_topology(partitions: int) -> Topology:
+    """The same, and the table is its own changelog (``reuse.ktable.source.topics``)."""
+    join = Subtopology(
+        ("stream", "table"), _join_table, ("rows",), ("out",), reused={"rows": "table"}
+    )
+    counts = {"stream": partitions, "table": partitions, "out": partitions}
+    return Topology("reused-table-join", (join,), counts)
 
 
 def _join_table(context: ProcessorContext, topic: str, record: Entry) -> None:

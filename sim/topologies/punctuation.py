@@ -1,8 +1,8 @@
 """Punctuation: counts are sent on now and then, by stream time and by wall-clock time.
 
-What has changed since it was sent on last is kept in a second store. A punctuation by stream time
-sends it on and asks for a commit; one by wall-clock time sends on what is left when the input is
-silent. How many counts are skipped depends on when the punctuations come.
+What has changed since it was sent on last is kept in a second store. A punctuation sends it on, and
+asks for a commit; one by wall-clock time does it when the input is silent. How many counts are
+skipped depends on when the punctuations come.
 
 Sources: KIP-138; Kafka, PunctuationQueue.
 """
@@ -22,13 +22,16 @@ from streamproof.sim.topologies.reference import (
 )
 from streamproof.sim.topology import ProcessorContext, Subtopology, Topology
 
-__all__ = ["STREAM_TIME_MS", "WALL_CLOCK_MS", "expected", "topology"]
+__all__ = ["SETTLE_MS", "STREAM_TIME_MS", "WALL_CLOCK_MS", "expected", "topology"]
 
 STREAM_TIME_MS = 500
 """The interval of the punctuation by stream time."""
 
 WALL_CLOCK_MS = 3_000
 """The interval of the punctuation by wall-clock time."""
+
+SETTLE_MS = 2 * WALL_CLOCK_MS
+"""Until the last count is sent on, and that is committed; with a clock that may be slow."""
 
 
 def topology(partitions: int) -> Topology:
@@ -41,7 +44,7 @@ def topology(partitions: int) -> Topology:
 
 
 def _init(context: ProcessorContext) -> None:
-    context.schedule(STREAM_TIME_MS, "stream time", partial(_send_on_and_commit, context))
+    context.schedule(STREAM_TIME_MS, "stream time", partial(_send_on, context))
     context.schedule(WALL_CLOCK_MS, "wall-clock time", partial(_send_on, context))
 
 
@@ -57,11 +60,7 @@ def _send_on(context: ProcessorContext, time: int) -> None:
     for key, _ in list(pending.all()):
         context.forward("out", key, counts.get(key), time)
         pending.put(key, None)
-
-
-def _send_on_and_commit(context: ProcessorContext, time: int) -> None:
-    _send_on(context, time)
-    context.request_commit()
+        context.request_commit()
 
 
 def expected(topology: Topology, logs: Logs, *, ordered: bool = True) -> Expected:

@@ -244,6 +244,20 @@ def test_what_is_committed_of_the_inputs(tmp_path: Path) -> None:
     assert task.has_passed_markers({"in-0": 10})
 
 
+def test_an_aborted_end_is_committed_after_a_restart(tmp_path: Path) -> None:
+    """Even if there is no record behind the offset at which the task began."""
+    world = Bench(tmp_path)
+    task = world.running()
+    assert not task.has_passed_markers({"in-0": 9})
+    task.begin_at({"in-0": 4})
+    assert not task.has_passed_markers({"in-0": None})
+    assert not task.has_passed_markers({"in-0": 4})
+    assert task.has_passed_markers({"in-0": 9})
+    assert task.committable_offsets({"in-0": 9}) == {"in-0": 9}
+    task.committed({"in-0": 9})
+    assert not task.has_passed_markers({"in-0": 9})
+
+
 def test_staged_bytes_are_told(tmp_path: Path) -> None:
     """For the limit on what is not committed (KIP-892)."""
     world = Bench(tmp_path, transactional=True)

@@ -1,0 +1,320 @@
+"""State directories: locks, sums, what is found at the start, and what is cleaned up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streamproof.sim.choices import Choices
+from streamproof.sim.clients.producer import Producer
+from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN, Closing
+from streamproof.sim.disks import Disk, RealDisk, SimulatedDisk
+from streamproof.sim.hosts import Host
+from streamproof.sim.state_directory import StateDirectory, next_offset_sum
+from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, topic_partition
+from streamproof.sim.topologies import TOPOLOGIES
+from streamproof.sim.topology import TaskSpec
+from streamproof.sim.trace import Event
+from streamproof.sim.world import World
+from streamproof.stores.api import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    PROCESSING_GUARANTEE_CONFIG,
+    KeyValueStore,
+    StateStoreContext,
+)
+from streamproof.stores.errors import ProcessorStateError
+from streamproof.stores.memory import InMemoryKeyValueStore
+from streamproof.stores.rocksdb import RocksDBStore
+
+TASKS = TOPOLOGIES["count"].topology(2).tasks
+CHANGELOGS = {name: spec.changelogs["counts"] for name, spec in TASKS.items()}
+DELAY_MS = 1_000
+
+
+class Machine:
+    """A disk, and the processes that run on it one after the other."""
+
+    def __init__(
+        self,
+        make_disk: Callable[[World], Disk] = lambda world: SimulatedDisk(world, "instance-0"),
+        *,
+        exactly_once: bool = True,
+    ) -> None:
+        self.events: list[Event] = []
+        self.world = World(Choices.recorded([]), [self.events.append], activation=0)
+        self.config = TaskConfig(
+            exactly_once=exactly_once,
+            transactional=False,
+            max_task_idle_ms=0,
+            mode="proposal",
+            partitions={"in": 2},
+        )
+        self.disk = make_disk(self.world)
+        self.host: Host | None = None
+
+    def process(self) -> StateDirectory:
+        """A new process, which has looked at what is there."""
+        self.host = self.world.host("instance-0")
+        directory = StateDirectory(self.world, self.host, self.disk, self.config)
+        directory.initialize_startup_stores(TASKS)
+        return directory
+
+    def crash(self) -> StateDirectory:
+        """The process dies, and another one begins."""
+        assert self.host is not None
+        self.host.crash()
+        self.disk.crash()
+        return self.process()
+
+    def store(self, task_id: str, offset: int | None) -> KeyValueStore:
+        """An open store of a task, with a record and a committed offset."""
+        guarantee = EXACTLY_ONCE if self.config.exactly_once else AT_LEAST_ONCE
+        store = self.disk.make_store("counts", transactional=False)
+        context = StateStoreContext(
+            state_dir=self.disk.directory(task_id),
+            task_id=task_id,
+            app_configs={PROCESSING_GUARANTEE_CONFIG: guarantee},
+        )
+        store.init(context, store)
+        store.put(b"a", b"1")
+        if offset is not None:
+            store.commit({topic_partition(CHANGELOGS[task_id]): offset})
+        return store
+
+    def task(self, task_id: str, spec: TaskSpec | None = None) -> StreamTask:
+        """A task that has nothing open."""
+        return StreamTask(
+            task_id,
+            spec or TASKS[task_id],
+            self.config,
+            choices=self.world.choices,
+            trace=self.world.trace,
+            actor="instance-0/thread-0",
+        )
+
+
+# Locks.
+
+
+def test_a_task_belongs_to_one_thread_at_a_time() -> None:
+    """Its owner may lock it twice; to unlock what another one has does nothing (KAFKA-12288)."""
+    directory = Machine().process()
+    assert directory.lock("0_0", "a")
+    assert directory.lock("0_0", "a")
+    assert not directory.lock("0_0", "b")
+    directory.unlock("0_0", "b")
+    assert not directory.lock("0_0", "b")
+    directory.unlock("0_0", "a")
+    assert directory.lock("0_0", "b")
+    assert directory.leaks == ["0_0 is locked by b"]
+    directory.unlock_all("b")
+    assert directory.leaks == []
+
+
+def test_locks_end_with_the_process() -> None:
+    """They are in its memory."""
+    machine = Machine()
+    directory = machine.process()
+    assert directory.lock("0_0", "a")
+    assert machine.crash().lock("0_0", "b")
+
+
+def test_two_processes_cannot_have_one_state_directory() -> None:
+    """The second is refused, until the first ends, in whichever way."""
+    machine = Machine()
+    directory = machine.process()
+    with pytest.raises(ProcessorStateError, match="is in use by instance-0: stop that process"):
+        machine.process()
+    directory.close()
+    machine.process()
+    machine.crash()
+
+
+# What is found at the start.
+
+
+def test_what_was_closed_is_found() -> None:
+    """With the offset that comes next; nothing is left open or locked."""
+    machine = Machine()
+    machine.process()
+    machine.store("0_0", 7).close()
+    directory = machine.crash()
+    assert directory.sums("a") == {"0_0": 8}
+    assert directory.leaks == []
+    [found] = [each for each in machine.events if each.kind == "state.found"]
+    assert (found.task, found.attributes["total"]) == ("0_0", 8)
+
+
+@pytest.mark.parametrize("offset", [7, None])
+def test_what_was_not_closed_is_left_to_whoever_is_assigned_it(offset: int | None) -> None:
+    """Under exactly-once it counts as nothing, and is not wiped at the start."""
+    machine = Machine()
+    machine.process()
+    store = machine.store("0_0", offset)
+    store.flush()
+    directory = machine.crash()
+    assert directory.sums("a") == {}
+    assert not directory.is_empty("0_0")
+    assert directory.leaks == []
+
+
+def test_without_an_offset_a_closed_store_counts_as_nothing() -> None:
+    """It has data that nobody vouches for; a sum of 0 would say that it is known to be empty."""
+    machine = Machine()
+    machine.process()
+    machine.store("0_0", None).close()
+    assert machine.crash().sums("a") == {}
+
+
+def test_an_offset_that_is_known_to_be_unknown_counts_as_the_start() -> None:
+    """-4 says that the store was restored from an empty changelog."""
+    machine = Machine()
+    machine.process()
+    machine.store("0_0", OFFSET_UNKNOWN).close()
+    assert machine.crash().sums("a") == {"0_0": 0}
+
+
+def test_under_at_least_once_what_was_not_closed_counts() -> None:
+    """As far as it was flushed."""
+    machine = Machine(exactly_once=False)
+    machine.process()
+    store = machine.store("0_0", 7)
+    store.flush()
+    store.commit({topic_partition(CHANGELOGS["0_0"]): 9})
+    assert machine.crash().sums("a") == {"0_0": 8}
+
+
+def test_a_store_that_was_opened_to_look_is_as_it_was(tmp_path: Path) -> None:
+    """Whoever opens it next need not wipe it, also if the process died after it had looked."""
+    machine = Machine(lambda world: RealDisk(world, "instance-0", tmp_path / "disk", RocksDBStore))
+    machine.process()
+    machine.store("0_0", 7).close()
+    for _ in range(3):
+        assert machine.crash().sums("a") == {"0_0": 8}
+    store = machine.store("0_0", None)
+    assert store.committed_offset(topic_partition(CHANGELOGS["0_0"])) == 7
+    store.close()
+
+
+def test_what_is_in_memory_is_not_there_any_more(tmp_path: Path) -> None:
+    """Whatever was known of it while it was open (KAFKA-20893)."""
+
+    def make(name: str) -> KeyValueStore:
+        return (InMemoryKeyValueStore if name == "memory" else RocksDBStore)(name)
+
+    machine = Machine(lambda world: RealDisk(world, "instance-0", tmp_path / "disk", make))
+    directory = machine.process()
+    spec = TASKS["0_0"]._replace(changelogs={"memory": "memory-0", "counts": CHANGELOGS["0_0"]})
+    task = machine.task("0_0", spec)
+    producer: Producer | None = None
+    task.open(directory.directory("0_0"), directory.make_store, producer, was_empty=True)  # type: ignore[arg-type]
+    task.stores["memory"].offset, task.stores["counts"].offset = 100, 7
+    assert next_offset_sum(task) == 8
+    total = next_offset_sum(task)
+    task.suspend()
+    task.close(Closing.CLEAN)
+    directory.closed(task, total, Closing.CLEAN)
+    assert directory.sums("a") == {"0_0": 8}
+    assert directory.leaks == []
+    # The files of a store that is in memory are none, and so it is not opened at the start.
+    assert machine.crash().sums("a") == {"0_0": 8}
+
+
+def test_a_store_whose_files_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    """It is not for the start to delete them."""
+    machine = Machine(lambda world: RealDisk(world, "instance-0", tmp_path / "disk", RocksDBStore))
+    machine.process()
+    machine.store("0_0", 7).close()
+    machine.store("0_1", 7).close()
+    current = next(machine.disk.directory("0_1").rglob("CURRENT"))
+    current.write_bytes(b"nonsense")
+    with pytest.raises(ProcessorStateError, match="Nothing was deleted"):
+        machine.crash()
+    assert machine.disk.open_stores == []
+
+
+# Sums.
+
+
+def test_each_thread_tells_of_what_no_other_one_has() -> None:
+    """What another one has open, that one knows better."""
+    machine = Machine()
+    machine.process()
+    for name in TASKS:
+        machine.store(name, 7).close()
+    directory = machine.crash()
+    assert directory.lock("0_0", "a")
+    assert directory.sums("a") == {"0_0": 8, "0_1": 8}
+    assert directory.sums("b") == {"0_1": 8}
+
+
+def test_only_a_clean_close_says_how_far_a_task_is() -> None:
+    """After a dirty one, what was known before is still so; after corruption nothing is."""
+    machine = Machine()
+    directory = machine.process()
+    task = machine.task("0_0")
+    directory.closed(task, 8, Closing.CLEAN)
+    directory.closed(task, 20, Closing.DIRTY)
+    assert directory.sums("a") == {"0_0": 8}
+    directory.closed(task, 20, Closing.CORRUPTED)
+    assert directory.sums("a") == {}
+    directory.closed(task, 8, Closing.CLEAN)
+    directory.wipe("0_0")
+    assert directory.sums("a") == {}
+
+
+# The cleaner.
+
+
+def cleaning(machine: Machine, directory: StateDirectory, until: int) -> list[str]:
+    """The tasks that are cleaned up until then, with the time."""
+    assert machine.host is not None
+    machine.host.start(directory.clean(DELAY_MS))
+    machine.world.time.run(until=until)
+    return [
+        f"{each.task} at {each.time}" for each in machine.events if each.kind == "state.cleaned"
+    ]
+
+
+def test_what_nobody_has_used_for_long_is_deleted() -> None:
+    """And is not told of any more."""
+    machine = Machine()
+    machine.process()
+    machine.store("0_0", 7).close()
+    directory = machine.crash()
+    assert cleaning(machine, directory, 10 * DELAY_MS) == [f"0_0 at {2 * DELAY_MS}"]
+    assert directory.is_empty("0_0")
+    assert directory.sums("a") == {}
+    assert machine.world.marks.hits["the directory of a task was cleaned up"] == 1
+
+
+def test_what_a_thread_has_is_never_deleted() -> None:
+    """However long it has not been closed; once it is closed, its time begins (KAFKA-20805)."""
+    machine = Machine()
+    machine.process()
+    machine.store("0_0", 7).close()
+    directory = machine.crash()
+    assert directory.lock("0_0", "a")
+    assert cleaning(machine, directory, 50 * DELAY_MS + 500) == []
+    directory.closed(machine.task("0_0"), 8, Closing.CLEAN)
+    directory.unlock("0_0", "a")
+    machine.world.time.run(until=51 * DELAY_MS + 500)
+    assert not directory.is_empty("0_0")
+    machine.world.time.run(until=60 * DELAY_MS)
+    assert directory.is_empty("0_0")
+
+
+def test_a_directory_is_free_after_it_was_looked_at() -> None:
+    """Whether it was deleted or not: who is assigned the task can have it (KAFKA-16025)."""
+    machine = Machine()
+    machine.process()
+    machine.store("0_0", 7).close()
+    directory = machine.crash()
+    assert cleaning(machine, directory, DELAY_MS + 1) == []
+    assert directory.leaks == []
+    machine.world.time.run(until=5 * DELAY_MS)
+    assert directory.is_empty("0_0")
+    assert directory.lock("0_0", "a")
