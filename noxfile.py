@@ -158,6 +158,14 @@ def false_alarms(session: nox.Session) -> None:
 
 
 @nox.session
+def exploration(session: nox.Session) -> None:
+    """Explore the simulator: `seeds FROM TO` finds nothing, `defects TO [NAME ...]` finds each."""
+    install(session)
+    script = str(ROOT / "tests" / "exploration.py")
+    session.run("python", "-P", script, *(session.posargs or ["seeds", "0", "1000"]))
+
+
+@nox.session
 def dev(session: nox.Session) -> None:
     """Prepare .nox/dev for daily work: the package, editable, and every tool."""
     groups = ("lint", "typecheck", "test", "examples")

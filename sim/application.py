@@ -116,7 +116,7 @@ class Application:
             config.idling,
             topology.topics,
             config.buffered_records_per_partition,
-            keeps_unclean_stores=world.defect("keeps-unclean-store"),
+            defect=world.defect,
         )
         world.trace.emit(
             "application.started",

@@ -142,11 +142,80 @@ DEFECTS: dict[str, Defect] = {
         "KAFKA-13249",
         EOS,
     ),
+    "purges-consumed-offsets": Defect(
+        "Records of a repartition topic are deleted that were read, and not committed.",
+        "TASK-101",
+        "KAFKA-17635",
+    ),
+    "standby-passes-committed-offset": Defect(
+        "A standby whose changelog is an input applies what its active task did not commit.",
+        "STANDBY-101",
+        "KAFKA-8755",
+    ),
+    "suspends-without-a-word": Defect(
+        "A restoration that is interrupted is not told to be suspended.",
+        "LISTEN-101",
+        "KAFKA-15571",
+    ),
+    "counts-records-as-offsets": Defect(
+        "What remains to be restored counts records, and so never comes to 0.",
+        "METRIC-101",
+        "KAFKA-20711",
+        EOS,
+    ),
     "commits-before-records-arrive": Defect(
         "Offsets are committed before the records that were written are confirmed.",
         "ALOS-001",
         "KIP-447",
         ALOS,
+    ),
+    "keeps-lock-after-cleaning": Defect(
+        "The cleaner deletes the directory of a task, and keeps its lock.",
+        "TASK-008",
+        "KAFKA-16025",
+    ),
+    "forgets-last-use": Defect(
+        "The cleaner takes a directory for old that was in use a moment ago.",
+        "TASK-011",
+        "KAFKA-20805",
+    ),
+    "leaves-startup-stores-open": Defect(
+        "A store that was opened at the start is not closed by who did not open it.",
+        "TASK-007",
+        "KAFKA-18498, KAFKA-20663",
+    ),
+    "forgets-partition-times": Defect(
+        "Stream time begins anew with each owner of a task, and takes what was too late before.",
+        "EOS-003",
+        "KAFKA-7994",
+        EOS,
+    ),
+    "leaves-caches-unflushed": Defect(
+        "A commit covers input whose updates are still in a record cache.",
+        "TASK-002",
+        "Kafka, ProcessorStateManager#flushCache",
+        EOS,
+    ),
+    "chooses-by-largest-time": Defect(
+        "The next record is of the input whose largest timestamp so far is the least.",
+        "IDLE-001",
+        "KAFKA-3514, KAFKA-8347",
+    ),
+    "ignores-lag": Defect(
+        "A task does not wait for records of an empty input that the brokers are known to have.",
+        "IDLE-002",
+        "KIP-695, KAFKA-12268",
+    ),
+    "leaves-input-paused": Defect(
+        "An input that was paused because its buffer was full is never resumed.",
+        "TASK-005",
+        "Kafka, StreamTask#resumePollingForPartitionsWithAvailableSpace",
+    ),
+    "global-table-reads-aborted": Defect(
+        "A global store takes records of transactions that were aborted.",
+        "EOS-003",
+        "KAFKA-6782",
+        EOS,
     ),
     "stages-without-bound": Defect(
         "Nobody looks at how much the stores have staged.",

@@ -98,6 +98,10 @@ class Disk(ABC):
         self._drop_memory()
         self._made, self.process = [], None
 
+    def close(self) -> None:
+        """Forget what is open, once the run is over; nothing of that gets into the trace."""
+        self._made = []
+
     def lose_power(self) -> None:
         """Lose what the process had in its memory, and what was not synced."""
         self.crash()
@@ -189,7 +193,7 @@ class RealDisk(Disk):
         world: the world.
         name: of the instance.
         root: a directory that is not there yet, or empty. In memory, as in ``/dev/shm``, it is
-            fast; a process that dies cannot tell the difference.
+            fast; a process that dies cannot tell the difference. Whoever has made it deletes it.
         make: makes a store.
 
     Raises:
@@ -244,10 +248,18 @@ class RealDisk(Disk):
         self._processes += 1
         self._root = self._base / str(self._processes)
         _copy(abandoned, self._root)
+        self._release()
+        shutil.rmtree(abandoned, ignore_errors=True)
+
+    def close(self) -> None:
+        """Close what is open, once the run is over, so that the files are free; they are kept."""
+        self._release()
+        super().close()
+
+    def _release(self) -> None:
         for store in self._made:
             with suppress(Exception):
                 store.close()
-        shutil.rmtree(abandoned, ignore_errors=True)
 
     def _drop_unsynced(self) -> int:
         raise UsageError(

@@ -27,6 +27,7 @@ SITES: dict[str, float] = {
     "disk.full": 0.01,
     "disk.slow": 0.02,
     "updater.died": 0.002,
+    "updater.slow": 0.1,
 }
 """The sites that there are, with the probability that one that is on fires when it is asked."""
 

@@ -92,7 +92,8 @@ class StateDirectory:
             total: how far it was.
             closing: how it was closed; only what was committed is there still.
         """
-        self._disk.used[task.id] = self._host.now
+        if not self._world.defect("forgets-last-use"):
+            self._disk.used[task.id] = self._host.now
         if closing is Closing.CORRUPTED:
             self._sums.pop(task.id, None)
         elif closing is Closing.CLEAN and task.spec.changelogs:
@@ -106,7 +107,8 @@ class StateDirectory:
     # Locks.
 
     def lock(self, task_id: str, thread: str) -> bool:
-        """Take the directory of a task, unless another thread has it."""
+        """Take the directory of a task, unless another thread has it; it is made, if need be."""
+        self._disk.used.setdefault(task_id, self._host.now)
         return self._owners.setdefault(task_id, thread) == thread
 
     def unlock(self, task_id: str, thread: str) -> None:
@@ -190,12 +192,16 @@ class StateDirectory:
                 traits = Traits(self._config.exactly_once, self._config.transactional)
                 if opening(traits, Found(offset, empty=False)).wipe:
                     return None
-                found.append(None if offset in (None, OFFSET_UNKNOWN) else offset + 1)
+                known = None if offset == OFFSET_UNKNOWN else offset
+                # What keeps offsets beside itself has taken them away when it was opened.
+                partition = topic_partition(changelog)
+                store.commit({partition: OFFSET_UNKNOWN if known is None else known})
+                found.append(None if known is None else known + 1)
         except TaskCorruptedError:
             return None
         finally:
             for store in stores.values():
-                if store.is_open:
+                if store.is_open and not self._world.defect("leaves-startup-stores-open"):
                     store.close()
         return found
 
@@ -217,11 +223,15 @@ class StateDirectory:
             return
         # Others may act before the directory is deleted, and must find it locked.
         yield self._world.time.timeout(self.delay_ms)
-        idle_ms = self._host.now - self._disk.used.get(task_id, self._host.now)
+        idle_ms = self._host.now - self._disk.used[task_id]
         if idle_ms > delay_ms:
             self.wipe(task_id)
             self._world.marks.sometimes("the directory of a task was cleaned up")
-            self._world.trace.emit("state.cleaned", self._host.name, task=task_id)
+            self._world.trace.emit(
+                "state.cleaned", self._host.name, task=task_id, delay_ms=delay_ms
+            )
+            if self._world.defect("keeps-lock-after-cleaning"):
+                return
         # Whether something was deleted or not, others must be able to have it (KAFKA-16025).
         self.unlock(task_id, _CLEANER)
 

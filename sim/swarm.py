@@ -102,6 +102,8 @@ class Plan:
             probing_rebalance_interval_ms=choices.pick((20_000, 5_000)),
             session_timeout_ms=choices.pick((10_000, 6_000)),
             statestore_cache_max_bytes=choices.pick((0, 0, 200)),
+            buffered_records_per_partition=choices.pick((1_000, 2)),
+            state_cleanup_delay_ms=choices.pick((600_000, 5_000)),
             assignor=AssignorConfig(
                 num_standby_replicas=standbys,
                 acceptable_recovery_lag=choices.pick((10_000, 0, 5)),
@@ -181,8 +183,11 @@ def run(
     watch = Watch(invariants, exactly_once=plan.config.exactly_once)
     world = World(choices, [watch, *watchers], activation=plan.activation, defects=defects)
     swarm = _Swarm(world, plan, watch.history, make_disk)
-    while not watch.violations and not swarm.is_over():
-        world.time.run(until=world.time.now + _CHECK_MS)
+    try:
+        while not watch.violations and not swarm.is_over():
+            world.time.run(until=world.time.now + _CHECK_MS)
+    finally:
+        swarm.close()
     violations = list(watch.violations) or watch.end()
     return Outcome(
         plan,
@@ -233,6 +238,11 @@ class _Swarm:
         disk = None if make_disk is None else make_disk(self._world, name)
         drift = drawn_drift(self._world.choices)
         return Instance(self._application, name, self._plan.threads, disk=disk, drift_ppm=drift)
+
+    def close(self) -> None:
+        """Free the files of real stores."""
+        for each in self._instances:
+            each.disk.close()
 
     def is_over(self) -> bool:
         """Whether everything is done, or there is no time left."""

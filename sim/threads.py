@@ -213,6 +213,8 @@ class StreamThread:
                 self._world.trace.emit("store.flushed", self.name, task=task.id)
 
     def _resume_what_has_space(self) -> None:
+        if self._world.defect("leaves-input-paused"):
+            return
         for task in self._running():
             paused = set(self._consumer.paused())
             self._consumer.resume(
@@ -231,6 +233,10 @@ class StreamThread:
             max_uncommitted_bytes=self._config.max_uncommitted_bytes,
         )
         requested = any(task.commit_requested and task.commit_needed for task in self._running())
+        if self._world.defect("purges-consumed-offsets"):
+            consumed = (each for task in self._running() for each in task.consumed.items())
+            self._purge.committed({partition: at + 1 for partition, at in consumed})
+            self._purge.maybe_purge()
         if self._membership.is_rebalancing:
             return False
         if 0 < self._config.max_uncommitted_bytes < staged:
@@ -289,7 +295,8 @@ class StreamThread:
     def _flush(self, due: list[StreamTask]) -> Steps:
         """Send on what the record caches hold back, and wait until everything has arrived."""
         for task in due:
-            task.flush_caches()
+            if not self._world.defect("leaves-caches-unflushed"):
+                task.flush_caches()
         if not self._world.defect("commits-before-records-arrive"):
             yield from self._producer.flush()
 
@@ -476,7 +483,8 @@ class StreamThread:
         self._updater.restored.remove(task)
         if commits_after(task.traits, Closing.RESTORED):
             task.commit_stores(Closing.RESTORED)
-        task.queues.set_times({each: time for each, time in times.items() if time is not None})
+        if not self._world.defect("forgets-partition-times"):
+            task.queues.set_times({each: time for each, time in times.items() if time is not None})
         task.become(TaskState.RUNNING)
         task.tell_contents("store.running")
         self._assign_inputs()

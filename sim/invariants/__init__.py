@@ -8,6 +8,7 @@ from streamproof.sim.invariants.contents import (
     RunningStoreEqualsChangelog,
 )
 from streamproof.sim.invariants.delivery import CommittedInputWasProcessed, EachInputCountsOnce
+from streamproof.sim.invariants.directories import HotDirectoryIsKept, NothingIsLeftInUse
 from streamproof.sim.invariants.liveness import (
     EveryTaskRuns,
     NothingIsWipedWithoutNeed,
@@ -19,6 +20,12 @@ from streamproof.sim.invariants.ownership import (
     OneHolderInAProcess,
     OneOwnerInAGeneration,
     RestoringIsPaired,
+)
+from streamproof.sim.invariants.visibility import (
+    MetricsAddUp,
+    PurgedWasCommitted,
+    StandbyIsNotAhead,
+    UpdatingIsPaired,
 )
 
 __all__ = ["INVARIANTS", "Invariant", "InvariantError", "Violation", "Watch"]
@@ -34,10 +41,16 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     OneOwnerInAGeneration,
     OneHolderInAProcess,
     RestoringIsPaired,
+    UpdatingIsPaired,
+    MetricsAddUp,
+    StandbyIsNotAhead,
+    PurgedWasCommitted,
     LeastTimestampFirst,
     WaitsForWhatIsThere,
     EveryTaskRuns,
     NothingIsWipedWithoutNeed,
     UncommittedBytesAreBounded,
+    NothingIsLeftInUse,
+    HotDirectoryIsKept,
 )
 """All that there are."""

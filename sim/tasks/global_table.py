@@ -62,6 +62,8 @@ class GlobalTable:
         self._host = host
         self._network = network
         self._cluster = cluster
+        if world.defect("global-table-reads-aborted"):
+            isolation = "read_uncommitted"
         self._isolation: Isolation = isolation
         self._actor = f"{host.name}/global"
         self._context = StateStoreContext(state_dir=Path(host.name, "global"), task_id="global")

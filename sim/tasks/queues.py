@@ -6,7 +6,7 @@ Sources: KIP-695; Kafka, PartitionGroup and RecordQueue.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from streamproof.sim.brokers.log import Entry
 from streamproof.sim.choices import Choices
@@ -37,6 +37,7 @@ class PartitionGroup:
         max_task_idle_ms: ``max.task.idle.ms``.
         mode: the rules for idling.
         limit: records of a partition above which it is paused.
+        defect: tells whether a mistake is to be made, by its name.
 
     Attributes:
         stream_time: the largest timestamp that was processed; ``NO_TIME`` before the first.
@@ -51,6 +52,7 @@ class PartitionGroup:
         max_task_idle_ms: int,
         mode: Mode = "proposal",
         limit: int = BUFFERED_RECORDS_PER_PARTITION,
+        defect: Callable[[str], bool] = lambda _: False,
     ) -> None:
         names = list(partitions)
         if mode == "kafka":
@@ -60,6 +62,8 @@ class PartitionGroup:
         self._max_task_idle_ms = max_task_idle_ms
         self._mode: Mode = mode
         self._limit = limit
+        self._ignores_lag = defect("ignores-lag")
+        self._chooses_by_largest_time = defect("chooses-by-largest-time")
         self._lags: dict[str, int] = {}
         self._deadlines: dict[str, int] = {}
         self.stream_time = NO_TIME
@@ -100,7 +104,8 @@ class PartitionGroup:
     def readiness(self, now: int) -> Readiness:
         """Whether the task may process a record now."""
         inputs = [
-            Input(name, len(queue), self._lags.get(name)) for name, queue in self._queues.items()
+            Input(name, len(queue), 0 if self._ignores_lag else self._lags.get(name))
+            for name, queue in self._queues.items()
         ]
         found = ready_to_process(
             inputs,
@@ -117,6 +122,8 @@ class PartitionGroup:
         heads = [(name, queue[0].timestamp) for name, queue in self._queues.items() if queue]
         if not heads:
             return None
+        if self._chooses_by_largest_time:
+            heads = [(name, max(time, self.partition_times[name])) for name, time in heads]
         partition = self._choices.pick(next_partitions(heads))
         record = self._queues[partition].popleft()
         self._advance(partition, record.timestamp)

@@ -90,6 +90,7 @@ class Announcer:
         metrics: of the updater.
         listener: is told of active tasks.
         standby_listener: is told of standbys.
+        counts_records: whether what remains counts records, not offsets, and so too many.
 
     Attributes:
         raised: the first error of a listener. All are told all the same, so that what was started
@@ -103,7 +104,10 @@ class Announcer:
         metrics: UpdaterMetrics,
         listener: StateRestoreListener,
         standby_listener: StandbyUpdateListener,
+        *,
+        counts_records: bool = False,
     ) -> None:
+        self._counts_records = counts_records
         self._trace = trace
         self._actor = actor
         self._metrics = metrics
@@ -143,12 +147,14 @@ class Announcer:
         where = topic_partition(partition), each.store
         if updating.is_active:
             remaining = remaining_after(each.end or 0, offset, each.start or 0)
+            if self._counts_records:
+                remaining = (each.end or 0) - (each.start or 0) - each.total
             self._emit("restore.batch", updating, partition, offset, count, remaining=remaining)
             updating.measure.on_batch_restored(*where, offset, count)
             self._tell(self._listener.on_batch_restored, *where, offset, count)
         else:
             task_id = updating.task.id
-            self._emit("update.batch", updating, partition, offset, count)
+            self._emit("update.batch", updating, partition, offset, count, is_input=each.is_source)
             self._metrics.updated(task_id, count)
             loaded = self._standby_listener.on_batch_loaded
             self._tell(loaded, *where, task_id, offset, count, log_end)

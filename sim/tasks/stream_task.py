@@ -90,7 +90,7 @@ class TaskConfig:
         mode: the rules for that.
         partitions: of every topic.
         buffered_records_per_partition: with more of them, an input is paused.
-        keeps_unclean_stores: a mistake: stores are not told the guarantee.
+        defect: tells whether a mistake is to be made, by its name.
     """
 
     exactly_once: bool
@@ -99,7 +99,7 @@ class TaskConfig:
     mode: Mode
     partitions: Mapping[str, int]
     buffered_records_per_partition: int = BUFFERED_RECORDS_PER_PARTITION
-    keeps_unclean_stores: bool = False
+    defect: Callable[[str], bool] = lambda _: False
 
 
 @dataclass
@@ -177,6 +177,7 @@ class StreamTask:
             max_task_idle_ms=config.max_task_idle_ms,
             mode=config.mode,
             limit=config.buffered_records_per_partition,
+            defect=config.defect,
         )
         self._registry = metrics
         self._metrics: TaskMetrics | None = None
@@ -222,7 +223,7 @@ class StreamTask:
             TaskCorruptedError: wipe the directory, and begin anew; nothing is open then.
             ProcessorStateError: the files cannot be used; nothing is open then.
         """
-        strict = self._config.exactly_once and not self._config.keeps_unclean_stores
+        strict = self._config.exactly_once and not self._config.defect("keeps-unclean-store")
         guarantee = EXACTLY_ONCE if strict else AT_LEAST_ONCE
         self._producer = producer
         self._context = StateStoreContext(
@@ -508,7 +509,7 @@ class StreamTask:
     def flush_caches(self) -> None:
         """Write what the record caches hold back, and send it on: before the producer is flushed.
 
-        Only then do the offsets of the changelogs cover it (KAFKA-13605).
+        Only then do the offsets cover it (Kafka: ProcessorStateManager#flushCache).
         """
         for holder in self.stores.values():
             if isinstance(holder.store, CachingKeyValueStore):

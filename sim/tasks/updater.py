@@ -48,6 +48,9 @@ METRICS_MS = 5_000
 _APPLY_MS = 3
 """To apply a batch to a store takes up to so many milliseconds."""
 
+_SLOW_MS = 5_000
+"""A slow batch takes up to so many."""
+
 _COMMIT_MS = 2
 """To commit a store takes up to so many milliseconds."""
 
@@ -116,7 +119,12 @@ class StateUpdater:
         self._last_commit = self._last_limits = self._last_metrics = host.now
         self.metrics = UpdaterMetrics(actor, lambda: host.now, config.mode)
         self._announcer = Announcer(
-            world.trace, actor, self.metrics, config.listener, config.standby_listener
+            world.trace,
+            actor,
+            self.metrics,
+            config.listener,
+            config.standby_listener,
+            counts_records=world.defect("counts-records-as-offsets"),
         )
         self.restored: list[StreamTask] = []
         self.failed: list[tuple[StreamTask, StreamproofError]] = []
@@ -159,7 +167,7 @@ class StateUpdater:
         if found is None:
             return None
         for partition, each in found.changelogs.items():
-            if each.is_open:
+            if each.is_open and not self._world.defect("suspends-without-a-word"):
                 self._world.marks.sometimes("a restoration was suspended", holds=found.is_active)
                 self._announcer.suspended(found, partition, self._log_end(partition), reason)
         self._count()
@@ -259,7 +267,7 @@ class StateUpdater:
         return applied
 
     def _show_metrics(self) -> None:
-        if self._host.now - self._last_metrics < METRICS_MS:
+        if self._is_closed or self._host.now - self._last_metrics < METRICS_MS:
             return
         self._last_metrics = self._host.now
         self._world.trace.emit(
@@ -376,7 +384,8 @@ class StateUpdater:
         each.kept += records
         count = self._applicable(updating, each)
         if count:
-            yield self._world.time.timeout(self._world.choices.between(0, _APPLY_MS))
+            longest = _SLOW_MS if self._world.faults.happens("updater.slow") else _APPLY_MS
+            yield self._world.time.timeout(self._world.choices.between(0, longest))
             if self._updating.get(updating.task.id) is not updating:
                 return 0
             if not self._apply(updating, partition, each.kept[:count]):
@@ -392,8 +401,9 @@ class StateUpdater:
             )
         return count
 
-    @staticmethod
-    def _applicable(updating: Updating, each: Restoration) -> int:
+    def _applicable(self, updating: Updating, each: Restoration) -> int:
+        if not updating.is_active and self._world.defect("standby-passes-committed-offset"):
+            return len(each.kept)
         if each.end is None:
             return 0 if each.is_source or updating.is_active else len(each.kept)
         return applicable([record.offset for record in each.kept], each.end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from streamproof.sim.application import Application, StreamsConfig
@@ -60,11 +60,14 @@ def disturbed(
     *,
     safety_ms: int = 30_000,
     activation: float = 0.25,
+    defects: Iterable[str] = (),
 ) -> Run:
     """Two instances with two threads count words, and the nemesis does this and that."""
     events: list[Event] = []
     watch = Watch(INVARIANTS, exactly_once=config.exactly_once)
-    world = World(Choices.seeded(seed), [watch, events.append], activation=activation)
+    world = World(
+        Choices.seeded(seed), [watch, events.append], activation=activation, defects=defects
+    )
     topology = TOPOLOGIES["count"].topology(2)
     application = Application(world, topology, config)
     instances = [
@@ -82,8 +85,12 @@ def disturbed(
         each.start()
     nemesis = Nemesis(world, application.network, instances, kinds, safety_ms=safety_ms)
     world.time.process(nemesis.run())
-    world.time.run(until=nemesis.healed)
-    world.time.run(until=world.now + LIVENESS_MS)
+    try:
+        world.time.run(until=nemesis.healed)
+        world.time.run(until=world.now + LIVENESS_MS)
+    finally:
+        for each in instances:
+            each.disk.close()
     logs = {name: application.cluster.committed_records(name) for name in application.cluster.logs}
     expected = TOPOLOGIES["count"].expected(topology, logs, ordered=False)
     unexpected = differences(expected, logs, cached=False) if config.exactly_once else []

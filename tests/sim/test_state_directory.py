@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from disturbed_worlds import disturbed
 
+from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN, Closing
@@ -318,3 +320,25 @@ def test_a_directory_is_free_after_it_was_looked_at() -> None:
     machine.world.time.run(until=5 * DELAY_MS)
     assert directory.is_empty("0_0")
     assert directory.lock("0_0", "a")
+
+
+# What goes wrong if one of these is forgotten.
+
+
+@pytest.mark.parametrize(
+    ("defect", "requirement"),
+    [
+        ("keeps-lock-after-cleaning", "TASK-007"),
+        ("forgets-last-use", "TASK-011"),
+        ("leaves-startup-stores-open", "TASK-007"),
+    ],
+)
+def test_a_mistake_with_directories_is_found(defect: str, requirement: str) -> None:
+    """In one of a few worlds with restarts and nothing else; without it there is nothing."""
+    config = StreamsConfig(session_timeout_ms=6_000, state_cleanup_delay_ms=DELAY_MS)
+    found = set()
+    for seed in range(5):
+        assert list(disturbed(seed, config, ("bounce",), activation=0).violations) == []
+        run = disturbed(seed, config, ("bounce",), activation=0, defects=[defect])
+        found |= {each.requirement for each in run.violations}
+    assert requirement in found

@@ -38,8 +38,8 @@ MakeStore = Callable[[str], KeyValueStore]
 
 
 def sqlite_store(name: str) -> KeyValueStore:
-    """A store that is not ours, and has a name of its own."""
-    assert name == "counts"
+    """A store that is not ours, and has a name of its own, whatever it is called here."""
+    assert name
     sys.path.insert(0, str(EXAMPLES))
     try:
         from sqlite_store import SqliteStore
@@ -255,6 +255,18 @@ def test_a_store_that_cannot_be_restored_is_named(tmp_path: Path) -> None:
     disk = RealDisk(world(), "instance-0", tmp_path / "disk", Unregistered)
     with pytest.raises(SubjectError, match="no way to restore it: init"):
         opened(disk)
+
+
+def test_after_a_run_the_files_are_free(tmp_path: Path) -> None:
+    """Another store can open what was left open, and finds it as it was."""
+    disk = RealDisk(world(), "instance-0", tmp_path / "disk", RocksDBStore)
+    store = opened(disk)
+    store.put(b"a", b"1")
+    disk.close()
+    assert (store.is_open, disk.open_stores) == (False, [])
+    again = opened(disk)
+    assert again.get(b"a") == b"1"
+    again.close()
 
 
 def test_a_full_disk_fails_flushes_and_commits_of_real_stores(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
 from streamproof.sim.topology import ProcessorContext, Subtopology, Topology
 from streamproof.sim.trace import Event
 from streamproof.sim.world import World
-from streamproof.stores.api import KeyValueStore
+from streamproof.stores.api import KeyValueStore, TopicPartition
 from streamproof.stores.errors import InvalidStateStoreError, TaskCorruptedError
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.runtime.cache import RecordCache
@@ -391,3 +391,31 @@ def test_a_life(tmp_path: Path) -> None:
         cast(str, each.attributes["after"]) for each in world.events if each.kind == "task.state"
     ]
     assert states == ["RESTORING", "RUNNING", "SUSPENDED", "CLOSED", "CREATED"]
+
+
+def test_a_store_whose_changelog_is_an_input_is_not_logged(tmp_path: Path) -> None:
+    """What was read is there already; the store is as far as that was processed."""
+
+    def keep(context: ProcessorContext, _: str, record: Entry) -> None:
+        context.store("rows").put(record.key, record.value)
+
+    table = Topology(
+        "app", (Subtopology(("in",), keep, ("rows",), reused={"rows": "in"}),), {"in": 1}
+    )
+    world = Bench(tmp_path)
+    task = StreamTask(
+        "0_0",
+        table.tasks["0_0"],
+        world.config,
+        choices=world.world.choices,
+        trace=world.world.trace,
+        actor="instance-0/thread-0",
+    )
+    task.open(tmp_path, world.make_store, world.producer, was_empty=True)
+    task.become(TaskState.RUNNING)
+    world.feed(task, b"a", b"b")
+    world.commit(task, Closing.CLEAN)
+    assert task.store("rows").get(b"b") == b"v"
+    assert world.producer.written == {}
+    assert world.cluster.logs["in-0"].end == 0
+    assert task.store("rows").committed_offset(TopicPartition("in", 0)) == 1

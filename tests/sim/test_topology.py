@@ -81,3 +81,32 @@ def test_a_key_goes_to_the_same_partition_everywhere() -> None:
     keys = [b"a", b"b", b"key-1", b"\xff", b""]
     assert [partition_for(key, 3) for key in keys] == [0, 2, 2, 0, 0]
     assert {partition_for(b"%d" % number, 7) for number in range(100)} == set(range(7))
+
+
+def test_the_topics_between_its_parts() -> None:
+    """What is written and read here may be deleted once it is committed."""
+    parts = (part("left right", "joined", "window"), part("joined", "out"))
+    partitions = {"left": 1, "right": 1, "joined": 1, "out": 1}
+    assert Topology("app", parts, partitions).repartitions == ["joined"]
+    assert Topology("app", parts[:1], partitions).repartitions == []
+
+
+def test_a_source_may_be_a_changelog() -> None:
+    """Then there is no other one, and it is no topic for compaction by itself."""
+    table = Subtopology(("in", "table"), nothing, ("rows", "more"), reused={"rows": "table"})
+    topology = Topology("app", (table,), {"in": 2, "table": 2})
+    assert topology.tasks["0_1"].changelogs == {
+        "rows": "table-1",
+        "more": "app-more-changelog-1",
+    }
+    assert topology.changelog("rows") == "table"
+    assert topology.changelogs == {"app-more-changelog": 2}
+    assert topology.topics == {"in": 2, "table": 2, "app-more-changelog": 2}
+
+
+@pytest.mark.parametrize("reused", [{"rows": "out"}, {"cells": "table"}])
+def test_only_a_source_may_be_the_changelog_of_a_store(reused: dict[str, str]) -> None:
+    """A spelling mistake would restore nothing."""
+    table = Subtopology(("table",), nothing, ("rows",), ("out",), reused=reused)
+    with pytest.raises(UsageError, match=r"Subtopology 0 restores .*'rows'.*'table'"):
+        Topology("app", (table,), {"table": 1, "out": 1})

@@ -1,0 +1,187 @@
+"""What a runtime shows of its restorations, and how far it may go with what is not committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import isclose
+
+from streamproof.sim.invariants.base import Invariant, Observer
+from streamproof.sim.invariants.history import History
+from streamproof.sim.metrics import RATIOS
+from streamproof.sim.trace import Event
+
+__all__ = [
+    "MetricsAddUp",
+    "PurgedWasCommitted",
+    "StandbyIsNotAhead",
+    "UpdatingIsPaired",
+]
+
+
+class UpdatingIsPaired(Invariant):
+    """Each start of a standby's updates is followed by one suspension (KIP-988)."""
+
+    name = "the updates of a standby that start are suspended once"
+    requirement = "LISTEN-101"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._started: set[tuple[str, str]] = set()
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "update.start": self._start,
+            "update.batch": self._batch,
+            "update.suspended": self._suspended,
+            "instance.crashed": self._gone,
+        }
+
+    def _start(self, event: Event) -> Iterator[str]:
+        here = event.actor, event.partition
+        if here in self._started:
+            yield f"the updates of {event.partition} start again, and were not suspended"
+        self._started.add(here)
+
+    def _batch(self, event: Event) -> Iterator[str]:
+        if (event.actor, event.partition) not in self._started:
+            yield f"a batch of {event.partition} is loaded, and no updates have started"
+
+    def _suspended(self, event: Event) -> Iterator[str]:
+        here = event.actor, event.partition
+        if here not in self._started:
+            yield f"the updates of {event.partition} are suspended, and have not started"
+        self._started.discard(here)
+
+    def _gone(self, event: Event) -> Iterator[str]:
+        prefix = f"{event.actor}/"
+        self._started = {each for each in self._started if not each[0].startswith(prefix)}
+        yield from ()
+
+
+class MetricsAddUp(Invariant):
+    """The ratios of an updater sum to 1, and what remains is what the callbacks say (KIP-869)."""
+
+    name = "the metrics of restorations add up"
+    requirement = "METRIC-101"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        # By updater and changelog: the task, and the offsets that it lacks.
+        self._open: dict[tuple[str, str], tuple[str, int, int]] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "restore.start": self._start,
+            "restore.batch": self._batch,
+            "restore.end": self._end,
+            "restore.suspended": self._end,
+            "updater.metrics": self._metrics,
+            "instance.crashed": self._gone,
+        }
+
+    def _start(self, event: Event) -> Iterator[str]:
+        start, end = event.attributes["start"], event.attributes["end"]
+        self._open[event.actor, event.partition] = event.task, start, end
+        yield from ()
+
+    def _batch(self, event: Event) -> Iterator[str]:
+        here = event.actor, event.partition
+        task, _, end = self._open.get(here, (event.task, 0, 0))
+        self._open[here] = task, event.offset + 1, end
+        lacking = max(end - event.offset - 1, 0)
+        remaining = event.attributes["remaining"]
+        if remaining != lacking:
+            yield f"{event.partition} lacks {lacking} offsets, and {remaining} are told to remain"
+
+    def _end(self, event: Event) -> Iterator[str]:
+        self._open.pop((event.actor, event.partition), None)
+        yield from ()
+
+    def _metrics(self, event: Event) -> Iterator[str]:
+        gauges: dict[str, float] = event.attributes["gauges"]
+        ratios = [gauges[each] for each in RATIOS]
+        if any(ratios) and not isclose(sum(ratios), 1, abs_tol=1e-6):
+            yield f"the ratios of {event.actor} sum to {sum(ratios)}"
+        for task, remaining in event.attributes["remaining"].items():
+            lacking = sum(
+                max(end - position, 0)
+                for (actor, _), (owner, position, end) in self._open.items()
+                if (actor, owner) == (event.actor, task)
+            )
+            if remaining != lacking:
+                yield f"task {task} lacks {lacking} offsets, and {remaining} are told to remain"
+
+    def _gone(self, event: Event) -> Iterator[str]:
+        prefix = f"{event.actor}/"
+        self._open = {at: each for at, each in self._open.items() if not at[0].startswith(prefix)}
+        yield from ()
+
+
+class StandbyIsNotAhead(Invariant):
+    """A standby follows an input of its task no further than that is committed (KAFKA-8755)."""
+
+    name = "a standby is not ahead of its active task"
+    requirement = "STANDBY-101"
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"update.batch": self._batch}
+
+    def _batch(self, event: Event) -> Iterator[str]:
+        committed = self.history.committed.get(event.partition, 0)
+        if event.attributes["is_input"] and event.offset >= committed:
+            yield (
+                f"a standby of {event.task} has offset {event.offset} of {event.partition}, of "
+                f"which what is before {committed} was committed"
+            )
+
+
+class PurgedWasCommitted(Invariant):
+    """Nothing of a repartition topic is deleted that has to be read again (O5, KAFKA-17635)."""
+
+    name = "what is deleted of a repartition topic was committed"
+    requirement = "TASK-101"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        # By producer, what is in its transaction; and what was decided, though not visible yet.
+        self._added: dict[int, dict[str, int]] = {}
+        self._decided: dict[str, int] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "offsets.added": self._add,
+            "offsets.committed": self._commit,
+            "transaction.decided": self._decide,
+            "log.deleted": self._deleted,
+        }
+
+    def _add(self, event: Event) -> Iterator[str]:
+        added = self._added.setdefault(event.attributes["producer"], {})
+        added.update(event.attributes["offsets"])
+        yield from ()
+
+    def _commit(self, event: Event) -> Iterator[str]:
+        self._take(event.attributes["offsets"])
+        yield from ()
+
+    def _decide(self, event: Event) -> Iterator[str]:
+        offsets = self._added.pop(event.attributes["producer"], {})
+        if event.attributes["commit"]:
+            self._take(offsets)
+        yield from ()
+
+    def _take(self, offsets: Mapping[str, int]) -> None:
+        for partition, offset in offsets.items():
+            self._decided[partition] = max(offset, self._decided.get(partition, 0))
+
+    def _deleted(self, event: Event) -> Iterator[str]:
+        committed = self._decided.get(event.partition, 0)
+        if event.attributes["reason"] == "request" and event.offset > committed:
+            yield (
+                f"{event.partition} was deleted up to {event.offset}, and committed up to "
+                f"{committed}"
+            )

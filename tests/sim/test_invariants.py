@@ -1,0 +1,379 @@
+"""Invariants: each one finds what it is about in a few events, and nothing where all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantError, Watch
+from streamproof.sim.invariants.base import Observer
+from streamproof.sim.invariants.contents import (
+    ClosedStoreEqualsChangelog,
+    CommittedOffsetIsInTheLog,
+    FoundStoreIsVouchedFor,
+    RunningStoreEqualsChangelog,
+)
+from streamproof.sim.invariants.delivery import CommittedInputWasProcessed, EachInputCountsOnce
+from streamproof.sim.invariants.liveness import (
+    EveryTaskRuns,
+    NothingIsWipedWithoutNeed,
+    UncommittedBytesAreBounded,
+)
+from streamproof.sim.invariants.ordering import LeastTimestampFirst, WaitsForWhatIsThere
+from streamproof.sim.invariants.ownership import (
+    OneHolderInAProcess,
+    OneOwnerInAGeneration,
+    RestoringIsPaired,
+)
+from streamproof.sim.trace import Event
+
+A, B = "a/thread-0", "b/thread-0"
+"""Threads of two processes."""
+
+CHANGELOG = "app-store-changelog-0"
+
+Happens = tuple[str, dict[str, Any]]
+"""The kind of an event, and everything else about it."""
+
+
+def event(number: int, kind: str, more: dict[str, Any]) -> Event:
+    """An event a millisecond after the one before."""
+    fields = {name: more.pop(name) for name in ("task", "partition", "offset") if name in more}
+    return Event(
+        number,
+        number,
+        more.pop("actor", A),
+        kind,
+        fields.get("task", ""),
+        fields.get("partition", ""),
+        fields.get("offset", -1),
+        more,
+    )
+
+
+def found(
+    invariant: type[Invariant], *events: Happens, exactly_once: bool = True, end: bool = True
+) -> list[str]:
+    """What an invariant says of these events."""
+    watch = Watch([invariant], exactly_once=exactly_once)
+    for number, (kind, more) in enumerate(events):
+        watch(event(number, kind, dict(more)))
+    violations = watch.end() if end else watch.violations
+    assert {each.invariant for each in violations} <= {invariant.name}
+    assert {each.requirement for each in violations} <= {invariant.requirement}
+    return [each.message for each in violations]
+
+
+def appended(
+    offset: int,
+    key: bytes = b"k",
+    value: bytes | None = b"v",
+    *,
+    partition: str = CHANGELOG,
+    producer: int = -1,
+) -> Happens:
+    """A record arrives; one with a producer is part of a transaction."""
+    return "log.appended", {
+        "partition": partition,
+        "offset": offset,
+        "key": key,
+        "value": value,
+        "timestamp": offset,
+        "producer": producer,
+        "transactional": producer >= 0,
+    }
+
+
+def decided(producer: int, *, commit: bool) -> Happens:
+    """A transaction is decided."""
+    return "transaction.decided", {"producer": producer, "commit": commit}
+
+
+def contents(kind: str, offset: int, rows: dict[bytes, bytes], actor: str = A) -> Happens:
+    """A store has these rows now."""
+    pairs = [[key, value] for key, value in rows.items()]
+    return kind, {
+        "actor": actor,
+        "task": "0_0",
+        "partition": CHANGELOG,
+        "offset": offset,
+        "rows": pairs,
+        "is_input": False,
+    }
+
+
+def processed(offset: int, actor: str = A, **more: Any) -> Happens:
+    """A record of ``in-0`` is processed."""
+    known = {"timestamp": offset, "others": {}, "clock": 0, "stream_time": offset}
+    fields = {"actor": actor, "task": "0_0", "partition": "in-0", "offset": offset}
+    return "task.processed", {**fields, **known, **more}
+
+
+def state(after: str, actor: str = A) -> Happens:
+    """A task goes over into another state."""
+    return "task.state", {"actor": actor, "task": "0_0", "before": "", "after": after}
+
+
+def started(**more: Any) -> Happens:
+    """The application starts."""
+    return "application.started", {
+        "tasks": ["0_0"],
+        "max_task_idle_ms": 0,
+        "max_uncommitted_bytes": 100,
+        **more,
+    }
+
+
+# Contents.
+
+
+@pytest.mark.parametrize("kind", ["store.running", "store.closing", "store.found"])
+def test_a_store_that_is_what_its_changelog_says(kind: str) -> None:
+    """What was aborted does not count, and the last value of each key does."""
+    invariant = {
+        "store.running": RunningStoreEqualsChangelog,
+        "store.closing": ClosedStoreEqualsChangelog,
+        "store.found": FoundStoreIsVouchedFor,
+    }[kind]
+    log = [
+        appended(0, b"a", b"1", producer=1),
+        appended(1, b"b", b"1", producer=1),
+        decided(1, commit=True),
+        appended(2, b"a", b"2", producer=1),
+        decided(1, commit=False),
+        appended(3, b"b", None, producer=1),
+        decided(1, commit=True),
+    ]
+    assert found(invariant, *log, contents(kind, 3, {b"a": b"1"})) == []
+    (message,) = found(invariant, *log, contents(kind, 3, {b"a": b"2"}))
+    assert "b'a' = b'2'" in message
+    assert message.endswith("b'1'")
+    assert len(found(invariant, *log, contents(kind, 3, {}))) == 1
+    assert len(found(invariant, *log, contents(kind, 3, {b"a": b"2", b"c": b"1"}))) == 2
+
+
+def test_a_store_that_is_found_may_be_further_than_its_offset() -> None:
+    """Any later value will do, and no earlier one."""
+    log = [appended(each, b"a", b"%d" % each) for each in range(4)]
+    for value, broken in ((b"0", 1), (b"1", 0), (b"3", 0), (b"4", 1)):
+        row = contents("store.found", 1, {b"a": value})
+        assert len(found(FoundStoreIsVouchedFor, *log, row)) == broken
+
+
+def test_a_transaction_that_is_committed_too_late() -> None:
+    """It was open when the task began to run, which therefore lacks it."""
+    begun = [appended(0, producer=1), contents("store.running", -1, {})]
+    assert found(RunningStoreEqualsChangelog, *begun, decided(1, commit=False)) == []
+    (message,) = found(RunningStoreEqualsChangelog, *begun, decided(1, commit=True))
+    assert "after the task had begun to run without them" in message
+
+
+def test_at_least_once_a_store_may_have_a_write_that_was_not_logged() -> None:
+    """If it came after the logged one in the same process, and only then."""
+    put = "store.put", {"actor": A, "partition": CHANGELOG, "key": b"k", "value": b"new"}
+    old = "store.put", {"actor": A, "partition": CHANGELOG, "key": b"k", "value": b"v"}
+    row = contents("store.found", 0, {b"k": b"new"})
+    elsewhere = contents("store.found", 0, {b"k": b"new"}, actor=B)
+
+    def broken(*events: Happens) -> int:
+        return len(found(FoundStoreIsVouchedFor, *events, exactly_once=False))
+
+    assert broken(old, appended(0), put, row) == 0
+    assert broken(put, old, appended(0), row) == 1
+    assert broken(old, appended(0), put, elsewhere) == 1
+
+
+def test_committed_offsets_of_stores() -> None:
+    """They are in the log, and do not go back."""
+    log = [appended(0), appended(1)]
+
+    def committed(offset: int) -> Happens:
+        return "store.committed", {"partition": CHANGELOG, "offset": offset}
+
+    assert found(CommittedOffsetIsInTheLog, *log, committed(0), committed(1)) == []
+    assert len(found(CommittedOffsetIsInTheLog, *log, committed(1), committed(0))) == 1
+    assert len(found(CommittedOffsetIsInTheLog, *log, committed(2))) == 1
+
+
+# Delivery.
+
+
+def offsets(offset: int, kind: str = "offsets.committed", **more: Any) -> Happens:
+    """Offsets of the group."""
+    return kind, {"offsets": {"in-0": offset}, **more}
+
+
+def test_committed_input_was_processed() -> None:
+    """Nothing is passed over, nothing goes back, and in the end nothing is left."""
+    log = [appended(each, partition="in-0") for each in range(2)]
+
+    def broken(*events: Happens) -> list[str]:
+        return found(CommittedInputWasProcessed, *log, *events)
+
+    assert broken(processed(0), processed(1), offsets(2)) == []
+    assert "never processed" in broken(processed(1), offsets(2))[0]
+    assert "after 2" in broken(processed(0), processed(1), offsets(2), offsets(1))[0]
+    assert "only 1 was committed" in broken(processed(0), offsets(1))[0]
+
+
+def test_each_input_counts_once() -> None:
+    """In a committed transaction that has its offset."""
+    log = appended(0, partition="in-0")
+    producer = "thread.producer", {"actor": A, "producer": 1}
+    other = "thread.producer", {"actor": B, "producer": 2}
+    added, commit = offsets(1, "offsets.added", producer=1), decided(1, commit=True)
+
+    def broken(*events: Happens) -> list[str]:
+        return found(EachInputCountsOnce, log, producer, other, *events)
+
+    assert broken(processed(0), added, commit) == []
+    again = [processed(0, B), offsets(1, "offsets.added", producer=2), decided(2, commit=True)]
+    assert "counts 2 times" in broken(processed(0), added, commit, *again)[0]
+    assert broken(processed(0), added, decided(1, commit=False), *again) == []
+    assert "with no offset" in broken(processed(0), commit)[0]
+    assert (
+        "with 0 for its" in broken(processed(0), offsets(0, "offsets.added", producer=1), commit)[0]
+    )
+
+
+def test_an_input_that_was_passed_over_counts_0_times() -> None:
+    """It is missing in the end."""
+    log = [appended(each, partition="in-0") for each in range(2)]
+    producer = "thread.producer", {"actor": A, "producer": 1}
+    added, commit = offsets(2, "offsets.added", producer=1), decided(1, commit=True)
+    (message,) = found(EachInputCountsOnce, *log, producer, processed(1), added, commit)
+    assert "at 0 counts 0 times" in message
+
+
+# Ownership.
+
+
+def test_one_owner_in_a_generation() -> None:
+    """Another one may have it in the next."""
+
+    def assigned(actor: str, generation: int) -> Happens:
+        return "thread.assigned", {"actor": actor, "generation": generation, "active": ["0_0"]}
+
+    assert found(OneOwnerInAGeneration, assigned(A, 1), assigned(B, 2)) == []
+    assert len(found(OneOwnerInAGeneration, assigned(A, 1), assigned(B, 1))) == 1
+
+
+def test_one_holder_in_a_process() -> None:
+    """Another thread may have it after it was closed, and another process at any time."""
+    sibling = "a/thread-1"
+    opened, closed = state("RESTORING"), state("CLOSED")
+    assert found(OneHolderInAProcess, opened, state("RESTORING", B)) == []
+    assert found(OneHolderInAProcess, opened, closed, state("RESTORING", sibling)) == []
+    assert len(found(OneHolderInAProcess, opened, state("RESTORING", sibling))) == 1
+    crashed: Happens = ("instance.crashed", {"actor": "a"})
+    assert found(OneHolderInAProcess, opened, crashed, state("RESTORING", sibling)) == []
+
+
+def test_restoring_is_paired() -> None:
+    """A start has one end or one suspension, unless the process dies."""
+
+    def restore(what: str) -> Happens:
+        return f"restore.{what}", {"actor": "a/updater-0", "partition": CHANGELOG}
+
+    crashed: Happens = ("instance.crashed", {"actor": "a"})
+    start, batch, end = restore("start"), restore("batch"), restore("end")
+    assert found(RestoringIsPaired, start, batch, end, start, restore("suspended")) == []
+    assert found(RestoringIsPaired, start, crashed, start) == []
+    for wrong in ((start, start), (batch,), (end,), (start, end, end)):
+        assert len(found(RestoringIsPaired, *wrong)) == 1
+
+
+# Ordering.
+
+
+def test_the_least_timestamp_comes_first() -> None:
+    """Of what is buffered."""
+    assert found(LeastTimestampFirst, processed(5, others={"b-0": [5]})) == []
+    assert found(LeastTimestampFirst, processed(5, others={"b-0": [None, 3, None]})) == []
+    assert len(found(LeastTimestampFirst, processed(5, others={"b-0": [4]}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "known", "message"),
+    [
+        (-1, [None, None, None], ""),
+        (0, [None, 0, 7], ""),
+        (0, [None, -1, 7], ""),
+        (0, [None, None, None], "unknown lag"),
+        (0, [None, 2, None], "2 records on the broker"),
+        (500, [None, 0, 8], "waited for for 500 ms"),
+        (500, [None, 0, None], "waited for for 500 ms"),
+        (500, [3], ""),
+    ],
+)
+def test_waiting_for_an_empty_input(idle_ms: int, known: list[int | None], message: str) -> None:
+    """Until the lag is known and 0, and for as long as was asked for; the clock says 7."""
+    begun = started(max_task_idle_ms=idle_ms)
+    messages = found(WaitsForWhatIsThere, begun, processed(5, others={"b-0": known}, clock=7))
+    assert len(messages) == bool(message)
+    assert all(message in each for each in messages)
+
+
+# Liveness.
+
+
+def test_every_task_runs_in_the_end() -> None:
+    """Somewhere, and not on an instance that has died."""
+    crashed: Happens = ("instance.crashed", {"actor": "a"})
+    assert found(EveryTaskRuns, started(), state("RUNNING")) == []
+    assert len(found(EveryTaskRuns, started())) == 1
+    assert len(found(EveryTaskRuns, started(), state("RUNNING"), state("SUSPENDED"))) == 1
+    assert len(found(EveryTaskRuns, started(), state("RUNNING"), crashed)) == 1
+    assert found(EveryTaskRuns, started(), state("RUNNING"), state("RUNNING", B), crashed) == []
+
+
+def test_nothing_is_wiped_without_need() -> None:
+    """What was closed cleanly is kept; after anything else it may go."""
+    wiped: Happens = ("store.opened", {"task": "0_0", "wipe": True})
+    kept: Happens = ("store.opened", {"task": "0_0", "wipe": False})
+
+    def closed(how: str) -> Happens:
+        return "task.closed", {"task": "0_0", "closing": how}
+
+    assert found(NothingIsWipedWithoutNeed, closed("CLEAN"), kept, wiped) == []
+    assert found(NothingIsWipedWithoutNeed, closed("DIRTY"), wiped) == []
+    assert len(found(NothingIsWipedWithoutNeed, closed("CLEAN"), wiped)) == 1
+
+
+def test_uncommitted_bytes_are_bounded() -> None:
+    """Whoever has staged too much commits before it goes on."""
+    staged: Happens = ("thread.staged", {"bytes": 101})
+    committed: Happens = ("thread.committed", {})
+    assert found(UncommittedBytesAreBounded, started(), staged, committed, processed(1)) == []
+    assert len(found(UncommittedBytesAreBounded, started(), staged, processed(1))) == 1
+
+
+# Watching.
+
+
+class Raising(Invariant):
+    """Is wrong itself."""
+
+    name = "nothing"
+    requirement = "TASK-000"
+
+    @property
+    def observers(self) -> dict[str, Observer]:
+        return {"task.state": self._raise}
+
+    def _raise(self, event: Event) -> Iterator[str]:
+        yield from event.attributes["no such attribute"]
+
+
+def test_an_invariant_that_raises_is_a_mistake_of_the_simulator() -> None:
+    """It is named, with the event."""
+    with pytest.raises(InvariantError, match=r"'nothing' raised KeyError: .* at #0 at 0 ms"):
+        found(Raising, state("RUNNING"))
+
+
+def test_each_invariant_has_a_name_of_its_own() -> None:
+    """And a requirement."""
+    assert len({each.name for each in INVARIANTS}) == len(INVARIANTS)
+    assert all(each.requirement for each in INVARIANTS)

@@ -1,0 +1,69 @@
+"""The defects of processing: each is caught, by the invariant that is named for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streamproof.sim.application import StreamsConfig
+from streamproof.sim.choices import Choices
+from streamproof.sim.decisions.idling import Mode
+from streamproof.sim.defects import DEFECTS
+from streamproof.sim.swarm import Plan, run
+from streamproof.sim.workloads import WorkloadConfig
+
+CALM = Plan(
+    partitions=2,
+    instances=1,
+    kinds=(),
+    activation=0,
+    safety_ms=20_000,
+    workload=WorkloadConfig(records=60, max_pause_ms=100),
+)
+
+LATE = replace(CALM.workload, late=0.4)
+
+RESTARTED = replace(CALM, topology="session-count", kinds=("crash",), workload=LATE)
+
+PLANS: dict[str, Plan] = {
+    "forgets-partition-times": RESTARTED,
+    "leaves-caches-unflushed": replace(
+        CALM, topology="count", config=StreamsConfig(statestore_cache_max_bytes=100_000)
+    ),
+    "chooses-by-largest-time": replace(CALM, topology="stream-stream-join", workload=LATE),
+    "ignores-lag": replace(CALM, topology="stream-table-join", activation=1),
+    "leaves-input-paused": replace(
+        CALM, topology="stateless", config=StreamsConfig(buffered_records_per_partition=1)
+    ),
+    "global-table-reads-aborted": replace(
+        CALM,
+        topology="global-table-join",
+        workload=replace(CALM.workload, transactional=0.7, aborted=0.7),
+    ),
+}
+
+SEEDS = 12
+"""So many runs are enough for each of them."""
+
+
+@pytest.mark.parametrize("defect", PLANS)
+def test_it_is_caught(defect: str) -> None:
+    """In one of a few runs, and first of all by the promise that it breaks."""
+    plan = PLANS[defect]
+    found = [
+        outcome.violations[0].requirement
+        for seed in range(SEEDS)
+        if (outcome := run(Choices.seeded(seed), plan, defects=[defect])).violations
+    ]
+    assert DEFECTS[defect].requirement in found
+
+
+@pytest.mark.parametrize("mode", ["proposal", "kafka"])
+@pytest.mark.parametrize("defect", PLANS)
+def test_the_same_without_a_defect_holds(defect: str, mode: Mode) -> None:
+    """The plans break nothing by themselves, by the rules of the proposal and as shipped."""
+    plan = PLANS[defect]
+    plan = replace(plan, config=replace(plan.config, idling=mode))
+    for seed in range(2):
+        assert run(Choices.seeded(seed), plan).violations == []
