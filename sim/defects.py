@@ -192,9 +192,10 @@ DEFECTS: dict[str, Defect] = {
     ),
     "leaves-caches-unflushed": Defect(
         "A commit covers input whose updates are still in a record cache.",
-        "TASK-002",
+        "EOS-003",
         "Kafka, ProcessorStateManager#flushCache",
         EOS,
+        transactional=False,
     ),
     "chooses-by-largest-time": Defect(
         "The next record is of the input whose largest timestamp so far is the least.",

@@ -18,8 +18,10 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
+from streamproof.stores.checkpoint import OFFSET_UNKNOWN, TASK_CHECKPOINT, OffsetCheckpoint
 from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
 from streamproof.stores.iterators import RowIterator, StoreIterator
+from streamproof.stores.legacy import LegacyCheckpointingStateStore
 from streamproof.stores.wrapped import WrappedKeyValueStore
 
 __all__ = ["HostedStore"]
@@ -52,6 +54,7 @@ class HostedStore(WrappedKeyValueStore):
         self._task: StateStoreContext | None = None
         self._own: StateStoreContext | None = None
         self._iterators: WeakSet[RowIterator] = WeakSet()
+        self._lacks_offset = False
 
     @property
     def name(self) -> str:
@@ -77,7 +80,9 @@ class HostedStore(WrappedKeyValueStore):
         self._task, self._own = context, own
         if self.persistent:
             own.state_dir.mkdir(parents=True, exist_ok=True)
-        self._call("init", own, root)
+        with self._named("init"):
+            self._lacks_offset = self._was_closed_without_offset(own)
+            self._inner.init(own, root)
         restore = own.restore_callbacks.get(root.name)
         if restore is None:
             raise SubjectError(
@@ -108,11 +113,23 @@ class HostedStore(WrappedKeyValueStore):
         self._require_space(self._name)
         own = {self._changelog(each): offset for each, offset in changelog_offsets.items()}
         self._call("commit", own)
+        self._lacks_offset = False
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
-        """The committed offset of the store."""
+        """The committed offset of the store; ``OFFSET_UNKNOWN`` if it is known to have none."""
         found: int | None = self._call("committed_offset", self._changelog(partition))
-        return found
+        return OFFSET_UNKNOWN if found is None and self._lacks_offset else found
+
+    def _was_closed_without_offset(self, own: StateStoreContext) -> bool:
+        """Whether a checkpoint file says that the store was closed before it had an offset.
+
+        The store takes the file away and does not tell of it: but without an offset, what was not
+        closed must be wiped under exactly-once, and what was closed must not.
+        """
+        if not isinstance(self._inner, LegacyCheckpointingStateStore):
+            return False
+        checkpoint = OffsetCheckpoint(own.state_dir / f"{TASK_CHECKPOINT}_{self._inner.name}")
+        return OFFSET_UNKNOWN in checkpoint.read().values()
 
     def approximate_num_uncommitted_bytes(self) -> int:
         """About how many bytes of the store await ``commit``; 0 if it does not count them."""

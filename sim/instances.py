@@ -33,6 +33,7 @@ class Instance:
         disk: what outlives the process.
         host: the process that runs now; ``None`` if none does.
         threads: of the process that runs now.
+        is_paused: whether the process that runs now is paused.
         state_directory: of the process that runs now, or ran last; ``None`` before the first.
     """
 
@@ -52,6 +53,7 @@ class Instance:
         self.disk = SimulatedDisk(application.world, name) if disk is None else disk
         self.host: Host | None = None
         self.threads: list[StreamThread] = []
+        self.is_paused = False
         self.state_directory: StateDirectory | None = None
 
     def start(self) -> None:
@@ -81,14 +83,38 @@ class Instance:
         self, host: Host, directory: StateDirectory, table: GlobalTable | None, number: int
     ) -> StreamThread:
         replace = partial(self._replace, host, directory, table, number)
-        return StreamThread(
+        thread = StreamThread(
             self._application, host, directory, number, replace=replace, global_table=table
         )
+        if self.is_paused:
+            thread.pause()
+        return thread
 
     def _replace(
         self, host: Host, directory: StateDirectory, table: GlobalTable | None, number: int
     ) -> None:
         self.threads[number] = self._thread(host, directory, table, number)
+
+    def pause(self) -> None:
+        """Process and restore nothing until it is resumed, or starts anew (KIP-834).
+
+        Unlike a process that stands still it stays a member, commits, and keeps its tasks.
+
+        Source: Kafka, KafkaStreams#pause.
+        """
+        if self.host is not None and not self.is_paused:
+            self._application.world.trace.emit("instance.paused", self.name)
+            self.is_paused = True
+            for thread in self.threads:
+                thread.pause()
+
+    def resume(self) -> None:
+        """Go on after a pause; nothing happens if it is not paused."""
+        if self.is_paused:
+            self._application.world.trace.emit("instance.resumed", self.name)
+            self.is_paused = False
+            for thread in self.threads:
+                thread.resume()
 
     def crash(self) -> None:
         """Kill the process: its memory is gone, and the disk is as it was flushed."""
@@ -130,3 +156,4 @@ class Instance:
             self.host.crash()
         self.host = None
         self.threads = []
+        self.is_paused = False

@@ -28,9 +28,9 @@ __all__ = [
     "stop_in_time",
 ]
 
-KINDS = ("crash", "pause", "cut", "fill", "bounce", "power")
+KINDS = ("crash", "pause", "cut", "fill", "bounce", "power", "hold")
 """What can go wrong: a process is killed, stands still, is separated from the brokers, has a full
-disk, is stopped cleanly and started again, or loses its power."""
+disk, is stopped cleanly and started again, loses its power, or is told to hold its work."""
 
 DRIFTS_PPM = (0, 100, -100, 500, -500)
 """By how many millionths a clock is too fast; the worst are those of a bad quartz."""
@@ -96,6 +96,7 @@ class Nemesis:
             "fill": self._fill,
             "bounce": self._bounce,
             "power": self._power,
+            "hold": self._hold,
         }
         self.healed: Event = world.time.event()
 
@@ -120,6 +121,7 @@ class Nemesis:
         for each in self._instances:
             self._network.heal(each.name)
             each.disk.is_full = False
+            each.resume()
             if each.host is not None:
                 each.host.resume()
             each.start()
@@ -148,6 +150,11 @@ class Nemesis:
         host.pause()
         yield self._trouble()
         host.resume()
+
+    def _hold(self, instance: Instance) -> Steps:
+        instance.pause()
+        yield self._trouble()
+        instance.resume()
 
     def _cut(self, instance: Instance) -> Steps:
         self._network.cut(instance.name)

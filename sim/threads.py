@@ -125,12 +125,25 @@ class StreamThread:
         self._next_probing: int | None = None
         self._replace = replace
         self._is_stopping = False
+        self._is_paused = False
         self.stopped: Event = self._world.time.event()
         host.start(self._run())
 
     def stop(self) -> None:
         """Ask it to commit, close its tasks and leave the group: see ``stopped``."""
         self._is_stopping = True
+
+    def pause(self) -> None:
+        """Neither process nor restore until it is resumed, and stay in the group (KIP-834)."""
+        self._is_paused = True
+        for name in self.tasks:
+            self._updater.pause(name)
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self._is_paused = False
+        for name in self.tasks:
+            self._updater.resume(name)
 
     # The loop.
 
@@ -184,7 +197,7 @@ class StreamThread:
         while True:
             yield from self._check_updater()
             processed = yield from self._process(iterations)
-            punctuated = sum(task.punctuate(self._host.now) for task in self._running())
+            punctuated = sum(task.punctuate(self._host.now) for task in self._working())
             committed = yield from self._maybe_commit()
             late = self._host.now - polled_at > MAX_POLL_INTERVAL_MS // 2
             interrupted = punctuated > 0 or committed
@@ -195,7 +208,7 @@ class StreamThread:
     def _process(self, iterations: int) -> Generator[Event, Any, int]:
         """Up to so many records of each task, in the order of their ids."""
         processed = 0
-        for task in self._running():
+        for task in self._working():
             for _ in range(iterations):
                 if not task.process(self._host.now):
                     break
@@ -442,6 +455,8 @@ class StreamThread:
         if not is_active:
             self._standbys.add(name)
         self._updater.add(task, is_active=is_active)
+        if self._is_paused:
+            self._updater.pause(name)
         self._assign_inputs()
 
     def _check_updater(self) -> Steps:
@@ -655,6 +670,9 @@ class StreamThread:
 
     def _running(self) -> list[StreamTask]:
         return [task for task in self._active() if task.state is TaskState.RUNNING]
+
+    def _working(self) -> list[StreamTask]:
+        return [] if self._is_paused else self._running()
 
     def _task_of(self, partition: str) -> StreamTask | None:
         return next((task for task in self._running() if partition in task.spec.inputs), None)

@@ -34,6 +34,7 @@ TRACES = {
     "power": "disk.power_lost",
     "fill": "disk.full",
     "bounce": "instance.stopped",
+    "hold": "instance.paused",
 }
 """What can be seen of each kind; of a cut and a pause, only what others make of it."""
 
@@ -233,3 +234,48 @@ def test_to_stop_who_does_not_run_is_no_mistake() -> None:
     small.run(60_000)
     states = {task.state for thread in instance.threads for task in thread.tasks.values()}
     assert states == {TaskState.RUNNING}
+
+
+def test_an_instance_that_is_paused_keeps_its_tasks_and_does_nothing() -> None:
+    """It stays a member; what comes later is processed once it is resumed (KIP-834)."""
+    events: list[Event] = []
+    world = World(Choices.seeded(3), [events.append], activation=0)
+    application = Application(world, TOPOLOGIES["count"].topology(2), config_of(exactly_once=True))
+    instance = Instance(application, "instance-0", 2)
+    instance.start()
+    world.time.run(until=5_000)
+    (thread, _) = instance.threads
+    mine = sorted(thread.tasks)
+    instance.pause()
+    instance.pause()
+    for number in range(2):
+        record = {"key": b"k", "value": b"v", "timestamp": 0}
+        application.cluster.produce(f"in-{number}", [record])
+    world.time.run(until=60_000)
+    assert sorted(thread.tasks) == mine
+    assert not [each for each in events if each.kind == "task.processed"]
+    instance.resume()
+    world.time.run(until=65_000)
+    assert len([each for each in events if each.kind == "task.processed"]) == 2
+    kinds = [each.kind for each in events if each.actor == "instance-0"]
+    assert kinds == ["instance.started", "instance.paused", "instance.resumed"]
+
+
+def test_what_is_assigned_during_a_pause_waits() -> None:
+    """Its stores are open, and nothing is restored; a new process is not paused any more."""
+    events: list[Event] = []
+    world = World(Choices.seeded(4), [events.append], activation=0)
+    application = Application(world, TOPOLOGIES["count"].topology(2), config_of(exactly_once=True))
+    instance = Instance(application, "instance-0")
+    instance.start()
+    instance.pause()
+    world.time.run(until=20_000)
+    (thread,) = instance.threads
+    assert {task.state for task in thread.tasks.values()} == {TaskState.RESTORING}
+    assert not [each for each in events if each.kind == "restore.start"]
+    instance.crash()
+    assert not instance.is_paused
+    instance.start()
+    world.time.run(until=60_000)
+    (thread,) = instance.threads
+    assert {task.state for task in thread.tasks.values()} == {TaskState.RUNNING}

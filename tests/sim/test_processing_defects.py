@@ -49,14 +49,15 @@ SEEDS = 12
 
 @pytest.mark.parametrize("defect", PLANS)
 def test_it_is_caught(defect: str) -> None:
-    """In one of a few runs, and first of all by the promise that it breaks."""
-    plan = PLANS[defect]
-    found = [
-        outcome.violations[0].requirement
+    """In one of a few runs, by the promise that it is said to break."""
+    found = (
+        {
+            each.requirement
+            for each in run(Choices.seeded(seed), PLANS[defect], defects=[defect]).violations
+        }
         for seed in range(SEEDS)
-        if (outcome := run(Choices.seeded(seed), plan, defects=[defect])).violations
-    ]
-    assert DEFECTS[defect].requirement in found
+    )
+    assert any(DEFECTS[defect].requirement in each for each in found)
 
 
 @pytest.mark.parametrize("mode", ["proposal", "kafka"])

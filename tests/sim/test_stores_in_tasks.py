@@ -15,6 +15,7 @@ from disturbed_worlds import Run, disturbed
 
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
+from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN
 from streamproof.sim.disks import RealDisk
 from streamproof.sim.errors import SubjectError
 from streamproof.sim.trace import first_divergence
@@ -254,6 +255,27 @@ def test_a_store_that_cannot_be_restored_is_named(tmp_path: Path) -> None:
     """As soon as it is opened."""
     disk = RealDisk(world(), "instance-0", tmp_path / "disk", Unregistered)
     with pytest.raises(SubjectError, match="no way to restore it: init"):
+        opened(disk)
+
+
+def test_a_store_with_checkpoints_that_was_closed_without_an_offset_is_kept(
+    tmp_path: Path,
+) -> None:
+    """It says so; but one that was not closed has no offset, and that is all there is to say."""
+    make = STORES["rocksdb-with-checkpoints"][0]
+    disk = RealDisk(world(), "instance-0", tmp_path / "disk", make)
+    store = opened(disk)
+    assert store.committed_offset(LOG) is None
+    store.commit({LOG: OFFSET_UNKNOWN})
+    store.close()
+    store = opened(disk)
+    assert store.committed_offset(LOG) == OFFSET_UNKNOWN
+    store.commit({LOG: 3})
+    store.close()
+    store = opened(disk)
+    assert store.committed_offset(LOG) == 3
+    disk.crash()
+    with pytest.raises(TaskCorruptedError):
         opened(disk)
 
 
