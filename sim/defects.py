@@ -73,7 +73,7 @@ DEFECTS: dict[str, Defect] = {
     ),
     "does-not-fence-producer": Defect(
         "A new producer joins the open transaction of the one before, which died.",
-        "EOS-001",
+        "EOS-003",
         "KIP-98",
         EOS,
     ),
@@ -106,8 +106,9 @@ DEFECTS: dict[str, Defect] = {
     ),
     "keeps-tasks-after-loss": Defect(
         "A member that the group has left out keeps its tasks, and what they have not committed.",
-        "TASK-006",
+        "EOS-001",
         "KAFKA-9994",
+        EOS,
     ),
     "closes-lost-tasks-cleanly": Defect(
         "Tasks that somebody else has by now are closed as if all of it were committed.",

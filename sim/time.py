@@ -50,7 +50,14 @@ class VirtualTime(simpy.Environment):
                 second = queue[2]
             if second[0] == moment and second[1] == priority == NORMAL:
                 self._break_tie(queue)
-        super().step()
+        try:
+            super().step()
+        except BaseException as error:
+            # Simpy raises a copy of what an actor has raised, and names the original as the cause.
+            # Hypothesis knows its own exceptions by what the copy has lost.
+            if type(error.__cause__) is type(error):
+                raise error.__cause__ from error.__cause__.__cause__
+            raise
 
     def _break_tie(self, queue: list[Any]) -> None:
         moment = queue[0][0]

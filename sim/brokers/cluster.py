@@ -154,7 +154,7 @@ class Cluster:
     def fetch(
         self, positions: Mapping[str, int], isolation: Isolation, max_records: int
     ) -> dict[str, Fetched]:
-        """What there is from each position on; any prefix of it, and sometimes nothing.
+        """What there is from each position on; any prefix of it, and sometimes no answer.
 
         Raises:
             OffsetOutOfRangeError: a position is out of range.
@@ -164,7 +164,11 @@ class Cluster:
             count = max_records
             if self._world.faults.happens("broker.empty_fetch"):
                 # Nothing is the prefix that matters most: a reader that lacks all there is.
-                count = self._world.choices.below(min(max_records, _SHORT_FETCH))
+                cut = self._world.choices.below(_SHORT_FETCH + 1)
+                count = min(cut, max_records)
+                if cut == _SHORT_FETCH:
+                    # Its leader, another broker, has not answered: not even the end is known.
+                    continue
             found[partition] = self.logs[partition].fetch(position, isolation, count)
         return found
 

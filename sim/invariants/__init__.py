@@ -7,7 +7,12 @@ from streamproof.sim.invariants.contents import (
     FoundStoreIsVouchedFor,
     RunningStoreEqualsChangelog,
 )
-from streamproof.sim.invariants.delivery import CommittedInputWasProcessed, EachInputCountsOnce
+from streamproof.sim.invariants.delivery import (
+    CommitEndsTheTransaction,
+    CommittedInputIsLogged,
+    CommittedInputWasProcessed,
+    EachInputCountsOnce,
+)
 from streamproof.sim.invariants.directories import HotDirectoryIsKept, NothingIsLeftInUse
 from streamproof.sim.invariants.liveness import (
     EveryTaskRuns,
@@ -19,6 +24,7 @@ from streamproof.sim.invariants.output import OutputIsThatOfARunWithoutFaults
 from streamproof.sim.invariants.ownership import (
     OneHolderInAProcess,
     OneOwnerInAGeneration,
+    OwnersFollowEachOther,
     RestoringIsPaired,
 )
 from streamproof.sim.invariants.visibility import (
@@ -37,8 +43,11 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     CommittedOffsetIsInTheLog,
     CommittedInputWasProcessed,
     EachInputCountsOnce,
+    CommitEndsTheTransaction,
+    CommittedInputIsLogged,
     OutputIsThatOfARunWithoutFaults,
     OneOwnerInAGeneration,
+    OwnersFollowEachOther,
     OneHolderInAProcess,
     RestoringIsPaired,
     UpdatingIsPaired,

@@ -9,7 +9,12 @@ from streamproof.sim.invariants.base import Invariant, Observer
 from streamproof.sim.invariants.history import History
 from streamproof.sim.trace import Event
 
-__all__ = ["CommittedInputWasProcessed", "EachInputCountsOnce"]
+__all__ = [
+    "CommitEndsTheTransaction",
+    "CommittedInputIsLogged",
+    "CommittedInputWasProcessed",
+    "EachInputCountsOnce",
+]
 
 Input = tuple[str, int]
 """A partition, and the offset of one of its records."""
@@ -121,3 +126,91 @@ class EachInputCountsOnce(Invariant):
             for record in self.history.visible(partition):
                 if (partition, record.offset) not in self._counted:
                     yield f"the record of {partition} at {record.offset} counts 0 times"
+
+
+class CommitEndsTheTransaction(Invariant):
+    """Whatever a thread has written is decided by its commit, offsets or none (KAFKA-14294)."""
+
+    name = "a commit leaves no transaction open"
+    requirement = "EOS-002"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._producers: dict[str, int] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        if not self.history.exactly_once:
+            return {}
+        return {"thread.producer": self._new_producer, "thread.committed": self._commit}
+
+    def _new_producer(self, event: Event) -> Iterator[str]:
+        self._producers[event.actor] = event.attributes["producer"]
+        yield from ()
+
+    def _commit(self, event: Event) -> Iterator[str]:
+        producer = self._producers[event.actor]
+        for partition, log in self.history.logs.items():
+            if log.undecided.get(producer):
+                yield f"{event.actor} has committed, and its records in {partition} are undecided"
+
+
+class CommittedInputIsLogged(Invariant):
+    """Under at-least-once, offsets are committed only after what was written is in the log."""
+
+    name = "what an input has changed is in the changelog when its offset is committed"
+    requirement = "ALOS-001"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        # The last input of each task, and by task what it has written that is not in a log yet.
+        self._inputs: dict[str, Input] = {}
+        self._written: dict[str, list[tuple[Input, str, bytes, bytes | None]]] = defaultdict(list)
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        if self.history.exactly_once:
+            return {}
+        return {
+            "task.state": self._state,
+            "task.processed": self._process,
+            "store.put": self._put,
+            "log.appended": self._append,
+            "offsets.committed": self._commit,
+        }
+
+    def _state(self, event: Event) -> Iterator[str]:
+        # Who begins to run processes again what was not committed, and writes it again.
+        self._written.pop(event.task, None)
+        self._inputs.pop(event.task, None)
+        yield from ()
+
+    def _process(self, event: Event) -> Iterator[str]:
+        self._inputs[event.task] = event.partition, event.offset
+        yield from ()
+
+    def _put(self, event: Event) -> Iterator[str]:
+        read, more = self._inputs.get(event.task), event.attributes
+        # A store whose changelog is the input itself has nothing to log.
+        if read is not None and read[0] != event.partition:
+            self._written[event.task].append((read, event.partition, more["key"], more["value"]))
+        yield from ()
+
+    def _append(self, event: Event) -> Iterator[str]:
+        record = event.partition, event.attributes["key"], event.attributes["value"]
+        for written in self._written.values():
+            for number, (_, *each) in enumerate(written):
+                if tuple(each) == record:
+                    del written[number]
+                    return
+        yield from ()
+
+    def _commit(self, event: Event) -> Iterator[str]:
+        offsets = event.attributes["offsets"]
+        for task, written in self._written.items():
+            for (partition, offset), changelog, key, _ in written:
+                if offset < offsets.get(partition, 0):
+                    yield (
+                        f"{partition} was committed at {offsets[partition]}, and the change of "
+                        f"{key!r} by its record at {offset} in task {task} is not in {changelog}"
+                    )

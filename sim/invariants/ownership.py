@@ -8,7 +8,12 @@ from streamproof.sim.invariants.base import Invariant, Observer
 from streamproof.sim.invariants.history import History
 from streamproof.sim.trace import Event
 
-__all__ = ["OneHolderInAProcess", "OneOwnerInAGeneration", "RestoringIsPaired"]
+__all__ = [
+    "OneHolderInAProcess",
+    "OneOwnerInAGeneration",
+    "OwnersFollowEachOther",
+    "RestoringIsPaired",
+]
 
 
 class OneOwnerInAGeneration(Invariant):
@@ -36,6 +41,47 @@ class OneOwnerInAGeneration(Invariant):
             owner = self._owners.setdefault(task, event.actor)
             if owner != event.actor:
                 yield f"task {task} belongs to {owner} and to {event.actor} in {generation}"
+
+
+class OwnersFollowEachOther(Invariant):
+    """A task that is taken away is not given to another one in the same generation (KIP-429)."""
+
+    name = "a task has a new owner only after the old one has given it up"
+    requirement = "REBAL-002"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._active: dict[str, list[str]] = {}
+        self._given: dict[tuple[int, str], str] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "thread.assigned": self._assigned,
+            "thread.lost": self._lost,
+            "instance.crashed": self._gone,
+            "instance.stopped": self._gone,
+        }
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        generation, active = event.attributes["generation"], event.attributes["active"]
+        for task in active:
+            self._given[generation, task] = event.actor
+        for task in self._active.get(event.actor, ()):
+            owner = self._given.get((generation, task), event.actor)
+            if owner != event.actor:
+                yield f"task {task} was given to {owner} while {event.actor} still had it"
+        self._active[event.actor] = active
+
+    def _lost(self, event: Event) -> Iterator[str]:
+        self._active.pop(event.actor, None)
+        yield from ()
+
+    def _gone(self, event: Event) -> Iterator[str]:
+        for actor in list(self._active):
+            if actor.startswith(f"{event.actor}/"):
+                del self._active[actor]
+        yield from ()
 
 
 class OneHolderInAProcess(Invariant):

@@ -15,7 +15,12 @@ from streamproof.sim.invariants.contents import (
     FoundStoreIsVouchedFor,
     RunningStoreEqualsChangelog,
 )
-from streamproof.sim.invariants.delivery import CommittedInputWasProcessed, EachInputCountsOnce
+from streamproof.sim.invariants.delivery import (
+    CommitEndsTheTransaction,
+    CommittedInputIsLogged,
+    CommittedInputWasProcessed,
+    EachInputCountsOnce,
+)
 from streamproof.sim.invariants.liveness import (
     EveryTaskRuns,
     NothingIsWipedWithoutNeed,
@@ -25,6 +30,7 @@ from streamproof.sim.invariants.ordering import LeastTimestampFirst, WaitsForWha
 from streamproof.sim.invariants.ownership import (
     OneHolderInAProcess,
     OneOwnerInAGeneration,
+    OwnersFollowEachOther,
     RestoringIsPaired,
 )
 from streamproof.sim.trace import Event
@@ -247,6 +253,31 @@ def test_an_input_that_was_passed_over_counts_0_times() -> None:
     assert "at 0 counts 0 times" in message
 
 
+def test_a_commit_leaves_no_transaction_open() -> None:
+    """What was written is decided by it."""
+    producer: Happens = ("thread.producer", {"actor": A, "producer": 1})
+    committed: Happens = ("thread.committed", {"actor": A})
+    written = [producer, appended(0, producer=1)]
+    assert found(CommitEndsTheTransaction, *written, decided(1, commit=True), committed) == []
+    assert len(found(CommitEndsTheTransaction, *written, committed)) == 1
+
+
+def test_committed_input_is_logged() -> None:
+    """At least once: the change comes first, unless its task begins anew."""
+    put: Happens = (
+        "store.put",
+        {"actor": A, "task": "0_0", "partition": CHANGELOG, "key": b"k", "value": b"v"},
+    )
+
+    def broken(*events: Happens) -> int:
+        return len(found(CommittedInputIsLogged, *events, exactly_once=False))
+
+    assert broken(processed(0), put, appended(0), offsets(1)) == 0
+    assert broken(processed(0), put, offsets(0)) == 0
+    assert broken(processed(0), put, offsets(1)) == 1
+    assert broken(processed(0), put, state("RUNNING", B), offsets(1)) == 0
+
+
 # Ownership.
 
 
@@ -258,6 +289,23 @@ def test_one_owner_in_a_generation() -> None:
 
     assert found(OneOwnerInAGeneration, assigned(A, 1), assigned(B, 2)) == []
     assert len(found(OneOwnerInAGeneration, assigned(A, 1), assigned(B, 1))) == 1
+
+
+def test_owners_follow_each_other() -> None:
+    """A generation takes the task away, and only a later one gives it to another."""
+
+    def assigned(actor: str, generation: int, *active: str) -> Happens:
+        more = {"actor": actor, "generation": generation, "active": list(active)}
+        return "thread.assigned", more
+
+    had = assigned(A, 1, "0_0")
+    lost: Happens = ("thread.lost", {"actor": A})
+    crashed: Happens = ("instance.crashed", {"actor": "a"})
+    given = [assigned(B, 2, "0_0"), assigned(A, 2)]
+    assert found(OwnersFollowEachOther, had, assigned(A, 2), assigned(B, 3, "0_0")) == []
+    assert len(found(OwnersFollowEachOther, had, *given)) == 1
+    assert found(OwnersFollowEachOther, had, lost, *given) == []
+    assert found(OwnersFollowEachOther, had, crashed, *given) == []
 
 
 def test_one_holder_in_a_process() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from simpy.core import EmptySchedule
+from simpy.events import Event
 
 from streamproof.sim.choices import Choices
 from streamproof.sim.time import TIE_WINDOW, VirtualTime
@@ -91,3 +92,23 @@ def test_nothing_left_to_do() -> None:
     """An empty schedule says so, as simpy's does."""
     with pytest.raises(EmptySchedule):
         VirtualTime(Choices.seeded(0)).step()
+
+
+def test_what_an_actor_raises_arrives_as_it_is() -> None:
+    """Not as a copy without its attributes."""
+
+    class LostError(Exception):
+        pass
+
+    error = LostError("why")
+
+    def fail(time: VirtualTime) -> Iterator[Event]:
+        yield time.timeout(1)
+        raise error from ValueError("because")
+
+    time = VirtualTime(Choices.recorded([]))
+    time.process(fail(time))
+    with pytest.raises(LostError) as found:
+        time.run()
+    assert found.value is error
+    assert isinstance(error.__cause__, ValueError)

@@ -628,3 +628,25 @@ def test_a_standby_follows_an_input_no_further_than_it_is_committed() -> None:
     assert task.store("one").get(b"k") == b"4"
     assert bench.world.marks.hits["a standby was held back at the committed offset"] > 0
     assert task.state is TaskState.RESTORING
+
+
+def test_a_batch_whose_task_goes_meanwhile_is_not_applied() -> None:
+    """Not even if the task is back before it is: it begins anew, from what its store has."""
+    bench = Bench(activation=1, sites={**dict.fromkeys(SITES, 0.0), "updater.slow": 1.0})
+    name = changelog("one", 0)
+    bench.write(name, *(b"%d" % number for number in range(10)))
+    task = bench.task()
+    bench.updater.add(task, is_active=True)
+    while not bench.told(name):
+        bench.wait(1)
+    bench.wait(20)
+    assert task.next_restored(name) == 0
+    bench.updater.remove("0_0")
+    bench.updater.add(task, is_active=True)
+    bench.wait(30_000)
+    assert bench.updater.restored == [task]
+    assert task.store("one").get(b"k") == b"9"
+    assert bench.heard.of(name) == [
+        *("restore_start", "restore_suspended"),
+        *("restore_start", "batch_restored", "restore_end"),
+    ]
