@@ -5,7 +5,7 @@ Sources: KIP-447, KIP-892, KIP-1035; Kafka, StreamThread and TaskManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -15,9 +15,7 @@ from simpy.events import Event
 from streamproof.sim.application import Application
 from streamproof.sim.clients.consumer import Consumer
 from streamproof.sim.clients.membership import Membership
-from streamproof.sim.clients.producer import Producer
-from streamproof.sim.clients.purge import Purge
-from streamproof.sim.decisions.commits import commit_is_due, next_iterations
+from streamproof.sim.decisions.commits import next_iterations
 from streamproof.sim.decisions.lag import LATEST_OFFSET
 from streamproof.sim.decisions.recovery import Closing, commits_after, wipes_after
 from streamproof.sim.errors import (
@@ -30,6 +28,7 @@ from streamproof.sim.errors import (
 from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.state_directory import StateDirectory, next_offset_sum
 from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment, share_out
+from streamproof.sim.tasks.committing import Committer
 from streamproof.sim.tasks.global_table import GlobalTable
 from streamproof.sim.tasks.stream_task import StreamTask, TaskState
 from streamproof.sim.tasks.updater import StateUpdater, UpdaterConfig
@@ -83,11 +82,6 @@ class StreamThread:
         cache_bytes = application.config.statestore_cache_max_bytes
         self._cache = RecordCache(cache_bytes) if cache_bytes else None
         self.name = f"{host.name}/thread-{number}"
-        self._transactional_id = (
-            f"{application.topology.application_id}-{host.name}-{number}"
-            if self._config.exactly_once
-            else ""
-        )
         isolation = "read_committed" if self._config.exactly_once else "read_uncommitted"
         self._consumer = Consumer(
             self._world,
@@ -108,20 +102,24 @@ class StreamThread:
             assign=self._lead,
             session_timeout_ms=self._config.session_timeout_ms,
         )
-        self._purge = Purge(
-            self._world,
+        self._committer = Committer(
+            application,
             host,
-            application.network,
-            application.cluster,
-            application.topology.repartitions,
+            disk,
+            self._consumer,
+            self._membership,
+            actor=self.name,
+            transactional_id=(
+                f"{application.topology.application_id}-{host.name}-{number}"
+                if self._config.exactly_once
+                else ""
+            ),
         )
-        self._producer = self._new_producer()
         self.metrics = Metrics("DEBUG", lambda: host.now)
         self.tasks: dict[str, StreamTask] = {}
         self._standbys: set[str] = set()
         # Tasks that were assigned and have nothing open yet.
         self._pending: dict[str, bool] = {}
-        self._last_commit = host.now
         self._next_probing: int | None = None
         self._replace = replace
         self._is_stopping = False
@@ -160,7 +158,7 @@ class StreamThread:
     def _loop(self) -> Steps:
         if self._global_table is not None:
             yield self._global_table.restored
-        yield from self._renew_producer(first=True)
+        yield from self._committer.renew_producer((), first=True)
         self._membership.rejoin()
         iterations = 1
         while not self._is_stopping:
@@ -170,7 +168,7 @@ class StreamThread:
                 yield from self._handle_corruption(list(self._active()))
             except RequestTimeoutError as error:
                 self._world.trace.emit("thread.timed_out", self.name, reason=str(error))
-                if self._is_in_doubt and not self._world.defect("goes-on-after-commit-timeout"):
+                if self._committer.is_in_doubt:
                     yield from self._handle_corruption(list(self._active()))
             except BrokerError as error:
                 yield from self._handle_lost(error)
@@ -198,7 +196,7 @@ class StreamThread:
             yield from self._check_updater()
             processed = yield from self._process(iterations)
             punctuated = sum(task.punctuate(self._host.now) for task in self._working())
-            committed = yield from self._maybe_commit()
+            committed = yield from self._committer.maybe_commit(self._running(), self._active())
             late = self._host.now - polled_at > MAX_POLL_INTERVAL_MS // 2
             interrupted = punctuated > 0 or committed
             iterations = next_iterations(iterations, late_for_poll=late, interrupted=interrupted)
@@ -233,103 +231,6 @@ class StreamThread:
             self._consumer.resume(
                 each for each in task.spec.inputs if each in paused and task.queues.has_space(each)
             )
-
-    # Committing.
-
-    def _maybe_commit(self) -> Generator[Event, Any, bool]:
-        staged = sum(task.uncommitted_bytes() for task in self._active())
-        due = commit_is_due(
-            self._host.now,
-            self._last_commit,
-            commit_interval_ms=self._config.commit_interval_ms,
-            uncommitted_bytes=0 if self._world.defect("stages-without-bound") else staged,
-            max_uncommitted_bytes=self._config.max_uncommitted_bytes,
-        )
-        requested = any(task.commit_requested and task.commit_needed for task in self._running())
-        if self._world.defect("purges-consumed-offsets"):
-            consumed = (each for task in self._running() for each in task.consumed.items())
-            self._purge.committed({partition: at + 1 for partition, at in consumed})
-            self._purge.maybe_purge()
-        if self._membership.is_rebalancing:
-            return False
-        if 0 < self._config.max_uncommitted_bytes < staged:
-            self._world.trace.emit("thread.staged", self.name, bytes=staged)
-        if not (due or requested):
-            return False
-        with self._membership.held():
-            yield from self._commit(self._running(), Closing.COMMIT)
-        self._last_commit = self._host.now
-        self._purge.maybe_purge()
-        return True
-
-    def _commit(self, tasks: Iterable[StreamTask], closing: Closing) -> Steps:
-        """Commit tasks, step by step; the host may die between any two of them."""
-        positions = self._positions()
-        due = [task for task in tasks if task.commit_needed or task.has_passed_markers(positions)]
-        if not due and not self._producer.in_transaction:
-            return
-        yield from self._flush(due)
-        offsets: dict[str, int] = {}
-        times: dict[str, int] = {}
-        for task in due:
-            if not self._world.defect("keeps-stale-offset"):
-                task.note_written()
-            offsets |= task.committable_offsets(positions)
-            times |= task.committable_times()
-        if self._world.defect("commits-fetched-offsets"):
-            offsets = {each: positions[each] or 0 for each in offsets}
-        if self._world.defect("commits-store-first"):
-            yield from self._commit_stores(due, closing)
-        if self._config.exactly_once:
-            yield from self._commit_transaction(offsets, times)
-        elif offsets:
-            group = self._application.topology.application_id
-            member = self._membership.credentials
-            yield from self._call(
-                "commit offsets",
-                lambda: self._application.cluster.commit_offsets(
-                    group, member, offsets, times=times
-                ),
-            )
-        self._purge.committed(offsets)
-        self._world.trace.emit(
-            "thread.committed", self.name, tasks=[task.id for task in due], offsets=offsets
-        )
-        yield from self._commit_stores(due, closing)
-        for task in due:
-            task.committed(offsets)
-
-    def _positions(self) -> dict[str, int | None]:
-        """How far the consumer is, markers included, with each input."""
-        if self._world.defect("commits-last-record"):
-            return {each: at + 1 for task in self._running() for each, at in task.consumed.items()}
-        return {each: self._consumer.position(each) for each in self._consumer.assignment}
-
-    def _flush(self, due: list[StreamTask]) -> Steps:
-        """Send on what the record caches hold back, and wait until everything has arrived."""
-        for task in due:
-            if not self._world.defect("leaves-caches-unflushed"):
-                task.flush_caches()
-        if not self._world.defect("commits-before-records-arrive"):
-            yield from self._producer.flush()
-
-    def _commit_stores(self, tasks: Iterable[StreamTask], closing: Closing) -> Steps:
-        for task in tasks:
-            if commits_after(task.traits, closing):
-                for name in list(task.stores):
-                    yield self._world.time.timeout(self._disk.delay_ms)
-                    task.commit_store(name)
-
-    def _commit_transaction(self, offsets: dict[str, int], times: dict[str, int]) -> Steps:
-        """All tasks of the thread in one transaction (KIP-447)."""
-        if not offsets and not self._producer.in_transaction:
-            return
-        if not offsets and self._world.defect("keeps-transaction-open"):
-            return
-        if offsets:
-            group, member = self._application.topology.application_id, self._membership.credentials
-            yield from self._producer.send_offsets(group, member, offsets, times=times)
-        yield from self._producer.commit()
 
     # The group.
 
@@ -401,13 +302,13 @@ class StreamThread:
         closing = Closing.CLEAN
         if any(task.commit_needed for task in active):
             try:
-                yield from self._commit(self._running(), Closing.COMMIT)
+                yield from self._committer.commit(self._running(), Closing.COMMIT)
             except RequestTimeoutError:
                 # What is not ours any more is given up in any case (KAFKA-16876).
                 closing = Closing.DIRTY
         for task in revoked:
             yield from self._give_up(task, closing)
-        if closing is Closing.DIRTY and self._is_in_doubt:
+        if closing is Closing.DIRTY and self._committer.is_in_doubt:
             yield from self._handle_corruption(self._running())
         self._pending = {
             name: is_active for name, is_active in wanted.items() if name not in self.tasks
@@ -442,14 +343,14 @@ class StreamThread:
             metrics=self.metrics,
             global_stores={} if self._global_table is None else self._global_table.stores,
         )
-        make = self._disk.make_store
+        make, producer = self._disk.make_store, self._committer.producer
         was_empty = self._disk.is_empty(name)
         try:
-            task.open(self._disk.directory(name), make, self._producer, was_empty=was_empty)
+            task.open(self._disk.directory(name), make, producer, was_empty=was_empty)
         except TaskCorruptedError:
             self._world.trace.emit("task.wiped", self.name, task=name)
             self._disk.wipe(name)
-            task.open(self._disk.directory(name), make, self._producer, was_empty=True)
+            task.open(self._disk.directory(name), make, producer, was_empty=True)
         task.tell_contents("store.found")
         self.tasks[name] = task
         if not is_active:
@@ -555,21 +456,21 @@ class StreamThread:
         closing = Closing.CLEAN
         with self._membership.held():
             try:
-                yield from self._commit(self._running(), Closing.COMMIT)
+                yield from self._committer.commit(self._running(), Closing.COMMIT)
             except BrokerError:
                 closing = Closing.DIRTY
             for task in list(self.tasks.values()):
                 restoring = task.state is TaskState.RESTORING
                 yield from self._give_up(task, Closing.CLEAN if restoring else closing)
         with suppress(BrokerError):
-            yield from self._producer.abort()
+            yield from self._committer.producer.abort()
         self._disk.unlock_all(self.name)
         self._close_clients()
         yield from self._membership.leave()
 
     def _close_clients(self) -> None:
         self._updater.close()
-        self._producer.close()
+        self._committer.producer.close()
         self._consumer.close()
 
     def _handle_lost(self, error: BrokerError | None) -> Steps:
@@ -582,25 +483,16 @@ class StreamThread:
                 yield from self._give_up(task, Closing.CLEAN if clean else Closing.DIRTY)
             self._pending.clear()
             self._assign_inputs()
-        yield from self._renew_producer()
+        yield from self._committer.renew_producer(self.tasks.values())
         self._membership.rejoin()
 
     def _lost_tasks(self) -> list[StreamTask]:
         return [] if self._world.defect("keeps-tasks-after-loss") else self._active()
 
-    @property
-    def _is_in_doubt(self) -> bool:
-        """Whether a request that was not answered leaves open what is in the logs.
-
-        Under exactly-once nobody knows whether the transaction was committed. And a producer that
-        has given up on a record cannot send another one.
-        """
-        return self._config.exactly_once or self._producer.error is not None
-
     def _handle_corruption(self, tasks: list[StreamTask]) -> Steps:
         """Begin tasks anew whose stores cannot be trusted."""
         yield from self._begin_anew([task for task in tasks if task.state is TaskState.RUNNING])
-        yield from self._renew_producer()
+        yield from self._committer.renew_producer(self.tasks.values())
 
     def _begin_anew(self, tasks: list[StreamTask], closing: Closing = Closing.CORRUPTED) -> Steps:
         for task in tasks:
@@ -609,26 +501,6 @@ class StreamThread:
             yield from self._give_up(task, closing)
             self._pending[task.id] = is_active
         self._assign_inputs()
-
-    def _renew_producer(self, *, first: bool = False) -> Steps:
-        """A new producer, which fences the one before, and aborts what it left open."""
-        if not first:
-            self._producer.close()
-            self._producer = self._new_producer()
-            for task in self.tasks.values():
-                task.use(self._producer)
-        while True:
-            try:
-                yield from self._producer.init()
-            except RequestTimeoutError:
-                if self._world.defect("dies-of-a-second-fault") and not first:
-                    # What it holds, nobody gives back.
-                    yield self._world.time.event()
-                continue
-            self._world.trace.emit(
-                "thread.producer", self.name, producer=self._producer.producer_id
-            )
-            return
 
     @property
     def _restores_uncommitted(self) -> bool:
@@ -651,16 +523,6 @@ class StreamThread:
             application.cluster,
             config,
             actor=self._updater_name,
-        )
-
-    def _new_producer(self) -> Producer:
-        return Producer(
-            self._world,
-            self._host,
-            self._application.network,
-            self._application.cluster,
-            transactional_id=self._transactional_id,
-            transaction_timeout_ms=self._config.transaction_timeout_ms,
         )
 
     # What there is.
