@@ -165,6 +165,7 @@ class CommittedInputIsLogged(Invariant):
         super().__init__(history)
         # The last input of each task, and by task what it has written that is not in a log yet.
         self._inputs: dict[str, Input] = {}
+        self._partitions: set[str] = set()
         self._written: dict[str, list[tuple[Input, str, bytes, bytes | None]]] = defaultdict(list)
 
     @property
@@ -187,12 +188,13 @@ class CommittedInputIsLogged(Invariant):
 
     def _process(self, event: Event) -> Iterator[str]:
         self._inputs[event.task] = event.partition, event.offset
+        self._partitions.add(event.partition)
         yield from ()
 
     def _put(self, event: Event) -> Iterator[str]:
         read, more = self._inputs.get(event.task), event.attributes
         # A store whose changelog is the input itself has nothing to log.
-        if read is not None and read[0] != event.partition:
+        if read is not None and event.partition not in self._partitions:
             self._written[event.task].append((read, event.partition, more["key"], more["value"]))
         yield from ()
 

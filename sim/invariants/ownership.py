@@ -59,6 +59,7 @@ class OwnersFollowEachOther(Invariant):
         return {
             "thread.assigned": self._assigned,
             "thread.lost": self._lost,
+            "thread.died": self._lost,
             "instance.crashed": self._gone,
             "instance.stopped": self._gone,
         }
