@@ -1,7 +1,10 @@
-"""What all tests share: how Hypothesis works here."""
+"""What all tests share: how Hypothesis works here, and where modules are looked for."""
 
 from __future__ import annotations
 
+import sys
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Examples open real stores and start processes: how long one takes says nothing.
@@ -11,3 +14,13 @@ settings.register_profile(
     "ci", settings.get_profile("default"), derandomize=True, database=None, print_blob=True
 )
 settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def _path_of_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test looks for modules where the first one did.
+
+    The command line adds the current directory, where a user's subject may be. Here that is the
+    repository, which has a folder with the name of the package that does not hold all of it.
+    """
+    monkeypatch.setattr(sys, "path", sys.path.copy())
