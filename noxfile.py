@@ -66,7 +66,7 @@ def tests(session: nox.Session) -> None:
     # Neighbours stay together, because they share what takes long to make. Many tests start
     # processes of their own, so that more than a few at a time would only wait for each other.
     side_by_side = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
-    session.run("coverage", "run", *pytest, *side_by_side)
+    session.run("coverage", "run", *pytest, *side_by_side, "--durations=40")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 

@@ -71,20 +71,22 @@ class ConsoleObserver(Observer):
         self._session = session
         self._write = write
         self._left = Counter(subject for subject, _ in session.plan())
-        self._kills: Counter[str] = Counter()
+        self._crashes: Counter[str] = Counter()
+        self._losses_of_power = 0
         self._notes: list[Note] = []
+        self._situations: Counter[str] = Counter()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TextColumn("checks  {task.fields[kills]:>6,} kills"),
+            TextColumn("checks  {task.fields[crashes]:>6,} crashes"),
             TimeElapsedColumn(),
             console=console,
             disable=not console.is_terminal,
             transient=True,
         )
         self._bars = {
-            subject: self._progress.add_task(escape(subject), total=total, kills=0)
+            subject: self._progress.add_task(escape(subject), total=total, crashes=0)
             for subject, total in self._left.items()
         }
 
@@ -108,12 +110,13 @@ class ConsoleObserver(Observer):
 
     def ended(self, subject: str, outcome: CheckOutcome) -> None:
         """Advance the bar of a subject."""
-        self._kills[subject] += sum(outcome.evidence.crash_points.values())
+        self._crashes[subject] += sum(outcome.evidence.crash_points.values())
+        self._losses_of_power += outcome.evidence.crash_points.get("power", 0)
         is_first = outcome.round <= self._session.settings.round
         self._left[subject] -= is_first
-        self._progress.update(self._bars[subject], advance=is_first, kills=self._kills[subject])
+        self._progress.update(self._bars[subject], advance=is_first, crashes=self._crashes[subject])
         if is_first and not self._left[subject] and not self._console.is_terminal:
-            self._line(f"{subject}: done, {self._kills[subject]} kills")
+            self._line(f"{subject}: done, {self._crashes[subject]:,} crashes")
 
     def record(self, record: CheckRecord | RequirementResult | Failure | Note) -> None:
         """Write a record to the log, and show it if a promise is broken."""
@@ -126,6 +129,8 @@ class ConsoleObserver(Observer):
                 self._console.print(Text(f"✗ {text}", style="red"), soft_wrap=True)
         elif isinstance(record, Note):
             self._notes.append(record)
+        elif isinstance(record, CheckRecord):
+            self._situations.update(record.situations)
 
     def _line(self, text: str) -> None:
         self._console.print(escape(text), soft_wrap=True)
@@ -158,10 +163,13 @@ class ConsoleObserver(Observer):
             line = Text(f"{each.verdict.upper():8}", style=_VERDICT_STYLES[each.verdict])
             line.append(f" {each.subject} {each.summary}", style="default")
             console.print(line)
-        kills = sum(self._kills.values())
+        kills = sum(self._crashes.values()) - self._losses_of_power
+        crashes = f"{kills:,} real kills and {self._losses_of_power:,} losses of power"
         console.print()
-        console.print(f"{kills:,} real kills, {footer.duration_s:.1f} s in all.", style="dim")
+        console.print(f"{crashes}, {footer.duration_s:.1f} s in all.", style="dim")
         console.print(f"Evidence: {self._strengths()}.", style="dim", soft_wrap=True)
+        if self._situations:
+            console.print(self._situations_seen(), style="dim", soft_wrap=True)
         # Paths and commands are printed whole, so that they can be copied.
         console.print(f"Report: {escape(str(report))}", soft_wrap=True)
         console.print("Reproduce:")
@@ -177,6 +185,13 @@ class ConsoleObserver(Observer):
         )
         words = [f"{counts[each]} {each}" for each in get_args(Strength) if counts[each]]
         return ", ".join(words) or "none"
+
+    def _situations_seen(self) -> str:
+        """How many of the interesting situations came about in simulated worlds, and which not."""
+        never = sorted(name for name, hits in self._situations.items() if not hits)
+        seen = f"{len(self._situations) - len(never)} of {len(self._situations)}"
+        more = f"; never: {', '.join(never)}" if never else ""
+        return f"Situations that came about: {seen}{more}."
 
     def _matrix(self) -> Table:
         """Areas by subjects: how many requirements of each status.

@@ -1,6 +1,8 @@
 """Judge stores that keep their promises again and again: whatever is found is a false alarm.
 
 Run by ``nox -s false_alarms -- SEEDS [option of verify ...]``; each seed is a run of all stores.
+SEEDS is how many, from 0 on, or the first and the last with a hyphen between them: ``13-19``.
+Ctrl-C ends it with the table of the seeds that were done.
 A failure here is a mistake of the suite, or a promise that a store of ours does not keep after all.
 """
 
@@ -8,12 +10,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.table import Table
 
+from streamproof.cli import EXIT_INTERRUPTED
 from streamproof.reports.runlog import RunLog, read_run_log
 from streamproof.stores.builtin import BUILTIN
 
@@ -28,19 +32,27 @@ def judge(seed: int, options: list[str], out: Path) -> RunLog:
     command += ["--seed", str(seed), "--out", str(out), *options]
     done = subprocess.run(command, check=False)
     log = read_run_log(out / "run.ndjson")
+    if done.returncode == EXIT_INTERRUPTED:
+        raise KeyboardInterrupt
     if not log.complete:
         sys.exit(f"The run with seed {seed} did not come to its end: exit code {done.returncode}.")
     return log
 
 
+def seeds_of(text: str) -> range:
+    """The seeds that the first argument asks for."""
+    first, _, last = text.rpartition("-")
+    return range(int(first), int(last) + 1) if first else range(int(last))
+
+
 def main() -> None:
     """Print a line for each store; exit with 1 if anything was found."""
-    seeds = range(int(sys.argv[1]))
     kills = dict.fromkeys(GOOD, 0)
     answers = dict.fromkeys(GOOD, 0)
     alarms: dict[str, list[str]] = {name: [] for name in GOOD}
-    with TemporaryDirectory() as out:
-        for seed in seeds:
+    done: list[int] = []
+    with TemporaryDirectory() as out, suppress(KeyboardInterrupt):
+        for seed in seeds_of(sys.argv[1]):
             log = judge(seed, sys.argv[2:], Path(out) / str(seed))
             for check in log.checks:
                 kills[check.subject] += sum(check.crash_points.values())
@@ -48,11 +60,13 @@ def main() -> None:
                 answers[result.subject] += result.status == "pass"
                 if result.status in ("fail", "error"):
                     alarms[result.subject].append(f"{result.requirement} (seed {seed})")
+            done.append(seed)
     table = Table("store", "promises held", "crashes", "false alarms", box=None)
     for name in GOOD:
         found = ", ".join(alarms[name]) or "none"
         table.add_row(Path(name).name, f"{answers[name]:,}", f"{kills[name]:,}", found)
-    Console().print(f"{len(seeds)} seeds, options: {' '.join(sys.argv[2:]) or 'none'}")
+    options = " ".join(sys.argv[2:]) or "none"
+    Console().print(f"seeds {', '.join(map(str, done))}; options: {options}")
     Console().print(table)
     sys.exit(any(alarms.values()))
 
