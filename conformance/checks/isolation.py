@@ -6,6 +6,7 @@ import itertools
 import threading
 from typing import Any
 
+from streamproof.conformance.checks.races import switching_often
 from streamproof.conformance.lab import CHANGELOG, IsolationLevel
 from streamproof.conformance.registry import check
 from streamproof.conformance.run import CheckRun
@@ -83,6 +84,13 @@ def uncommitted_view_reads_staged(t: Trial) -> None:
     t.expect((view.get(b"a"), view.get(b"b")), (b"staged", None))
 
 
+SCANS = 50
+"""Scans for each commit that is asked for, before the reader has seen enough."""
+
+MOST_ROUNDS = 50
+"""So many times the commits that are asked for are made at most to get there."""
+
+
 @check("ISO-007", raw=True, weight=20)
 def commits_are_seen_whole(run: CheckRun) -> None:
     """Scan from another thread while commits overwrite all keys at once."""
@@ -128,14 +136,16 @@ def race(
     thread.start()
     views = t.lab.subject.capabilities.read_only_views
     try:
-        for number in range(1, commits + 1):
-            writer = store if views else store.begin()
-            for key in keys:
-                with t.watching("put(…)"):
-                    writer.raw.put(key, b"%d" % number)
-            writer.commit({CHANGELOG: number})
-            if torn or errors:
-                break
+        with switching_often():
+            for number in range(1, MOST_ROUNDS * commits + 1):
+                # A reader that gets no turn, on a busy machine, has seen no commit at all.
+                if torn or errors or (number > commits and scans >= SCANS * commits):
+                    break
+                writer = store if views else store.begin()
+                for key in keys:
+                    with t.watching("put(…)"):
+                        writer.raw.put(key, b"%d" % number)
+                writer.commit({CHANGELOG: number})
     finally:
         done.set()
         with t.watching("a scan on another thread"):
