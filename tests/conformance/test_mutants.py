@@ -62,7 +62,14 @@ def runs_of() -> Iterator[RunsOf]:
         yield lambda mutant: make(group_of(mutant)).of(mutant)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+# One mutant after the other, and those of a group together: where tests run side by side, runs that
+# they share are then made once.
+each_mutant = pytest.mark.parametrize(
+    "mutant", sorted(MUTANTS, key=group_of), ids=lambda mutant: mutant.name, scope="module"
+)
+
+
+@each_mutant
 def test_a_mutant_is_caught(mutant: Mutant, runs_of: RunsOf) -> None:
     """By the requirement it is bound to, with a program that shows it."""
     result, failure = runs_of(mutant).result(mutant.subject, mutant.requirement)
@@ -72,7 +79,7 @@ def test_a_mutant_is_caught(mutant: Mutant, runs_of: RunsOf) -> None:
     compile(failure.program, mutant.name, "exec")
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@each_mutant
 def test_its_right_counterparts_are_not(mutant: Mutant, runs_of: RunsOf) -> None:
     """Each store of ours that the requirement is about keeps it, and at least one is."""
     runs = runs_of(mutant)
