@@ -1,8 +1,9 @@
 """The choices that led to a failure, as data: from them it can be made again, exactly.
 
 A failure of a property is repeated from the choices that Hypothesis made, one of a crash from the
-programs that were run and the points at which they died. What has no choices, because the
-check always does the same, is repeated by running the check with the same seed.
+programs that were run and the points at which they died, one of a loss of power from the programs
+and what was lost of their calls. What has no choices, because the check always does the same, is
+repeated by running the check with the same seed.
 """
 
 from __future__ import annotations

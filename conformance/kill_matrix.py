@@ -15,7 +15,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from streamproof.conformance.catalogue import AREAS, Requirement, load_catalogue
+from streamproof.conformance.catalogue import (
+    AREAS,
+    Requirement,
+    load_catalogue,
+    requirements_that_bind,
+)
 from streamproof.conformance.engine import Engine
 from streamproof.conformance.kill_results import AreaRow, MutantOutcome, MutantRow
 from streamproof.conformance.mutants import MUTANTS, Mutant
@@ -162,7 +167,7 @@ class GroupRun:
 
     def _applicable(self, mutant: Mutant) -> list[Requirement]:
         return applicable(
-            load_catalogue().values(),
+            requirements_that_bind("store"),
             self.capabilities[mutant.subject],
             self.settings.guarantee,
             self.settings.spec,
@@ -321,16 +326,17 @@ def area_rows(rows: Iterable[MutantRow]) -> list[AreaRow]:
     """The same by area, in the order of the catalogue; areas without mutants are told, too."""
     rows = list(rows)
     found = []
+    asked = requirements_that_bind("store")
     for area, title in AREAS.items():
+        if not any(each.area == area for each in asked):
+            continue
         mine = [row for row in rows if row.area == area]
         times = [row.seconds for row in mine if row.seconds is not None]
         found.append(
             AreaRow(
                 area=area,
                 title=title,
-                requirements=sum(
-                    r.area == area and bool(r.checks) for r in load_catalogue().values()
-                ),
+                requirements=sum(each.area == area and bool(each.checks) for each in asked),
                 with_mutants=len({row.requirement for row in mine}),
                 mutants=len(mine),
                 killed=sum(row.outcome == "killed" for row in mine),

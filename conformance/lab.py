@@ -36,7 +36,7 @@ from streamproof.conformance.hygiene import (
 from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Piece, disk_of
 from streamproof.conformance.power.recorder import preload, recorder_is_loaded, run_recorded
 from streamproof.conformance.power.trace import write_tree
-from streamproof.conformance.results import Guarantee
+from streamproof.conformance.results import Guarantee, Spec
 from streamproof.conformance.rows import SessionRows, WindowRows, rows_of
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.stores.api import (
@@ -210,6 +210,16 @@ class Lab:
         return Lab(
             self.subject, guarantee=self.guarantee, directory=directory, task_id=self.task_id
         )
+
+    def simulate(self, *, spec: Spec = "kips", **world: Any) -> str:
+        """Run a simulated world with the subject inside, and say what is wrong; empty if nothing.
+
+        ``world`` is what ``conformance.simulated.world.Simulated`` has.
+        """
+        # Whoever simulates nothing needs no simulator.
+        from streamproof.conformance.simulated.campaign import simulate
+
+        return simulate(self.subject, world, self.directory, guarantee=self.guarantee, spec=spec)
 
     def rows(self) -> Any:
         """A new store, opened, and seen as a key-value store.

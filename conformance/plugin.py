@@ -52,13 +52,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not {"requirement", "streamproof_verifier"} <= set(metafunc.fixturenames):
         return
     # Imported here, so that a pytest run that has nothing to do with stores stays as fast.
-    from streamproof.conformance.catalogue import load_catalogue
+    from streamproof.conformance.catalogue import requirements_that_bind
 
     if "streamproof_subject" in metafunc.fixturenames:
         metafunc.parametrize("streamproof_subject", metafunc.config.getoption("--subject"))
     parameters = [
         pytest.param(each, id=each.id, marks=pytest.mark.requirement(each.id))
-        for each in load_catalogue().values()
+        for each in requirements_that_bind("store")
     ]
     metafunc.parametrize("requirement", parameters)
 

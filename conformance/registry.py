@@ -15,10 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from streamproof.conformance import checks as checks_package
+from streamproof.conformance.catalogue import Binds
 from streamproof.conformance.generators import Generators
+from streamproof.conformance.subject import binds_of
 
-__all__ = ["Check", "Given", "check", "load_checks"]
+__all__ = ["Check", "Given", "check", "checks_for", "load_checks"]
+
+_PACKAGES: dict[Binds, str] = {
+    "store": "streamproof.conformance.checks",
+    "runtime": "streamproof.conformance.runtime",
+}
+"""Where the checks are. Those of the runtime need the simulator, which no store needs."""
 
 Given = Callable[[Generators], dict[str, Any]]
 """From the generators for a subject, the strategy for each argument of a property."""
@@ -67,8 +74,18 @@ def check(
 
 
 @functools.cache
-def load_checks() -> dict[str, Check]:
-    """All checks by name, in the order of the modules' names and of their lines."""
-    for module in sorted(pkgutil.iter_modules(checks_package.__path__), key=lambda m: m.name):
-        importlib.import_module(f"{checks_package.__name__}.{module.name}")
-    return dict(_checks)
+def load_checks(binds: Binds = "store") -> dict[str, Check]:
+    """All checks of one kind by name, in the order of the modules' names and of their lines."""
+    package = importlib.import_module(_PACKAGES[binds])
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    return {
+        name: each
+        for name, each in _checks.items()
+        if each.function.__module__.startswith(f"{package.__name__}.")
+    }
+
+
+def checks_for(subject: str) -> dict[str, Check]:
+    """All checks that a subject of this name may be put to."""
+    return load_checks(binds_of(subject))

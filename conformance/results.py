@@ -159,6 +159,9 @@ class CheckRecord(Struct, frozen=True, kw_only=True, tag="check", tag_field="typ
         operations: how many calls on the subject were made.
         crash_points: how many real kills there were, by kind of crash point.
         duration_s: seconds spent in it.
+        situations: how often each interesting situation came about in simulated worlds; what
+            never did is 0.
+        digest: stands for everything that happened in simulated worlds; empty without any.
     """
 
     subject: str
@@ -167,6 +170,8 @@ class CheckRecord(Struct, frozen=True, kw_only=True, tag="check", tag_field="typ
     operations: int = 0
     crash_points: dict[str, int] = field(default_factory=dict)
     duration_s: float = 0.0
+    situations: dict[str, int] = field(default_factory=dict)
+    digest: str = ""
 
 
 class Failure(Struct, frozen=True, kw_only=True, tag="failure", tag_field="type"):

@@ -44,6 +44,9 @@ class Evidence(Struct, kw_only=True):
         exercised: the requirements that were put to the test and held at least once.
         reached: names of what was reached, so that a search can tell whether it still learns:
             calls after each other with their kinds of answers, places to crash at, states.
+        situations: how often what is interesting came about in simulated worlds, by name; what
+            never did is 0.
+        digest: stands for everything that happened in simulated worlds; empty without any.
     """
 
     examples: int = 0
@@ -51,6 +54,8 @@ class Evidence(Struct, kw_only=True):
     crash_points: dict[str, int] = field(default_factory=dict)
     exercised: set[str] = field(default_factory=set)
     reached: set[str] = field(default_factory=set)
+    situations: dict[str, int] = field(default_factory=dict)
+    digest: str = ""
 
 
 class Effort(Struct, frozen=True, kw_only=True):
@@ -288,8 +293,11 @@ def run_check(run: CheckRun) -> CheckOutcome:
     skipped = suite_error = ""
     check = run.check
     try:
-        if run.replay is not None and run.replay.choices.crashes:
+        saved = run.replay.choices if run.replay else Choices()
+        if run.replay is not None and (saved.crashes or saved.losses):
             _crash_again(run, run.replay)
+        elif saved.worlds:
+            _simulate_again(run, saved)
         elif check.raw:
             check.function(run)
         elif check.given is not None:
@@ -318,12 +326,22 @@ def run_check(run: CheckRun) -> CheckOutcome:
     )
 
 
+def _simulate_again(run: CheckRun, saved: Choices) -> None:
+    """Repeat a simulated world."""
+    # Whoever simulates nothing needs no simulator.
+    from streamproof.conformance.simulated.campaign import WorldCampaign
+
+    WorldCampaign(run).repeat(saved)
+
+
 def _crash_again(run: CheckRun, replay: Replay) -> None:
     """Repeat a crash; what it breaks now is the concern of the requirement that it broke then."""
     # Whoever runs no crash needs no crash engine.
     from streamproof.conformance.crash.campaign import Campaign
+    from streamproof.conformance.power.campaign import PowerCampaign
 
-    Campaign(run, 0).repeat(replay.choices)
+    campaign = PowerCampaign if replay.choices.losses else Campaign
+    campaign(run, 0).repeat(replay.choices)
     for finding in list(run.findings.values()):
         del run.findings[finding.requirement, finding.shape]
         kept = msgspec.structs.replace(finding, requirement=replay.requirement)

@@ -9,11 +9,12 @@ import pytest
 
 from streamproof.conformance.catalogue import Requirement
 from streamproof.conformance.engine import Engine, work_directory
-from streamproof.conformance.registry import load_checks
+from streamproof.conformance.registry import checks_for
 from streamproof.conformance.results import Failure, RequirementResult
 from streamproof.conformance.run import CheckOutcome
 from streamproof.conformance.session import verify_command
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.subject import binds_of
 from streamproof.conformance.verdicts import failure_of, result_of, untested_result
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import UsageError
@@ -35,8 +36,10 @@ class Verifier:
         """The result of one requirement, and its failure if it has one.
 
         Raises:
-            UsageError: the subject cannot be loaded.
+            UsageError: the subject cannot be loaded, or is not of those that are bound by it.
         """
+        if binds_of(subject) != requirement.binds:
+            raise UsageError(f"{requirement.id} binds a {requirement.binds}, and not {subject!r}.")
         engine, capabilities = self._engine(subject, settings)
         untested = untested_result(
             subject, requirement, capabilities, settings.guarantee, settings.spec
@@ -74,7 +77,7 @@ class Verifier:
             def keep(_: str, outcome: CheckOutcome) -> None:
                 self._outcomes[key] = outcome
 
-            engine.run([(subject, load_checks()[check])], keep)
+            engine.run([(subject, checks_for(subject)[check])], keep)
         return self._outcomes[key]
 
 

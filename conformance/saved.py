@@ -46,12 +46,16 @@ class Choices(Struct, frozen=True, kw_only=True, omit_defaults=True):
         examples: sequences of choices of Hypothesis, in base64.
         crashes: pairs of a program and the point at which it died, one for each crash in a row
             (see :mod:`streamproof.conformance.choices`).
+        losses: the same for losses of power: a program and the state that one left.
+        worlds: simulated worlds, as ``conformance.simulated.world.Simulated`` in plain values.
         requirement, shape: what the last crash was judged to break, and how. A check may make
             it the concern of another requirement, which is then the one that fails.
     """
 
     examples: list[str] = field(default_factory=list)
     crashes: list[Any] = field(default_factory=list)
+    losses: list[Any] = field(default_factory=list)
+    worlds: list[Any] = field(default_factory=list)
     requirement: str = ""
     shape: str = ""
 

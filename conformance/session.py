@@ -10,10 +10,15 @@ import msgspec
 
 from streamproof.conformance.budget import Search
 from streamproof.conformance.canary import canary_task, require_caught
-from streamproof.conformance.catalogue import Requirement, load_catalogue
+from streamproof.conformance.catalogue import (
+    Binds,
+    Requirement,
+    load_catalogue,
+    requirements_that_bind,
+)
 from streamproof.conformance.engine import Engine, Task
 from streamproof.conformance.known import KnownFailures
-from streamproof.conformance.registry import Check, load_checks
+from streamproof.conformance.registry import Check, checks_for
 from streamproof.conformance.results import (
     CheckRecord,
     Failure,
@@ -46,25 +51,26 @@ __all__ = [
 ]
 
 
-def select_requirements(only: Iterable[str]) -> list[Requirement]:
-    """The requirements of the catalogue that ``only`` names, by id or area; all if it is empty.
+def select_requirements(only: Iterable[str], binds: Binds = "store") -> list[Requirement]:
+    """The requirements of one kind that ``only`` names, by id or area; all if it is empty.
 
     Raises:
-        UsageError: something in ``only`` is neither an id nor an area.
+        UsageError: something in ``only`` is neither an id nor an area, or is of the other kind.
     """
-    catalogue = load_catalogue()
+    catalogue = requirements_that_bind(binds)
     wanted = list(only)
     for name in wanted:
-        if not any(name in (each.id, each.area) for each in catalogue.values()):
-            raise UsageError(
-                f"There is no requirement or area {name!r}; "
-                "`streamproof requirements` lists them all."
-            )
-    return [
-        each
-        for each in catalogue.values()
-        if not wanted or each.id in wanted or each.area in wanted
-    ]
+        if any(name in (each.id, each.area) for each in catalogue):
+            continue
+        if any(name in (each.id, each.area) for each in load_catalogue().values()):
+            instead = "the runtime, not a store: ask `streamproof verify runtime` for it"
+            if binds == "runtime":
+                instead = "a store, not the runtime: ask `streamproof verify SUBJECT` for it"
+            raise UsageError(f"{name} binds {instead}.")
+        raise UsageError(
+            f"There is no requirement or area {name!r}; `streamproof requirements` lists them all."
+        )
+    return [each for each in catalogue if not wanted or each.id in wanted or each.area in wanted]
 
 
 def verify_command(
@@ -109,6 +115,8 @@ def _check_record(subject: str, outcome: CheckOutcome) -> CheckRecord:
         operations=outcome.evidence.operations,
         crash_points=dict(sorted(outcome.evidence.crash_points.items())),
         duration_s=round(outcome.duration_s, 3),
+        situations=outcome.evidence.situations,
+        digest=outcome.evidence.digest,
     )
 
 
@@ -159,11 +167,10 @@ class Session:
 
     def plan(self) -> list[tuple[str, Check]]:
         """Which checks are to be run on which subjects: heavy ones first, so that none is late."""
-        checks = load_checks()
         plan: list[tuple[str, Check]] = []
         for subject in self.results:
             wanted = {name for each in self._applicable(subject) for name in each.checks}
-            chosen = [check for name, check in checks.items() if name in wanted]
+            chosen = [check for name, check in checks_for(subject).items() if name in wanted]
             plan += [(subject, check) for check in sorted(chosen, key=lambda c: -c.weight)]
         return plan
 
@@ -253,7 +260,7 @@ class Session:
 
     def _can_repeat(self, saved: SavedFailure) -> bool:
         """Whether a saved failure is about a subject and a requirement of this run."""
-        check = load_checks().get(saved.check)
+        check = checks_for(saved.subject).get(saved.check)
         same = (saved.guarantee, saved.spec) == (self.settings.guarantee, self.settings.spec)
         return (
             same
@@ -268,7 +275,7 @@ class Session:
     def _repeat(self, engine: Engine, observer: Observer) -> None:
         """Make the failures of the bank again, and note which of them do not fail any more."""
         plan = [
-            Task(saved.subject, load_checks()[saved.check], replay=saved.replay())
+            Task(saved.subject, checks_for(saved.subject)[saved.check], replay=saved.replay())
             for saved in self._bank.values()
         ]
         outcomes: dict[tuple[str, str], CheckOutcome] = {}
@@ -280,7 +287,10 @@ class Session:
         for key, saved in self._bank.items():
             outcome = outcomes[key]
             self._take(saved.subject, outcome, observer)
-            if not still_fails(saved, outcome):
+            if outcome.skipped:
+                text = f"{saved.name} was not tried again: {outcome.skipped}"
+                observer.record(Note(kind="warning", subject=saved.subject, text=text))
+            elif not still_fails(saved, outcome):
                 self._mended.add(key)
                 text = f"{saved.name} does not fail any more. It stays in the bank."
                 observer.record(Note(kind="fixed", subject=saved.subject, text=text))

@@ -22,6 +22,11 @@ class Limits(Struct, frozen=True, kw_only=True):
         power_states: states after a loss of power that one check looks at, at most.
         shrink_kills: real kills that may be spent on making one crash failure smaller.
         concurrent_commits: commits that concurrent readers are raced against.
+        worlds: simulated applications that the runtime is explored in.
+        worlds_with_defect: the same of a runtime with a defect, at most: it ends with the first
+            that shows it.
+        task_worlds: simulated applications that one check puts a store into.
+        shrink_worlds: simulated applications that may be spent on making one failure smaller.
     """
 
     examples: int
@@ -31,6 +36,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     power_states: int
     shrink_kills: int
     concurrent_commits: int
+    worlds: int
+    worlds_with_defect: int
+    task_worlds: int
+    shrink_worlds: int
 
 
 LIMITS: dict[Profile, Limits] = {
@@ -42,6 +51,10 @@ LIMITS: dict[Profile, Limits] = {
         power_states=30,
         shrink_kills=60,
         concurrent_commits=10,
+        worlds=10,
+        worlds_with_defect=10,
+        task_worlds=1,
+        shrink_worlds=16,
     ),
     "quick": Limits(
         examples=25,
@@ -51,6 +64,10 @@ LIMITS: dict[Profile, Limits] = {
         power_states=180,
         shrink_kills=400,
         concurrent_commits=60,
+        worlds=60,
+        worlds_with_defect=600,
+        task_worlds=4,
+        shrink_worlds=40,
     ),
     "full": Limits(
         examples=250,
@@ -60,6 +77,10 @@ LIMITS: dict[Profile, Limits] = {
         power_states=2400,
         shrink_kills=2000,
         concurrent_commits=600,
+        worlds=500,
+        worlds_with_defect=2000,
+        task_worlds=40,
+        shrink_worlds=120,
     ),
 }
 

@@ -3,6 +3,9 @@
 A subject is named as ``module:factory``, as ``path/to/file.py:factory``, or by a built-in
 name. The factory takes no arguments and returns a store that is not open yet. ``cmd:`` and a
 command name a store host, which is a store in a process of its own (docs/store-host.md).
+
+``runtime`` is no store: it is the simulated runtime, and ``runtime:ignores-lag`` is the same with
+one of its defects switched on.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from streamproof import __version__
+from streamproof.conformance.catalogue import Binds
 from streamproof.conformance.results import SubjectInfo
 from streamproof.conformance.rows import rows_of
 from streamproof.stores.builtin import BUILTIN
@@ -25,7 +29,10 @@ from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import UsageError
 from streamproof.stores.host.client import HostFactory
 
-__all__ = ["Subject", "builtin_names", "load_subject"]
+__all__ = ["RUNTIME", "Subject", "binds_of", "builtin_names", "defect_of", "load_subject"]
+
+RUNTIME = "runtime"
+"""The name of the simulated runtime."""
 
 HOST = "cmd:"
 """What the name of a subject begins with that is the command of a store host."""
@@ -69,6 +76,14 @@ class Subject:
 
     def info(self) -> SubjectInfo:
         """Who this is, for a report."""
+        if binds_of(self.name) == "runtime":
+            package, version = _distribution(OURS, None)
+            return SubjectInfo(
+                name=self.name,
+                description=_runtime_description(defect_of(self.name)),
+                package=package,
+                version=version,
+            )
         if isinstance(self.factory, HostFactory):
             return SubjectInfo(
                 name=self.name,
@@ -95,12 +110,47 @@ def builtin_names() -> list[str]:
     return list(BUILTIN)
 
 
+def binds_of(name: str) -> Binds:
+    """Which requirements a subject of this name is asked for."""
+    return "runtime" if name == RUNTIME or defect_of(name) else "store"
+
+
+def defect_of(name: str) -> str:
+    """The defect that is switched on in the runtime of this name; empty if there is none.
+
+    It has a hyphen, and so cannot be taken for a factory in somebody's module ``runtime``.
+    """
+    module, _, defect = name.partition(":")
+    return defect if module == RUNTIME and "-" in defect else ""
+
+
+def _runtime_description(defect: str) -> str:
+    from streamproof.sim.defects import DEFECTS
+
+    about = "The simulated runtime: brokers, tasks, rebalances, crashes."
+    return f"{about} Its defect: {DEFECTS[defect].what}" if defect else about
+
+
+def _runtime(name: str) -> Subject:
+    # A store needs no simulator.
+    from streamproof.sim.defects import require_defects
+
+    require_defects([defect] if (defect := defect_of(name)) else [])
+
+    def no_store() -> None:
+        raise UsageError("The runtime is no store: nothing can be opened of it.")
+
+    return Subject(name, no_store, Capabilities(), None)
+
+
 def load_subject(name: str) -> Subject:
     """Find the factory that ``name`` means, call it once, and read what the store claims.
 
     Raises:
         UsageError: the module, the factory or its store is not usable; the message says why.
     """
+    if binds_of(name) == "runtime":
+        return _runtime(name)
     if name.startswith(HOST):
         host = HostFactory(name.removeprefix(HOST))
         return Subject(name, host, host.capabilities, None)
@@ -129,7 +179,7 @@ def _resolve(name: str) -> tuple[ModuleType | None, Callable[[], Any]]:
         known = ", ".join(builtin_names())
         raise UsageError(
             f"Subject {name!r} is neither module:factory nor path.py:factory nor cmd:command nor "
-            f"one of: {known}."
+            f"one of: {known}, {RUNTIME}."
         )
     module = _import(name, module_name)
     found: Any = module

@@ -27,6 +27,7 @@ from streamproof.conformance.results import (
 )
 from streamproof.conformance.run import CheckOutcome, Finding
 from streamproof.conformance.violations import brief
+from streamproof.sim.defects import DEFECTS
 from streamproof.stores.capabilities import Capabilities
 
 __all__ = [
@@ -123,8 +124,9 @@ def result_of(
 
 @cache
 def _mutants() -> Counter[str]:
-    """How many deliberately wrong stores are caught by each requirement."""
-    return Counter(mutant.requirement for mutant in MUTANTS)
+    """How many deliberately wrong stores, or runtimes, are caught by each requirement."""
+    wrong = [mutant.requirement for mutant in MUTANTS]
+    return Counter(wrong + [defect.requirement for defect in DEFECTS.values()])
 
 
 def strength_of(generated: int, crashes: int, mutants: int) -> Strength:

@@ -107,7 +107,7 @@ def main() -> None:
             replies.flush()
 
     # The suite is imported only now, when the path of the installed packages is known.
-    from streamproof.conformance.registry import load_checks
+    from streamproof.conformance.registry import checks_for
     from streamproof.conformance.subject import load_subject
 
     try:
@@ -115,7 +115,7 @@ def main() -> None:
     except StreamproofError as error:
         reply(Reply(refused=str(error)))
         return
-    checks = load_checks()
+    checks = checks_for(opening.subject)
     gc.collect()
     # What is there now is shared with all children; freezing it keeps it shared.
     gc.freeze()

@@ -14,6 +14,7 @@ from itertools import groupby
 
 from streamproof.conformance.catalogue import AREAS
 from streamproof.conformance.results import (
+    CheckRecord,
     Failure,
     Footer,
     Level,
@@ -265,12 +266,22 @@ def _subject(
             if check.subject == info.name
         ),
         strengths=_strengths(cell.strength for _, cell in mine),
+        situations=_situations(check for check in log.checks if check.subject == info.name),
     )
 
 
 def _strengths(found: Iterable[Strength]) -> dict[Strength, int]:
     counts = Counter(found)
     return {each: counts[each] for each in STRENGTHS if counts[each]}
+
+
+def _situations(checks: Iterable[CheckRecord]) -> dict[str, int]:
+    """How often each came about, those that never did included."""
+    found: dict[str, int] = {}
+    for check in checks:
+        for name, hits in check.situations.items():
+            found[name] = found.get(name, 0) + hits
+    return dict(sorted(found.items()))
 
 
 def _best_possible(mine: list[tuple[Row, Cell]]) -> Verdict:

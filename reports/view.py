@@ -114,6 +114,7 @@ class SubjectView:
 
     Attributes:
         strengths: how many promises were kept on evidence of which strength, the strongest first.
+        situations: how often each interesting situation came about in simulated worlds, by name.
     """
 
     info: SubjectInfo
@@ -124,6 +125,7 @@ class SubjectView:
     extended: Tally
     evidence: Evidence
     strengths: dict[Strength, int]
+    situations: dict[str, int]
 
     @property
     def broken(self) -> int:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.upkeep import TopicConfig
+from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
+from streamproof.sim.clients.producer import MAX_BLOCK_MS
 from streamproof.sim.decisions.idling import DISABLED, Mode
 from streamproof.sim.hosts import Host
-from streamproof.sim.network import Network
+from streamproof.sim.network import REQUEST_TIMEOUT_MS, Network
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.tasks.global_table import GlobalTable
 from streamproof.sim.tasks.queues import BUFFERED_RECORDS_PER_PARTITION
@@ -19,6 +21,10 @@ from streamproof.stores.errors import UsageError
 from streamproof.stores.runtime.restoration import StandbyUpdateListener, StateRestoreListener
 
 __all__ = ["Application", "StreamsConfig"]
+
+
+OUTPUT_RETENTION_MS = 5_000
+"""``retention.ms`` of the outputs, in milliseconds: nobody here reads them."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +38,13 @@ class StreamsConfig:
         max_task_idle_ms: -1 never waits, 0 waits for what the broker has, more waits longer.
         idling: the rules for that, as the proposal says or as Kafka does.
         transaction_timeout_ms: at least the commit interval.
+        request_timeout_ms: how long a client waits for a reply.
+        max_block_ms: how long a producer asks again before it gives up.
         max_uncommitted_bytes: of a thread, from which on it commits; -1 is no limit.
         statestore_cache_max_bytes: of the record caches of a thread; 0 is none, and Kafka's default
             is 10 MiB, which no short run ever fills.
         buffered_records_per_partition: with more of them in the buffer, an input is paused.
+        max_poll_records: of a poll, when records are processed and when they are restored.
         flush_probability: how probable it is that a store is flushed after a record.
         probing_rebalance_interval_ms: how long until the group looks at warm-ups again.
         session_timeout_ms: how long a member may be silent.
@@ -49,9 +58,12 @@ class StreamsConfig:
     max_task_idle_ms: int = 0
     idling: Mode = "proposal"
     transaction_timeout_ms: int = 10_000
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    max_block_ms: int = MAX_BLOCK_MS
     max_uncommitted_bytes: int = -1
     statestore_cache_max_bytes: int = 0
     buffered_records_per_partition: int = BUFFERED_RECORDS_PER_PARTITION
+    max_poll_records: int = MAX_POLL_RECORDS
     flush_probability: float = 0.05
     probing_rebalance_interval_ms: int = 600_000
     session_timeout_ms: int = 45_000
@@ -74,6 +86,9 @@ class StreamsConfig:
                 f"buffered.records.per.partition is {self.buffered_records_per_partition}: at "
                 "least 1."
             )
+        for name in ("request_timeout_ms", "max_block_ms", "max_poll_records"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name.replace('_', '.')} is {getattr(self, name)}: at least 1.")
         if self.commit_interval_ms < 0:
             raise UsageError(f"commit.interval.ms is {self.commit_interval_ms}: 0 or more.")
         if self.exactly_once and self.transaction_timeout_ms < self.commit_interval_ms:
@@ -103,9 +118,10 @@ class Application:
         self.world = world
         self.topology = topology
         self.config = config
-        changelogs = dict.fromkeys(topology.changelogs, TopicConfig(compacted=True))
-        self.cluster = Cluster(world, topology.topics, changelogs)
-        self.network = Network(world)
+        topics = dict.fromkeys(topology.outputs, TopicConfig(retention_ms=OUTPUT_RETENTION_MS))
+        topics |= dict.fromkeys(topology.changelogs, TopicConfig(compacted=True))
+        self.cluster = Cluster(world, topology.topics, topics)
+        self.network = Network(world, config.request_timeout_ms)
         self.restore_listener = StateRestoreListener()
         self.standby_listener = StandbyUpdateListener()
         self.tasks = topology.tasks
@@ -123,10 +139,20 @@ class Application:
             topology.application_id,
             tasks=sorted(self.tasks),
             exactly_once=config.exactly_once,
+            transactional=config.transactional,
             max_task_idle_ms=config.max_task_idle_ms,
             max_uncommitted_bytes=config.max_uncommitted_bytes,
             statestore_cache_max_bytes=config.statestore_cache_max_bytes,
             partitions=topology.topics,
+            changelogs={
+                name: sorted(spec.changelogs.values())
+                for name, spec in sorted(self.tasks.items())
+                if spec.changelogs
+            },
+            num_standby_replicas=config.assignor.num_standby_replicas,
+            max_warmup_replicas=config.assignor.max_warmup_replicas,
+            acceptable_recovery_lag=config.assignor.acceptable_recovery_lag,
+            probing_rebalance_interval_ms=config.probing_rebalance_interval_ms,
         )
 
     def global_table(self, host: Host) -> GlobalTable | None:

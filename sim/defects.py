@@ -26,6 +26,7 @@ class Defect(NamedTuple):
         guarantees: under which it matters: ``EOS``, ``ALOS``, or both.
         transactional: whether it matters only to stores that stage their writes (True), only to
             those that do not (False), or to both (None).
+        upgrade: the upgrade in which it matters, of ``UPGRADES``; empty if it is in any run.
     """
 
     what: str
@@ -33,6 +34,7 @@ class Defect(NamedTuple):
     source: str
     guarantees: tuple[str, ...] = ("EOS", "ALOS")
     transactional: bool | None = None
+    upgrade: str = ""
 
 
 EOS = ("EOS",)
@@ -84,7 +86,7 @@ DEFECTS: dict[str, Defect] = {
         EOS,
     ),
     "keeps-transaction-open": Defect(
-        "A commit without offsets leaves the transaction open, until it takes too long.",
+        "A commit without new offsets leaves the transaction open, until it takes too long.",
         "EOS-002",
         "KAFKA-14294",
         EOS,
@@ -145,12 +147,12 @@ DEFECTS: dict[str, Defect] = {
     ),
     "purges-consumed-offsets": Defect(
         "Records of a repartition topic are deleted that were read, and not committed.",
-        "TASK-101",
+        "TASK-012",
         "KAFKA-17635",
     ),
     "standby-passes-committed-offset": Defect(
         "A standby whose changelog is an input applies what its active task did not commit.",
-        "STANDBY-101",
+        "STANDBY-001",
         "KAFKA-8755",
     ),
     "suspends-without-a-word": Defect(
@@ -224,6 +226,61 @@ DEFECTS: dict[str, Defect] = {
         "TASK-010",
         "KIP-892",
         transactional=True,
+    ),
+    "takes-unknown-for-latest": Defect(
+        "A copy whose offsets are not known is reported as a running active task is.",
+        "ASSIGN-007",
+        "KAFKA-10319",
+    ),
+    "reports-what-was-in-memory": Defect(
+        "What a store in memory had counts as there still, after its task was closed.",
+        "ASSIGN-007",
+        "KAFKA-20893",
+    ),
+    "begins-anew-without-need": Defect(
+        "If nobody is caught up with a task, it is given to who has nothing of it.",
+        "ASSIGN-004",
+        "KAFKA-13600",
+    ),
+    "keeps-its-version": Defect(
+        "A member that is answered in an older metadata version goes on in its own.",
+        "ASSIGN-011",
+        "KIP-268",
+        transactional=False,
+        upgrade="sums-up",
+    ),
+    "keeps-checkpoint-while-running": Defect(
+        "The checkpoint file of the end of a restoration stays there while the task runs.",
+        "TASK-003",
+        "KAFKA-20685, KAFKA-10362",
+        EOS,
+        transactional=False,
+        upgrade="none-before-offsets",
+    ),
+    "position-of-staged-writes": Defect(
+        "The position on the disk is that of staged writes, which a crash takes away.",
+        "POS-101",
+        "KAFKA-20760, KAFKA-20490",
+        transactional=True,
+    ),
+    "takes-offsets-of-older-format": Defect(
+        "The newer format of a store begins where the older one ends, and lacks all before that.",
+        "TASK-003",
+        "KIP-258",
+        transactional=False,
+        upgrade="format-offline",
+    ),
+    "lets-mirrors-work": Defect(
+        "Instances of the newer format get active tasks while those of the older one are there.",
+        "UPGRADE-105",
+        "KIP-258",
+        upgrade="format-roll-over",
+        transactional=False,
+    ),
+    "forgets-to-look-again": Defect(
+        "The rebalance that is due once copies have warmed up does not come about.",
+        "ASSIGN-008",
+        "KAFKA-10455",
     ),
 }
 """All that there are, by name."""

@@ -12,14 +12,17 @@ import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from streamproof.sim.hosted_store import HostedStore
+from streamproof.sim.hosted_store import HostedStore, WatchCall
 from streamproof.sim.model_store import ModelDisk, ModelStore
+from streamproof.sim.releases import LATEST, Release
+from streamproof.sim.upgraded_formats import NEWER, PreparingStore, TimestampedStore
+from streamproof.sim.upgraded_stores import AheadStore, CheckpointingStore, ManagingStore
 from streamproof.sim.world import World
 from streamproof.stores.api import KeyValueStore
-from streamproof.stores.capabilities import Durability
+from streamproof.stores.capabilities import Capabilities, Durability
 from streamproof.stores.errors import ProcessorStateError, UsageError
 from streamproof.stores.legacy import LegacyCheckpointingStateStore
 
@@ -46,6 +49,7 @@ class Disk(ABC):
         is_full: whether nothing more can be written.
         used: by task, when its directory was closed last; in milliseconds.
         process: who has the state directory; the system frees it when the process dies.
+        release: what that process is a release of.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -55,6 +59,7 @@ class Disk(ABC):
         self.is_full = False
         self.used: dict[str, int] = {}
         self.process: str | None = None
+        self.release: Release = LATEST
 
     def make_store(self, name: str, *, transactional: bool) -> KeyValueStore:
         """A store on this disk that is not open yet.
@@ -143,11 +148,20 @@ class SimulatedDisk(Disk):
         world: the world.
         name: of the instance.
         durability: what a commit of its stores does.
+        persistent: whether its stores are on it at all, or in memory only.
     """
 
-    def __init__(self, world: World, name: str, durability: Durability = "flush") -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        durability: Durability = "flush",
+        *,
+        persistent: bool = True,
+    ) -> None:
         super().__init__(world, name)
         self._durability: Durability = durability
+        self._persistent = persistent
         self._root = Path(name)
         self._model = ModelDisk(lambda: world.now, self.require_space)
 
@@ -169,9 +183,32 @@ class SimulatedDisk(Disk):
         self._model.wipe(self.directory(task_id))
 
     def _make(self, name: str, *, transactional: bool) -> KeyValueStore:
-        return ModelStore(
-            name, self._model, transactional=transactional, durability=self._durability
+        kind = self._kind()
+        store = kind(
+            f"{name}{NEWER}" if kind is TimestampedStore else name,
+            self._model,
+            transactional=transactional,
+            durability=self._durability,
+            persistent=self._persistent,
         )
+        defect, release = self._world.defect, self.release
+        if isinstance(store, TimestampedStore):
+            store.takes_older_offsets = defect("takes-offsets-of-older-format")
+        elif isinstance(store, ManagingStore):
+            store.leaves_checkpoint = bool(release.upgrade_from) and not release.upgrade_mode
+        elif isinstance(store, CheckpointingStore):
+            store.keeps_checkpoint = defect("keeps-checkpoint-while-running")
+        return store
+
+    def _kind(self) -> type[ModelStore]:
+        """How the release has its stores."""
+        if not self._persistent:
+            return ModelStore
+        if self._world.defect("position-of-staged-writes"):
+            return AheadStore
+        if self.release.formats != (1,):
+            return TimestampedStore if self.release.formats == (2,) else PreparingStore
+        return ManagingStore if self.release.manages_offsets else CheckpointingStore
 
     def _drop_memory(self) -> None:
         """Nothing is to be done: a store that nobody has any more has taken its memory along."""
@@ -195,12 +232,20 @@ class RealDisk(Disk):
         root: a directory that is not there yet, or empty. In memory, as in ``/dev/shm``, it is
             fast; a process that dies cannot tell the difference. Whoever has made it deletes it.
         make: makes a store.
+        watch: sees each call of a store begin and end.
 
     Raises:
         UsageError: there is something in the directory.
     """
 
-    def __init__(self, world: World, name: str, root: Path, make: MakeStore) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        root: Path,
+        make: MakeStore,
+        watch: WatchCall = nullcontext,
+    ) -> None:
         super().__init__(world, name)
         if root.exists() and any(root.iterdir()):
             raise UsageError(
@@ -209,6 +254,7 @@ class RealDisk(Disk):
             )
         self._base = root
         self._make_inner = make
+        self._watch = watch
         self._processes = 0
         self._root = root / "0"
         self._root.mkdir(parents=True)
@@ -233,10 +279,16 @@ class RealDisk(Disk):
 
     def _make(self, name: str, *, transactional: bool) -> KeyValueStore:
         inner = self._make_inner(name)
+        declared = getattr(inner, "capabilities", None)
+        if transactional and isinstance(declared, Capabilities) and not declared.transactional:
+            raise UsageError(
+                f"The stores of this run are to stage their writes, and {type(inner).__name__} "
+                "does not: set transactional=False, or use a store that is transactional."
+            )
         if inner.persistent and not getattr(inner, "manages_offsets", False):
             # As the runtime does for a store of before KIP-1035.
             inner = LegacyCheckpointingStateStore(inner)
-        return HostedStore(name, inner, self.require_space)
+        return HostedStore(name, inner, self.require_space, self._watch)
 
     def _drop_memory(self) -> None:
         """Go on with a copy of the files as they are now, which is what a kill leaves.

@@ -71,11 +71,12 @@ def seeds_to_find(defect: str, seeds: Iterable[int], *, jobs: int = 1) -> list[i
 
 
 def _one(seed: int, *, defect: str) -> Explored:
-    exactly_once = transactional = None
+    exactly_once = transactional = upgrade = None
     if defect:
         known = DEFECTS[defect]
         exactly_once = "EOS" in known.guarantees if len(known.guarantees) == 1 else None
         transactional = known.transactional
+        upgrade = known.upgrade or None
     choices = Choices.seeded(seed)
     try:
         outcome = run(
@@ -83,6 +84,7 @@ def _one(seed: int, *, defect: str) -> Explored:
             defects=[defect] if defect else (),
             exactly_once=exactly_once,
             transactional=transactional,
+            upgrade=upgrade,
         )
     except Exception as error:  # noqa: BLE001 - one run that breaks must not end the others
         return Explored(seed, problem=f"{type(error).__name__}: {error}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
@@ -24,7 +24,10 @@ from streamproof.stores.iterators import RowIterator, StoreIterator
 from streamproof.stores.legacy import LegacyCheckpointingStateStore
 from streamproof.stores.wrapped import WrappedKeyValueStore
 
-__all__ = ["HostedStore"]
+__all__ = ["HostedStore", "WatchCall"]
+
+WatchCall = Callable[[str], AbstractContextManager[object]]
+"""Is entered around each call of a store, whose name it is given, as ``put()``."""
 
 _BUFFER_BYTES = 16 * 1024 * 1024
 """What a store may hold back: Kafka's figure for RocksDB, and more than a run ever writes to it.
@@ -43,14 +46,20 @@ class HostedStore(WrappedKeyValueStore):
         name: of the store in the topology.
         inner: the store.
         require_space: is asked before what writes to the disk; it raises ProcessorStateError.
+        watch: sees each call of the store begin and end, so that one that hangs can be told.
     """
 
     def __init__(
-        self, name: str, inner: KeyValueStore, require_space: Callable[[str], None]
+        self,
+        name: str,
+        inner: KeyValueStore,
+        require_space: Callable[[str], None],
+        watch: WatchCall = nullcontext,
     ) -> None:
         super().__init__(inner)
         self._name = name
         self._require_space = require_space
+        self._watch = watch
         self._task: StateStoreContext | None = None
         self._own: StateStoreContext | None = None
         self._iterators: WeakSet[RowIterator] = WeakSet()
@@ -76,6 +85,8 @@ class HostedStore(WrappedKeyValueStore):
             state_dir=context.state_dir / self._name,
             app_configs={**context.app_configs, WRITE_BUFFER_BYTES_CONFIG: _BUFFER_BYTES},
             restore_callbacks={},
+            # What is written here is logged by the task already, whatever layers the store has.
+            changelog=None,
         )
         self._task, self._own = context, own
         if self.persistent:
@@ -163,7 +174,12 @@ class HostedStore(WrappedKeyValueStore):
         return found
 
     def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
-        """The entries from ``from_key`` to ``to_key``, both inclusive, ascending."""
+        """The entries from ``from_key`` to ``to_key``, both inclusive, ascending.
+
+        Layers ask for all entries in this way, and a store may have those and no ranges.
+        """
+        if from_key is None and to_key is None:
+            return self._scan("all")
         return self._scan("range", from_key, to_key)
 
     def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
@@ -180,8 +196,11 @@ class HostedStore(WrappedKeyValueStore):
 
     def _scan(self, operation: str, *bounds: bytes | None) -> KeyValueIterator:
         """The entries as they are now: what raises, raises here, where it can be named."""
-        with self._named(operation), getattr(self._inner, operation)(*bounds) as found:
-            rows = list(found)
+        with self._named(operation):
+            found = getattr(self._inner, operation)(*bounds)
+            rows = [(key, value) for key, value in found]
+            if hasattr(found, "close"):
+                found.close()
         return StoreIterator(self._name, iter(rows), self._iterators)
 
     def _changelog(self, partition: TopicPartition) -> TopicPartition:
@@ -205,10 +224,12 @@ class HostedStore(WrappedKeyValueStore):
             self._own.record_metadata = self._task.record_metadata
             self._own.record_timestamp = self._task.record_timestamp
         try:
-            yield
-        except (ProcessorStateError, TaskCorruptedError):
+            with self._watch(f"{operation}()"):
+                yield
+        except (KeyboardInterrupt, MemoryError, ProcessorStateError, TaskCorruptedError):
             raise
-        except Exception as error:
+        except BaseException as error:
+            # A binding may panic with something that is not an Exception.
             raise SubjectError(
                 f"Store {self._name!r} ({type(self._inner).__name__}) raised "
                 f"{type(error).__name__} from {operation}(): {error}. Of a store the runtime "

@@ -11,8 +11,11 @@ from typing import Any
 from streamproof.sim.application import Application
 from streamproof.sim.disks import Disk, SimulatedDisk
 from streamproof.sim.hosts import Host, Steps
+from streamproof.sim.releases import LATEST, Release
 from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.tasks.global_table import GlobalTable
+from streamproof.sim.tasks.rebuilding import rebuild
+from streamproof.sim.tasks.stream_task import StreamTask
 from streamproof.sim.threads import StreamThread
 from streamproof.stores.errors import ProcessorStateError
 
@@ -28,12 +31,15 @@ class Instance:
         threads: how many stream threads it has.
         disk: what outlives the process; a new disk with model stores, if there is none.
         drift_ppm: how much faster its clock runs than the time of the world, in millionths.
+        release: what its next process is a release of.
 
     Attributes:
+        release: what its next process is a release of.
         disk: what outlives the process.
         host: the process that runs now; ``None`` if none does.
         threads: of the process that runs now.
         is_paused: whether the process that runs now is paused.
+        is_retired: whether no process is to be started any more, for now.
         state_directory: of the process that runs now, or ran last; ``None`` before the first.
     """
 
@@ -45,27 +51,39 @@ class Instance:
         *,
         disk: Disk | None = None,
         drift_ppm: int = 0,
+        release: Release = LATEST,
     ) -> None:
         self._application = application
         self._count = threads
         self._drift_ppm = drift_ppm
         self.name = name
+        self.release = release
         self.disk = SimulatedDisk(application.world, name) if disk is None else disk
         self.host: Host | None = None
         self.threads: list[StreamThread] = []
         self.is_paused = False
+        self.is_retired = False
         self.state_directory: StateDirectory | None = None
 
     def start(self) -> None:
-        """Start a process; nothing happens if one runs.
+        """Start a process; nothing happens if one runs, or none is to be started.
 
         If a store cannot be opened that is there, the process ends at once, as it would.
         """
-        if self.host is not None:
+        if self.host is not None or self.is_retired:
             return
         application, world = self._application, self._application.world
+        self.disk.release = self.release
         self.host = world.host(self.name, drift_ppm=self._drift_ppm)
-        world.trace.emit("instance.started", self.name, drift_ppm=self._drift_ppm)
+        world.trace.emit(
+            "instance.started",
+            self.name,
+            drift_ppm=self._drift_ppm,
+            release=self.release.name,
+            manages_offsets=self.release.manages_offsets,
+            upgrade_from=self.release.upgrade_from,
+            formats=list(self.release.formats),
+        )
         directory = StateDirectory(world, self.host, self.disk, application.task_config)
         self.state_directory = directory
         try:
@@ -77,14 +95,24 @@ class Instance:
         self.threads = []
         for number in range(self._count):
             self.threads.append(self._thread(self.host, directory, table, number))
+        if self.release.upgrade_mode == "in_place":
+            self.host.start(rebuild(application, self.host, self._open_tasks))
         self.host.start(directory.clean(application.config.state_cleanup_delay_ms))
+
+    def _open_tasks(self) -> list[StreamTask]:
+        return [task for thread in self.threads for task in thread.tasks.values()]
 
     def _thread(
         self, host: Host, directory: StateDirectory, table: GlobalTable | None, number: int
     ) -> StreamThread:
-        replace = partial(self._replace, host, directory, table, number)
         thread = StreamThread(
-            self._application, host, directory, number, replace=replace, global_table=table
+            self._application,
+            host,
+            directory,
+            number,
+            replace=partial(self._replace, host, directory, table, number),
+            release=self.disk.release,
+            global_table=table,
         )
         if self.is_paused:
             thread.pause()

@@ -32,7 +32,7 @@ from streamproof.stores.capabilities import Durability
 from streamproof.stores.errors import InvalidStateStoreError, TaskCorruptedError
 from streamproof.stores.iterators import RowIterator, StoreIterator, is_inverted, prefix_end
 
-__all__ = ["WRITEBACK_MS", "Image", "ModelDisk", "ModelStore", "Undo"]
+__all__ = ["WRITEBACK_MS", "Checkpoint", "Image", "ModelDisk", "ModelStore", "Undo"]
 
 WRITEBACK_MS = 30_000
 """After so many milliseconds the system has written what was flushed, synced or not (Linux)."""
@@ -65,6 +65,7 @@ class Image:
         offsets: the committed offset by changelog partition.
         position: the input offsets that the rows reflect.
         is_open: the status: whether the store was not closed.
+        manages: whether it has a place for offsets, which a release before KIP-1035 does not know.
         unsynced: the flushes that are only in the page cache, oldest first.
     """
 
@@ -72,6 +73,7 @@ class Image:
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     position: Position = field(default_factory=Position)
     is_open: bool = False
+    manages: bool = False
     unsynced: list[Undo] = field(default_factory=list)
 
     def undo(self) -> None:
@@ -85,6 +87,18 @@ class Image:
         self.offsets, self.position, self.is_open = last.offsets, last.position, last.is_open
 
 
+class Checkpoint(NamedTuple):
+    """What the ``.checkpoint`` file of a task says of one of its stores, and the position beside.
+
+    Attributes:
+        offsets: the committed offset by changelog partition.
+        position: the input offsets that the rows reflect.
+    """
+
+    offsets: dict[TopicPartition, int]
+    position: Position
+
+
 class ModelDisk:
     """The disk of one host: the images of its stores, by directory and name.
 
@@ -92,6 +106,10 @@ class ModelDisk:
         now: the time, in milliseconds.
         require_space: is asked before a flush, with the name of the store; it raises
             ProcessorStateError if the disk is full.
+
+    Attributes:
+        checkpoints: what older releases have written in files, by directory and store. What is
+            written there is synced at once.
     """
 
     def __init__(
@@ -99,26 +117,38 @@ class ModelDisk:
         now: Callable[[], int] = lambda: 0,
         require_space: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._images: dict[tuple[Path, str], Image] = {}
+        # By the directory of the task, and by the name of the store.
+        self._images: dict[Path, dict[str, Image]] = {}
+        self.checkpoints: dict[tuple[Path, str], Checkpoint] = {}
         self.now = now
         self.require_space = require_space
 
     def image(self, directory: Path, name: str) -> Image:
         """The image of a store, empty at first."""
-        return self._images.setdefault((directory, name), Image())
+        return self._images.setdefault(directory, {}).setdefault(name, Image())
+
+    def images(self, directory: Path) -> Mapping[str, Image]:
+        """The images of all stores of a task, by name."""
+        return self._images.get(directory, {})
+
+    def discard(self, directory: Path, name: str) -> None:
+        """Delete one store of a task; what is deleted is not taken back by a loss of power."""
+        self._images.get(directory, {}).pop(name, None)
 
     def is_empty(self, directory: Path) -> bool:
         """Whether there is nothing of any store of a task."""
-        return not any(place == directory for place, _ in self._images)
+        return directory not in self._images
 
     def wipe(self, directory: Path) -> None:
         """Delete the stores of a task."""
-        self._images = {each: image for each, image in self._images.items() if each[0] != directory}
+        self._images.pop(directory, None)
+        for place in [each for each in self.checkpoints if each[0] == directory]:
+            del self.checkpoints[place]
 
     @property
     def directories(self) -> list[Path]:
         """The tasks of which there is something, in order."""
-        return sorted({directory for directory, _ in self._images})
+        return sorted(self._images)
 
     def lose_power(self, choices: Choices) -> int:
         """Lose, of each store, some of what was flushed lately and not synced.
@@ -131,7 +161,12 @@ class ModelDisk:
             how many flushes were lost.
         """
         lost = 0
-        for _, image in sorted(self._images.items()):
+        images = [
+            image
+            for directory in self.directories
+            for _, image in sorted(self._images[directory].items())
+        ]
+        for image in images:
             oldest = self.now() - WRITEBACK_MS
             count = choices.below(1 + sum(each.at > oldest for each in image.unsynced))
             for _ in range(count):
@@ -151,6 +186,7 @@ class ModelStore(KeyValueStore):
         transactional: whether writes are staged until ``commit`` (KIP-892).
         durability: what a commit does: nothing more (``flush``), a flush (``process``), or a flush
             and a sync (``power``).
+        persistent: whether it is on the disk at all; otherwise it is empty whenever it is opened.
     """
 
     def __init__(
@@ -160,11 +196,13 @@ class ModelStore(KeyValueStore):
         *,
         transactional: bool = False,
         durability: Durability = "flush",
+        persistent: bool = True,
     ) -> None:
         self._name = name
         self._disk = disk
         self._transactional = transactional
         self._durability = durability
+        self._persistent = persistent
         self._context: StateStoreContext | None = None
         self._image = Image()
         self._iterators: WeakSet[RowIterator] = WeakSet()
@@ -186,8 +224,8 @@ class ModelStore(KeyValueStore):
 
     @property
     def persistent(self) -> bool:
-        """True: what was flushed outlives the process."""
-        return True
+        """Whether what was flushed outlives the process."""
+        return self._persistent
 
     @property
     def manages_offsets(self) -> bool:
@@ -212,7 +250,7 @@ class ModelStore(KeyValueStore):
         Raises:
             TaskCorruptedError: the store was not closed, and cannot tell what was committed.
         """
-        image = self._disk.image(context.state_dir, self._name)
+        image = self._disk.image(context.state_dir, self._name) if self._persistent else Image()
         if image.is_open and context.exactly_once and not self._transactional:
             raise TaskCorruptedError(
                 f"Store {self._name!r} in {context.state_dir} was not closed: wipe it and restore."

@@ -28,6 +28,8 @@ from streamproof.stores.api import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
     PROCESSING_GUARANTEE_CONFIG,
+    UPGRADE_FROM_CONFIG,
+    UPGRADE_MODE_CONFIG,
     KeyValueStore,
     StateStoreContext,
 )
@@ -78,6 +80,16 @@ class StateDirectory:
     def make_store(self, name: str) -> KeyValueStore:
         """A store that is not open yet."""
         return self._disk.make_store(name, transactional=self._config.transactional)
+
+    @property
+    def app_configs(self) -> dict[str, str]:
+        """What stores are told of the release, by Kafka's names."""
+        release = self._disk.release
+        configs = {
+            UPGRADE_FROM_CONFIG: release.upgrade_from,
+            UPGRADE_MODE_CONFIG: release.upgrade_mode,
+        }
+        return {name: value for name, value in configs.items() if value}
 
     @property
     def delay_ms(self) -> int:
@@ -160,6 +172,7 @@ class StateDirectory:
             spec = tasks.get(task_id)
             if spec is None or not spec.changelogs:
                 continue
+            self._world.trace.emit("state.opened", self._host.name, task=task_id)
             found = self._offsets(task_id, spec)
             self._disk.used[task_id] = self._host.now
             if found is not None:
@@ -177,7 +190,7 @@ class StateDirectory:
         context = StateStoreContext(
             state_dir=self.directory(task_id),
             task_id=task_id,
-            app_configs={PROCESSING_GUARANTEE_CONFIG: guarantee},
+            app_configs={PROCESSING_GUARANTEE_CONFIG: guarantee, **self.app_configs},
         )
         found: list[int | None] = []
         stores = {name: self.make_store(name) for name in spec.changelogs}
@@ -236,10 +249,15 @@ class StateDirectory:
         self.unlock(task_id, _CLEANER)
 
 
-def next_offset_sum(task: StreamTask) -> int:
-    """How far a task is that is open: the sum over its stores that outlive the process."""
+def next_offset_sum(task: StreamTask, *, with_memory: bool = False) -> int:
+    """How far a task is that is open: the sum over its stores that outlive the process.
+
+    Args:
+        task: the task.
+        with_memory: whether the other stores count as well: for a defect.
+    """
     return offset_sum(
         None if each.offset is None else each.offset + 1
         for each in task.stores.values()
-        if each.database.persistent
+        if each.database.persistent or with_memory
     )

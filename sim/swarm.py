@@ -14,19 +14,24 @@ from dataclasses import dataclass, field
 
 from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.choices import Choices
-from streamproof.sim.disks import Disk
+from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
+from streamproof.sim.clients.producer import MAX_BLOCK_MS
+from streamproof.sim.disks import Disk, SimulatedDisk
 from streamproof.sim.instances import Instance
 from streamproof.sim.invariants import INVARIANTS, Invariant, Violation, Watch
 from streamproof.sim.invariants.history import History
 from streamproof.sim.nemesis import KINDS, Nemesis, drawn_drift
+from streamproof.sim.network import REQUEST_TIMEOUT_MS
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.tasks.stream_task import TaskState
+from streamproof.sim.threads import StreamThread
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.trace import Watcher
+from streamproof.sim.upgrades import ROLL_OVER, UPGRADES, RollingUpgrade
 from streamproof.sim.workloads import Workload, WorkloadConfig
 from streamproof.sim.world import World
 
-__all__ = ["Outcome", "Plan", "run"]
+__all__ = ["MakeDisk", "Outcome", "Plan", "run"]
 
 SAFETY_MS = 60_000
 """So long faults may happen, in virtual time."""
@@ -56,6 +61,8 @@ class Plan:
         kinds: what goes wrong with instances, of ``nemesis.KINDS``.
         activation: how probable it is that a fault site is on.
         safety_ms: so long faults may happen.
+        upgrade: which upgrade goes on meanwhile, of ``UPGRADES``; none if it is empty.
+        persistent: whether model stores are on the disk, or in memory only.
     """
 
     topology: str = "count"
@@ -67,6 +74,8 @@ class Plan:
     kinds: tuple[str, ...] = ("crash", "pause", "cut")
     activation: float = 0.25
     safety_ms: int = SAFETY_MS
+    upgrade: str = ""
+    persistent: bool = True
 
     @classmethod
     def drawn(
@@ -76,6 +85,7 @@ class Plan:
         exactly_once: bool | None = None,
         transactional: bool | None = None,
         topology: str | None = None,
+        upgrade: str | None = None,
     ) -> Plan:
         """The plan of one run of the swarm.
 
@@ -84,6 +94,7 @@ class Plan:
             exactly_once: the guarantee.
             transactional: whether stores stage their writes.
             topology: its name.
+            upgrade: its name; empty for none.
         """
         strict = choices.chance(0.5)
         staged = choices.chance(0.5)
@@ -91,19 +102,26 @@ class Plan:
         transactional = staged if transactional is None else transactional
         drawn = choices.pick(sorted(TOPOLOGIES))
         standbys = choices.pick((0, 0, 1))
+        # With Kafka's, what goes wrong is over before a client gives up.
+        patience = choices.pick(((REQUEST_TIMEOUT_MS, MAX_BLOCK_MS), (1_000, 2_000)))
+        request_timeout_ms, max_block_ms = patience
         config = StreamsConfig(
             exactly_once=exactly_once,
             transactional=transactional,
             commit_interval_ms=choices.pick((100, 1_000, 5_000)),
             max_task_idle_ms=choices.pick((0, -1, 500)),
+            idling=choices.pick(("proposal", "proposal", "kafka")),
             transaction_timeout_ms=10_000,
+            request_timeout_ms=request_timeout_ms,
+            max_block_ms=max_block_ms,
             max_uncommitted_bytes=choices.pick((-1, 100)) if transactional else -1,
+            max_poll_records=choices.pick((MAX_POLL_RECORDS, 3)),
             flush_probability=choices.pick((0.05, 0.0, 0.5)),
             probing_rebalance_interval_ms=choices.pick((20_000, 5_000)),
             session_timeout_ms=choices.pick((10_000, 6_000)),
             statestore_cache_max_bytes=choices.pick((0, 0, 200)),
             buffered_records_per_partition=choices.pick((1_000, 2)),
-            state_cleanup_delay_ms=choices.pick((600_000, 5_000)),
+            state_cleanup_delay_ms=choices.pick((600_000, 5_000, 1_000)),
             assignor=AssignorConfig(
                 num_standby_replicas=standbys,
                 acceptable_recovery_lag=choices.pick((10_000, 0, 5)),
@@ -118,7 +136,23 @@ class Plan:
             workload=WorkloadConfig.drawn(choices),
             # More of them are killed than anything else: that is what this is about.
             kinds=tuple(kind for kind in KINDS if choices.chance(0.7 if kind == "crash" else 0.3)),
+            # What the last fault has left is found by the end; what it was before that may be
+            # mended by the next fault. So short runs find what long ones do not.
+            safety_ms=choices.pick((SAFETY_MS, 15_000)),
+            activation=choices.pick((0.25, 0.5)),
+            upgrade=_drawn_upgrade(choices, upgrade, transactional=transactional),
+            persistent=not choices.chance(0.1),
         )
+
+
+def _drawn_upgrade(choices: Choices, wanted: str | None, *, transactional: bool) -> str:
+    """The name of an upgrade, in some of the runs, or whenever one is wanted."""
+    drawn = choices.pick(sorted(UPGRADES)) if choices.chance(0.3) else ""
+    if wanted is not None:
+        return wanted
+    # No release of before KIP-1035 has stores that stage their writes.
+    manages = all(each.manages_offsets for each in UPGRADES.get(drawn, ()))
+    return drawn if manages or not transactional else ""
 
 
 @dataclass(frozen=True)
@@ -157,6 +191,7 @@ def run(
     exactly_once: bool | None = None,
     transactional: bool | None = None,
     topology: str | None = None,
+    upgrade: str | None = None,
 ) -> Outcome:
     """Simulate one world: faults at first, then time to recover, and stop at the first violation.
 
@@ -170,6 +205,7 @@ def run(
         exactly_once: the guarantee, if the plan is drawn.
         transactional: whether stores stage their writes, if the plan is drawn.
         topology: its name, if the plan is drawn.
+        upgrade: its name, if the plan is drawn; empty for none.
 
     Raises:
         UsageError: there is no such defect.
@@ -178,7 +214,11 @@ def run(
     """
     if plan is None:
         plan = Plan.drawn(
-            choices, exactly_once=exactly_once, transactional=transactional, topology=topology
+            choices,
+            exactly_once=exactly_once,
+            transactional=transactional,
+            topology=topology,
+            upgrade=upgrade,
         )
     watch = Watch(invariants, exactly_once=plan.config.exactly_once)
     world = World(choices, [watch, *watchers], activation=plan.activation, defects=defects)
@@ -213,12 +253,16 @@ class _Swarm:
         self._topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
         self._application = Application(world, self._topology, plan.config)
         self._cluster = self._application.cluster
+        count = 2 * plan.instances if plan.upgrade in ROLL_OVER else plan.instances
         self._instances = [
-            self._instance(f"instance-{number}", make_disk) for number in range(plan.instances)
+            self._instance(f"instance-{number}", make_disk) for number in range(count)
         ]
         self._workload = Workload(world, self._cluster, self._topology, plan.workload)
+        upgrade = RollingUpgrade(world, self._instances, plan.upgrade)
         for each in self._instances:
             each.start()
+        world.time.process(upgrade.run())
+        self._upgraded = upgrade.done
         nemesis = Nemesis(
             world,
             self._application.network,
@@ -235,7 +279,11 @@ class _Swarm:
         self._rested = 0
 
     def _instance(self, name: str, make_disk: MakeDisk | None) -> Instance:
-        disk = None if make_disk is None else make_disk(self._world, name)
+        disk = (
+            SimulatedDisk(self._world, name, persistent=self._plan.persistent)
+            if make_disk is None
+            else make_disk(self._world, name)
+        )
         drift = drawn_drift(self._world.choices)
         return Instance(self._application, name, self._plan.threads, disk=disk, drift_ppm=drift)
 
@@ -247,7 +295,8 @@ class _Swarm:
     def is_over(self) -> bool:
         """Whether everything is done, or there is no time left."""
         now = self._world.now
-        if not (self._healed.triggered and self._workload.ended.triggered):
+        ended = (self._healed, self._workload.ended, self._upgraded)
+        if not all(each.triggered for each in ended):
             return False
         self._since = self._since or now
         if not self._is_at_rest():
@@ -256,11 +305,13 @@ class _Swarm:
         self._rested = self._rested or now
         return now >= self._rested + TOPOLOGIES[self._plan.topology].settle_ms
 
+    def _threads(self) -> list[StreamThread]:
+        return [thread for each in self._instances for thread in each.threads]
+
     def _is_at_rest(self) -> bool:
         running = {
             task.id
-            for each in self._instances
-            for thread in each.threads
+            for thread in self._threads()
             for task in thread.tasks.values()
             if task.state is TaskState.RUNNING
         }
@@ -270,6 +321,9 @@ class _Swarm:
             for partition in spec.inputs
         }
         committed = self._history.committed
+        group = self._cluster.group(self._topology.application_id)
+        if any(each.generation != group.generation for each in self._threads()):
+            return False
         return running == self._application.tasks.keys() and all(
             committed.get(partition, 0) == end for partition, end in ends.items()
         )

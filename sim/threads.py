@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from simpy.events import Event
@@ -16,7 +16,6 @@ from streamproof.sim.application import Application
 from streamproof.sim.clients.consumer import Consumer
 from streamproof.sim.clients.membership import Membership
 from streamproof.sim.decisions.commits import next_iterations
-from streamproof.sim.decisions.lag import LATEST_OFFSET
 from streamproof.sim.decisions.recovery import Closing, commits_after, wipes_after
 from streamproof.sim.errors import (
     BrokerError,
@@ -26,12 +25,15 @@ from streamproof.sim.errors import (
     UpdaterDiedError,
 )
 from streamproof.sim.hosts import Host, Steps
+from streamproof.sim.releases import LATEST, Release
 from streamproof.sim.state_directory import StateDirectory, next_offset_sum
-from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment, share_out
+from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment
 from streamproof.sim.tasks.committing import Committer
 from streamproof.sim.tasks.global_table import GlobalTable
+from streamproof.sim.tasks.partition_assignor import PartitionAssignor
 from streamproof.sim.tasks.stream_task import StreamTask, TaskState
 from streamproof.sim.tasks.updater import StateUpdater, UpdaterConfig
+from streamproof.sim.tasks.working import WorkingTasks
 from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
 from streamproof.stores.metrics import Metrics
 from streamproof.stores.runtime.cache import RecordCache
@@ -54,6 +56,7 @@ class StreamThread:
         disk: the state directory, where its tasks keep their stores.
         number: of the thread within the process.
         replace: starts another thread in its place, once it has died.
+        release: what the process is a release of.
         global_table: the global stores of the process; ``None`` if there are none.
 
     Attributes:
@@ -71,6 +74,7 @@ class StreamThread:
         number: int,
         *,
         replace: Callable[[], None],
+        release: Release = LATEST,
         global_table: GlobalTable | None = None,
     ) -> None:
         self._application = application
@@ -89,9 +93,11 @@ class StreamThread:
             application.network,
             application.cluster,
             isolation=isolation,  # type: ignore[arg-type]
+            max_poll_records=self._config.max_poll_records,
         )
         self._updater_name = f"{host.name}/updater-{number}"
         self._updater = self._new_updater()
+        self._assignor = PartitionAssignor(application, host, disk, release, actor=self.name)
         self._membership: Membership[Subscription, ThreadAssignment] = Membership(
             self._world,
             host,
@@ -101,6 +107,7 @@ class StreamThread:
             describe=self._subscription,
             assign=self._lead,
             session_timeout_ms=self._config.session_timeout_ms,
+            wake=self._consumer.wakeup,
         )
         self._committer = Committer(
             application,
@@ -118,6 +125,9 @@ class StreamThread:
         self.metrics = Metrics("DEBUG", lambda: host.now)
         self.tasks: dict[str, StreamTask] = {}
         self._standbys: set[str] = set()
+        self._working = WorkingTasks()
+        # Whether anything has happened since the last commit.
+        self._is_dirty = False
         # Tasks that were assigned and have nothing open yet.
         self._pending: dict[str, bool] = {}
         self._next_probing: int | None = None
@@ -127,9 +137,15 @@ class StreamThread:
         self.stopped: Event = self._world.time.event()
         host.start(self._run())
 
+    @property
+    def generation(self) -> int:
+        """The generation of the group whose assignment it has taken; -1 while it joins another."""
+        return -1 if self._membership.is_rebalancing else self._membership.generation
+
     def stop(self) -> None:
         """Ask it to commit, close its tasks and leave the group: see ``stopped``."""
         self._is_stopping = True
+        self._consumer.wakeup()
 
     def pause(self) -> None:
         """Neither process nor restore until it is resumed, and stay in the group (KIP-834)."""
@@ -140,6 +156,7 @@ class StreamThread:
     def resume(self) -> None:
         """Go on after a pause."""
         self._is_paused = False
+        self._consumer.wakeup()
         for name in self.tasks:
             self._updater.resume(name)
 
@@ -178,35 +195,62 @@ class StreamThread:
         yield from self._follow_group()
         self._resume_what_has_space()
         try:
-            polled = yield from self._consumer.poll(POLL_MS)
+            polled = yield from self._consumer.poll(self._poll_ms())
         except OffsetOutOfRangeError as error:
             self._consumer.seek(error.args[1], self._log_start(error.args[1]))
             return iterations
         polled_at = self._host.now
-        for partition, records in polled.records.items():
-            task = self._task_of(partition)
+        for partition in polled.next_offsets:
+            task, records = self._working.moved(partition), polled.records.get(partition, ())
             if task is not None and task.queues.add(partition, records):
                 self._consumer.pause([partition])
                 self._world.trace.emit("input.paused", self.name, partition=partition)
-        for task in self._running():
+        self._is_dirty |= bool(polled.next_offsets)
+        for task in self._working.due(polled_at):
             task.queues.update_lags(
                 {each: self._consumer.current_lag(each) for each in task.spec.inputs}
             )
         while True:
             yield from self._check_updater()
-            processed = yield from self._process(iterations)
-            punctuated = sum(task.punctuate(self._host.now) for task in self._working())
-            committed = yield from self._committer.maybe_commit(self._running(), self._active())
+            tasks = [] if self._is_paused else self._working.due(self._host.now)
+            processed = yield from self._process(tasks, iterations)
+            punctuated = sum(task.punctuate(self._host.now) for task in tasks)
+            self._is_dirty |= processed > 0 or punctuated > 0
+            committed = yield from self._committer.maybe_commit(
+                self._running,
+                self._active,
+                requested=any(each.commit_requested and each.commit_needed for each in tasks),
+            )
+            self._is_dirty &= not committed
+            self._working.rest(tasks)
             late = self._host.now - polled_at > MAX_POLL_INTERVAL_MS // 2
             interrupted = punctuated > 0 or committed
             iterations = next_iterations(iterations, late_for_poll=late, interrupted=interrupted)
             if not processed or late or self._membership.is_rebalancing:
                 return iterations
 
-    def _process(self, iterations: int) -> Generator[Event, Any, int]:
+    def _poll_ms(self) -> int:
+        """How long the next poll may wait.
+
+        A thread without anything to do polls again and again; that is one poll here. What gives it
+        something to do wakes it up, unless it is the time.
+        """
+        idle_ms = self._working.idle_ms(self._host.now)
+        if not idle_ms or self._pending:
+            return POLL_MS
+        # A task that restores may have to be committed because of what it stages.
+        if self._config.max_uncommitted_bytes > 0 and len(self._running()) < len(self._active()):
+            return POLL_MS
+        if self._is_dirty and not self._membership.is_rebalancing:
+            idle_ms = min(idle_ms, self._committer.due_in_ms)
+        if self._next_probing is not None:
+            idle_ms = min(idle_ms, max(self._next_probing - self._world.now, 1))
+        return idle_ms
+
+    def _process(self, tasks: list[StreamTask], iterations: int) -> Generator[Event, Any, int]:
         """Up to so many records of each task, in the order of their ids."""
         processed = 0
-        for task in self._working():
+        for task in tasks:
             for _ in range(iterations):
                 if not task.process(self._host.now):
                     break
@@ -221,50 +265,29 @@ class StreamThread:
         for holder in task.stores.values():
             if self._world.choices.chance(self._config.flush_probability):
                 holder.database.flush()
-                self._world.trace.emit("store.flushed", self.name, task=task.id)
+                self._world.trace.emit(
+                    "store.flushed", self.name, task=task.id, partition=holder.changelog
+                )
 
     def _resume_what_has_space(self) -> None:
         if self._world.defect("leaves-input-paused"):
             return
-        for task in self._running():
-            paused = set(self._consumer.paused())
-            self._consumer.resume(
-                each for each in task.spec.inputs if each in paused and task.queues.has_space(each)
-            )
+        for partition in self._consumer.paused():
+            task = self._working.reader(partition)
+            if task is not None and task.queues.has_space(partition):
+                self._consumer.resume([partition])
 
     # The group.
 
     def _subscription(self) -> Subscription:
-        sums = self._disk.sums(self.name)
-        for task in self.tasks.values():
-            if not task.spec.changelogs:
-                continue
-            if task.state is TaskState.RUNNING:
-                sums[task.id] = LATEST_OFFSET
-            elif task.stores:
-                sums[task.id] = next_offset_sum(task)
         owned = {name for name in self.tasks if name not in self._standbys}
         owned |= {name for name, is_active in self._pending.items() if is_active}
-        return Subscription(self._host.name, tuple(sorted(owned)), sums)
+        return self._assignor.subscription(self.tasks, owned)
 
     def _lead(
         self, subscriptions: dict[str, Subscription]
     ) -> Generator[Event, Any, dict[str, ThreadAssignment]]:
-        """Assign, as the leader of the group."""
-        application = self._application
-        logs = application.cluster.logs
-
-        def ends() -> dict[str, int]:
-            return {
-                name: sum(logs[each].end for each in spec.changelogs.values())
-                for name, spec in application.tasks.items()
-                if spec.changelogs
-            }
-
-        known = yield from self._call("list offsets", ends)
-        if self._world.defect("does-not-wait-for-owner"):
-            subscriptions = {name: replace(each, owned=()) for name, each in subscriptions.items()}
-        return share_out(subscriptions, known, application.stateless, self._config.assignor)
+        return (yield from self._assignor.lead(subscriptions, self._membership.generation))
 
     def _follow_group(self) -> Steps:
         if self._membership.was_left_out:
@@ -277,11 +300,18 @@ class StreamThread:
                 yield from self._take(assignment)
         if self._next_probing is not None and self._world.now >= self._next_probing:
             self._next_probing = None
-            self._membership.rejoin()
+            self._world.marks.sometimes("the group looked again at what was on its way")
+            if not self._world.defect("forgets-to-look-again"):
+                self._membership.rejoin()
         yield from self._open_pending()
 
     def _take(self, assignment: ThreadAssignment) -> Steps:
         """Give up what is not ours any more, and get ready for what is new."""
+        rejoin = self._assignor.hear(assignment.answer)
+        if assignment.is_probe:
+            if rejoin:
+                self._membership.rejoin()
+            return
         self._world.trace.emit(
             "thread.assigned",
             self.name,
@@ -314,15 +344,16 @@ class StreamThread:
             name: is_active for name, is_active in wanted.items() if name not in self.tasks
         }
         self._assign_inputs()
-        if assignment.probing:
-            self._next_probing = self._world.now + self._config.probing_rebalance_interval_ms
-        if active or assignment.follow_up:
+        interval_ms = self._config.probing_rebalance_interval_ms
+        self._next_probing = self._world.now + interval_ms if assignment.probing else None
+        if active or assignment.follow_up or rejoin:
             self._membership.rejoin()
 
     def _open_pending(self) -> Steps:
         """Open the tasks that were assigned; one whose directory is taken waits."""
         for name, is_active in list(self._pending.items()):
             if not self._disk.lock(name, self.name):
+                self._world.marks.sometimes("a task whose directory was taken waited")
                 if self._world.defect("drops-task-whose-lock-is-taken"):
                     del self._pending[name]
                 continue
@@ -343,14 +374,21 @@ class StreamThread:
             metrics=self.metrics,
             global_stores={} if self._global_table is None else self._global_table.stores,
         )
-        make, producer = self._disk.make_store, self._committer.producer
-        was_empty = self._disk.is_empty(name)
+        disk = self._disk
+        was_empty = disk.is_empty(name)
+        open_task = partial(
+            task.open,
+            disk.directory(name),
+            disk.make_store,
+            self._committer.producer,
+            app_configs=disk.app_configs,
+        )
         try:
-            task.open(self._disk.directory(name), make, producer, was_empty=was_empty)
+            open_task(was_empty=was_empty)
         except TaskCorruptedError:
             self._world.trace.emit("task.wiped", self.name, task=name)
-            self._disk.wipe(name)
-            task.open(self._disk.directory(name), make, producer, was_empty=True)
+            disk.wipe(name)
+            open_task(was_empty=True)
         task.tell_contents("store.found")
         self.tasks[name] = task
         if not is_active:
@@ -358,7 +396,6 @@ class StreamThread:
         self._updater.add(task, is_active=is_active)
         if self._is_paused:
             self._updater.pause(name)
-        self._assign_inputs()
 
     def _check_updater(self) -> Steps:
         """Let restored tasks run, and begin failed ones anew."""
@@ -390,6 +427,7 @@ class StreamThread:
                 ),
             )
         except (RequestTimeoutError, UnstableOffsetCommitError):
+            self._world.marks.sometimes("a task whose offsets were not to be had waited")
             if self._world.defect("drops-task-on-timeout"):
                 self._updater.restored.remove(task)
             yield self._world.time.timeout(POLL_MS)
@@ -403,7 +441,7 @@ class StreamThread:
             task.queues.set_times({each: time for each, time in times.items() if time is not None})
         task.become(TaskState.RUNNING)
         task.tell_contents("store.running")
-        self._assign_inputs()
+        self._consumer.add(inputs)
         starts = {
             partition: self._log_start(partition) if offset is None else offset
             for partition, offset in offsets.items()
@@ -411,6 +449,7 @@ class StreamThread:
         task.begin_at(starts)
         for partition, start in starts.items():
             self._consumer.seek(partition, start)
+        self._working.began(task)
 
     def _assign_inputs(self) -> None:
         """Read the inputs of running tasks; what is not running has no use for records."""
@@ -423,9 +462,11 @@ class StreamThread:
     def _give_up(self, task: StreamTask, closing: Closing) -> Steps:
         """Suspend and close a task, and unlock its directory."""
         self._updater.remove(task.id)
+        self._working.ended(task)
         task.suspend()
         yield self._world.time.timeout(0)
-        total = next_offset_sum(task)
+        with_memory = self._world.defect("reports-what-was-in-memory")
+        total = next_offset_sum(task, with_memory=with_memory)
         task.close(closing)
         self._disk.closed(task, total, closing)
         if wipes_after(task.traits, closing):
@@ -515,6 +556,7 @@ class StreamThread:
             self._config.idling,
             application.restore_listener,
             application.standby_listener,
+            self._config.max_poll_records,
         )
         return StateUpdater(
             self._world,
@@ -523,6 +565,7 @@ class StreamThread:
             application.cluster,
             config,
             actor=self._updater_name,
+            wake=self._consumer.wakeup,
         )
 
     # What there is.
@@ -532,12 +575,6 @@ class StreamThread:
 
     def _running(self) -> list[StreamTask]:
         return [task for task in self._active() if task.state is TaskState.RUNNING]
-
-    def _working(self) -> list[StreamTask]:
-        return [] if self._is_paused else self._running()
-
-    def _task_of(self, partition: str) -> StreamTask | None:
-        return next((task for task in self._running() if partition in task.spec.inputs), None)
 
     def _log_start(self, partition: str) -> int:
         return self._application.cluster.logs[partition].log_start

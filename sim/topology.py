@@ -243,6 +243,13 @@ class Topology:
         read = dict.fromkeys(topic for each in self.subtopologies for topic in each.sources)
         return [topic for topic in read if topic in written]
 
+    @property
+    def outputs(self) -> list[str]:
+        """The topics that are written and not read here."""
+        written = dict.fromkeys(topic for each in self.subtopologies for topic in each.sinks)
+        read = {topic for each in self.subtopologies for topic in each.sources}
+        return [topic for topic in written if topic not in read]
+
     def changelog(self, store: str) -> str:
         """The topic that backs a store."""
         for each in self.subtopologies:

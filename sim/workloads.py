@@ -98,6 +98,7 @@ class WorkloadConfig:
             max_burst=choices.pick((4, 1, 30)),
             max_pause_ms=choices.pick((400, 50, 3_000)),
             late=choices.pick((0.0, 0.1, 0.5)),
+            max_lateness_ms=choices.pick((3_000, 20_000)),
             tombstones=choices.pick((0.0, 0.1)),
             transactional=choices.pick((0.0, 0.3, 1.0)),
         )

@@ -22,10 +22,10 @@ from rich.table import Table
 from streamproof import __version__
 from streamproof.conformance.budget import parse_duration
 from streamproof.conformance.canary import CANARY_SUBJECT, CanaryError
-from streamproof.conformance.catalogue import AREAS, load_catalogue
+from streamproof.conformance.catalogue import AREAS, Requirement, load_catalogue
 from streamproof.conformance.engine import Engine, Task, work_directory
 from streamproof.conformance.known import read_known_failures
-from streamproof.conformance.registry import load_checks
+from streamproof.conformance.registry import checks_for
 from streamproof.conformance.results import (
     SCHEMA_VERSION,
     Footer,
@@ -48,13 +48,14 @@ from streamproof.conformance.session import (
     verify_command,
 )
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.subject import builtin_names, load_subject
+from streamproof.conformance.subject import binds_of, builtin_names, load_subject
 from streamproof.conformance.verdicts import EXIT_CODES, EXIT_SUITE_ERROR, exit_code, worst
 from streamproof.host import serve_subject
 from streamproof.mutants_command import mutants
 from streamproof.progress import ConsoleObserver
 from streamproof.reports.render import REPORTS, render_all
 from streamproof.reports.runlog import RunLogWriter
+from streamproof.runtime_command import list_defects, require_one_kind, with_defect
 from streamproof.stores.errors import StreamproofError, UsageError
 
 __all__ = ["app", "main"]
@@ -103,7 +104,8 @@ def verify(
         typer.Argument(
             metavar="SUBJECT...",
             help="What to verify: module:factory, path/to/file.py:factory, a built-in name, or "
-            "'cmd:./my-store-host --dir {dir}' for a store in another language.",
+            "'cmd:./my-store-host --dir {dir}' for a store in another language; or `runtime`, the "
+            "simulated runtime that stores are used by.",
         ),
     ],
     guarantee: Annotated[
@@ -156,6 +158,13 @@ def verify(
     no_bank: Annotated[
         bool, typer.Option("--no-bank", help="Neither keep failures nor try kept ones.")
     ] = False,
+    defect: Annotated[
+        str,
+        typer.Option(
+            help="A mistake that the simulated runtime shall make, to see how it is found; "
+            "`streamproof defects` lists them."
+        ),
+    ] = "",
     timeout: Annotated[
         float,
         typer.Option(min=0.1, help="Seconds after which a single call on a subject is a hang."),
@@ -165,7 +174,7 @@ def verify(
         typer.Option(help="Where the databases go. Default: /dev/shm if it has room, else /tmp."),
     ] = None,
 ) -> None:
-    """Verify one or more stores and write the evidence.
+    """Verify one or more stores, or the simulated runtime, and write the evidence.
 
     Exit codes: 0 success, 1 a promise is broken (or a store hangs or dies), 2 partial, 3 usage,
     70 an error of the suite itself, 130 interrupted.
@@ -178,12 +187,15 @@ def verify(
         operation_timeout_s=timeout,
         round=round_,
     )
-    names = list(dict.fromkeys(subjects))
+    names = list(dict.fromkeys(with_defect(subjects, defect)))
+    binds = require_one_kind(names, guarantee)
     chosen = [name.strip() for name in only.split(",") if name.strip()]
     if no_bank and bank is not None:
         raise UsageError("--bank and --no-bank exclude each other: leave one of them out.")
     places = _Places(out, None if no_bank else bank or BANK, known_failures, work_dir)
-    raise typer.Exit(_verify(names, settings, chosen, places, _Pace(jobs, budget)))
+    requirements = select_requirements(chosen, binds)
+    pace = _Pace(jobs, budget)
+    raise typer.Exit(_verify(names, settings, chosen, requirements, places, pace))
 
 
 class _Pace(NamedTuple):
@@ -203,13 +215,17 @@ class _Places(NamedTuple):
 
 
 def _verify(
-    names: list[str], settings: Settings, only: list[str], places: _Places, pace: _Pace
+    names: list[str],
+    settings: Settings,
+    only: list[str],
+    requirements: list[Requirement],
+    places: _Places,
+    pace: _Pace,
 ) -> int:
     """Run, write the log as it goes, render the reports, and say how it ended."""
     # A module in the current directory is found, as it is by other tools that load modules.
     sys.path.insert(0, str(Path.cwd()))
     console = Console(highlight=False)
-    requirements = select_requirements(only)
     out = places.out
     budget_s = parse_duration(pace.budget) if pace.budget else 0.0
     known = None
@@ -222,9 +238,13 @@ def _verify(
         work_directory(places.work_dir) as directory,
         Engine(settings, directory, pace.jobs) as engine,
     ):
-        infos = engine.load([*names, CANARY_SUBJECT])
-        if CANARY_SUBJECT not in names:
-            del infos[CANARY_SUBJECT]
+        # What must be found wrong first of all is a store, and says nothing of the simulator.
+        canary = (
+            [] if CANARY_SUBJECT in names or binds_of(names[0]) == "runtime" else [CANARY_SUBJECT]
+        )
+        infos = engine.load([*names, *canary])
+        for name in canary:
+            del infos[name]
         # The evidence of an earlier run is given up only now, when this run is sure to begin;
         # its reports must not be taken for those of this one, should it die.
         for name in ("run.ndjson", *(name for name, _ in REPORTS.values())):
@@ -238,7 +258,7 @@ def _verify(
             known=known,
             archive=archive,
             bank=saved,
-            with_canary=CANARY_SUBJECT not in infos,
+            with_canary=bool(canary),
         )
         command = verify_command(names, settings, only, pace.budget)
         header = _header(settings, only, session, list(infos.values()), command)
@@ -359,17 +379,18 @@ def replay(
 ) -> None:
     """Run saved failures again, just these, and say whether they still fail.
 
-    Exit codes: 0 none fails any more, 1 one still fails (or the store hangs or dies), 3 usage,
-    70 an error of the suite itself.
+    Exit codes: 0 none fails any more, 1 one still fails (or the store hangs or dies), 2 one cannot
+    be tried on this machine, 3 usage, 70 an error of the suite itself.
     """
     sys.path.insert(0, str(Path.cwd()))
     codes = [_replay(saved, work_dir) for saved in [read_failure(path) for path in failures]]
-    raise typer.Exit(max(codes, default=0))
+    worst_first = (EXIT_SUITE_ERROR, EXIT_CODES["failure"], EXIT_CODES["partial"])
+    raise typer.Exit(next((code for code in worst_first if code in codes), 0))
 
 
 def _replay(saved: SavedFailure, work_dir: Path | None) -> int:
     """Run one saved failure again; returns what to exit with."""
-    check = load_checks().get(saved.check)
+    check = checks_for(saved.subject).get(saved.check)
     if check is None:
         raise UsageError(
             f"{saved.name} was found by the check {saved.check}, which this version does not have; "
@@ -392,6 +413,9 @@ def _replay(saved: SavedFailure, work_dir: Path | None) -> int:
     if outcome.suite_error:
         print(f"{saved.subject} {saved.name}: the suite itself failed: {outcome.suite_error}")
         return EXIT_SUITE_ERROR
+    if outcome.skipped:
+        print(f"{saved.subject} {saved.name}: cannot be tried here: {outcome.skipped}")
+        return EXIT_CODES["partial"]
     if not still_fails(saved, outcome):
         print(f"{saved.subject} {saved.name}: does not fail any more.")
         return 0
@@ -416,6 +440,7 @@ def requirements(
         rows = {
             "promise": each.promise,
             "level": f"{each.level}, {'core' if each.core else 'extended'}",
+            "binds": f"the {each.binds}",
             "source": each.source,
             "needs": ", ".join(each.needs) or "nothing beyond the plain methods",
             "guarantees": ", ".join(each.guarantees),
@@ -430,11 +455,17 @@ def requirements(
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("id", "level", "", "title"):
         table.add_column(heading, no_wrap=heading != "title")
-    for each in select_requirements([identifier] if identifier else []):
+    for each in _selected(identifier):
         kind = "core" if each.core else "extended"
         table.add_row(each.id, each.level, kind if each.checks else "untested", escape(each.title))
     console.print(table)
     console.print(f"Areas: {', '.join(AREAS)}", soft_wrap=True)
+
+
+def _selected(identifier: str) -> list[Requirement]:
+    """The requirements of an area, whomever they bind; all if none is named."""
+    found = [each for each in load_catalogue().values() if identifier in ("", each.area)]
+    return found or select_requirements([identifier])
 
 
 @app.command(name="subjects")
@@ -477,6 +508,7 @@ def host(
 
 
 app.command()(mutants)
+app.command(name="defects")(list_defects)
 
 
 def main() -> None:

@@ -165,8 +165,10 @@ class ConsoleObserver(Observer):
             console.print(line)
         kills = sum(self._crashes.values()) - self._losses_of_power
         crashes = f"{kills:,} real kills and {self._losses_of_power:,} losses of power"
+        # The runtime is simulated: no process of it is ever killed.
+        told = f"{crashes}, " if self._crashes.total() or not self._situations else ""
         console.print()
-        console.print(f"{crashes}, {footer.duration_s:.1f} s in all.", style="dim")
+        console.print(f"{told}{footer.duration_s:.1f} s in all.", style="dim")
         console.print(f"Evidence: {self._strengths()}.", style="dim", soft_wrap=True)
         if self._situations:
             console.print(self._situations_seen(), style="dim", soft_wrap=True)

@@ -2,12 +2,16 @@
 
 An entry says what is promised, how binding it is, where the promise comes from, for whom
 it holds, and which checks test it, or why none does. Ids are never renumbered.
+
+Most entries bind a store. Those that bind the runtime around it are put to the simulated one; in
+areas that both have, their numbers begin with 101.
 """
 
 from __future__ import annotations
 
 import functools
 from importlib.resources import files
+from typing import Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -15,7 +19,10 @@ from msgspec import Struct, field
 from streamproof.conformance.results import Guarantee, Level, Spec
 from streamproof.stores.capabilities import Capabilities
 
-__all__ = ["AREAS", "Requirement", "load_catalogue"]
+__all__ = ["AREAS", "Binds", "Requirement", "load_catalogue", "requirements_that_bind"]
+
+Binds = Literal["store", "runtime"]
+"""Whom a requirement binds: a state store, or the runtime whose tasks use it."""
 
 AREAS = {
     "LIFE": "Life cycle",
@@ -36,6 +43,15 @@ AREAS = {
     "UPGRADE": "Upgrade and downgrade",
     "METRIC": "Metrics",
     "ERR": "Bad input",
+    "PROTOCOL": "Inside simulated tasks",
+    "IDLE": "Task idling",
+    "LAG": "Lag",
+    "TASK": "Tasks and their state",
+    "EOS": "Exactly-once processing",
+    "ALOS": "At-least-once processing",
+    "REBAL": "Rebalances",
+    "ASSIGN": "Assignment",
+    "STANDBY": "Standby tasks",
 }
 """The areas of this release and their titles, in the order in which reports show them."""
 
@@ -68,7 +84,9 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         source: proposal and section, and the Kafka class or test where one shipped.
         checks: the checks that test it, as ``module.function``.
         untested: why no check does, if none does.
-        needs: capabilities it depends on; ``!name`` means that it must be absent.
+        binds: whom it binds.
+        needs: capabilities it depends on; ``!name`` means that it must be absent. The runtime
+            has none.
         guarantees: the guarantees under which it holds.
         specs: the specifications that contain it.
     """
@@ -81,6 +99,7 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     source: str
     checks: list[str] = field(default_factory=list)
     untested: str = ""
+    binds: Binds = "store"
     needs: list[str] = field(default_factory=list)
     guarantees: list[Guarantee] = field(default_factory=lambda: ["exactly-once", "at-least-once"])
     specs: list[Spec] = field(default_factory=lambda: ["kips", "kafka-4.3", "kafka-4.4"])
@@ -94,7 +113,8 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         self, capabilities: Capabilities, guarantee: Guarantee, spec: Spec
     ) -> str:
         """Why the requirement does not hold for this subject in this run; empty if it does."""
-        for need in (*AREA_NEEDS.get(self.area, DEFAULT_NEEDS), *self.needs):
+        area_needs = AREA_NEEDS.get(self.area, DEFAULT_NEEDS) if self.binds == "store" else ()
+        for need in (*area_needs, *self.needs):
             wanted = not need.startswith("!")
             if has_capability(capabilities, need.removeprefix("!")) != wanted:
                 return _why_not(capabilities, need)
@@ -157,3 +177,8 @@ def load_catalogue() -> dict[str, Requirement]:
                 raise ValueError(f"{area.lower()}.toml: {requirement.id} is misplaced or doubled.")
             found[requirement.id] = requirement
     return found
+
+
+def requirements_that_bind(binds: Binds) -> list[Requirement]:
+    """The requirements of one kind, in the order of the catalogue."""
+    return [each for each in load_catalogue().values() if each.binds == binds]

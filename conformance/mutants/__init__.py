@@ -88,6 +88,13 @@ def _anomalies(name: str, mistake: str, requirement: str) -> Mutant:
     return Mutant(name, mistake, requirement, module="anomalies", right=right)
 
 
+def _tasks(
+    name: str, mistake: str, requirement: str, guarantee: Guarantee = "exactly-once"
+) -> Mutant:
+    right = ("in-memory", "rocksdb-transactional", f"{__name__}.crashes:journalled")
+    return Mutant(name, mistake, requirement, guarantee=guarantee, module="tasks", right=right)
+
+
 def _metamorphic(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
     right = right or ("rocksdb", "rocksdb-transactional")
     return Mutant(name, mistake, requirement, module="metamorphic", right=right)
@@ -496,5 +503,26 @@ MUTANTS = (
     _hygiene("threads_pile_up", "each opening leaves a thread", "LIFE-017"),
     _hygiene("processes_pile_up", "each opening leaves a process", "LIFE-018"),
     _hygiene("refused_opening_holds_a_file", "a failed init leaves a file open", "ERR-011"),
+    _tasks("get_misses_restored_rows", "get does not find what was restored", "PROTOCOL-001"),
+    _tasks("restoring_stops_at_a_tombstone", "a tombstone ends a batch", "PROTOCOL-002"),
+    _tasks("staged_rows_reach_the_journal", "a crash keeps staged rows", "PROTOCOL-003"),
+    _tasks("commit_keeps_deleted_rows", "a commit brings deleted rows back", "PROTOCOL-004"),
+    _tasks(
+        "next_offset_after_restoring",
+        "the offset after the last one that was restored is committed",
+        "PROTOCOL-003",
+        "at-least-once",
+    ),
+    _tasks(
+        "get_misses_rows_of_the_last_process",
+        "get does not find what was there at the opening",
+        "PROTOCOL-005",
+        "at-least-once",
+    ),
+    _tasks("wiped_after_every_crash", "it asks to be wiped without need", "PROTOCOL-006"),
+    _tasks("lock_outlives_the_process", "a crash leaves it locked", "PROTOCOL-007"),
+    _tasks("unknown_offset_refused", "an unknown offset raises", "PROTOCOL-008"),
+    _tasks("restored_in_any_order", "restoring has no order", "PROTOCOL-009"),
+    _tasks("restored_rows_lost_at_close", "close saves only what was put", "PROTOCOL-010"),
 )
 """All mutants."""

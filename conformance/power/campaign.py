@@ -6,17 +6,19 @@ import itertools
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from streamproof.conformance.choices import decode_value, encode_value
 from streamproof.conformance.crash.campaign import lines_of, replay_lines
 from streamproof.conformance.crash.judge import POSITION, Ruling, judge
 from streamproof.conformance.crash.kill import BATCH, changelog_of
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.power.disk import JOURNALLED, Disk, FileSystem, disk_of
+from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Disk, FileSystem, disk_of
 from streamproof.conformance.power.engine import Loss, PowerEngine, Recording
 from streamproof.conformance.power.recorder import recorder_is_loaded
 from streamproof.conformance.power.states import DAMAGES, Damage, State, choose, smaller
 from streamproof.conformance.power.trace import Trace, Tree
+from streamproof.conformance.saved import Choices
 from streamproof.conformance.shapes import MOST_SHAPES, shape_of_words
 from streamproof.conformance.trial import render_program
 from streamproof.conformance.violations import Skipped, Violation, violation_of
@@ -197,8 +199,51 @@ class PowerCampaign:
                 broken = self._without(*broken, start, end) or broken
                 end = start
             chunk //= 2
-        broken = self._less_lost(*broken)
-        self._run.record(self._violation(*broken))
+        self._record_loss(*self._less_lost(*broken))
+
+    def _record_loss(self, loss: Loss, ruling: Ruling) -> None:
+        """Record a broken promise with the losses of power that show it."""
+        try:
+            losses = [_encoded(each) for each in loss.chain]
+        except TypeError:
+            # It is repeated from its seed.
+            losses = []
+        promise, shape = self._wanted(loss, ruling)
+        choices = Choices(losses=losses, requirement=promise, shape=shape)
+        self._run.record(self._violation(loss, ruling), choices)
+
+    def repeat(self, choices: Choices) -> None:
+        """Lose the power again as it was saved, and record what breaks in the same shape.
+
+        Threads of a database move the calls of the system, so that a loss which is none of this
+        recording, or does no harm, is followed by others that do the same kind of damage.
+        """
+        self._budget = self._run.settings.limits.shrink_kills
+        before: Loss | None = None
+        for number, saved in enumerate(choices.losses, start=1):
+            program, state = _decoded(saved)
+            if state.damage == "scattered":
+                self._file_system = PORTABLE
+            recording = self._record(program, before)
+            states = self._saved_first(recording, state)
+            if number < len(choices.losses):
+                before = self._engine.leave(recording, *next(states))
+                shutil.rmtree(before.crashed.directory.parent, ignore_errors=True)
+                continue
+            wanted = choices.requirement, choices.shape
+            if broken := self._first_break(recording, states, wanted):
+                self._record_loss(*broken)
+
+    def _saved_first(self, recording: Recording, state: State) -> Iterator[tuple[State, Tree]]:
+        """A saved state, if it can be one of this recording, and others with the same damage."""
+        disk = disk_of(recording.trace, self._file_system)
+        lost = state.lost | {call for call, _ in state.torn}
+        pending = {each.call for each in disk.pending(state.after)}
+        if state.after <= len(recording.trace.calls) and lost <= pending:
+            yield state, state.tree(disk)
+        yield from choose(disk, recording.trace, state.damage, SHRINK_STATES)
+        # Nothing can be lost any more: what is left is what a process would leave.
+        yield State(len(recording.trace.calls)), disk.tree(len(recording.trace.calls))
 
     def _without(
         self, loss: Loss, ruling: Ruling, start: int, end: int
@@ -300,6 +345,22 @@ class PowerCampaign:
                 for call, (start, end) in state.torn
             ]
         return [*comments, f"lab.power_loss({', '.join(arguments)})"]
+
+
+def _encoded(loss: Loss) -> Any:
+    """A loss of power as it is saved."""
+    state = loss.state
+    torn = [[call, *piece] for call, piece in state.torn]
+    return encode_value(
+        [loss.recording.program, state.after, sorted(state.lost), torn, state.damage]
+    )
+
+
+def _decoded(saved: Any) -> tuple[Program, State]:
+    """The program and the state that :func:`_encoded` made this of."""
+    program, after, lost, torn, damage = decode_value(saved)
+    pieces = tuple((call, (start, end)) for call, start, end in torn)
+    return program, State(after, frozenset(lost), pieces, damage)
 
 
 def _batches(states: Iterable[tuple[State, Tree]], size: int) -> Iterator[list[tuple[State, Tree]]]:

@@ -7,7 +7,8 @@ what takes too long is ended. What else brokers do by themselves is in ``upkeep`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from simpy.events import Event
@@ -44,7 +45,7 @@ _MARKER_MS = 3
 _THROTTLE_MS = 1_000
 """A reader that has used up its quota waits for up to so many milliseconds."""
 
-_LATE_MARKER_MS = 500
+_LATE_MARKER_MS = 6_000
 """A delayed one takes up to so many more."""
 
 
@@ -92,7 +93,9 @@ class Cluster:
         self.transactions = TransactionCoordinator(
             fences=not world.defect("does-not-fence-producer")
         )
-        self._appended: dict[str, list[Event]] = {}
+        # Who is told of what is appended, by partition, in the order in which they came.
+        self._changes: dict[str, Event] = {}
+        self._readers: dict[str, list[Callable[[str], None]]] = {}
         self._host = world.host("brokers")
         self._markers_due = world.time.event()
         self._host.start(self._write_markers())
@@ -110,10 +113,24 @@ class Cluster:
         """A group, made when it is first asked for."""
         if name not in self.groups:
             self.groups[name] = GroupCoordinator(
-                rebalance_timeout_ms, ignores_generation=self._world.defect("ignores-generation")
+                rebalance_timeout_ms,
+                ignores_generation=self._world.defect("ignores-generation"),
+                changed=partial(self._tell_of_change, name),
             )
             self.groups[name].is_away = self.groups_are_away
         return self.groups[name]
+
+    def next_change(self, group: str) -> Event:
+        """Comes about when the state of a group changes the next time.
+
+        It stands for a request that waits at the brokers.
+        """
+        return self._changes.setdefault(group, self._world.time.event())
+
+    def _tell_of_change(self, group: str) -> None:
+        waiting = self._changes.pop(group, None)
+        if waiting is not None:
+            waiting.succeed()
 
     # Records.
 
@@ -129,7 +146,7 @@ class Cluster:
             ProducerFencedError: a later epoch of the producer was here.
         """
         offsets = [self._append(partition, each) for each in records]
-        self._wake(partition)
+        self.tell_readers(partition)
         return offsets
 
     def _append(self, partition: str, record: Mapping[str, Any]) -> int:
@@ -152,25 +169,21 @@ class Cluster:
         return offset
 
     def fetch(
-        self, positions: Mapping[str, int], isolation: Isolation, max_records: int
-    ) -> dict[str, Fetched]:
-        """What there is from each position on; any prefix of it, and sometimes no answer.
+        self, partition: str, position: int, isolation: Isolation, max_records: int
+    ) -> Fetched | None:
+        """What there is from a position on: any prefix of it; ``None`` is no answer.
 
         Raises:
-            OffsetOutOfRangeError: a position is out of range.
+            OffsetOutOfRangeError: the position is out of range.
         """
-        found = {}
-        for partition, position in positions.items():
-            count = max_records
-            if self._world.faults.happens("broker.empty_fetch"):
-                # Nothing is the prefix that matters most: a reader that lacks all there is.
-                cut = self._world.choices.below(_SHORT_FETCH + 1)
-                count = min(cut, max_records)
-                if cut == _SHORT_FETCH:
-                    # Its leader, another broker, has not answered: not even the end is known.
-                    continue
-            found[partition] = self.logs[partition].fetch(position, isolation, count)
-        return found
+        if self._world.faults.happens("broker.empty_fetch"):
+            # Nothing is the prefix that matters most: a reader that lacks all there is.
+            cut = self._world.choices.below(_SHORT_FETCH + 1)
+            max_records = min(cut, max_records)
+            if cut == _SHORT_FETCH:
+                # Its leader, another broker, has not answered: not even the end is known.
+                return None
+        return self.logs[partition].fetch(position, isolation, max_records)
 
     def throttle_ms(self) -> int:
         """How long a reader has to wait because of its quota, and gets nothing; mostly 0.
@@ -202,19 +215,16 @@ class Cluster:
             )
         return log.log_start
 
-    def wait_for_records(self, partitions: Iterable[str]) -> Event:
-        """An event that comes about with the next record or marker in one of the partitions."""
-        event = self._world.time.event()
-        for partition in partitions:
-            self._appended.setdefault(partition, []).append(event)
-        return event
+    def tell_of_records(self, partition: str, reader: Callable[[str], None]) -> None:
+        """Tell a reader of each record and marker that is appended to a partition from now on.
 
-    def stop_waiting(self, event: Event, partitions: Iterable[str]) -> None:
-        """Forget an event that nobody waits for any more."""
-        for partition in partitions:
-            waiting = self._appended.get(partition, [])
-            if event in waiting:
-                waiting.remove(event)
+        It stands for a fetch that waits at the brokers: ``reader`` is given the partition.
+        """
+        self._readers.setdefault(partition, []).append(reader)
+
+    def stop_telling(self, partition: str, reader: Callable[[str], None]) -> None:
+        """Tell a reader nothing of a partition any more."""
+        self._readers[partition].remove(reader)
 
     # Transactions.
 
@@ -324,11 +334,10 @@ class Cluster:
         """Those that wait for no coordinator; when one comes back, it goes on with the others."""
         if self.transactions.is_away:
             return []
-        return [
-            each
-            for each in self.transactions.pending_markers()
-            if not (self.groups_are_away and each.target.startswith(GROUP_TARGET))
-        ]
+        pending = self.transactions.pending_markers()
+        if self.groups_are_away:
+            return [each for each in pending if not each.target.startswith(GROUP_TARGET)]
+        return pending
 
     def _write(self, marker: Marker) -> None:
         world, identity = self._world, marker.identity
@@ -341,7 +350,7 @@ class Cluster:
             offset = self.logs[marker.target].end_transaction(
                 identity.producer, commit=marker.commit, timestamp=world.now, epoch=identity.epoch
             )
-            self._wake(marker.target)
+            self.tell_readers(marker.target)
         complete = self.transactions.marked(marker)
         world.marks.sometimes(
             "one partition showed a transaction before another did", holds=not complete
@@ -371,10 +380,10 @@ class Cluster:
                 for member in group.advance(world.now):
                     world.trace.emit("group.member_left_out", "brokers", group=name, member=member)
 
-    def _wake(self, partition: str) -> None:
-        for event in self._appended.pop(partition, ()):
-            if not event.triggered:
-                event.succeed(partition)
+    def tell_readers(self, partition: str) -> None:
+        """Tell who asked for it that something was appended to a partition."""
+        for tell in self._readers.get(partition, ()):
+            tell(partition)
 
     # What an observer sees, who is no part of the world.
 

@@ -10,7 +10,7 @@ transactions); Kafka, GroupCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -81,6 +81,11 @@ class Joined(Generic[S]):
 class GroupCoordinator(Generic[S, A]):
     """One consumer group.
 
+    Args:
+        rebalance_timeout_ms: how long a rebalance waits for members that do not join again.
+        ignores_generation: whether it takes offsets from members of an earlier generation.
+        changed: is called each time that the state changes.
+
     Attributes:
         generation: the number of the rebalance that was completed last; 0 before the first.
         state: what it is doing.
@@ -89,7 +94,14 @@ class GroupCoordinator(Generic[S, A]):
             refused with CoordinatorNotAvailableError, and nobody is left out.
     """
 
-    def __init__(self, rebalance_timeout_ms: int, *, ignores_generation: bool = False) -> None:
+    def __init__(
+        self,
+        rebalance_timeout_ms: int,
+        *,
+        ignores_generation: bool = False,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._changed = changed
         self._ignores_generation = ignores_generation
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._deadline = 0
@@ -180,6 +192,7 @@ class GroupCoordinator(Generic[S, A]):
             for name, member in self.members.items():
                 member.assignment = assignments.get(name)
             self.state = GroupState.STABLE
+            self._changed()
 
     def poll_sync(self, member_id: str, generation: int) -> A | None:
         """The assignment of a member; ``None`` as long as the leader has not handed it in.
@@ -320,6 +333,7 @@ class GroupCoordinator(Generic[S, A]):
         self._deadline = now + self._rebalance_timeout_ms
         for each in self.members.values():
             each.joined = False
+        self._changed()
 
     def _complete_join(self) -> None:
         if not self.members:
@@ -329,6 +343,7 @@ class GroupCoordinator(Generic[S, A]):
         self.state = GroupState.SYNCING
         for each in self.members.values():
             each.assignment = None
+        self._changed()
 
     def _static(self, instance_id: str) -> str:
         return next(

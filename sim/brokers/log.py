@@ -74,16 +74,14 @@ class _Producer:
     Attributes:
         next_sequence: the sequence number of its next record.
         offsets: of its records, by sequence number, so that a repeated one is recognised.
-        first: the first offset of its open transaction; ``None`` if it has none.
     """
 
-    __slots__ = ("epoch", "first", "next_sequence", "offsets")
+    __slots__ = ("epoch", "next_sequence", "offsets")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.next_sequence = 0
         self.offsets: dict[int, int] = {}
-        self.first: int | None = None
 
 
 class PartitionLog:
@@ -102,14 +100,15 @@ class PartitionLog:
         # Committed records that were given up, for observers: no reader gets them.
         self._gone: list[Entry] = []
         self._producers: dict[int, _Producer] = {}
+        # By producer: the first offset of its open transaction.
+        self._open: dict[int, int] = {}
         # By producer: the spans of its aborted transactions, first offset and marker.
         self._aborted: dict[int, list[tuple[int, int]]] = {}
 
     @property
     def last_stable_offset(self) -> int:
         """The first offset of the oldest open transaction, or the end."""
-        open_since = (each.first for each in self._producers.values() if each.first is not None)
-        return min(open_since, default=self.end)
+        return min(self._open.values(), default=self.end)
 
     @property
     def entries(self) -> list[Entry]:
@@ -154,8 +153,8 @@ class PartitionLog:
             state.next_sequence += 1
             state.offsets[sequence] = self.end
             state.offsets.pop(sequence - REMEMBERED_SEQUENCES, None)
-            if transactional and state.first is None:
-                state.first = self.end
+            if transactional:
+                self._open.setdefault(producer, self.end)
         return self._add(Entry(self.end, timestamp, key, value, producer, transactional))
 
     def end_transaction(
@@ -169,11 +168,10 @@ class PartitionLog:
         Raises:
             ProducerFencedError: a producer of the same id and a later epoch was here.
         """
-        state = self._producer(producer, epoch)
-        if state.first is not None:
-            if not commit:
-                self._aborted.setdefault(producer, []).append((state.first, self.end))
-            state.first = None
+        self._producer(producer, epoch)
+        first = self._open.pop(producer, None)
+        if first is not None and not commit:
+            self._aborted.setdefault(producer, []).append((first, self.end))
         control: Control = "commit" if commit else "abort"
         return self._add(Entry(self.end, timestamp, b"", None, producer, True, control))
 
@@ -283,9 +281,7 @@ class PartitionLog:
                 f"Producer {producer} of epoch {epoch} is fenced: {state.epoch} was here."
             )
         elif epoch > state.epoch:
-            first, state = state.first, _Producer(epoch)
-            state.first = first
-            self._producers[producer] = state
+            state = self._producers[producer] = _Producer(epoch)
         return state
 
     def _add(self, entry: Entry) -> int:

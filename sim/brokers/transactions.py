@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from streamproof.sim.errors import (
     ConcurrentTransactionsError,
@@ -53,8 +54,7 @@ class ProducerIdentity:
     epoch: int
 
 
-@dataclass(frozen=True)
-class Marker:
+class Marker(NamedTuple):
     """A marker that has to be written, into a partition or for a group's offsets."""
 
     transactional_id: str
@@ -98,6 +98,7 @@ class TransactionCoordinator:
         self._fences = fences
         self.is_away = False
         self._transactions: dict[str, Transaction] = {}
+        self._unwritten: list[Marker] = []
         self._next_producer = 0
 
     def new_producer(self) -> ProducerIdentity:
@@ -129,7 +130,7 @@ class TransactionCoordinator:
         if not self._fences:
             return found.identity
         if found.state is State.ONGOING:
-            self._decide(found, commit=False, fence=True)
+            self._decide(transactional_id, found, commit=False, fence=True)
         if found.state not in IDLE:
             raise ConcurrentTransactionsError(
                 f"The transaction of {transactional_id} before is not complete yet."
@@ -176,7 +177,7 @@ class TransactionCoordinator:
                 f"{transactional_id} cannot {'commit' if commit else 'abort'}: "
                 f"its transaction is {found.state.name}."
             )
-        self._decide(found, commit=commit)
+        self._decide(transactional_id, found, commit=commit)
         return True
 
     def idle_since(self, time: int) -> list[str]:
@@ -207,20 +208,17 @@ class TransactionCoordinator:
             if each.state is State.ONGOING and now >= each.deadline
         ]
         for name in late:
-            self._decide(self._transactions[name], commit=False, fence=True)
+            self._decide(name, self._transactions[name], commit=False, fence=True)
         return late
 
     def pending_markers(self) -> list[Marker]:
         """The markers that have to be written, in the order of their decisions."""
-        return [
-            Marker(name, target, each.identity, each.state is State.PREPARE_COMMIT)
-            for name, each in self._transactions.items()
-            for target in each.unmarked
-        ]
+        return list(self._unwritten)
 
     def marked(self, marker: Marker) -> bool:
         """A marker was written; whether the transaction is complete by that."""
         found = self._transactions[marker.transactional_id]
+        self._unwritten.remove(marker)
         found.unmarked.remove(marker.target)
         if found.unmarked:
             return False
@@ -246,15 +244,19 @@ class TransactionCoordinator:
         if self.is_away:
             raise CoordinatorNotAvailableError("The transaction coordinator moves: try again.")
 
-    @staticmethod
-    def _decide(found: Transaction, *, commit: bool, fence: bool = False) -> None:
+    def _decide(
+        self, transactional_id: str, found: Transaction, *, commit: bool, fence: bool = False
+    ) -> None:
         found.state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
         found.unmarked = list(found.targets)
         if fence:
             # The markers carry the new epoch, so that the logs refuse the producer, too.
             found.identity = ProducerIdentity(found.identity.producer, found.identity.epoch + 1)
+        self._unwritten += [
+            Marker(transactional_id, target, found.identity, commit) for target in found.unmarked
+        ]
         if not found.unmarked:
-            TransactionCoordinator._complete(found)
+            self._complete(found)
 
     @staticmethod
     def _complete(found: Transaction) -> None:

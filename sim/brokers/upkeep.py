@@ -33,7 +33,7 @@ __all__ = [
 CLEANER_BACKOFF_MS = 15_000
 """``log.cleaner.backoff.ms``: how often the cleaner looks for something to compact."""
 
-RETENTION_CHECK_MS = 60_000
+RETENTION_CHECK_MS = 10_000
 """How often old records are looked for; Kafka: ``log.retention.check.interval.ms``, 5 minutes."""
 
 _FAIL_OVER_CHECK_MS = 5_000
@@ -107,6 +107,7 @@ def delete_what_is_old(world: World, cluster: Cluster, configs: Mapping[str, Top
             start = log.first_kept(world.now - config.retention_ms)
             if start > log.log_start:
                 log.delete_before(start)
+                world.marks.sometimes("old records of an output were deleted")
                 world.trace.emit(
                     "log.deleted", "brokers", partition=name, offset=start, reason="retention"
                 )

@@ -53,6 +53,7 @@ class _Partition:
         end: the high watermark or the last stable offset, as the last polled fetch said.
         fetched_end: the same, of a fetch that was not polled yet.
         end_asked: whether the end was asked for, and the answer is still to come.
+        paused: whether it is neither fetched nor returned.
         completed: a fetch that brought something, and was not polled to its end.
         buffered: its records that were not polled yet.
     """
@@ -95,9 +96,15 @@ class Consumer:
         self._isolation: Isolation = isolation
         self._max_poll_records = max_poll_records
         self._partitions: dict[str, _Partition] = {}
+        # The partitions of which a fetch may bring something; of all others the brokers have said
+        # that there is nothing yet, and tell when there is (KIP-227, fetch sessions).
+        self._fetchable: dict[str, None] = {}
+        # The partitions of which there is an answer that was not polled, as they came.
+        self._fetched: dict[str, None] = {}
         self._failed: deque[tuple[str, OffsetOutOfRangeError]] = deque()
         self._arrived = world.time.event()
         self._changed = world.time.event()
+        self._is_woken = False
         self._is_closed = False
         host.start(self._fetch_ahead())
 
@@ -110,11 +117,21 @@ class Consumer:
 
     def assign(self, partitions: Iterable[str]) -> None:
         """Take exactly these partitions; what was assigned already keeps its state."""
-        self._partitions = {
-            each: self._partitions.get(each, _Partition()) for each in sorted(partitions)
-        }
+        before, wanted = self._partitions, sorted(set(partitions))
+        self._partitions = {each: before[each] for each in wanted if each in before}
+        for each in before:
+            if each not in self._partitions:
+                self._cluster.stop_telling(each, self._may_fetch)
+                self._fetched.pop(each, None)
         self._failed = deque(each for each in self._failed if each[0] in self._partitions)
-        self._wake()
+        self.add(wanted)
+
+    def add(self, partitions: Iterable[str]) -> None:
+        """Take these partitions, too; they have no position yet."""
+        for each in partitions:
+            if each not in self._partitions:
+                self._partitions[each] = _Partition()
+                self._cluster.tell_of_records(each, self._may_fetch)
 
     def seek(self, partition: str, offset: int) -> None:
         """Go on from an offset. The end that is known stays: the lag may be stale for a while."""
@@ -130,7 +147,7 @@ class Consumer:
         state.position, state.completed, state.fetched_end = offset, None, None
         state.buffered.clear()
         self._failed = deque(each for each in self._failed if each[0] != partition)
-        self._wake()
+        self._may_fetch(partition)
 
     def pause(self, partitions: Iterable[str]) -> None:
         """Neither fetch nor return records of these partitions."""
@@ -141,7 +158,7 @@ class Consumer:
         """Fetch and return their records again."""
         for each in partitions:
             self._of(each).paused = False
-        self._wake()
+            self._may_fetch(each)
 
     def paused(self) -> list[str]:
         """The partitions that are paused."""
@@ -175,7 +192,7 @@ class Consumer:
     def close(self) -> None:
         """Stop fetching."""
         self._is_closed = True
-        self._partitions = {}
+        self.assign([])
         self._wake()
 
     # Polling.
@@ -193,20 +210,34 @@ class Consumer:
                 raise OffsetOutOfRangeError(str(error), partition)
             polled = self._collect()
             left = deadline - self._world.now
-            if polled.records or polled.next_offsets or left <= 0:
+            if polled.next_offsets or left <= 0 or self._is_woken:
+                self._is_woken = False
                 return polled
             yield self._world.time.any_of([self._arrived, self._world.time.timeout(left)])
+
+    def wakeup(self) -> None:
+        """Let the poll that waits, or the next one, come back at once with what there is.
+
+        Source: Kafka, Consumer#wakeup, which raises there.
+        """
+        self._is_woken = True
+        if not self._arrived.triggered:
+            self._arrived.succeed()
 
     def _collect(self) -> Polled:
         """What has been fetched, up to the limit."""
         records: dict[str, list[Entry]] = {}
         next_offsets: dict[str, int] = {}
         left = self._max_poll_records
-        for partition, state in self._partitions.items():
+        for partition in list(self._fetched):
+            state = self._partitions[partition]
             if state.fetched_end is not None:
                 state.end, state.fetched_end, state.end_asked = state.fetched_end, None, False
             completed = state.completed
-            if state.paused or completed is None or not left:
+            if completed is None:
+                del self._fetched[partition]
+                continue
+            if state.paused or not left:
                 continue
             taken = [state.buffered.popleft() for _ in range(min(left, len(state.buffered)))]
             if taken:
@@ -216,59 +247,80 @@ class Consumer:
                 state.position = taken[-1].offset + 1
             else:
                 state.position, state.completed = completed.next_offset, None
+                del self._fetched[partition]
+                self._may_fetch(partition)
             next_offsets[partition] = state.position
         if self._arrived.triggered:
             self._arrived = self._world.time.event()
-        self._wake()
         return Polled(records, next_offsets)
 
     # Fetching.
 
     def _fetch_ahead(self) -> Steps:
         """Fetch what is not buffered, all partitions in one request, as long as it is open."""
-        world = self._world
+        time = self._world.time
         while not self._is_closed:
-            wanted = {
-                partition: state.position
-                for partition, state in self._partitions.items()
-                if state.position is not None and not state.paused and state.completed is None
-            }
-            if not wanted:
+            self._fetchable = dict.fromkeys(self._wanted())
+            if not self._fetchable:
                 yield self._next_change()
                 continue
-            changed = self._next_change()
+            changed, wanted = self._next_change(), dict[str, int]()
             try:
                 throttle_ms, found = yield from self._network.call(
                     self._host.name, "fetch", partial(self._fetch, wanted)
                 )
             except RequestTimeoutError:
+                self._fetchable |= dict.fromkeys(wanted)
                 continue
             if throttle_ms:
-                yield world.time.timeout(throttle_ms)
+                yield time.timeout(throttle_ms)
                 continue
-            if not self._take(wanted, found):
-                waiting = self._cluster.wait_for_records(wanted)
-                yield world.time.any_of([waiting, changed, world.time.timeout(FETCH_MAX_WAIT_MS)])
-                self._cluster.stop_waiting(waiting, wanted)
+            if not self._take(wanted, found) and self._fetchable:
+                # Nothing came, though there is something: the answer was cut short.
+                yield time.any_of([changed, time.timeout(FETCH_MAX_WAIT_MS)])
+
+    def _wanted(self) -> dict[str, int]:
+        """The position of each partition that may be fetched."""
+        wanted = {}
+        for partition in self._fetchable:
+            state = self._partitions.get(partition)
+            if state is None or state.paused or state.completed is not None:
+                continue
+            if state.position is not None:
+                wanted[partition] = state.position
+        return wanted
+
+    def _may_fetch(self, partition: str) -> None:
+        """A fetch may bring something of a partition from now on."""
+        self._fetchable[partition] = None
+        self._wake()
 
     def _fetch(
-        self, wanted: Mapping[str, int]
+        self, wanted: dict[str, int]
     ) -> tuple[int, dict[str, Fetched | OffsetOutOfRangeError]]:
         """Carried out at the brokers: one partition that is out of range does not hurt others.
 
-        With a quota that is used up it is nothing, and for how many milliseconds.
+        They answer with what there is when the request arrives, not when it was sent. With a quota
+        that is used up it is nothing, and for how many milliseconds.
+
+        Args:
+            wanted: takes the positions of what is looked at.
         """
         found: dict[str, Fetched | OffsetOutOfRangeError] = {}
         throttle_ms = self._cluster.throttle_ms()
         if throttle_ms:
             return throttle_ms, found
+        wanted |= self._wanted()
+        self._fetchable.clear()
+        most = self._max_poll_records
         for partition, position in wanted.items():
             try:
-                found |= self._cluster.fetch(
-                    {partition: position}, self._isolation, self._max_poll_records
-                )
+                fetched = self._cluster.fetch(partition, position, self._isolation, most)
             except OffsetOutOfRangeError as error:
                 found[partition] = error
+            else:
+                if fetched is not None:
+                    found[partition] = fetched
         return 0, found
 
     def _take(
@@ -278,22 +330,28 @@ class Consumer:
     ) -> bool:
         """Keep what was fetched, unless the position has changed; whether there is news."""
         news = False
-        for partition, fetched in found.items():
-            state = self._partitions.get(partition)
-            if state is None or state.position != wanted[partition] or state.completed is not None:
+        committed = self._isolation == "read_committed"
+        for partition, position in wanted.items():
+            fetched, state = found.get(partition), self._partitions.get(partition)
+            if fetched is None:
+                self._fetchable[partition] = None
+                continue
+            if state is None or state.position != position:
                 continue
             if isinstance(fetched, OffsetOutOfRangeError):
                 self._failed.append((partition, fetched))
                 state.position = None
                 news = True
                 continue
-            committed = self._isolation == "read_committed"
             end = fetched.last_stable_offset if committed else fetched.high_watermark
             state.fetched_end = end
-            if fetched.next_offset > wanted[partition]:
+            self._fetched[partition] = None
+            if fetched.next_offset > position:
                 state.completed = fetched
                 state.buffered.extend(fetched.records)
                 news = True
+            elif end > position:
+                self._fetchable[partition] = None
         if news and not self._arrived.triggered:
             self._arrived.succeed()
         return news

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from simpy.events import Event
@@ -28,8 +29,9 @@ HEARTBEAT_MS = 3_000
 SESSION_TIMEOUT_MS = 45_000
 """``session.timeout.ms``."""
 
-_ASK_AGAIN_MS = 25
-"""How often a member asks whether the others have joined; the real protocol waits for a reply."""
+_ASK_AGAIN_MS = 1_000
+"""How often a member asks whether the others have joined, unless it learns that something has
+changed; the real protocol waits for a reply."""
 
 S = TypeVar("S")
 A = TypeVar("A")
@@ -49,6 +51,7 @@ class Membership(Generic[S, A]):
         group: the name of the group.
         describe: what the member says of itself, asked each time that it joins.
         assign: assigns, if the member leads the group.
+        wake: is called when there is something for the owner to look at.
 
     Attributes:
         member_id: empty before the first join, and after it was left out.
@@ -70,15 +73,18 @@ class Membership(Generic[S, A]):
         assign: Assign[S, A],
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         heartbeat_ms: int = HEARTBEAT_MS,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
         self._world = world
         self._host = host
         self._network = network
         self._group = cluster.group(group)
+        self._next_change = partial(cluster.next_change, group)
         self._describe = describe
         self._assign = assign
         self._session_timeout_ms = session_timeout_ms
         self._heartbeat_ms = heartbeat_ms
+        self._wake = wake
         self._wanted = world.time.event()
         self._released = world.time.event()
         self._holders = 0
@@ -199,7 +205,7 @@ class Membership(Generic[S, A]):
             )
             if joined is not None:
                 break
-            yield self._world.time.timeout(_ASK_AGAIN_MS)
+            yield self._change()
         self.generation = joined.generation
         if joined.subscriptions:
             assignments = yield from self._assign(joined.subscriptions)
@@ -220,14 +226,20 @@ class Membership(Generic[S, A]):
                 # Another rebalance has begun before this one was assigned.
                 self.rejoin()
                 return
-            yield self._world.time.timeout(_ASK_AGAIN_MS)
+            yield self._change()
         self.assignment = found
+        self._wake()
+
+    def _change(self) -> Event:
+        time = self._world.time
+        return time.any_of([self._next_change(), time.timeout(_ASK_AGAIN_MS)])
 
     def _be_left_out(self) -> None:
         self.member_id, self.generation, self.assignment = "", -1, None
         self.was_left_out = True
         self._world.trace.emit("group.left_out", self._host.name)
         self.rejoin()
+        self._wake()
 
     def _call(self, what: str, handle: Callable[[], Any]) -> Generator[Event, Any, Any]:
         return (yield from self._network.call(self._host.name, what, handle))

@@ -52,6 +52,8 @@ class Producer:
         network: the way to the brokers.
         cluster: the brokers.
         transactional_id: empty for a producer without transactions.
+        transaction_timeout_ms: how long a transaction may take, in milliseconds.
+        max_block_ms: how long a request is sent again before it is given up, in milliseconds.
 
     Attributes:
         written: by partition, the offset of the last record that the brokers have confirmed.
@@ -68,6 +70,7 @@ class Producer:
         *,
         transactional_id: str = "",
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        max_block_ms: int = MAX_BLOCK_MS,
     ) -> None:
         self._world = world
         self._host = host
@@ -75,6 +78,7 @@ class Producer:
         self._cluster = cluster
         self._transactional_id = transactional_id
         self._transaction_timeout_ms = transaction_timeout_ms
+        self._max_block_ms = max_block_ms
         self._identity: ProducerIdentity | None = None
         self._sequences: dict[str, int] = {}
         self._added: set[str] = set()
@@ -278,14 +282,14 @@ class Producer:
 
     def _retried(self, what: str, handle: Callable[[], T]) -> Generator[Event, Any, T]:
         """Ask until there is an answer, or it takes too long."""
-        deadline = self._world.now + MAX_BLOCK_MS
+        deadline = self._world.now + self._max_block_ms
         while True:
             try:
                 return (yield from self._network.call(self._host.name, what, handle))
             except (RequestTimeoutError, ConcurrentTransactionsError) as error:
                 if self._world.now >= deadline:
                     raise RequestTimeoutError(
-                        f"{what}: given up after {MAX_BLOCK_MS} ms: {error}"
+                        f"{what}: given up after {self._max_block_ms} ms: {error}"
                     ) from error
             yield self._world.time.timeout(_RETRY_MS)
 

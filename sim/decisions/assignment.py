@@ -183,14 +183,10 @@ class _Assignor:
         """Leave active tasks with clients that have their state; whether any, and budget left."""
         moves = self._moves(lambda name: self._tasks[name].active)
         for task, intended, better in moves:
-            holder = min(
-                better, key=lambda name: (self._rank_if_behind(name, task), self._load(name))
-            )
-            copies = [name for name in better if task in self._tasks[name].standby]
+            holder = min(better, key=lambda name: self._preference(name, task))
             self._tasks[intended].active.remove(task)
-            if copies:
+            if task in self._tasks[holder].standby:
                 # The two change their roles, and no copy is made.
-                holder = min(copies, key=self._load)
                 self._tasks[holder].standby.remove(task)
                 self._tasks[intended].standby.add(task)
             elif warmups > 0:
@@ -199,8 +195,10 @@ class _Assignor:
             self._tasks[holder].active.add(task)
         return bool(moves), warmups
 
-    def _rank_if_behind(self, name: str, task: str) -> float:
-        return 0 if self._caught_up(name, task) else self._rank(name, task)
+    def _preference(self, name: str, task: str) -> tuple[float, bool, float]:
+        """Least lag first, all who are caught up alike; then a copy that is there, then load."""
+        rank = 0 if self._caught_up(name, task) else self._rank(name, task)
+        return rank, task not in self._tasks[name].standby, self._load(name)
 
     def _hold_standby_where_it_is(self, warmups: int) -> bool:
         """Leave copies where they are, as long as there is a budget to make them elsewhere."""

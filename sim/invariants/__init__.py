@@ -1,5 +1,16 @@
 """What must hold in every run, as small functions over its events."""
 
+from streamproof.sim.invariants.assignments import (
+    CopiesAreApart,
+    EachTaskIsSharedOutOnce,
+    GroupLooksAgain,
+    MembersAgreeOnAVersion,
+    MembersReportWhatTheyHave,
+    StandbysAreAsManyAsAsked,
+    WarmUpsAreBounded,
+    WorkGoesWhereTheStateIs,
+    WorkIsEven,
+)
 from streamproof.sim.invariants.base import Invariant, InvariantError, Violation, Watch
 from streamproof.sim.invariants.contents import (
     ClosedStoreEqualsChangelog,
@@ -16,17 +27,21 @@ from streamproof.sim.invariants.delivery import (
 from streamproof.sim.invariants.directories import HotDirectoryIsKept, NothingIsLeftInUse
 from streamproof.sim.invariants.liveness import (
     EveryTaskRuns,
+    EveryThreadTakesPart,
     NothingIsWipedWithoutNeed,
     UncommittedBytesAreBounded,
 )
 from streamproof.sim.invariants.ordering import LeastTimestampFirst, WaitsForWhatIsThere
 from streamproof.sim.invariants.output import OutputIsThatOfARunWithoutFaults
 from streamproof.sim.invariants.ownership import (
+    AssignedTasksAreKept,
     OneHolderInAProcess,
     OneOwnerInAGeneration,
     OwnersFollowEachOther,
     RestoringIsPaired,
 )
+from streamproof.sim.invariants.positions import PositionIsNotAhead
+from streamproof.sim.invariants.upgrades import ClosedStoreKeepsItsOffset, MirrorsOnlyCopy
 from streamproof.sim.invariants.visibility import (
     MetricsAddUp,
     PurgedWasCommitted,
@@ -49,6 +64,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     OneOwnerInAGeneration,
     OwnersFollowEachOther,
     OneHolderInAProcess,
+    AssignedTasksAreKept,
     RestoringIsPaired,
     UpdatingIsPaired,
     MetricsAddUp,
@@ -57,9 +73,22 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     LeastTimestampFirst,
     WaitsForWhatIsThere,
     EveryTaskRuns,
+    EveryThreadTakesPart,
     NothingIsWipedWithoutNeed,
     UncommittedBytesAreBounded,
     NothingIsLeftInUse,
     HotDirectoryIsKept,
+    EachTaskIsSharedOutOnce,
+    CopiesAreApart,
+    StandbysAreAsManyAsAsked,
+    WorkGoesWhereTheStateIs,
+    WarmUpsAreBounded,
+    WorkIsEven,
+    MembersReportWhatTheyHave,
+    GroupLooksAgain,
+    MembersAgreeOnAVersion,
+    ClosedStoreKeepsItsOffset,
+    MirrorsOnlyCopy,
+    PositionIsNotAhead,
 )
 """All that there are."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -97,7 +98,7 @@ class Watch:
         """
         self.history.see(event)
         for invariant, observe in self._observers.get(event.kind, ()):
-            self._note(invariant, lambda observe=observe: observe(event), event)  # type: ignore[misc]
+            self._note(invariant, observe, event)
 
     def end(self) -> list[Violation]:
         """Look at what is left once the run is over; all violations.
@@ -106,18 +107,23 @@ class Watch:
             InvariantError: an invariant raised.
         """
         for invariant in self._invariants:
-            self._note(invariant, invariant.at_end, None)
+            self._note(invariant, partial(_at_end, invariant), None)
         return self.violations
 
     def _note(
-        self, invariant: Invariant, find: Callable[[], Iterable[str]], event: Event | None
+        self, invariant: Invariant, observe: Callable[[Any], Iterable[str]], event: Event | None
     ) -> None:
         try:
-            messages = list(find())
+            for message in observe(event):
+                self.violations.append(
+                    Violation(invariant.name, invariant.requirement, message, event)
+                )
         except Exception as error:
             raise InvariantError(
                 f"The invariant {invariant.name!r} raised {type(error).__name__}: {error}, at "
                 f"{event or 'the end of the run'}. This is a mistake in the simulator."
             ) from error
-        for message in messages:
-            self.violations.append(Violation(invariant.name, invariant.requirement, message, event))
+
+
+def _at_end(invariant: Invariant, _: None) -> Iterable[str]:
+    return invariant.at_end()

@@ -79,7 +79,7 @@ class RunningStoreEqualsChangelog(_Contents):
             "store.running": self._running,
             "thread.assigned": self._assigned,
             "transaction.decided": self._decided,
-            "transaction.marker": self._decided,
+            "transaction.marker": self._marked,
         }
 
     def __init__(self, history: History) -> None:
@@ -96,15 +96,23 @@ class RunningStoreEqualsChangelog(_Contents):
         yield from ()
 
     def _decided(self, event: Event) -> Iterator[str]:
+        for partition in self._open:
+            yield from self._ended(partition, event)
+
+    def _marked(self, event: Event) -> Iterator[str]:
+        # What was decided by a time-out has no event of its own but its markers.
+        return self._ended(event.partition, event)
+
+    def _ended(self, partition: str, event: Event) -> Iterator[str]:
+        producers = self._open.get(partition, set())
         producer = event.attributes["producer"]
-        for partition, producers in self._open.items():
-            if producer in producers:
-                producers.discard(producer)
-                if event.attributes["commit"]:
-                    yield (
-                        f"a transaction with records of {partition} was committed after the task "
-                        "had begun to run without them"
-                    )
+        if producer in producers:
+            producers.discard(producer)
+            if event.attributes["commit"]:
+                yield (
+                    f"a transaction with records of {partition} was committed after the task "
+                    "had begun to run without them"
+                )
 
     def _running(self, event: Event) -> Iterator[str]:
         if self._owners.get(event.task, (0, event.actor))[1] != event.actor:

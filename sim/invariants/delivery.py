@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.base import Invariant, Observer
 from streamproof.sim.invariants.history import History
@@ -18,6 +18,12 @@ __all__ = [
 
 Input = tuple[str, int]
 """A partition, and the offset of one of its records."""
+
+_Owner = tuple[str, str]
+"""A thread, and a task that it has."""
+
+_Written = tuple[Input, str, bytes, bytes | None]
+"""A write: the input that brought it about, the changelog, the key and the value."""
 
 
 class CommittedInputWasProcessed(Invariant):
@@ -35,9 +41,9 @@ class CommittedInputWasProcessed(Invariant):
     def observers(self) -> Mapping[str, Observer]:
         return {"task.processed": self._process, "offsets.committed": self._commit}
 
-    def _process(self, event: Event) -> Iterator[str]:
+    def _process(self, event: Event) -> Iterable[str]:
         self._processed.add((event.partition, event.offset))
-        yield from ()
+        return ()
 
     def _commit(self, event: Event) -> Iterator[str]:
         for partition, offset in event.attributes["offsets"].items():
@@ -96,9 +102,9 @@ class EachInputCountsOnce(Invariant):
         self._added[producer] = {}
         yield from ()
 
-    def _process(self, event: Event) -> Iterator[str]:
+    def _process(self, event: Event) -> Iterable[str]:
         self._pending[self._producers[event.actor]].append((event.partition, event.offset))
-        yield from ()
+        return ()
 
     def _add(self, event: Event) -> Iterator[str]:
         self._added[event.attributes["producer"]].update(event.attributes["offsets"])
@@ -163,16 +169,21 @@ class CommittedInputIsLogged(Invariant):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        # The last input of each task, and by task what it has written that is not in a log yet.
-        self._inputs: dict[str, Input] = {}
+        self._actors: dict[int, str] = {}
+        # By who processes it: the last input of a task, and what it has written that is not in a
+        # log yet. A zombie may process what another one has processed, too.
+        self._inputs: dict[_Owner, Input] = {}
+        self._written: dict[_Owner, list[_Written]] = defaultdict(list)
+        # Of each input that is not committed: who has processed it.
+        self._takers: dict[Input, dict[_Owner, None]] = defaultdict(dict)
         self._partitions: set[str] = set()
-        self._written: dict[str, list[tuple[Input, str, bytes, bytes | None]]] = defaultdict(list)
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         if self.history.exactly_once:
             return {}
         return {
+            "thread.producer": self._new_producer,
             "task.state": self._state,
             "task.processed": self._process,
             "store.put": self._put,
@@ -180,39 +191,67 @@ class CommittedInputIsLogged(Invariant):
             "offsets.committed": self._commit,
         }
 
-    def _state(self, event: Event) -> Iterator[str]:
+    def _new_producer(self, event: Event) -> Iterable[str]:
+        self._actors[event.attributes["producer"]] = event.actor
+        return ()
+
+    def _state(self, event: Event) -> Iterable[str]:
         # Who begins to run processes again what was not committed, and writes it again.
-        self._written.pop(event.task, None)
-        self._inputs.pop(event.task, None)
-        yield from ()
+        owner = event.actor, event.task
+        self._written.pop(owner, None)
+        self._inputs.pop(owner, None)
+        for takers in self._takers.values():
+            takers.pop(owner, None)
+        return ()
 
-    def _process(self, event: Event) -> Iterator[str]:
-        self._inputs[event.task] = event.partition, event.offset
+    def _process(self, event: Event) -> Iterable[str]:
+        read, owner = (event.partition, event.offset), (event.actor, event.task)
+        self._inputs[owner] = read
         self._partitions.add(event.partition)
-        yield from ()
+        if event.offset >= self.history.committed.get(event.partition, 0):
+            self._takers[read][owner] = None
+        return ()
 
-    def _put(self, event: Event) -> Iterator[str]:
-        read, more = self._inputs.get(event.task), event.attributes
+    def _put(self, event: Event) -> Iterable[str]:
+        owner, more = (event.actor, event.task), event.attributes
+        read = self._inputs.get(owner)
         # A store whose changelog is the input itself has nothing to log.
-        if read is not None and event.partition not in self._partitions:
-            self._written[event.task].append((read, event.partition, more["key"], more["value"]))
-        yield from ()
+        if read is None or event.partition in self._partitions:
+            return ()
+        if read in self._takers:
+            self._written[owner].append((read, event.partition, more["key"], more["value"]))
+        return ()
 
-    def _append(self, event: Event) -> Iterator[str]:
+    def _append(self, event: Event) -> Iterable[str]:
         record = event.partition, event.attributes["key"], event.attributes["value"]
-        for written in self._written.values():
+        actor = self._actors.get(event.attributes["producer"])
+        for (owner, _), written in self._written.items():
+            if actor not in (owner, None):
+                continue
             for number, (_, *each) in enumerate(written):
                 if tuple(each) == record:
                     del written[number]
-                    return
-        yield from ()
+                    return ()
+        return ()
 
     def _commit(self, event: Event) -> Iterator[str]:
         offsets = event.attributes["offsets"]
-        for task, written in self._written.items():
-            for (partition, offset), changelog, key, _ in written:
-                if offset < offsets.get(partition, 0):
-                    yield (
-                        f"{partition} was committed at {offsets[partition]}, and the change of "
-                        f"{key!r} by its record at {offset} in task {task} is not in {changelog}"
-                    )
+        due = [read for read in self._takers if read[1] < offsets.get(read[0], 0)]
+        for read in due:
+            lacking = [self._unlogged(read, owner) for owner in self._takers.pop(read)]
+            # It is enough that one of those who have processed it has logged it.
+            if lacking and all(lacking):
+                partition, offset = read
+                yield from (
+                    f"{partition} was committed at {offsets[partition]}, and the change of "
+                    f"{key!r} by its record at {offset} in task {task} is not in {changelog}"
+                    for task, changelog, key in lacking[0]
+                )
+
+    def _unlogged(self, read: Input, owner: _Owner) -> list[tuple[str, str, bytes]]:
+        """What an owner has changed because of an input and not logged: task, changelog, key."""
+        return [
+            (owner[1], changelog, key)
+            for found, changelog, key, _ in self._written.get(owner, ())
+            if found == read
+        ]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.base import Invariant, Observer
 from streamproof.sim.invariants.history import History
 from streamproof.sim.trace import Event
 
-__all__ = ["EveryTaskRuns", "NothingIsWipedWithoutNeed", "UncommittedBytesAreBounded"]
+__all__ = [
+    "EveryTaskRuns",
+    "EveryThreadTakesPart",
+    "NothingIsWipedWithoutNeed",
+    "UncommittedBytesAreBounded",
+]
 
 
 class EveryTaskRuns(Invariant):
@@ -54,42 +59,126 @@ class EveryTaskRuns(Invariant):
                 yield f"task {task} does not run anywhere"
 
 
+class EveryThreadTakesPart(Invariant):
+    """Once nothing fails any more, every thread has its share of the last generation (O4)."""
+
+    name = "once faults have stopped, every thread follows the group"
+    requirement = "TASK-008"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        # By thread that lives: the generation that it follows; -1 before the first.
+        self._generations: dict[str, int] = {}
+        self._last = -1
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "thread.producer": self._lives,
+            "thread.assigned": self._assigned,
+            "thread.died": self._ended,
+            "thread.stopped": self._ended,
+            "instance.crashed": self._gone,
+            "instance.stopped": self._gone,
+        }
+
+    def _lives(self, event: Event) -> Iterable[str]:
+        self._generations.setdefault(event.actor, -1)
+        return ()
+
+    def _assigned(self, event: Event) -> Iterable[str]:
+        generation = self._generations[event.actor] = event.attributes["generation"]
+        self._last = max(self._last, generation)
+        return ()
+
+    def _ended(self, event: Event) -> Iterable[str]:
+        self._generations.pop(event.actor, None)
+        return ()
+
+    def _gone(self, event: Event) -> Iterable[str]:
+        prefix = f"{event.actor}/"
+        for actor in [each for each in self._generations if each.startswith(prefix)]:
+            del self._generations[actor]
+        return ()
+
+    def at_end(self) -> Iterator[str]:
+        for actor, generation in self._generations.items():
+            if generation != self._last:
+                yield f"{actor} follows generation {generation}, and the group is in {self._last}"
+
+
 class NothingIsWipedWithoutNeed(Invariant):
-    """What was closed cleanly is kept, and opened again as it was (KAFKA-10166, KAFKA-19712)."""
+    """What was closed cleanly is kept, and opened again as it was (KAFKA-10166, KAFKA-19712).
+
+    A release before KIP-1035 needs to wipe what a newer one has closed without ``upgrade.from``.
+    """
 
     name = "what was closed cleanly is not wiped when it is opened"
     requirement = "TASK-009"
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._clean: set[tuple[str, str]] = set()
+        # By process and task that was closed cleanly, whether an older release can open it.
+        self._clean: dict[tuple[str, str], bool] = {}
+        # The same, while it is looked at before the threads start.
+        self._scanning: dict[tuple[str, str], bool] = {}
+        # By process, whether its stores have their offsets themselves, and give them back.
+        self._releases: dict[str, tuple[bool, bool]] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
+            "instance.started": self._started,
             "task.closed": self._closed,
             "store.opened": self._opened,
             "task.wiped": self._wiped,
+            "state.opened": self._scanned,
+            "state.found": self._kept,
         }
+
+    def _started(self, event: Event) -> Iterator[str]:
+        more = event.attributes
+        self._releases[event.actor] = more["manages_offsets"], bool(more["upgrade_from"])
+        yield from ()
+
+    def _is_for_older(self, process: str) -> bool:
+        manages, gives_back = self._releases.get(process, (True, False))
+        return gives_back or not manages
+
+    def _scanned(self, event: Event) -> Iterator[str]:
+        # Who dies while it looks at what is there leaves it open.
+        here = event.actor, event.task
+        self._scanning.clear()
+        if here in self._clean:
+            self._scanning[here] = self._clean.pop(here)
+        yield from ()
+
+    def _kept(self, event: Event) -> Iterator[str]:
+        manages, gives_back = self._releases.get(event.actor, (True, False))
+        for here, was_for_older in self._scanning.items():
+            self._clean[here] = gives_back if manages else was_for_older
+        self._scanning.clear()
+        yield from ()
 
     def _closed(self, event: Event) -> Iterator[str]:
         here = event.actor.partition("/")[0], event.task
         if event.attributes["closing"] == "CLEAN":
-            self._clean.add(here)
+            self._clean[here] = self._is_for_older(here[0])
         else:
-            self._clean.discard(here)
+            self._clean.pop(here, None)
         yield from ()
 
     def _opened(self, event: Event) -> Iterator[str]:
         if event.attributes["wipe"]:
             yield from self._wiped(event)
         else:
-            self._clean.discard((event.actor.partition("/")[0], event.task))
+            self._clean.pop((event.actor.partition("/")[0], event.task), None)
 
     def _wiped(self, event: Event) -> Iterator[str]:
         here = event.actor.partition("/")[0], event.task
-        if here in self._clean:
-            self._clean.discard(here)
+        is_for_older = self._clean.pop(here, None)
+        manages = self._releases.get(here[0], (True, False))[0]
+        if is_for_older is not None and (manages or is_for_older):
             yield f"task {event.task} was closed cleanly by {here[0]}, and is wiped there"
 
 

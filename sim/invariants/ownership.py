@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.base import Invariant, Observer
 from streamproof.sim.invariants.history import History
 from streamproof.sim.trace import Event
 
 __all__ = [
+    "AssignedTasksAreKept",
     "OneHolderInAProcess",
     "OneOwnerInAGeneration",
     "OwnersFollowEachOther",
@@ -85,6 +86,46 @@ class OwnersFollowEachOther(Invariant):
         yield from ()
 
 
+class AssignedTasksAreKept(Invariant):
+    """What a thread was assigned it has, or tries to have, until it is taken away (KAFKA-8187)."""
+
+    name = "a thread that joins again still has what it was assigned"
+    requirement = "TASK-008"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._assigned: dict[str, list[str]] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "thread.assigned": self._assign,
+            "thread.subscribed": self._subscribe,
+            "thread.lost": self._gone,
+            "thread.died": self._gone,
+            "instance.crashed": self._crash,
+        }
+
+    def _assign(self, event: Event) -> Iterable[str]:
+        self._assigned[event.actor] = event.attributes["active"]
+        return ()
+
+    def _subscribe(self, event: Event) -> Iterator[str]:
+        for task in self._assigned.get(event.actor, ()):
+            if task not in event.attributes["owned"]:
+                yield f"task {task} was assigned to {event.actor}, which has forgotten it"
+
+    def _gone(self, event: Event) -> Iterable[str]:
+        self._assigned.pop(event.actor, None)
+        return ()
+
+    def _crash(self, event: Event) -> Iterable[str]:
+        prefix = f"{event.actor}/"
+        for actor in [each for each in self._assigned if each.startswith(prefix)]:
+            del self._assigned[actor]
+        return ()
+
+
 class OneHolderInAProcess(Invariant):
     """A task is open in at most one thread of a process: the lock of its directory says so."""
 
@@ -135,7 +176,8 @@ class RestoringIsPaired(Invariant):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._started: set[tuple[str, str]] = set()
+        # By updater and changelog: the task.
+        self._started: dict[tuple[str, str], str] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -144,6 +186,7 @@ class RestoringIsPaired(Invariant):
             "restore.batch": self._batch,
             "restore.end": self._end,
             "restore.suspended": self._end,
+            "task.state": self._state,
             "instance.crashed": self._gone,
         }
 
@@ -151,7 +194,7 @@ class RestoringIsPaired(Invariant):
         here = event.actor, event.partition
         if here in self._started:
             yield f"the restoration of {event.partition} starts again, and did not end"
-        self._started.add(here)
+        self._started[here] = event.task
 
     def _batch(self, event: Event) -> Iterator[str]:
         if (event.actor, event.partition) not in self._started:
@@ -161,9 +204,21 @@ class RestoringIsPaired(Invariant):
         here = event.actor, event.partition
         if here not in self._started:
             yield f"the restoration of {event.partition} ends, and has not started"
-        self._started.discard(here)
+        self._started.pop(here, None)
+
+    def _state(self, event: Event) -> Iterator[str]:
+        """A task that is given up is restored no longer, and somebody waits for the end of it."""
+        if event.attributes["after"] != "SUSPENDED":
+            return
+        process = event.actor.partition("/")[0]
+        for (actor, partition), task in list(self._started.items()):
+            if task == event.task and actor.partition("/")[0] == process:
+                del self._started[actor, partition]
+                yield f"task {task} was given up, and the restoration of {partition} did not end"
 
     def _gone(self, event: Event) -> Iterator[str]:
         prefix = f"{event.actor}/"
-        self._started = {each for each in self._started if not each[0].startswith(prefix)}
+        self._started = {
+            at: task for at, task in self._started.items() if not at[0].startswith(prefix)
+        }
         yield from ()

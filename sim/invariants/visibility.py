@@ -22,7 +22,7 @@ class UpdatingIsPaired(Invariant):
     """Each start of a standby's updates is followed by one suspension (KIP-988)."""
 
     name = "the updates of a standby that start are suspended once"
-    requirement = "LISTEN-101"
+    requirement = "LISTEN-102"
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
@@ -123,7 +123,7 @@ class StandbyIsNotAhead(Invariant):
     """A standby follows an input of its task no further than that is committed (KAFKA-8755)."""
 
     name = "a standby is not ahead of its active task"
-    requirement = "STANDBY-101"
+    requirement = "STANDBY-001"
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -142,7 +142,7 @@ class PurgedWasCommitted(Invariant):
     """Nothing of a repartition topic is deleted that has to be read again (O5, KAFKA-17635)."""
 
     name = "what is deleted of a repartition topic was committed"
-    requirement = "TASK-101"
+    requirement = "TASK-012"
 
     def __init__(self, history: History) -> None:
         super().__init__(history)

@@ -3,18 +3,45 @@
 Tasks are placed on processes first, and within a process on threads. A task that somebody still
 owns is withheld from its new owner until it was given up: so nobody ever runs beside another.
 
-Sources: KIP-429, KIP-441; Kafka, StreamsPartitionAssignor.
+Sources: KIP-268, KIP-429, KIP-441; Kafka, StreamsPartitionAssignor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from streamproof.sim.decisions.assignment import Client, assign
-from streamproof.sim.decisions.lag import LATEST_OFFSET, task_lag
+from streamproof.sim.decisions.assignment import Assignment, Client, ClientTasks, assign
+from streamproof.sim.decisions.lag import (
+    LATEST_OFFSET,
+    UNKNOWN_OFFSET_SUM,
+    is_caught_up,
+    task_lag,
+)
+from streamproof.sim.decisions.versions import (
+    LATEST_SUPPORTED_VERSION,
+    OFFSET_SUM_VERSION,
+    Answer,
+    Spoken,
+)
 
-__all__ = ["AssignorConfig", "Subscription", "ThreadAssignment", "share_out"]
+__all__ = [
+    "AssignorConfig",
+    "Shares",
+    "Subscription",
+    "ThreadAssignment",
+    "described",
+    "forget_partial",
+    "mirroring",
+    "share_out",
+]
+
+LATEST_SPOKEN = Spoken(LATEST_SUPPORTED_VERSION, LATEST_SUPPORTED_VERSION)
+"""What a member says that is up to date."""
+
+LATEST_ANSWER = Answer(LATEST_SUPPORTED_VERSION, LATEST_SUPPORTED_VERSION, probing=False)
+"""What a leader answers if everybody is up to date."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +67,15 @@ class Subscription:
         process: the process that it belongs to.
         owned: the active tasks that it owns.
         sums: how far its process is with each task that it has anything of.
+        spoken: the metadata version in which it says so, and the newest one that it supports.
+        formats: of stores that its process has: 1 is the older one, 2 has timestamps (KIP-258).
     """
 
     process: str
     owned: tuple[str, ...] = ()
     sums: Mapping[str, int] = field(default_factory=dict)
+    spoken: Spoken = LATEST_SPOKEN
+    formats: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True)
@@ -56,12 +87,29 @@ class ThreadAssignment:
         standby: the tasks that it keeps a copy of, or warms up.
         follow_up: whether a task is withheld, so that the group has to come together again.
         probing: whether something is on its way, so that the group looks again after a while.
+        answer: in which metadata version this is, and which one all support.
+        is_probe: whether that is all there is to be told: the thread keeps what it has.
     """
 
     active: tuple[str, ...] = ()
     standby: tuple[str, ...] = ()
     follow_up: bool = False
     probing: bool = False
+    answer: Answer = LATEST_ANSWER
+    is_probe: bool = False
+
+
+class Shares(NamedTuple):
+    """What came of the leader's work.
+
+    Attributes:
+        threads: what each member gets.
+        placed: which process has what, in the end; of that, a task that is owned elsewhere still
+            is withheld for now.
+    """
+
+    threads: dict[str, ThreadAssignment]
+    placed: Assignment
 
 
 def share_out(
@@ -69,7 +117,8 @@ def share_out(
     ends: Mapping[str, int],
     stateless: frozenset[str],
     config: AssignorConfig,
-) -> dict[str, ThreadAssignment]:
+    answer: Answer = LATEST_ANSWER,
+) -> Shares:
     """Share all tasks out.
 
     Args:
@@ -77,7 +126,11 @@ def share_out(
         ends: by stateful task, the sum of the ends of its changelogs.
         stateless: the other tasks.
         config: what to aim at.
+        answer: in which metadata version the members are told.
     """
+    # Before that version an assignment does not say when to come together again: then the thread
+    # that gives a task up does it, and nobody looks at warm-ups.
+    says_when = answer.version >= OFFSET_SUM_VERSION
     threads: dict[str, list[str]] = {}
     for member, each in sorted(subscriptions.items()):
         threads.setdefault(each.process, []).append(member)
@@ -85,6 +138,8 @@ def share_out(
         process: Client(len(members), _lags([subscriptions[each] for each in members], ends))
         for process, members in threads.items()
     }
+    mirrors = mirroring({each.process: each.formats for each in subscriptions.values()})
+    copies = _mirrored({process: clients.pop(process) for process in mirrors}, ends, config)
     placed = assign(
         clients,
         ends,
@@ -96,7 +151,7 @@ def share_out(
     owners = {task: member for member, each in subscriptions.items() for task in each.owned}
     found: dict[str, ThreadAssignment] = {}
     for process, members in threads.items():
-        tasks = placed.clients[process]
+        tasks = copies[process] if process in mirrors else placed.clients[process]
         active = _spread(sorted(tasks.active), members, owners)
         standby = _spread(sorted(tasks.standby | tasks.warmup), members, {})
         for member in members:
@@ -104,10 +159,107 @@ def share_out(
             found[member] = ThreadAssignment(
                 tuple(free),
                 tuple(standby[member]),
-                follow_up=len(free) < len(active[member]),
-                probing=placed.probing,
+                follow_up=says_when and len(free) < len(active[member]),
+                # One member looks at the clock for all (Kafka: the leader's first consumer).
+                probing=says_when and placed.probing and member == min(subscriptions),
+                answer=answer,
             )
-    return found
+    return Shares(found, placed)
+
+
+def mirroring(formats: Mapping[str, Sequence[int]]) -> list[str]:
+    """The processes that only make copies for now, in order: those with the newer format alone.
+
+    As long as there are others with the older format alone, an upgrade rolls over from these to
+    those, and it is these that work (KIP-258, Roll-over upgrade).
+
+    Args:
+        formats: by process.
+    """
+    newer = sorted(process for process, each in formats.items() if tuple(each) == (2,))
+    return newer if any(tuple(each) == (1,) for each in formats.values()) else []
+
+
+def _mirrored(
+    clients: Mapping[str, Client], ends: Mapping[str, int], config: AssignorConfig
+) -> dict[str, ClientTasks]:
+    """What each of these would have if there were no others, as a standby."""
+    if not clients:
+        return {}
+    alone = assign(
+        clients,
+        ends,
+        [],
+        num_standby_replicas=config.num_standby_replicas,
+        max_warmup_replicas=config.max_warmup_replicas,
+        acceptable_recovery_lag=config.acceptable_recovery_lag,
+    )
+    return {
+        process: ClientTasks(standby=each.active | each.standby | each.warmup)
+        for process, each in alone.clients.items()
+    }
+
+
+def encoded(sums: Mapping[str, int], version: int) -> dict[str, int]:
+    """What arrives of offset sums in a metadata version.
+
+    Before offset sums a member named its active tasks, and the others that it had something of.
+    To a leader these stand for sums: the latest offset, and one that is not known.
+
+    Source: Kafka, SubscriptionInfo#taskOffsetSums.
+    """
+    if version >= OFFSET_SUM_VERSION:
+        return dict(sums)
+    return {
+        task: total if total == LATEST_OFFSET else UNKNOWN_OFFSET_SUM
+        for task, total in sums.items()
+    }
+
+
+def described(subscriptions: Mapping[str, Subscription], shares: Shares) -> dict[str, Any]:
+    """What went into the leader's work, and what came of it, for the trace."""
+    return {
+        "members": {
+            name: {
+                "process": each.process,
+                "owned": list(each.owned),
+                "sums": dict(each.sums),
+                "used": each.spoken.used,
+                "supported": each.spoken.supported,
+                "formats": list(each.formats),
+                "active": list(shares.threads[name].active),
+                "standby": list(shares.threads[name].standby),
+            }
+            for name, each in subscriptions.items()
+        },
+        "clients": {
+            process: {
+                "active": sorted(each.active),
+                "standby": sorted(each.standby),
+                "warmup": sorted(each.warmup),
+            }
+            for process, each in shares.placed.clients.items()
+        },
+        "probing": shares.placed.probing,
+    }
+
+
+def forget_partial(
+    subscriptions: Mapping[str, Subscription], ends: Mapping[str, int], config: AssignorConfig
+) -> dict[str, Subscription]:
+    """What members say, without all that is not caught up: for a defect."""
+    lag = config.acceptable_recovery_lag
+    return {
+        name: replace(
+            each,
+            sums={
+                task: total
+                for task, total in each.sums.items()
+                if task in ends and is_caught_up(task_lag(total, ends[task]), lag)
+            },
+        )
+        for name, each in subscriptions.items()
+    }
 
 
 def _lags(subscriptions: list[Subscription], ends: Mapping[str, int]) -> dict[str, int]:

@@ -6,7 +6,7 @@ and StreamsProducer.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 from simpy.events import Event
@@ -70,18 +70,26 @@ class Committer:
             application.topology.repartitions,
         )
         self._last_commit = host.now
+        # The offsets that were committed here last.
+        self._known: dict[str, int] = {}
         self.producer = self._new_producer()
 
     def maybe_commit(
-        self, running: Sequence[StreamTask], active: Iterable[StreamTask]
+        self,
+        running: Callable[[], Sequence[StreamTask]],
+        active: Callable[[], Iterable[StreamTask]],
+        *,
+        requested: bool,
     ) -> Generator[Event, Any, bool]:
         """Commit the running tasks if it is time; whether it was.
 
         Args:
-            running: those that process.
-            active: these, and those that restore: what they have staged counts, too.
+            running: tells those that process.
+            active: tells these, and those that restore: what they have staged counts, too.
+            requested: whether a processor has asked for it.
         """
-        staged = sum(task.uncommitted_bytes() for task in active)
+        bounded = self._config.max_uncommitted_bytes > 0
+        staged = sum(task.uncommitted_bytes() for task in active()) if bounded else 0
         due = commit_is_due(
             self._host.now,
             self._last_commit,
@@ -89,9 +97,8 @@ class Committer:
             uncommitted_bytes=0 if self._world.defect("stages-without-bound") else staged,
             max_uncommitted_bytes=self._config.max_uncommitted_bytes,
         )
-        requested = any(task.commit_requested and task.commit_needed for task in running)
         if self._world.defect("purges-consumed-offsets"):
-            consumed = (each for task in running for each in task.consumed.items())
+            consumed = (each for task in running() for each in task.consumed.items())
             self._purge.committed({partition: at + 1 for partition, at in consumed})
             self._purge.maybe_purge()
         if self._membership.is_rebalancing:
@@ -101,10 +108,16 @@ class Committer:
         if not (due or requested):
             return False
         with self._membership.held():
-            yield from self.commit(running, Closing.COMMIT)
+            yield from self.commit(running(), Closing.COMMIT)
         self._last_commit = self._host.now
         self._purge.maybe_purge()
         return True
+
+    @property
+    def due_in_ms(self) -> int:
+        """How long until the next periodic commit, by the clock of the host; at least 1."""
+        due = self._last_commit + self._config.commit_interval_ms + 1
+        return max(due - self._host.now, 1)
 
     def commit(self, tasks: Sequence[StreamTask], closing: Closing) -> Steps:
         """Commit tasks.
@@ -174,8 +187,9 @@ class Committer:
         """All tasks of the thread in one transaction (KIP-447)."""
         if not offsets and not self.producer.in_transaction:
             return
-        if not offsets and self._world.defect("keeps-transaction-open"):
+        if self._world.defect("keeps-transaction-open") and offsets.items() <= self._known.items():
             return
+        self._known |= offsets
         if offsets:
             group, member = self._application.topology.application_id, self._membership.credentials
             yield from self.producer.send_offsets(group, member, offsets, times=times)
@@ -225,4 +239,5 @@ class Committer:
             self._application.cluster,
             transactional_id=self._transactional_id,
             transaction_timeout_ms=self._config.transaction_timeout_ms,
+            max_block_ms=self._config.max_block_ms,
         )

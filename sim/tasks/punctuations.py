@@ -56,6 +56,12 @@ class Punctuations:
                 each.due = next_punctuation(each.due, now, each.interval_ms)
                 yield each.punctuator
 
+    @property
+    def next_wall_clock(self) -> int | None:
+        """When one is due by the clock of the host; ``None`` if there is none."""
+        due = (each.due or 0 for each in self._schedules if each.kind == "wall-clock time")
+        return min(due, default=None)
+
     def clear(self) -> None:
         """Call nothing any more."""
         self._schedules.clear()

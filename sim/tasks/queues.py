@@ -101,6 +101,11 @@ class PartitionGroup:
         """Take over what the consumer knows; a lag that it does not know is forgotten."""
         self._lags = {name: lag for name, lag in lags.items() if lag is not None}
 
+    @property
+    def knows_lags(self) -> bool:
+        """Whether the lag of each input is known."""
+        return len(self._lags) == len(self._queues)
+
     def readiness(self, now: int) -> Readiness:
         """Whether the task may process a record now."""
         inputs = [

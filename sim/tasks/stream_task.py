@@ -43,6 +43,7 @@ from streamproof.stores.api import (
     PROCESSING_GUARANTEE_CONFIG,
     ChangelogRecord,
     KeyValueStore,
+    Position,
     RecordMetadata,
     StateStoreContext,
     TopicPartition,
@@ -127,6 +128,12 @@ def topic_partition(name: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
+def _position_of(store: KeyValueStore) -> dict[str, int]:
+    """The input offsets that a store says to reflect; none if it keeps no position (KIP-796)."""
+    position: Position = getattr(store, "position", Position())
+    return {str(partition): offset for partition, offset in position.as_dict().items()}
+
+
 class StreamTask:
     """An active task, or a standby, which is never made to process.
 
@@ -143,10 +150,12 @@ class StreamTask:
 
     Attributes:
         state: how far it is.
+        punctuations: what is to be called again and again while it runs.
         stores: its stores by name; empty unless they are open.
         commit_needed: whether it has done something since its last commit.
         commit_requested: whether a processor has asked for a commit since the last one.
         corrupted: whether its stores cannot be trusted any more.
+        found_nothing: whether there was nothing to process when it was asked last.
         idling_since: since when it has not been ready, by the clock of its host; ``None`` if it
             was ready last (Kafka: TaskMetadata#timeCurrentIdlingStarted).
     """
@@ -187,7 +196,7 @@ class StreamTask:
         self._consumed: dict[str, int] = {}
         # So that markers at the end of an input are committed once, and not again and again.
         self._committed: dict[str, int] = {}
-        self._punctuations = Punctuations()
+        self.punctuations = Punctuations()
         self._cache = cache
         self._global_stores = global_stores
         self.state = TaskState.CREATED
@@ -195,6 +204,7 @@ class StreamTask:
         self.commit_needed = False
         self.commit_requested = False
         self.corrupted = False
+        self.found_nothing = False
 
     @property
     def traits(self) -> Traits:
@@ -210,6 +220,7 @@ class StreamTask:
         producer: Producer,
         *,
         was_empty: bool,
+        app_configs: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Open all stores, and find out how far they are.
 
@@ -218,6 +229,7 @@ class StreamTask:
             make_store: makes a store, by name, that is not open.
             producer: sends what is written.
             was_empty: whether there was nothing in the directory.
+            app_configs: what stores are told of the release.
 
         Raises:
             TaskCorruptedError: wipe the directory, and begin anew; nothing is open then.
@@ -229,7 +241,7 @@ class StreamTask:
         self._context = StateStoreContext(
             state_dir=directory,
             task_id=self.id,
-            app_configs={PROCESSING_GUARANTEE_CONFIG: guarantee},
+            app_configs={PROCESSING_GUARANTEE_CONFIG: guarantee, **app_configs},
             changelog=self._log,
         )
         try:
@@ -260,6 +272,7 @@ class StreamTask:
             offset=-1 if offset is None else offset,
             store=name,
             wipe=start.wipe,
+            persistent=inner.persistent,
         )
         if start.wipe:
             raise TaskCorruptedError(f"Store {name!r} of task {self.id} has data and no offset.")
@@ -293,7 +306,7 @@ class StreamTask:
             self.queues.clear()
             self._consumed.clear()
             self._committed.clear()
-            self._punctuations.clear()
+            self.punctuations.clear()
             if self._metrics is not None:
                 self._metrics.close()
             self.become(TaskState.SUSPENDED)
@@ -373,7 +386,7 @@ class StreamTask:
 
     def schedule(self, interval_ms: int, kind: PunctuationType, punctuator: Punctuator) -> None:
         """Call a punctuator again and again, for as long as the task runs."""
-        self._punctuations.schedule(interval_ms, kind, punctuator)
+        self.punctuations.schedule(interval_ms, kind, punctuator)
 
     def request_commit(self) -> None:
         """Ask for a commit."""
@@ -397,7 +410,7 @@ class StreamTask:
         if self.state is not TaskState.RUNNING:
             return False
         punctuated = False
-        for punctuator in self._punctuations.due(kind, now):
+        for punctuator in self.punctuations.due(kind, now):
             # There is no input record: what is written belongs to the time (Kafka: punctuate()).
             context = self._opened()
             context.record_metadata, context.record_timestamp = None, now
@@ -412,9 +425,8 @@ class StreamTask:
             return False
         readiness = self.queues.readiness(now)
         self._note(readiness, now)
-        if not readiness.ready:
-            return False
-        taken = self.queues.next_record()
+        taken = self.queues.next_record() if readiness.ready else None
+        self.found_nothing = taken is None
         if taken is None:
             return False
         partition, record = taken
@@ -577,6 +589,7 @@ class StreamTask:
                 offset=offset,
                 rows=contents,
                 is_input=holder.changelog in self.spec.inputs,
+                position=_position_of(holder.database),
             )
 
     def _sender(self) -> Producer:

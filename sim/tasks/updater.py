@@ -15,7 +15,7 @@ from simpy.events import Event
 
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.log import Entry, Isolation, PartitionLog
-from streamproof.sim.clients.consumer import Consumer
+from streamproof.sim.clients.consumer import MAX_POLL_RECORDS, Consumer
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.decisions.recovery import Closing, commits_after
 from streamproof.sim.decisions.restoration import applicable, end_of, is_complete
@@ -67,6 +67,7 @@ class UpdaterConfig(NamedTuple):
         mode: of the metrics, as the proposal says or as Kafka does.
         listener: is told of restorations.
         standby_listener: is told how standbys are updated.
+        max_poll_records: at most so many records are restored at a time.
     """
 
     isolation: Isolation
@@ -75,6 +76,7 @@ class UpdaterConfig(NamedTuple):
     mode: Mode = "proposal"
     listener: StateRestoreListener = StateRestoreListener()
     standby_listener: StandbyUpdateListener = StandbyUpdateListener()
+    max_poll_records: int = MAX_POLL_RECORDS
 
 
 class StateUpdater:
@@ -87,6 +89,7 @@ class StateUpdater:
         cluster: the brokers.
         config: how it works.
         actor: its name, for the trace and the metrics.
+        wake: is called when there is a task to be taken.
 
     Attributes:
         metrics: what it does, in numbers.
@@ -104,6 +107,7 @@ class StateUpdater:
         config: UpdaterConfig,
         *,
         actor: str,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
         self._world = world
         self._host = host
@@ -111,7 +115,15 @@ class StateUpdater:
         self._cluster = cluster
         self._config = config
         self._actor = actor
-        self._consumer = Consumer(world, host, network, cluster, isolation=config.isolation)
+        self._wake_owner = wake
+        self._consumer = Consumer(
+            world,
+            host,
+            network,
+            cluster,
+            isolation=config.isolation,
+            max_poll_records=config.max_poll_records,
+        )
         self._updating: dict[str, Updating] = {}
         self._changed = world.time.event()
         self._is_closed = False
@@ -147,8 +159,9 @@ class StateUpdater:
         if is_active and not task.stores:
             self.restored.append(task)
             return
-        self._updating[task.id] = Updating(task, is_active=is_active, measure=measure)
-        self._count()
+        updating = Updating(task, is_active=is_active, measure=measure)
+        self._updating[task.id] = updating
+        self._count(updating, 1)
         self._wake()
 
     def remove(self, task_id: str, reason: SuspendReason = "migrated") -> StreamTask | None:
@@ -170,20 +183,18 @@ class StateUpdater:
             if each.is_open and not self._world.defect("suspends-without-a-word"):
                 self._world.marks.sometimes("a restoration was suspended", holds=found.is_active)
                 self._announcer.suspended(found, partition, self._log_end(partition), reason)
-        self._count()
+        self._count(found, -1)
         return found.task
 
     def pause(self, task_id: str) -> None:
         """Let a task wait; nothing is told of it, and a task that is not here is no mistake."""
         if task_id in self._updating:
-            self._updating[task_id].is_paused = True
-            self._count()
+            self._set_paused(self._updating[task_id], paused=True)
 
     def resume(self, task_id: str) -> None:
         """Go on with a task that was paused."""
         if task_id in self._updating:
-            self._updating[task_id].is_paused = False
-            self._count()
+            self._set_paused(self._updating[task_id], paused=False)
             self._wake()
 
     def close(self) -> None:
@@ -196,18 +207,27 @@ class StateUpdater:
         self._wake()
 
     def _wake(self) -> None:
+        self._consumer.wakeup()
         if not self._changed.triggered:
             self._changed.succeed()
 
-    def _count(self) -> None:
-        counts = {(active, paused): 0 for active in (True, False) for paused in (True, False)}
-        for each in self._updating.values():
-            counts[each.is_active, each.is_paused] += 1
+    def _set_paused(self, updating: Updating, *, paused: bool) -> None:
+        self._count(updating, -1)
+        updating.is_paused = paused
+        self._count(updating, 1)
+
+    def _count(self, updating: Updating, change: int) -> None:
+        """One more, or one less, of a kind, for the metrics."""
         thread = self.metrics.thread
-        thread.active_restoring_tasks = counts[True, False]
-        thread.active_paused_tasks = counts[True, True]
-        thread.standby_updating_tasks = counts[False, False]
-        thread.standby_paused_tasks = counts[False, True]
+        match updating.is_active, updating.is_paused:
+            case True, False:
+                thread.active_restoring_tasks += change
+            case True, True:
+                thread.active_paused_tasks += change
+            case False, False:
+                thread.standby_updating_tasks += change
+            case _:
+                thread.standby_paused_tasks += change
 
     # The loop.
 
@@ -254,7 +274,7 @@ class StateUpdater:
         yield from self._move_limits()
         self._assign()
         try:
-            polled = yield from self._consumer.poll(POLL_MS)
+            polled = yield from self._consumer.poll(self._poll_ms())
         except OffsetOutOfRangeError as error:
             updating = self._owner(error.args[1])
             if updating is not None:
@@ -265,6 +285,21 @@ class StateUpdater:
             applied += yield from self._take(partition, polled.records.get(partition, []))
         self._hand_back()
         return applied
+
+    def _poll_ms(self) -> int:
+        """How long the next poll may wait, unless it is woken up.
+
+        Copies are looked at when there is something to apply, to commit, or to show.
+        """
+        updating = self._updating.values()
+        if any(each.is_active and not each.is_paused for each in updating):
+            return POLL_MS
+        if any(each.kept for task in updating for each in task.changelogs.values()):
+            return POLL_MS
+        if not any(each.has_news for each in updating):
+            return METRICS_MS
+        due = self._last_commit + self._config.commit_interval_ms + 1
+        return min(max(due - self._host.now, 1), METRICS_MS)
 
     def _show_metrics(self) -> None:
         if self._is_closed or self._host.now - self._last_metrics < METRICS_MS:
@@ -442,7 +477,8 @@ class StateUpdater:
             if all(each.is_complete for each in updating.changelogs.values()):
                 del self._updating[task_id]
                 self.restored.append(updating.task)
-                self._count()
+                self._count(updating, -1)
+                self._wake_owner()
 
     # Committing.
 
@@ -472,6 +508,7 @@ class StateUpdater:
     def _fail(self, updating: Updating, error: StreamproofError) -> None:
         self.remove(updating.task.id)
         self.failed.append((updating.task, error))
+        self._wake_owner()
 
     def _die(self, reason: str) -> None:
         """Take no further step: all tasks have failed, those that are still to come included."""
@@ -484,6 +521,7 @@ class StateUpdater:
             self.remove(task.id)
             self.failed.append((task, self.fatal))
         self.close()
+        self._wake_owner()
 
     # What there is.
 

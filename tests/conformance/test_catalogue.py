@@ -9,12 +9,20 @@ from dataclasses import fields
 import msgspec
 import pytest
 
-from streamproof.conformance.catalogue import AREAS, Requirement, load_catalogue
+from streamproof.conformance.catalogue import (
+    AREAS,
+    Requirement,
+    load_catalogue,
+    requirements_that_bind,
+)
 from streamproof.conformance.registry import Check, load_checks
 from streamproof.stores.capabilities import Capabilities
 
 CATALOGUE = load_catalogue()
-CHECKS = load_checks()
+CHECKS = load_checks() | load_checks("runtime")
+
+STORES = [each.id for each in requirements_that_bind("store")]
+RUNTIME = [each.id for each in requirements_that_bind("runtime")]
 
 DERIVED = {
     "key_value",
@@ -109,14 +117,31 @@ def test_at_least_sixty_requirements_have_checks() -> None:
 
 
 def test_ids_are_well_formed_and_in_order() -> None:
-    """Areas come in the order of AREAS, numbers ascend from 001 without a gap."""
+    """Areas come in the order of AREAS, numbers ascend from 001 without a gap.
+
+    What binds the runtime in an area of the stores begins with 101.
+    """
     ids = list(CATALOGUE)
     assert all(re.fullmatch(r"[A-Z]+-\d{3}", identifier) for identifier in ids)
     assert list(dict.fromkeys(each.area for each in CATALOGUE.values())) == list(AREAS)
     for area in AREAS:
-        count = sum(each.area == area for each in CATALOGUE.values())
-        numbers = [each for each in ids if each.startswith(f"{area}-")]
-        assert sorted(numbers) == [f"{area}-{n:03}" for n in range(1, count + 1)]
+        of_stores = [each for each in STORES if each.startswith(f"{area}-")]
+        of_runtime = [each for each in RUNTIME if each.startswith(f"{area}-")]
+        assert of_stores == [f"{area}-{n:03}" for n in range(1, len(of_stores) + 1)]
+        first = 101 if of_stores else 1
+        assert of_runtime == [f"{area}-{n:03}" for n in range(first, first + len(of_runtime))]
+
+
+def test_a_requirement_is_tested_by_checks_of_its_kind() -> None:
+    """A store is never put to a check of the runtime, nor the other way round."""
+    for binds in ("store", "runtime"):
+        names = {name for each in requirements_that_bind(binds) for name in each.checks}
+        assert names == load_checks(binds).keys()
+
+
+def test_the_runtime_has_no_capabilities() -> None:
+    """What binds it holds in every run of its guarantee and specification."""
+    assert [each for each in RUNTIME if CATALOGUE[each].needs] == []
 
 
 def test_no_two_requirements_say_the_same() -> None:

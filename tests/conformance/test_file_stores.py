@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from command_lines import SUBJECTS
 
-from streamproof.conformance.catalogue import load_catalogue
+from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
 from streamproof.conformance.engine import Engine, work_directory
 from streamproof.conformance.mutants import MUTANTS
 from streamproof.conformance.registry import load_checks
@@ -34,7 +34,7 @@ from file_store import FileStore
 
 CATALOGUE = load_catalogue()
 AREAS = ("TS", "POS", "LISTEN", "UPGRADE", "METRIC")
-REQUIREMENTS = [each for each in CATALOGUE.values() if each.area in AREAS]
+REQUIREMENTS = [each for each in requirements_that_bind("store") if each.area in AREAS]
 CHECKS = {name: load_checks()[name] for each in REQUIREMENTS for name in each.checks}
 KILLING = {name for name, check in CHECKS.items() if check.raw}
 SEED = 3

@@ -45,6 +45,7 @@ def make():
 RIGHT = WRONG.replace('value == b"x" * 300', "False")
 
 STORE = "mine.py:make"
+POWER = "streamproof.conformance.mutants.power"
 CHECKED = ("--only", "KV-001,KV-002,KV-011", "--seed", "1")
 
 
@@ -283,6 +284,37 @@ def test_a_crash_is_made_again(command_line: CommandLine) -> None:
     right = msgspec.structs.replace(read_failure(file), subject="rocksdb-transactional")
     file.write_bytes(msgspec.json.encode(right))
     assert replay(command_line, file)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("mutant", "requirement", "losses"),
+    [("offsets_synced_and_data_not", "POWER-001", 1), ("recovery_syncs_nothing", "POWER-016", 2)],
+)
+def test_a_loss_of_power_is_made_again(
+    mutant: str,
+    requirement: str,
+    losses: int,
+    command_line: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From its programs and from what was lost of them, one after the other."""
+    found = command_line.verify(f"{POWER}:{mutant}", "--only", requirement, "--no-bank")
+    assert found.code == 1
+    file = found.out / found.failures[requirement].saved
+    assert len(read_failure(file).choices.losses) == losses
+    code, text = replay(command_line, file)
+    assert code == 1
+    assert "still fails" in text
+    assert "lab.power_loss(doomed" in text
+    # The store without the mistake keeps the promise.
+    right = msgspec.structs.replace(read_failure(file), subject=f"{POWER}:durable")
+    file.write_bytes(msgspec.json.encode(right))
+    assert replay(command_line, file)[0] == 0
+    # Where calls cannot be recorded, nothing is known; it must not be taken for mended.
+    monkeypatch.setenv("PATH", str(command_line.cwd))
+    code, text = replay(command_line, file)
+    assert code == 2
+    assert "cannot be tried here: no C compiler is at hand" in text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamproof.sim.decisions.assignment import Assignment, Client, assign
-from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
+from streamproof.sim.decisions.lag import (
+    LATEST_OFFSET,
+    MAX_OFFSET,
+    UNKNOWN_OFFSET_SUM,
+    is_caught_up,
+    offset_sum,
+    task_lag,
+)
 
 TASKS = [f"0_{number}" for number in range(6)]
 
@@ -142,3 +149,75 @@ def test_a_group_comes_to_rest(
     assert not found.probing
     loads = [len(found.clients[name].active) / threads[name] for name in threads]
     assert max(loads) - min(loads) <= 1
+
+
+SUMS = st.dictionaries(
+    st.sampled_from(TASKS),
+    st.sampled_from([LATEST_OFFSET, UNKNOWN_OFFSET_SUM, 0, 50, 95, 100, 150]),
+)
+
+
+def lags_of(sums: dict[str, int]) -> dict[str, int]:
+    """The lags of a client that reports these sums, behind ends of 100."""
+    return {task: task_lag(total, 100) for task, total in sums.items()}
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a", "b", "c"]), SUMS, min_size=1),
+    st.sampled_from([0, 5, 60]),
+    st.integers(0, 1),
+    st.integers(0, 2),
+)
+def test_work_goes_where_the_state_is(
+    sums: dict[str, dict[str, int]], acceptable: int, standbys: int, warmups: int
+) -> None:
+    """To a client that is caught up; else to the one that lacks least, whoever has a standby."""
+    clients = {name: Client(1, lags_of(each)) for name, each in sums.items()}
+    found = assign(
+        clients,
+        TASKS,
+        [],
+        num_standby_replicas=standbys,
+        max_warmup_replicas=warmups,
+        acceptable_recovery_lag=acceptable,
+    )
+    for task in TASKS:
+        [owner] = [name for name, each in found.clients.items() if task in each.active]
+        lags = {name: each.lags[task] for name, each in clients.items() if task in each.lags}
+        caught_up = {name for name, lag in lags.items() if is_caught_up(lag, acceptable)}
+        if caught_up:
+            assert owner in caught_up
+            continue
+        known = {name: lag for name, lag in lags.items() if lag != UNKNOWN_OFFSET_SUM}
+        if known:
+            assert known.get(owner) == min(known.values())
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "c"]), SUMS, min_size=1), st.integers(0, 1))
+def test_it_is_even_unless_something_is_on_its_way(
+    sums: dict[str, dict[str, int]], standbys: int
+) -> None:
+    """Within one task a thread; and a warm-up is always followed by another look."""
+    clients = {name: Client(1, lags_of(each)) for name, each in sums.items()}
+    found = assign(
+        clients, TASKS, ["1_0", "1_1"], num_standby_replicas=standbys, acceptable_recovery_lag=0
+    )
+    counts = [len(each.active) for each in found.clients.values()]
+    assert found.probing or max(counts) - min(counts) <= 1
+    assert found.probing or not any(each.warmup for each in found.clients.values())
+
+
+@given(
+    st.lists(st.sampled_from([LATEST_OFFSET, UNKNOWN_OFFSET_SUM, 0, 7, 100, 101, MAX_OFFSET])),
+    st.integers(0, 100),
+)
+def test_a_sentinel_is_never_part_of_a_sum(reported: list[int], end: int) -> None:
+    """Its lag is itself, every other lag is between 0 and the end; and sums are never negative."""
+    for total in reported:
+        lag = task_lag(total, end)
+        if total in (LATEST_OFFSET, UNKNOWN_OFFSET_SUM):
+            assert lag == total
+        else:
+            assert 0 <= lag <= end
+        assert is_caught_up(lag, 0) == (lag in (LATEST_OFFSET, 0))
+    assert offset_sum(None if each < 0 else each for each in reported) >= 0

@@ -20,7 +20,7 @@ NO_TASKS: frozenset[str] = frozenset()
 
 def shared(**subscriptions: Subscription) -> dict[str, ThreadAssignment]:
     """The assignment of four stateful tasks."""
-    return share_out(subscriptions, ENDS, NO_TASKS, AssignorConfig())
+    return share_out(subscriptions, ENDS, NO_TASKS, AssignorConfig()).threads
 
 
 def test_threads_of_a_process_share_what_it_gets() -> None:
@@ -56,7 +56,8 @@ def test_warm_ups_are_standbys_to_a_thread() -> None:
     """And the group looks again."""
     old = Subscription("a", tuple(TASKS), dict.fromkeys(TASKS, LATEST_OFFSET))
     ends = dict.fromkeys(TASKS, 10**6)
-    found = share_out({"m1": old, "m2": Subscription("b")}, ends, NO_TASKS, AssignorConfig())
+    subscriptions = {"m1": old, "m2": Subscription("b")}
+    found = share_out(subscriptions, ends, NO_TASKS, AssignorConfig()).threads
     assert set(found["m1"].active) == set(TASKS)
     assert len(found["m2"].standby) == 2
     assert found["m1"].probing
@@ -69,7 +70,7 @@ def test_stateless_tasks_are_shared_too() -> None:
         {},
         frozenset(["1_0", "1_1", "1_2"]),
         AssignorConfig(),
-    )
+    ).threads
     assert sorted(task for each in found.values() for task in each.active) == ["1_0", "1_1", "1_2"]
 
 
@@ -98,7 +99,7 @@ def test_nobody_ever_runs_beside_another(
         for name, (process, wanted) in members.items()
     }
     config = AssignorConfig(num_standby_replicas=standbys)
-    found = share_out(subscriptions, ENDS, NO_TASKS, config)
+    found = share_out(subscriptions, ENDS, NO_TASKS, config).threads
     given = [(task, name) for name, each in found.items() for task in each.active]
     assert len({task for task, _ in given}) == len(given)
     for task, name in given:

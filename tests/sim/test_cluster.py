@@ -123,15 +123,15 @@ class TestCluster:
             Cluster(calm(), {"in": 0})
 
     def test_records_are_fetched(self) -> None:
-        """From several partitions at once; a position that is out of range is refused."""
+        """From a position on; one that is out of range is refused."""
         cluster = Cluster(calm(), {"in": 2})
         assert cluster.partitions_of("in") == ["in-0", "in-1"]
         assert cluster.produce("in-0", [record(b"1"), record(b"2")]) == [0, 1]
-        found = cluster.fetch({"in-0": 1, "in-1": 0}, "read_committed", 10)
-        assert [each.value for each in found["in-0"].records] == [b"2"]
-        assert found["in-1"].records == []
+        found = cluster.fetch("in-0", 1, "read_committed", 10)
+        assert found is not None
+        assert [each.value for each in found.records] == [b"2"]
         with pytest.raises(OffsetOutOfRangeError):
-            cluster.fetch({"in-1": 5}, "read_committed", 10)
+            cluster.fetch("in-1", 5, "read_committed", 10)
 
     def test_a_fetch_may_come_back_empty(self) -> None:
         """Or with less than there is, or without the partition; the next one goes on from there."""
@@ -141,7 +141,7 @@ class TestCluster:
         counts, at, seen = set(), 0, []
         silent = 0
         for _ in range(200):
-            fetched = cluster.fetch({"in-0": at}, "read_committed", 2).get("in-0")
+            fetched = cluster.fetch("in-0", at, "read_committed", 2)
             if fetched is None:
                 silent += 1
                 continue
@@ -152,16 +152,18 @@ class TestCluster:
         assert 0 < silent < 100
         assert [each.offset for each in seen] == list(range(5))
 
-    def test_who_waits_is_woken(self) -> None:
-        """By a record in any of the partitions; who stopped waiting is forgotten."""
-        cluster = Cluster(calm(), {"in": 2})
-        waiting = cluster.wait_for_records(["in-0", "in-1"])
-        gone = cluster.wait_for_records(["in-1"])
-        cluster.stop_waiting(gone, ["in-0", "in-1"])
+    def test_readers_are_told_of_records(self) -> None:
+        """Each of the partitions that it has asked about, and no longer than it wants."""
+        cluster, here, there = Cluster(calm(), {"in": 2}), list[str](), list[str]()
+        for partition in ("in-0", "in-1"):
+            cluster.tell_of_records(partition, here.append)
+        cluster.tell_of_records("in-1", there.append)
         cluster.produce("in-1", [record(b"1")])
-        assert waiting.triggered
-        assert not gone.triggered
-        cluster.produce("in-0", [record(b"1")])
+        assert (here, there) == (["in-1"], ["in-1"])
+        cluster.stop_telling("in-1", here.append)
+        cluster.produce("in-1", [record(b"2")])
+        cluster.produce("in-0", [record(b"3")])
+        assert (here, there) == (["in-1", "in-0"], ["in-1", "in-1"])
 
     def begin(self, cluster: Cluster, *partitions: str) -> Any:
         """A transaction with a record in each partition, and an offset of the group."""

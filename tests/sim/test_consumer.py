@@ -284,3 +284,51 @@ def test_what_was_out_of_range_is_forgotten_with_its_partition() -> None:
     bench.consumer.assign(["in-0"])
     assert bench.values() == {"in-0": [b"1"]}
     assert bench.values() == {}
+
+
+def test_a_poll_is_woken_up() -> None:
+    """It comes back with nothing; and so does the next one, if nobody waits."""
+    bench = Bench()
+    bench.start_at(in_0=0)
+    bench.later(30, bench.consumer.wakeup)
+    assert bench.poll(1_000) == Polled({}, {})
+    assert bench.world.now == 30
+    bench.consumer.wakeup()
+    assert bench.poll(1_000) == Polled({}, {})
+    assert bench.world.now == 30
+    assert bench.poll(1_000) == Polled({}, {})
+    assert bench.world.now == 1_030
+
+
+def test_partitions_are_added() -> None:
+    """What was assigned keeps its position."""
+    bench = Bench()
+    bench.start_at(in_0=0)
+    bench.produce("in-0", b"1")
+    assert bench.values() == {"in-0": [b"1"]}
+    bench.consumer.add(["in-2", "in-0"])
+    assert bench.consumer.assignment == ["in-0", "in-2"]
+    assert bench.consumer.position("in-0") == 1
+    assert bench.consumer.position("in-2") is None
+
+
+def test_what_has_nothing_is_not_fetched() -> None:
+    """Once the brokers have said so, they tell when there is something again."""
+    bench = Bench()
+    asked: list[str] = []
+    fetch = bench.cluster.fetch
+
+    def noted(partition: str, *more: Any) -> Any:
+        asked.append(partition)
+        return fetch(partition, *more)
+
+    bench.cluster.fetch = noted  # type: ignore[method-assign]
+    bench.start_at(in_0=0, in_1=0, in_2=0)
+    bench.poll(10_000)
+    assert sorted(asked) == ["in-0", "in-1", "in-2"]
+    asked.clear()
+    bench.produce("in-1", b"1", b"2")
+    assert bench.values() == {"in-1": [b"1", b"2"]}
+    bench.poll(10_000)
+    # Once for the records, and once to learn that there are no more.
+    assert asked == ["in-1", "in-1"]

@@ -23,11 +23,13 @@ from streamproof.sim.invariants.delivery import (
 )
 from streamproof.sim.invariants.liveness import (
     EveryTaskRuns,
+    EveryThreadTakesPart,
     NothingIsWipedWithoutNeed,
     UncommittedBytesAreBounded,
 )
 from streamproof.sim.invariants.ordering import LeastTimestampFirst, WaitsForWhatIsThere
 from streamproof.sim.invariants.ownership import (
+    AssignedTasksAreKept,
     OneHolderInAProcess,
     OneOwnerInAGeneration,
     OwnersFollowEachOther,
@@ -262,20 +264,35 @@ def test_a_commit_leaves_no_transaction_open() -> None:
     assert len(found(CommitEndsTheTransaction, *written, committed)) == 1
 
 
+def written(actor: str) -> Happens:
+    """A thread changes its store."""
+    more = {"task": "0_0", "partition": CHANGELOG, "key": b"k", "value": b"v"}
+    return "store.put", {"actor": actor, **more}
+
+
+def unlogged(*events: Happens) -> int:
+    """How many changes are missing in the changelog."""
+    return len(found(CommittedInputIsLogged, *events, exactly_once=False))
+
+
 def test_committed_input_is_logged() -> None:
     """At least once: the change comes first, unless its task begins anew."""
-    put: Happens = (
-        "store.put",
-        {"actor": A, "task": "0_0", "partition": CHANGELOG, "key": b"k", "value": b"v"},
-    )
+    put = written(A)
+    assert unlogged(processed(0), put, appended(0), offsets(1)) == 0
+    assert unlogged(processed(0), put, offsets(0)) == 0
+    assert unlogged(processed(0), put, offsets(1)) == 1
+    assert unlogged(processed(0), put, state("RUNNING", A), offsets(1)) == 0
 
-    def broken(*events: Happens) -> int:
-        return len(found(CommittedInputIsLogged, *events, exactly_once=False))
 
-    assert broken(processed(0), put, appended(0), offsets(1)) == 0
-    assert broken(processed(0), put, offsets(0)) == 0
-    assert broken(processed(0), put, offsets(1)) == 1
-    assert broken(processed(0), put, state("RUNNING", B), offsets(1)) == 0
+def test_a_zombie_has_nothing_to_log() -> None:
+    """What it has processed, too, is logged by the one that has the task by now."""
+    both = [processed(0, A), written(A), processed(0, B), written(B)]
+    assert unlogged(*both, offsets(1)) == 1
+    assert unlogged(*both, appended(0), offsets(1)) == 0
+    assert unlogged(*both, appended(0), offsets(1), processed(0, A), written(A), offsets(2)) == 0
+    producer: Happens = ("thread.producer", {"actor": B, "producer": 1})
+    late: Happens = ("log.appended", {**appended(1)[1], "producer": 1})
+    assert unlogged(producer, processed(0, A), written(A), late, offsets(1)) == 1
 
 
 # Ownership.
@@ -331,6 +348,11 @@ def test_restoring_is_paired() -> None:
     assert found(RestoringIsPaired, start, crashed, start) == []
     for wrong in ((start, start), (batch,), (end,), (start, end, end)):
         assert len(found(RestoringIsPaired, *wrong)) == 1
+    # A task that is given up is not restored any more: nobody else would tell of the end.
+    (mine,) = ((kind, {**more, "task": "0_0"}) for kind, more in (start,))
+    assert len(found(RestoringIsPaired, mine, state("SUSPENDED"))) == 1
+    assert found(RestoringIsPaired, mine, end, state("SUSPENDED")) == []
+    assert found(RestoringIsPaired, mine, state("SUSPENDED", B), state("RUNNING")) == []
 
 
 # Ordering.
@@ -375,6 +397,48 @@ def test_every_task_runs_in_the_end() -> None:
     assert len(found(EveryTaskRuns, started(), state("RUNNING"), state("SUSPENDED"))) == 1
     assert len(found(EveryTaskRuns, started(), state("RUNNING"), crashed)) == 1
     assert found(EveryTaskRuns, started(), state("RUNNING"), state("RUNNING", B), crashed) == []
+
+
+def test_assigned_tasks_are_kept() -> None:
+    """Until the group takes them away, or the thread loses everything."""
+
+    def subscribed(*owned: str) -> Happens:
+        return "thread.subscribed", {"actor": A, "owned": list(owned)}
+
+    def assigned(*active: str) -> Happens:
+        return "thread.assigned", {"actor": A, "active": list(active)}
+
+    both = assigned("0_0", "0_1")
+    assert found(AssignedTasksAreKept, subscribed(), both, subscribed("0_0", "0_1")) == []
+    assert found(AssignedTasksAreKept, both, assigned("0_1"), subscribed("0_1")) == []
+    assert len(found(AssignedTasksAreKept, both, subscribed("0_1"))) == 1
+    for end in ("thread.lost", "thread.died"):
+        assert found(AssignedTasksAreKept, both, (end, {"actor": A}), subscribed()) == []
+    crashed: Happens = ("instance.crashed", {"actor": "a"})
+    assert found(AssignedTasksAreKept, both, crashed, subscribed()) == []
+
+
+def test_every_thread_takes_part() -> None:
+    """Of those that live: each has taken what it was assigned last."""
+
+    def assigned(actor: str, generation: int) -> Happens:
+        return "thread.assigned", {"actor": actor, "generation": generation, "active": []}
+
+    def lives(actor: str) -> Happens:
+        return "thread.producer", {"actor": actor, "producer": 1}
+
+    both = [lives(A), lives(B), assigned(A, 1), assigned(B, 1)]
+    ends: list[Happens] = [
+        ("thread.died", {"actor": B}),
+        ("thread.stopped", {"actor": B}),
+        ("instance.crashed", {"actor": "b"}),
+        ("instance.stopped", {"actor": "b"}),
+    ]
+    assert found(EveryThreadTakesPart, *both, lives(A)) == []
+    assert len(found(EveryThreadTakesPart, *both, assigned(A, 2))) == 1
+    assert len(found(EveryThreadTakesPart, lives(A), lives(B), assigned(A, 1))) == 1
+    for end in ends:
+        assert found(EveryThreadTakesPart, *both, end, assigned(A, 2)) == []
 
 
 def test_nothing_is_wiped_without_need() -> None:

@@ -123,7 +123,7 @@ def test_a_long_pause_or_cut_makes_a_zombie() -> None:
     """The group goes on without it, and it finds out later."""
     for kind in ("pause", "cut"):
         runs = [disturbed(seed, config_of(exactly_once=True), (kind,)) for seed in range(3)]
-        assert any(run.of("group.member_left_out") for run in runs)
+        assert any(run.of("group.left_out") for run in runs)
         assert any(run.of("thread.lost") for run in runs)
 
 

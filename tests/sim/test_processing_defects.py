@@ -24,15 +24,19 @@ CALM = Plan(
 
 LATE = replace(CALM.workload, late=0.4)
 
-RESTARTED = replace(CALM, topology="session-count", kinds=("crash",), workload=LATE)
+CROWDED = replace(CALM.workload, max_pause_ms=20)
+
+RESTARTED = replace(CALM, topology="session-count", kinds=("crash", "bounce"), workload=LATE)
 
 PLANS: dict[str, Plan] = {
     "forgets-partition-times": RESTARTED,
     "leaves-caches-unflushed": replace(
         CALM, topology="count", config=StreamsConfig(statestore_cache_max_bytes=100_000)
     ),
-    "chooses-by-largest-time": replace(CALM, topology="stream-stream-join", workload=LATE),
-    "ignores-lag": replace(CALM, topology="stream-table-join", activation=1),
+    "chooses-by-largest-time": replace(
+        CALM, topology="stream-stream-join", workload=replace(CROWDED, late=0.4)
+    ),
+    "ignores-lag": replace(CALM, topology="stream-table-join", activation=1, workload=CROWDED),
     "leaves-input-paused": replace(
         CALM, topology="stateless", config=StreamsConfig(buffered_records_per_partition=1)
     ),
@@ -43,7 +47,7 @@ PLANS: dict[str, Plan] = {
     ),
 }
 
-SEEDS = 12
+SEEDS = 60
 """So many runs are enough for each of them."""
 
 

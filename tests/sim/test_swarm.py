@@ -103,7 +103,8 @@ def test_hypothesis_can_choose(data: st.DataObject) -> None:
 )
 def test_a_defect_is_found(defect: str) -> None:
     """Within a few seeds; the rest of them take an exploration of their own."""
-    assert seeds_to_find(defect, range(12))
+    found = (seeds_to_find(defect, [seed]) for seed in range(200))
+    assert any(found)
 
 
 def test_exploring_side_by_side_is_exploring() -> None:

@@ -107,10 +107,15 @@ class Bench:
         some = [{"key": b"k", "value": value, "timestamp": 0, **more} for value in values]
         self.cluster.produce(partition, some)
 
+    def end(self, partition: str, *, commit: bool) -> None:
+        """The marker of the open transaction."""
+        self.cluster.logs[partition].end_transaction(9, commit=commit, timestamp=0)
+        self.cluster.tell_readers(partition)
+
     def transaction(self, partition: str, value: bytes, sequence: int, *, commit: bool) -> None:
         """A transaction with one record, and its marker."""
         self.write(partition, value, producer=9, sequence=sequence, transactional=True)
-        self.cluster.logs[partition].end_transaction(9, commit=commit, timestamp=0)
+        self.end(partition, commit=commit)
 
     def task(self, task_id: str = "0_0") -> StreamTask:
         """A task whose stores are open."""
@@ -201,7 +206,7 @@ def test_it_waits_for_an_open_transaction() -> None:
     bench.updater.add(task, is_active=True)
     bench.wait()
     assert bench.updater.restored == []
-    bench.cluster.logs[changelog("one", 0)].end_transaction(9, commit=True, timestamp=0)
+    bench.end(changelog("one", 0), commit=True)
     bench.wait()
     assert bench.updater.restored == [task]
     assert task.store("one").get(b"k") == b"2"
@@ -231,7 +236,7 @@ def test_standbys_wait_for_active_tasks() -> None:
     bench.updater.add(standby, is_active=False)
     bench.wait()
     assert standby.store("one").get(b"k") is None
-    bench.cluster.logs[changelog("one", 0)].end_transaction(9, commit=False, timestamp=0)
+    bench.end(changelog("one", 0), commit=False)
     bench.wait()
     assert standby.store("one").get(b"k") == b"1"
 

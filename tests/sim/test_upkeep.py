@@ -170,7 +170,7 @@ def test_old_records_go() -> None:
     assert bench.log.log_start == 1
     assert bench.kinds().count("log.deleted") == 1
     with pytest.raises(OffsetOutOfRangeError):
-        bench.cluster.fetch({"table-0": 0}, "read_committed", 1)
+        bench.cluster.fetch("table-0", 0, "read_committed", 1)
 
 
 @given(st.lists(st.integers(0, 9), max_size=20), st.integers(0, 10))

@@ -138,8 +138,8 @@ def test_only_what_was_committed_is_purged() -> None:
 @pytest.mark.parametrize(
     ("defect", "topology", "requirement"),
     [
-        ("purges-consumed-offsets", "last-byte-count", "TASK-101"),
-        ("standby-passes-committed-offset", "reused-table-join", "STANDBY-101"),
+        ("purges-consumed-offsets", "last-byte-count", "TASK-012"),
+        ("standby-passes-committed-offset", "reused-table-join", "STANDBY-001"),
         ("suspends-without-a-word", "count", "LISTEN-101"),
         ("counts-records-as-offsets", "count", "METRIC-101"),
     ],
@@ -148,7 +148,6 @@ def test_each_mistake_is_found(defect: str, topology: str, requirement: str) -> 
     """By its own invariant, within a few worlds."""
     for seed in range(100):
         outcome = swarm.run(Choices.seeded(seed), defects=[defect], topology=topology)
-        if outcome.violations:
-            assert outcome.violations[0].requirement == requirement
+        if requirement in {each.requirement for each in outcome.violations}:
             return
     pytest.fail(f"{defect} was not found")

@@ -1,0 +1,82 @@
+"""The store inside simulated tasks, which are killed, moved, cut off and started again."""
+
+from __future__ import annotations
+
+from random import Random
+
+from streamproof.conformance.registry import check
+from streamproof.conformance.run import CheckRun
+
+JUDGED = (
+    "PROTOCOL-001",
+    "PROTOCOL-002",
+    "PROTOCOL-003",
+    "PROTOCOL-004",
+    "PROTOCOL-005",
+    "PROTOCOL-006",
+    "PROTOCOL-007",
+    "PROTOCOL-008",
+    "PROTOCOL-011",
+)
+"""What every world is judged by."""
+
+MOST_MORE_WORLDS = 8
+"""Worlds, at most, beyond those of the profile."""
+
+
+@check(*JUDGED, raw=True, weight=40)
+def killed(run: CheckRun) -> None:
+    """Kill the processes of a simulated application, and at times restart them cleanly."""
+    explore(run, ("crash", "crash", "bounce"))
+
+
+@check(*JUDGED, "PROTOCOL-010", raw=True, weight=40)
+def moved(run: CheckRun) -> None:
+    """Kill and bounce the processes of an application with standbys, which take over."""
+    explore(run, ("crash", "bounce"), instances=2, standbys=1)
+
+
+@check(*JUDGED, raw=True, weight=40)
+def cut_off(run: CheckRun) -> None:
+    """Let processes stand still, lose the brokers, run out of disk, and come back as zombies."""
+    explore(run, ("crash", "bounce", "pause", "cut", "fill", "hold"), instances=2)
+
+
+@check("PROTOCOL-009", raw=True, weight=30)
+def same_twice(run: CheckRun) -> None:
+    """Run the same world twice, in which processes are bounced and none is killed."""
+    explore(run, ("bounce", "hold"), twice=True)
+
+
+def explore(
+    run: CheckRun,
+    kinds: tuple[str, ...],
+    *,
+    instances: int = 1,
+    standbys: int = 0,
+    twice: bool = False,
+) -> None:
+    """Try as many worlds as the profile allows, in which things of some kinds go wrong.
+
+    A few more are tried if a promise was not put to the test by any of them.
+    """
+    # Whoever simulates nothing needs no simulator.
+    from streamproof.conformance.simulated.campaign import WorldCampaign
+    from streamproof.conformance.simulated.world import drawn
+
+    campaign = WorldCampaign(run)
+    random = Random(run.seed)
+    wanted = {each for each in run.check.requirements if run.applies(each)}
+    for number in range(run.settings.limits.task_worlds + MOST_MORE_WORLDS):
+        if number >= run.settings.limits.task_worlds and not wanted - run.evidence.exercised:
+            break
+        campaign.search(
+            drawn(
+                random,
+                run.subject.capabilities,
+                kinds,
+                instances=instances,
+                standbys=standbys,
+                twice=twice,
+            )
+        )

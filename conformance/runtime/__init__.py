@@ -1,0 +1,1 @@
+"""The checks of the simulated runtime: its decisions, small worlds, and the swarm."""

@@ -1,0 +1,180 @@
+"""Which client gets which tasks (KIP-441), over random groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hypothesis import strategies as st
+
+from streamproof.conformance.runtime.probe import Probe, decision
+from streamproof.sim.decisions import assignment
+from streamproof.sim.decisions.assignment import Assignment, Client
+from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
+
+__all__: list[str] = []
+
+TASKS = [f"0_{number}" for number in range(6)]
+LAGS = st.dictionaries(
+    st.sampled_from(TASKS),
+    st.sampled_from([LATEST_OFFSET, UNKNOWN_OFFSET_SUM, 0, 5, 10_000, 10_001, 10**6]),
+)
+CLIENTS = st.dictionaries(
+    st.sampled_from(["a", "b", "c", "d"]), st.builds(Client, st.integers(1, 3), LAGS), min_size=1
+)
+STATEFUL = st.lists(st.sampled_from(TASKS), unique=True)
+STATELESS = st.lists(st.sampled_from(["1_0", "1_1", "1_2"]), unique=True)
+FEW = st.integers(0, 3)
+
+Clients = Mapping[str, Client]
+
+
+def _holders(found: Assignment, task: str, role: str) -> list[str]:
+    return [name for name, each in found.clients.items() if task in getattr(each, role)]
+
+
+@decision("ASSIGN-001", clients=CLIENTS, stateful=STATEFUL, stateless=STATELESS, standbys=FEW)
+def each_task_is_active_once(
+    probe: Probe, clients: Clients, stateful: list[str], stateless: list[str], standbys: int
+) -> None:
+    """Assign tasks to a random group."""
+    found = probe.call(
+        assignment.assign, clients, stateful, stateless, num_standby_replicas=standbys
+    )
+    active = sorted(task for each in found.clients.values() for task in each.active)
+    probe.expect(sorted(stateful + stateless), active)
+
+
+@decision("ASSIGN-002", clients=CLIENTS, stateful=STATEFUL, standbys=FEW, warmups=FEW)
+def nobody_has_a_task_twice(
+    probe: Probe, clients: Clients, stateful: list[str], standbys: int, warmups: int
+) -> None:
+    """Assign tasks with copies, and look for two roles of one task in one client."""
+    found = probe.call(
+        assignment.assign,
+        clients,
+        stateful,
+        [],
+        num_standby_replicas=standbys,
+        max_warmup_replicas=warmups,
+    )
+    for name, each in found.clients.items():
+        twice = (each.active & each.standby) | (each.warmup & (each.active | each.standby))
+        probe.demand(f"{name} has each task once", f"twice: {sorted(twice)}", holds=not twice)
+
+
+@decision("ASSIGN-003", clients=CLIENTS, stateful=STATEFUL, standbys=FEW)
+def as_many_standbys_as_asked_for(
+    probe: Probe, clients: Clients, stateful: list[str], standbys: int
+) -> None:
+    """Assign tasks with standbys, more of them than clients at times."""
+    found = probe.call(assignment.assign, clients, stateful, [], num_standby_replicas=standbys)
+    for task in stateful:
+        probe.expect(min(standbys, len(clients) - 1), len(_holders(found, task, "standby")))
+
+
+@decision("ASSIGN-005", clients=CLIENTS, stateful=STATEFUL, warmups=FEW)
+def warmups_are_bounded(probe: Probe, clients: Clients, stateful: list[str], warmups: int) -> None:
+    """Assign tasks, with few copies allowed for moves."""
+    found = probe.call(assignment.assign, clients, stateful, [], max_warmup_replicas=warmups)
+    copies = sum(len(each.warmup) for each in found.clients.values())
+    probe.demand(f"at most {warmups} warm-ups", str(copies), holds=copies <= warmups)
+
+
+@decision("ASSIGN-004", clients=CLIENTS, stateful=STATEFUL, acceptable=st.sampled_from([0, 10_000]))
+def work_stays_with_its_state(
+    probe: Probe, clients: Clients, stateful: list[str], acceptable: int
+) -> None:
+    """Assign tasks that some client is caught up with."""
+    found = probe.call(assignment.assign, clients, stateful, [], acceptable_recovery_lag=acceptable)
+    for task in stateful:
+        caught_up = [
+            name
+            for name, each in clients.items()
+            if each.lags.get(task) == LATEST_OFFSET or 0 <= each.lags.get(task, -1) <= acceptable
+        ]
+        (owner,) = _holders(found, task, "active")
+        probe.demand(
+            f"{task} is active in one of {caught_up}", owner, holds=owner in (caught_up or [owner])
+        )
+
+
+@decision("ASSIGN-004", behind=st.lists(st.integers(20_000, 90_000), min_size=2, max_size=4))
+def the_least_behind_goes_on(probe: Probe, behind: list[int]) -> None:
+    """Assign a task that nobody is caught up with."""
+    clients = {f"c{number}": Client(1, {"0_0": lag}) for number, lag in enumerate(behind)}
+    found = probe.call(assignment.assign, clients, ["0_0"], [])
+    (owner,) = _holders(found, "0_0", "active")
+    probe.expect(min(behind), clients[owner].lags["0_0"])
+
+
+@decision(
+    "ASSIGN-006",
+    threads=st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 3), min_size=1),
+    stateful=STATEFUL,
+    stateless=STATELESS,
+)
+def load_follows_threads(
+    probe: Probe, threads: dict[str, int], stateful: list[str], stateless: list[str]
+) -> None:
+    """Assign tasks to a group in which everybody has all state."""
+    clients = {name: Client(count, dict.fromkeys(TASKS, 0)) for name, count in threads.items()}
+    found = probe.call(assignment.assign, clients, stateful, stateless)
+    loads = [len(found.clients[name].active) / count for name, count in threads.items()]
+    probe.demand(
+        "loads of threads that differ by 1 at most", str(loads), holds=max(loads) - min(loads) <= 1
+    )
+    probe.expect(expected=False, found=found.probing)
+
+
+@decision("ASSIGN-008", clients=CLIENTS, stateful=STATEFUL, standbys=FEW, warmups=FEW)
+def looks_again_while_something_moves(
+    probe: Probe, clients: Clients, stateful: list[str], standbys: int, warmups: int
+) -> None:
+    """Assign tasks, and ask whether the group has to look again."""
+    found = probe.call(
+        assignment.assign,
+        clients,
+        stateful,
+        [],
+        num_standby_replicas=standbys,
+        max_warmup_replicas=warmups,
+    )
+    moving = any(each.warmup for each in found.clients.values())
+    probe.demand("a probing rebalance is asked for", "it is not", holds=found.probing or not moving)
+
+
+@decision("ASSIGN-009", clients=CLIENTS, stateful=STATEFUL, standbys=FEW)
+def the_same_group_is_assigned_the_same(
+    probe: Probe, clients: Clients, stateful: list[str], standbys: int
+) -> None:
+    """Assign the same tasks twice, with clients and tasks in another order."""
+    first = probe.call(assignment.assign, clients, stateful, [], num_standby_replicas=standbys)
+    backwards = dict(reversed(list(clients.items())))
+    second = probe.call(
+        assignment.assign, backwards, stateful[::-1], [], num_standby_replicas=standbys
+    )
+    probe.demand("the same assignment", "another one", holds=first == second)
+
+
+@decision(
+    "ASSIGN-010",
+    threads=st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 3), min_size=1),
+    stateful=st.lists(st.sampled_from(TASKS), unique=True, min_size=1),
+    lags=st.lists(LAGS, min_size=3, max_size=3),
+)
+def a_group_comes_to_rest(
+    probe: Probe, threads: dict[str, int], stateful: list[str], lags: list[dict[str, int]]
+) -> None:
+    """Assign tasks again and again, while copies are made in between."""
+    known = dict(zip(threads, lags, strict=False))
+    for _ in range(2 * len(TASKS) * len(threads) + 2):
+        clients = {name: Client(threads[name], known[name]) for name in threads}
+        found = probe.call(assignment.assign, clients, stateful, [])
+        if not found.probing:
+            return
+        for name, each in found.clients.items():
+            # Who has a copy keeps up; the others fall behind.
+            known[name] = dict.fromkeys(known[name], 10**6)
+            known[name] |= dict.fromkeys(each.warmup, 0)
+            known[name] |= dict.fromkeys(each.active, LATEST_OFFSET)
+    probe.demand("the moves end", "they go on", holds=False)

@@ -1,0 +1,80 @@
+"""When a thread commits, and what, over random positions and times."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from streamproof.conformance.runtime.probe import Probe, decision
+from streamproof.sim.decisions import commits, punctuation
+
+__all__: list[str] = []
+
+OFFSETS = st.none() | st.integers(0, 1_000)
+MILLISECONDS = st.integers(0, 100_000)
+
+
+@decision("TASK-024", head=OFFSETS, position=OFFSETS)
+def the_next_to_process(probe: Probe, head: int | None, position: int | None) -> None:
+    """Ask which offset of an input is committed."""
+    found = probe.call(commits.committable_offset, head, position)
+    probe.expect(position if head is None else head, found)
+
+
+@decision("TASK-025", consumed=OFFSETS, position=OFFSETS)
+def passes_markers(probe: Probe, consumed: int | None, position: int | None) -> None:
+    """Ask whether there is something to commit when only markers were passed."""
+    found = probe.call(commits.needs_commit, consumed, position)
+    known = consumed is not None and position is not None
+    probe.expect(known and (position or 0) - (consumed or 0) >= 2, found)
+
+
+@decision("TASK-026", last=MILLISECONDS, passed=MILLISECONDS, interval=MILLISECONDS)
+def after_the_interval(probe: Probe, last: int, passed: int, interval: int) -> None:
+    """Ask whether a commit is due by time."""
+    for passed_ms in (passed, interval, interval + 1):
+        found = probe.call(
+            commits.commit_is_due, last + passed_ms, last, commit_interval_ms=interval
+        )
+        probe.expect(passed_ms > interval, found)
+
+
+@decision("TASK-027", staged=st.integers(0, 1_000), most=st.integers(-1, 1_000))
+def before_too_much_is_staged(probe: Probe, staged: int, most: int) -> None:
+    """Ask whether a commit is due by what the stores have staged."""
+    for staged_bytes in (staged, most, most + 1):
+        found = probe.call(
+            commits.commit_is_due,
+            1,
+            0,
+            commit_interval_ms=30_000,
+            uncommitted_bytes=max(staged_bytes, 0),
+            max_uncommitted_bytes=most,
+        )
+        probe.expect(most > 0 and staged_bytes > most, found)
+
+
+@decision(
+    "TASK-028", iterations=st.integers(1, 1_000), late=st.booleans(), interrupted=st.booleans()
+)
+def looks_up_in_time(probe: Probe, iterations: int, late: bool, interrupted: bool) -> None:
+    """Ask how many records each task takes before the thread looks up again."""
+    found = probe.call(
+        commits.next_iterations, iterations, late_for_poll=late, interrupted=interrupted
+    )
+    probe.demand("at least one", str(found), holds=found >= 1)
+    if late or interrupted:
+        probe.demand(
+            f"at most half of {iterations}, or 1", str(found), holds=found <= max(iterations / 2, 1)
+        )
+    else:
+        probe.expect(iterations + 1, found)
+
+
+@decision("TASK-029", due=MILLISECONDS, missed=MILLISECONDS, interval=st.integers(1, 10_000))
+def punctuations_stay_on_their_beat(probe: Probe, due: int, missed: int, interval: int) -> None:
+    """Ask when a punctuation is due again that comes late."""
+    now = due + missed
+    found = probe.call(punctuation.next_punctuation, due, now, interval)
+    probe.expect(
+        next(iter(range(due, now + interval + 1, interval)[missed // interval + 1 :])), found
+    )

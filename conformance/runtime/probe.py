@@ -1,0 +1,165 @@
+"""How the checks of the runtime are made: what they ask is noted, and shown where it is wrong."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, ParamSpec, TypeVar
+
+import hypothesis
+from hypothesis import strategies as st
+
+from streamproof.conformance.registry import check
+from streamproof.conformance.run import CheckRun
+from streamproof.conformance.subject import defect_of
+from streamproof.conformance.violations import brief, violation_of
+from streamproof.sim.choices import Choices
+from streamproof.sim.trace import Event
+from streamproof.sim.world import World
+
+__all__ = ["Probe", "decision", "scripted"]
+
+MORE = 8
+"""A decision is tried with so many times the examples of a check on a store: it takes no time."""
+
+SHOWN_EVENTS = 12
+"""So many of the last events of a world are shown with what is wrong in it."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Probe:
+    """One try of a check.
+
+    Args:
+        run: where evidence and violations go.
+        requirement: what is put to the test; see ``about``.
+        source: what is done; shown where nothing was asked by ``call``.
+
+    Attributes:
+        events: what happened in the worlds of this try.
+    """
+
+    def __init__(self, run: CheckRun, requirement: str, source: str) -> None:
+        self._run = run
+        self._requirement = requirement
+        self._source = source
+        self._steps: list[str] = []
+        self.events: list[Event] = []
+        run.evidence.examples += 1
+
+    def about(self, requirement: str) -> None:
+        """What follows is about this promise."""
+        self._requirement = requirement
+
+    def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Ask for a decision; it must not raise."""
+        if not self._steps:
+            self._steps.append(f"from {function.__module__} import *\n")
+        given = [_text(each) for each in args]
+        given += [f"{name}={_text(each)}" for name, each in kwargs.items()]
+        self._steps.append(f"print({function.__name__}({', '.join(given)}))")
+        self._run.evidence.operations += 1
+        try:
+            answer = function(*args, **kwargs)
+        except Exception as error:
+            raise self._violation("an answer", f"raised {brief(error)}") from error
+        self._steps[-1] += f"  # {_text(answer)}"
+        return answer
+
+    def expect(self, expected: object, found: object) -> None:
+        """Demand that two values are equal."""
+        if expected != found:
+            raise self._violation(_text(expected), _text(found))
+
+    def demand(self, expected: str, found: str = "it is not so", *, holds: bool) -> None:
+        """Demand something that can be said in words."""
+        if not holds:
+            raise self._violation(expected, found)
+
+    def defect(self, name: str) -> bool:
+        """Whether the runtime under test makes this mistake."""
+        return name == defect_of(self._run.subject.name)
+
+    def world(self) -> World:
+        """A new world without faults, but with the defect of the subject in it."""
+        defect = defect_of(self._run.subject.name)
+        choices = Choices.seeded(self._run.seed)
+        return World(choices, [self._note], activation=0, defects=[defect] if defect else [])
+
+    def of(self, *kinds: str) -> list[Event]:
+        """The events of these kinds, of all worlds so far."""
+        return [each for each in self.events if each.kind in kinds]
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        self._run.evidence.operations += 1
+
+    def _violation(self, expected: str, found: str) -> Exception:
+        shape = "raised" if found.startswith("raised ") else "changed-answer"
+        told = [f"  {each}" for each in self.events[-SHOWN_EVENTS:]]
+        if told:
+            found = "\n".join([found, "after these events:", *told])
+        cause = violation_of(self._requirement, shape)
+        program = "\n".join(self._steps) or self._source
+        return cause(self._run.check.tried, expected, found, program)
+
+
+def _text(value: Any) -> str:
+    """A value as it is written in a program, where that is possible."""
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    names = getattr(value, "_fields", ())
+    if names:
+        fields = (f"{name}={_text(getattr(value, name))}" for name in names)
+        return f"{type(value).__name__}({', '.join(fields)})"
+    return brief(repr(value))
+
+
+Body = Callable[..., None]
+
+
+def decision(*requirements: str, **strategies: st.SearchStrategy[Any]) -> Callable[[Body], Body]:
+    """Register a property of pure functions as a check; it gets a probe and what is drawn."""
+
+    def register(function: Body) -> Body:
+        @functools.wraps(function)
+        def drive(run: CheckRun) -> None:
+            def once(drawn: dict[str, Any]) -> None:
+                given = [f"# {name} = {_text(value)}" for name, value in drawn.items()]
+                source = "\n".join([_source(function), "", *given])
+                function(Probe(run, requirements[0], source), **drawn)
+                run.evidence.exercised.update(requirements)
+
+            test = hypothesis.given(st.fixed_dictionaries(strategies))(once)
+            test = hypothesis.seed(run.seed)(test)
+            examples = MORE * run.settings.limits.examples
+            run.shrinking(run.hypothesis_settings(examples)(test))
+
+        return check(*requirements, raw=True)(drive)
+
+    return register
+
+
+def scripted(*requirements: str) -> Callable[[Body], Body]:
+    """Register a function that plays through one situation as a check; it gets a probe."""
+
+    def register(function: Body) -> Body:
+        @functools.wraps(function)
+        def drive(run: CheckRun) -> None:
+            function(Probe(run, requirements[0], _source(function)))
+            run.evidence.exercised.update(requirements)
+
+        return check(*requirements, raw=True)(drive)
+
+    return register
+
+
+def _source(function: Body) -> str:
+    """What a check does, to be read beside what it found."""
+    lines: Sequence[str] = textwrap.dedent(inspect.getsource(function)).splitlines()
+    return "\n".join([f"# {function.__module__}", *lines])

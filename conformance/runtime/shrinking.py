@@ -1,0 +1,148 @@
+"""Worlds of the swarm as programs, and smaller worlds that break the same promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from streamproof.sim.choices import Choices
+from streamproof.sim.swarm import Outcome, Plan, run
+from streamproof.sim.trace import Watcher
+
+__all__ = ["Seeded", "smallest_program"]
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """A world that follows from a seed.
+
+    Attributes:
+        seed: it draws all that is not given.
+        topology: its name.
+        exactly_once: the guarantee.
+        transactional: whether stores stage their writes; drawn, if it is ``None``.
+        upgrade: what goes on meanwhile, of ``UPGRADES``; drawn, if it is ``None``.
+        defect: the mistake that the runtime makes; none if it is empty.
+        plan: what the run is like instead of what was drawn; all other choices stay as they are.
+    """
+
+    seed: int
+    topology: str
+    exactly_once: bool
+    transactional: bool | None = None
+    upgrade: str | None = None
+    defect: str = ""
+    plan: Plan | None = None
+
+    def run(self, watchers: Iterable[Watcher] = ()) -> Outcome:
+        """Simulate it, and show each event to the watchers."""
+        choices = Choices.seeded(self.seed)
+        drawn = Plan.drawn(
+            choices,
+            exactly_once=self.exactly_once,
+            transactional=self.transactional,
+            topology=self.topology,
+            upgrade=self.upgrade,
+        )
+        defects = [self.defect] if self.defect else []
+        return run(choices, self.plan or drawn, defects=defects, watchers=watchers)
+
+    def breaks(self, requirement: str) -> bool:
+        """Whether a promise is broken in it."""
+        return any(each.requirement == requirement for each in self.run().violations)
+
+    @property
+    def program(self) -> str:
+        """The same as Python."""
+        drawn = f"exactly_once={self.exactly_once}, topology={self.topology!r}"
+        if self.transactional is not None:
+            drawn += f", transactional={self.transactional}"
+        if self.upgrade is not None:
+            drawn += f", upgrade={self.upgrade!r}"
+        defects = f", defects=[{self.defect!r}]" if self.defect else ""
+        changed = [] if self.plan is None else [f"plan = {_short(self.plan)}"]
+        return "\n".join(
+            [
+                "from streamproof.sim.application import StreamsConfig",
+                "from streamproof.sim.choices import Choices",
+                "from streamproof.sim.swarm import Plan, run",
+                "from streamproof.sim.tasks.assignor import AssignorConfig",
+                "from streamproof.sim.workloads import WorkloadConfig",
+                "",
+                f"choices = Choices.seeded({self.seed})",
+                f"plan = Plan.drawn(choices, {drawn})",
+                *changed,
+                f"print(*run(choices, plan{defects}).violations, sep='\\n')",
+            ]
+        )
+
+
+def smallest_program(world: Seeded, plan: Plan, requirement: str, tries: int) -> str:
+    """A program that breaks a promise, with a plan as plain as so many tries can make it.
+
+    Args:
+        world: what broke it.
+        plan: what was drawn for it.
+        requirement: what was broken.
+        tries: how many worlds may be run for it.
+    """
+    found = world
+    # What did not help once may help when other things are plainer.
+    changes = 2 * list(_changes(plan))
+    for change in changes:
+        smaller = replace(found, plan=_changed(found.plan or plan, change))
+        if tries <= 0 or smaller.plan in (found.plan, plan):
+            continue
+        tries -= 1
+        if smaller.breaks(requirement):
+            found = smaller
+    return found.program
+
+
+Change = tuple[tuple[str, ...], Any]
+"""A field, by the names of those that it is in, and the value that it gets."""
+
+
+def _changes(plan: Plan) -> Iterator[Change]:
+    """What may make a plan plainer; what changes most comes first."""
+    for name in ("instances", "threads", "partitions"):
+        yield (name,), 1
+    yield ("kinds",), ()
+    for kind in plan.kinds:
+        yield ("kinds",), tuple(each for each in plan.kinds if each != kind)
+    yield ("activation",), 0.0
+    for each in fields(plan):
+        if each.name in ("upgrade", "persistent", "safety_ms"):
+            yield (each.name,), _default(each)
+    for name in ("workload", "config"):
+        for each in fields(getattr(plan, name)):
+            if each.name not in ("exactly_once", "transactional"):
+                yield (name, each.name), _default(each)
+    yield ("workload", "records"), 20
+
+
+def _changed(value: Any, change: Change) -> Any:
+    (name, *rest), wanted = change
+    if rest:
+        wanted = _changed(getattr(value, name), (tuple(rest), wanted))
+    elif name == "kinds":
+        # Whatever was left out before stays out.
+        wanted = tuple(each for each in value.kinds if each in wanted)
+    return replace(value, **{name: wanted})
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _short(value: Any) -> str:
+    """A dataclass as Python, without what is as it is by default."""
+    if not is_dataclass(value):
+        return repr(value)
+    told = [
+        f"{each.name}={_short(getattr(value, each.name))}"
+        for each in fields(value)
+        if getattr(value, each.name) != _default(each)
+    ]
+    return f"{type(value).__name__}({', '.join(told)})"

@@ -1,0 +1,376 @@
+"""How the leader of a group shares tasks out: what holds of each assignment, whoever made it.
+
+What the leader knew and what it decided is in one event, so that every rule here is a look at that
+event. The rules are worked out anew here, and not asked of the assignor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import Any
+
+from streamproof.sim.decisions.lag import (
+    LATEST_OFFSET,
+    UNKNOWN_OFFSET_SUM,
+    is_caught_up,
+    task_lag,
+)
+from streamproof.sim.decisions.versions import EARLIEST_PROBEABLE_VERSION, OFFSET_SUM_VERSION
+from streamproof.sim.invariants.base import Invariant, Observer
+from streamproof.sim.invariants.history import History
+from streamproof.sim.trace import Event
+
+__all__ = [
+    "CopiesAreApart",
+    "EachTaskIsSharedOutOnce",
+    "GroupLooksAgain",
+    "MembersAgreeOnAVersion",
+    "MembersReportWhatTheyHave",
+    "StandbysAreAsManyAsAsked",
+    "WarmUpsAreBounded",
+    "WorkGoesWhereTheStateIs",
+    "WorkIsEven",
+]
+
+LOOK_AGAIN_SLACK_MS = 60_000
+"""So much later than asked for a rebalance may begin: whoever begins it may stand still, be cut
+off, or wait for the reply to a lost request for so long, and not for longer."""
+
+
+class _Assignments(Invariant):
+    """Looks at what the leader of a group decides."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._settings: dict[str, Any] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"application.started": self._start, "group.assigned": self._assigned}
+
+    def _start(self, event: Event) -> Iterator[str]:
+        self._settings = event.attributes
+        yield from ()
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        raise NotImplementedError
+
+
+def _threads(event: Event) -> dict[str, int]:
+    """How many threads each process has."""
+    found: dict[str, int] = {}
+    for each in event.attributes["members"].values():
+        found[each["process"]] = found.get(each["process"], 0) + 1
+    return found
+
+
+def _lags(event: Event, task: str) -> dict[str, int]:
+    """By process that says something of a task, how far it is behind."""
+    found: dict[str, int] = {}
+    end = event.attributes["ends"][task]
+    for each in event.attributes["members"].values():
+        # Who only makes copies for now is not asked.
+        if task not in each["sums"] or each["process"] not in event.attributes["clients"]:
+            continue
+        lag, process = task_lag(each["sums"][task], end), each["process"]
+        before = found.get(process, lag)
+        # Of two threads, the one that has more tells what the process has.
+        found[process] = min(before, lag, key=_distance)
+    return found
+
+
+def _distance(lag: int | None) -> float:
+    """How much is lacking; everything, if that is not known."""
+    if lag is None or lag == UNKNOWN_OFFSET_SUM:
+        return float("inf")
+    return -1 if lag == LATEST_OFFSET else lag
+
+
+class EachTaskIsSharedOutOnce(_Assignments):
+    """Each task is active in one place; if its owner has yet to give it up, nobody gets it."""
+
+    name = "an assignment gives each task to one owner"
+    requirement = "ASSIGN-001"
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        more = event.attributes
+        members: dict[str, Any] = more["members"]
+        owned = {task: name for name, each in members.items() for task in each["owned"]}
+        given: dict[str, str] = {}
+        for name, each in members.items():
+            for task in each["active"]:
+                if given.setdefault(task, name) != name:
+                    yield f"task {task} is given to {given[task]} and to {name}"
+        for task in [*more["ends"], *more["stateless"]]:
+            places = [name for name, each in more["clients"].items() if task in each["active"]]
+            if len(places) != 1:
+                yield f"task {task} is active in {len(places)} processes: {places}"
+            elif task in given and members[given[task]]["process"] != places[0]:
+                yield f"task {task} is meant for {places[0]}, and {given[task]} gets it"
+            elif task not in given and task not in owned:
+                yield f"task {task} is given to nobody, and nobody has it"
+
+
+class CopiesAreApart(_Assignments):
+    """No process has a task twice: a copy beside its active task would die with it (KIP-441)."""
+
+    name = "a process has a task in one role"
+    requirement = "ASSIGN-002"
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        for process, roles in event.attributes["clients"].items():
+            tasks = [task for each in ("active", "standby", "warmup") for task in roles[each]]
+            for task in sorted({task for task in tasks if tasks.count(task) > 1}):
+                yield f"{process} gets task {task} in more than one role"
+        copies: dict[tuple[str, str], str] = {}
+        for name, member in event.attributes["members"].items():
+            for task in member["active"] + member["standby"]:
+                here = member["process"], task
+                if copies.setdefault(here, name) != name:
+                    yield f"{copies[here]} and {name}, both of {here[0]}, get task {task}"
+
+
+class StandbysAreAsManyAsAsked(_Assignments):
+    """Each stateful task has as many standbys as are configured, or as there are processes for."""
+
+    name = "a stateful task has as many standbys as configured, as far as there are processes"
+    requirement = "ASSIGN-003"
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        clients = event.attributes["clients"]
+        wanted = min(self._settings["num_standby_replicas"], len(clients) - 1)
+        for task in event.attributes["ends"]:
+            standbys = [name for name, roles in clients.items() if task in roles["standby"]]
+            if len(standbys) != wanted:
+                yield f"task {task} has standbys in {standbys}, and there should be {wanted}"
+
+
+class WorkGoesWhereTheStateIs(_Assignments):
+    """A task goes to a process that is caught up; if none is, to one that lacks least (KIP-441)."""
+
+    name = "a task is active where its state is"
+    requirement = "ASSIGN-004"
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        acceptable = self._settings["acceptable_recovery_lag"]
+        for task in event.attributes["ends"]:
+            lags = _lags(event, task)
+            caught_up = [name for name, lag in lags.items() if is_caught_up(lag, acceptable)]
+            for process, roles in event.attributes["clients"].items():
+                if task not in roles["active"]:
+                    continue
+                if caught_up and process not in caught_up:
+                    yield f"task {task} goes to {process}, and {caught_up} are caught up with it"
+                least = min(map(_distance, lags.values()), default=float("inf"))
+                if not caught_up and _distance(lags.get(process)) > least:
+                    yield f"task {task} goes to {process}, and another one has more of it: {lags}"
+
+
+class WarmUpsAreBounded(_Assignments):
+    """No more copies are made for moves than ``max.warmup.replicas`` (KIP-441)."""
+
+    name = "no more tasks are warmed up than max.warmup.replicas"
+    requirement = "ASSIGN-005"
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        count = sum(len(each["warmup"]) for each in event.attributes["clients"].values())
+        most = self._settings["max_warmup_replicas"]
+        if count > most:
+            yield f"{count} tasks are warmed up, and max.warmup.replicas is {most}"
+
+
+class WorkIsEven(_Assignments):
+    """Once nothing is on its way any more, no thread has more than one task more than another."""
+
+    name = "an assignment that is final is even"
+    requirement = "ASSIGN-006"
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        more, threads = event.attributes, _threads(event)
+        if more["probing"]:
+            # What is warmed up will be moved, and only then it is even.
+            return
+        for kind, tasks in (("", {*more["ends"], *more["stateless"]}), ("stateful ", more["ends"])):
+            load = {
+                name: sum(task in tasks for task in roles["active"]) / threads[name]
+                for name, roles in more["clients"].items()
+            }
+            for busy, idle in permutations(load, 2):
+                most = max(1 / threads[busy], 1 / threads[idle])
+                if load[busy] - load[idle] > most + 1e-9:
+                    yield f"{busy} has {load[busy]} {kind}tasks a thread, and {idle} {load[idle]}"
+
+
+class MembersReportWhatTheyHave(Invariant):
+    """A member says of a task what its process has of it, and no more (KAFKA-10319, KAFKA-20893).
+
+    ``LATEST_OFFSET``, -2, stands for an active task that runs, and for nothing else; a sum of
+    offsets is never negative; and who has a task closed has as much of it when it opens it.
+    """
+
+    name = "a member reports of each task what its process has"
+    requirement = "ASSIGN-007"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._changelogs: dict[str, Sequence[str]] = {}
+        # By process and task, the state of what is open.
+        self._open: dict[tuple[str, str], str] = {}
+        # The same, what was said of it while it was closed.
+        self._said: dict[tuple[str, str], int] = {}
+        # The same, what of it was found since it is being opened.
+        self._found: dict[tuple[str, str], dict[str, int]] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "application.started": self._start,
+            "thread.subscribed": self._subscribed,
+            "task.state": self._state,
+            "store.opened": self._opened,
+            "task.wiped": self._wiped,
+            "state.cleaned": self._wiped,
+            "instance.crashed": self._gone,
+            "instance.stopped": self._gone,
+        }
+
+    def _start(self, event: Event) -> Iterator[str]:
+        self._changelogs = event.attributes["changelogs"]
+        yield from ()
+
+    def _subscribed(self, event: Event) -> Iterator[str]:
+        process = event.actor.partition("/")[0]
+        for task, total in event.attributes["sums"].items():
+            here = process, task
+            state = self._open.get(here)
+            if total == LATEST_OFFSET:
+                if state != "RUNNING":
+                    yield f"{event.actor} says that task {task} runs, and it does not"
+                continue
+            if total == UNKNOWN_OFFSET_SUM:
+                continue
+            end = sum(self.history.log(each).end for each in self._changelogs[task])
+            if not 0 <= total <= end:
+                yield f"{event.actor} reports {total} of task {task}, whose changelogs have {end}"
+            if state is None:
+                self._said[here] = total
+
+    def _state(self, event: Event) -> Iterator[str]:
+        here = event.actor.partition("/")[0], event.task
+        after = event.attributes["after"]
+        if after == "CLOSED":
+            self._open.pop(here, None)
+        else:
+            self._open[here] = after
+        if after == "RESTORING":
+            total = sum(self._found.pop(here, {}).values())
+            said = self._said.pop(here, 0)
+            if said > total:
+                yield f"{here[0]} has said {said} of task {event.task}, and has {total} of it"
+        yield from ()
+
+    def _opened(self, event: Event) -> Iterator[str]:
+        here = event.actor.partition("/")[0], event.task
+        self._found.setdefault(here, {})[event.partition] = max(event.offset + 1, 0)
+        yield from ()
+
+    def _wiped(self, event: Event) -> Iterator[str]:
+        # What is deleted on purpose was there when it was spoken of.
+        here = event.actor.partition("/")[0], event.task
+        self._said.pop(here, None)
+        self._found.pop(here, None)
+        yield from ()
+
+    def _gone(self, event: Event) -> Iterator[str]:
+        for places in (self._open, self._said, self._found):
+            for here in [each for each in places if each[0] == event.actor]:
+                del places[here]
+        yield from ()
+
+
+class GroupLooksAgain(_Assignments):
+    """As long as something is on its way, the group comes together again in time (KIP-441)."""
+
+    name = "a rebalance follows an assignment that is not final"
+    requirement = "ASSIGN-008"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._due: int | None = None
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            **super().observers,
+            "thread.subscribed": self._subscribed,
+            "thread.committed": self._pass,
+        }
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        self._due = None
+        if event.attributes["probing"] and event.attributes["version"] >= OFFSET_SUM_VERSION:
+            interval_ms = self._settings["probing_rebalance_interval_ms"]
+            self._due = event.time + interval_ms + LOOK_AGAIN_SLACK_MS
+        yield from ()
+
+    def _subscribed(self, event: Event) -> Iterator[str]:
+        del event
+        self._due = None
+        yield from ()
+
+    def _pass(self, event: Event) -> Iterator[str]:
+        if self._due is not None and event.time > self._due:
+            due, self._due = self._due, None
+            yield f"tasks are being moved, and nobody has looked at that since {due} ms at least"
+
+
+class MembersAgreeOnAVersion(_Assignments):
+    """An assignment is in the oldest version that was used, which everybody can read (KIP-268).
+
+    And who has been answered in an older version than its own speaks next what all support.
+    """
+
+    name = "members of different releases agree on a metadata version"
+    requirement = "ASSIGN-011"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        # By thread, what it has to speak next.
+        self._agreed: dict[str, int] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            **super().observers,
+            "thread.answered": self._answered,
+            "thread.subscribed": self._subscribed,
+            "instance.started": self._started,
+        }
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        version, members = event.attributes["version"], event.attributes["members"]
+        oldest = min(each["used"] for each in members.values())
+        if version != oldest:
+            yield f"the assignment is in version {version}, and {oldest} is the oldest in use"
+        for name, each in members.items():
+            if each["supported"] < version:
+                yield f"{name} is told in version {version}, and supports {each['supported']}"
+
+    def _answered(self, event: Event) -> Iterator[str]:
+        if event.attributes["version"] >= EARLIEST_PROBEABLE_VERSION:
+            self._agreed[event.actor] = event.attributes["commonly_supported"]
+        yield from ()
+
+    def _subscribed(self, event: Event) -> Iterator[str]:
+        used = event.attributes["used"]
+        agreed = self._agreed.pop(event.actor, used)
+        if used != agreed:
+            yield f"{event.actor} speaks version {used}, and was told that all support {agreed}"
+
+    def _started(self, event: Event) -> Iterator[str]:
+        prefix = f"{event.actor}/"
+        self._agreed = {
+            name: version for name, version in self._agreed.items() if not name.startswith(prefix)
+        }
+        yield from ()

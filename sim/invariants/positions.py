@@ -1,0 +1,68 @@
+"""The position of a store: up to which input offsets its content is told to reflect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from streamproof.sim.invariants.base import Invariant, Observer
+from streamproof.sim.invariants.history import History
+from streamproof.sim.trace import Event
+
+__all__ = ["PositionIsNotAhead"]
+
+
+class PositionIsNotAhead(Invariant):
+    """A position covers no input whose writes are not in the store (KIP-796, KAFKA-20760).
+
+    It is looked at when a store is found, when its task begins to run, and when it is closed
+    cleanly: nothing is staged then. A store that stages its writes has those of committed input
+    alone. Any other may have what was processed and not committed: never what nobody has processed.
+    A restoration adds no input, so that the position stays behind what was restored.
+    """
+
+    name = "the position of a store is not ahead of what is in it"
+    requirement = "POS-101"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._transactional = False
+        # By input, the next offset that nobody has processed, or committed.
+        self._processed: dict[str, int] = {}
+        self._committed: dict[str, int] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "application.started": self._start,
+            "task.processed": self._process,
+            "thread.committed": self._commit,
+            "offsets.committed": self._commit,
+            "store.found": self._look,
+            "store.running": self._look,
+            "store.closing": self._look,
+        }
+
+    def _start(self, event: Event) -> Iterator[str]:
+        self._transactional = event.attributes["transactional"]
+        yield from ()
+
+    def _process(self, event: Event) -> Iterator[str]:
+        if event.offset >= self._processed.get(event.partition, 0):
+            self._processed[event.partition] = event.offset + 1
+        return iter(())
+
+    def _commit(self, event: Event) -> Iterator[str]:
+        for partition, offset in event.attributes["offsets"].items():
+            self._committed[partition] = max(offset, self._committed.get(partition, 0))
+        return iter(())
+
+    def _look(self, event: Event) -> Iterator[str]:
+        what = "committed" if self._transactional else "processed"
+        bounds = self._committed if self._transactional else self._processed
+        for partition, offset in event.attributes["position"].items():
+            bound = bounds.get(partition, 0)
+            if offset >= bound:
+                yield (
+                    f"the store of {event.partition} in task {event.task} has the position "
+                    f"{offset} of {partition}, which is {what} up to {bound} only"
+                )

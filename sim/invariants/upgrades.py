@@ -1,0 +1,120 @@
+"""What an upgrade must not lose: what one process has left is there for the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from streamproof.sim.invariants.base import Invariant, Observer
+from streamproof.sim.invariants.history import History
+from streamproof.sim.trace import Event
+
+__all__ = ["ClosedStoreKeepsItsOffset", "MirrorsOnlyCopy"]
+
+Place = tuple[str, str, str]
+"""A process, a task, and the changelog of a store of it."""
+
+
+class ClosedStoreKeepsItsOffset(Invariant):
+    """Who opens a store that was closed cleanly goes on from there, whatever release it is.
+
+    To begin from an earlier offset would restore again what is there (KIP-1035, Upgrade and
+    Downgrade). What had to be wiped in between begins anew.
+    """
+
+    name = "a store that was closed cleanly is opened with the offset that it had"
+    requirement = "UPGRADE-101"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._closing: dict[Place, int] = {}
+        self._closed: dict[Place, int] = {}
+        self._rebuilt: dict[Place, int] = {}
+        # The processes that have gone over to a newer format.
+        self._timestamped: set[str] = set()
+        self._in_memory: set[Place] = set()
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "store.closing": self._close,
+            "task.closed": self._confirm,
+            "task.wiped": self._forget,
+            "state.cleaned": self._forget,
+            "store.opened": self._open,
+            "store.rebuilt": self._rebuild,
+            "instance.started": self._start,
+        }
+
+    def _rebuild(self, event: Event) -> Iterator[str]:
+        self._rebuilt[_place(event)] = event.offset
+        yield from ()
+
+    def _start(self, event: Event) -> Iterator[str]:
+        """With a newer format, what counts is how far that was built."""
+        if event.attributes["formats"] == [2] and event.actor not in self._timestamped:
+            self._timestamped.add(event.actor)
+            for place in [each for each in self._closed if each[0] == event.actor]:
+                self._closed[place] = self._rebuilt.get(place, -1)
+        yield from ()
+
+    def _close(self, event: Event) -> Iterator[str]:
+        self._closing[_place(event)] = event.offset
+        yield from ()
+
+    def _confirm(self, event: Event) -> Iterator[str]:
+        here = event.actor.partition("/")[0], event.task
+        for place in [each for each in self._closing if each[:2] == here]:
+            offset = self._closing.pop(place)
+            # A store that could not be closed has said so, and its task is not closed cleanly.
+            if event.attributes["closing"] == "CLEAN" and place not in self._in_memory:
+                self._closed[place] = offset
+        yield from ()
+
+    def _forget(self, event: Event) -> Iterator[str]:
+        here = event.actor.partition("/")[0], event.task
+        for places in (self._closed, self._rebuilt):
+            for place in [each for each in places if each[:2] == here]:
+                del places[place]
+        yield from ()
+
+    def _open(self, event: Event) -> Iterator[str]:
+        place = _place(event)
+        if not event.attributes["persistent"]:
+            self._in_memory.add(place)
+        left = self._closed.pop(place, -1)
+        if not event.attributes["wipe"] and max(event.offset, -1) < left:
+            yield (
+                f"the store of {event.partition} was closed by {place[0]} at offset {left}, and is "
+                f"opened at {event.offset}"
+            )
+
+
+def _place(event: Event) -> Place:
+    return event.actor.partition("/")[0], event.task, event.partition
+
+
+class MirrorsOnlyCopy(Invariant):
+    """While an upgrade rolls over, those with the newer format copy all, and do not work (KIP-258).
+
+    Otherwise there would be no way back, and work where nothing was restored yet.
+    """
+
+    name = "instances of the newer format copy every task before they take one over"
+    requirement = "UPGRADE-105"
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"group.assigned": self._assigned}
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        members = event.attributes["members"]
+        newer = {name: each for name, each in members.items() if each["formats"] == [2]}
+        if not newer or all(each["formats"] != [1] for each in members.values()):
+            return
+        for name, each in newer.items():
+            if each["active"]:
+                yield f"{name}, which has the newer format alone, gets {each['active']} already"
+        copied = {task for each in newer.values() for task in each["standby"]}
+        for task in event.attributes["ends"]:
+            if task not in copied:
+                yield f"task {task} is copied by nobody who has the newer format"

@@ -1,0 +1,388 @@
+"""Stores inside simulated tasks: right ones are right there, and wrong ones are found and named."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+from command_lines import CommandLine
+
+from streamproof.conformance.registry import load_checks
+from streamproof.conformance.results import Guarantee, Profile, Spec
+from streamproof.conformance.run import CheckOutcome, CheckRun, run_check
+from streamproof.conformance.saved import Replay, read_failure
+from streamproof.conformance.settings import Settings
+from streamproof.conformance.simulated import campaign
+from streamproof.conformance.simulated.campaign import simulate, try_world
+from streamproof.conformance.simulated.world import Simulated, drawn, simplifications
+from streamproof.conformance.status import Status
+from streamproof.conformance.subject import Subject, load_subject
+from streamproof.sim.invariants import Invariant
+from streamproof.sim.invariants.base import Observer
+from streamproof.stores.api import TopicPartition
+from streamproof.stores.builtin import BUILTIN
+from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.errors import UsageError
+from streamproof.stores.memory import InMemoryKeyValueStore
+
+ROOT = Path(__file__).resolve().parents[2]
+MUTANTS = "streamproof.conformance.mutants"
+GUARANTEES: tuple[Guarantee, ...] = ("exactly-once", "at-least-once")
+
+RIGHT = [
+    name
+    for name, store in BUILTIN.items()
+    if store.extra is None and name != "rocksdb-window-duplicates"
+]
+"""What is ours, but for a store that cannot be seen as one of keys and values."""
+
+TORN = {
+    "canary:offsets_written_before_rows": {"PROTOCOL-002", "PROTOCOL-003"},
+    "stores:restore_skips_tombstones": {"PROTOCOL-002"},
+    "stores:tombstones_dropped_on_commit": {"PROTOCOL-003", "PROTOCOL-004"},
+    "stores:unclean_stop_unnoticed": {"PROTOCOL-003"},
+}
+"""Stores that other layers find wrong, and what this one finds broken."""
+
+MOST_WORLDS = 20
+"""So many worlds are tried at most until a wrong store is found."""
+
+
+def outcome_of(
+    subject: Subject,
+    check: str,
+    directory: Path,
+    *,
+    guarantee: Guarantee = "exactly-once",
+    spec: Spec = "kips",
+    profile: Profile = "quick",
+    seed: int = 0,
+    replay: Replay | None = None,
+) -> CheckOutcome:
+    """A check, run in this process."""
+    settings = Settings(guarantee=guarantee, spec=spec, profile=profile, seed=seed)
+    work = directory / "work"
+    work.mkdir(exist_ok=True)
+    status = Status(directory / "status", create=True)
+    run = CheckRun(load_checks()[check], subject, settings, work, status, replay=replay)
+    outcome = run_check(run)
+    assert not any(path for path in work.rglob("*") if path.is_file())
+    return outcome
+
+
+def subject_of(factory: Callable[[], Any]) -> Subject:
+    """A subject that is not named on a command line."""
+    return Subject("mine", factory, factory().capabilities, None)
+
+
+# Right stores.
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_store_of_ours_is_right_in_every_world(
+    name: str, guarantee: Guarantee, tmp_path: Path
+) -> None:
+    """Whatever happens to its processes."""
+    calls: list[str] = []
+    world = drawn(
+        random.Random(f"{name}-{guarantee}"),
+        load_subject(name).capabilities,
+        ("crash", "crash", "bounce", "pause", "fill"),
+        instances=2,
+        standbys=1,
+    )
+    tried = try_world(
+        load_subject(name),
+        world,
+        tmp_path,
+        lambda call: nullcontext(calls.append(call)),
+        guarantee=guarantee,
+        spec="kips",
+    )
+    assert tried.breach is None
+    assert "PROTOCOL-002" in tried.situations.seen
+    assert {"init()", "put()", "get()", "commit()", "close()"} <= set(calls)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("spec", ["kafka-4.3", "kafka-4.4"])
+def test_transactions_are_relied_on_where_the_specification_has_them(
+    spec: Spec, tmp_path: Path
+) -> None:
+    """Kafka 4.3 has none: the store is used as if it had none, and is right as well."""
+    subject = load_subject("rocksdb-transactional")
+    outcome = outcome_of(subject, "protocol.killed", tmp_path, spec=spec, profile="smoke")
+    assert (outcome.findings, outcome.suite_error) == ([], "")
+    assert ("PROTOCOL-006" in outcome.evidence.exercised) == (spec == "kafka-4.4")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [f"{ROOT / 'examples' / 'sqlite_store.py'}:make", f"{MUTANTS}.crashes:journalled"],
+    ids=["sqlite", "journal"],
+)
+def test_a_store_of_others_is_right(name: str, tmp_path: Path) -> None:
+    """It needs to have the methods, and nothing else."""
+    subject = load_subject(name)
+    for check in ("protocol.moved", "protocol.same_twice"):
+        outcome = outcome_of(subject, check, tmp_path, profile="smoke")
+        assert (outcome.findings, outcome.suite_error) == ([], "")
+
+
+def test_a_store_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """A store host is hosted once more."""
+    name = f"cmd:{sys.executable} -m streamproof.host rocksdb"
+    world = Simulated(seed=1, records=10, kinds=("crash", "bounce"), safety_ms=8_000)
+    tried = try_world(
+        load_subject(name), world, tmp_path, nullcontext, guarantee="exactly-once", spec="kips"
+    )
+    assert tried.breach is None
+    assert "PROTOCOL-002" in tried.situations.seen
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_worlds_fit_the_store() -> None:
+    """What a store does not have is not asked of it."""
+    plain = Capabilities(ranges=False, reverse=False, prefix_scan=False)
+    worlds = [drawn(random.Random(seed), plain, ("crash",)) for seed in range(200)]
+    assert {each.cache_bytes for each in worlds} == {0}
+    assert not {"stream-stream-join", "session-count"} & {each.topology for each in worlds}
+    worlds = [drawn(random.Random(seed), Capabilities(), ("crash",)) for seed in range(200)]
+    assert {"stream-stream-join", "session-count", "count"} <= {each.topology for each in worlds}
+    assert drawn(random.Random(7), plain, ()) == drawn(random.Random(7), plain, ())
+
+
+# Wrong stores.
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_what_other_layers_find_is_found_here_too(name: str, tmp_path: Path) -> None:
+    """Torn commits, and wrong restorations."""
+    subject = load_subject(f"{MUTANTS}.{name}")
+    found: set[str] = set()
+    for seed in range(MOST_WORLDS):
+        world = drawn(random.Random(seed), subject.capabilities, ("crash", "crash", "bounce"))
+        directory = tmp_path / str(seed)
+        tried = try_world(
+            subject, world, directory, nullcontext, guarantee="exactly-once", spec="kips"
+        )
+        if tried.breach:
+            found.add(tried.breach.requirement)
+        if found & TORN[name]:
+            return
+    pytest.fail(f"of {TORN[name]}, nothing was found in {MOST_WORLDS} worlds, but {found}")
+
+
+class Raising(InMemoryKeyValueStore):
+    """Raises at its third write what no store may raise."""
+
+    def __init__(self) -> None:
+        super().__init__("mine")
+        self.writes = 0
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self.writes += 1
+        if self.writes == 3:
+            raise self.error
+        super().put(key, value)
+
+    error: BaseException = KeyError("oops")
+
+
+class Panicking(Raising):
+    """Raises something that is not even an Exception, as a binding may."""
+
+    class Panic(BaseException):
+        """What the native side raises."""
+
+    error = Panic("oops")
+
+
+@pytest.mark.parametrize("store", [Raising, Panicking])
+def test_a_store_that_raises_is_named(store: type[Raising], tmp_path: Path) -> None:
+    """With the call, in the smallest world that was found."""
+    outcome = outcome_of(subject_of(store), "protocol.killed", tmp_path)
+    (finding,) = (each for each in outcome.findings if each.requirement == "PROTOCOL-008")
+    name = type(store.error).__name__
+    assert finding.shape == f"raised-{name}-put"
+    assert f"({store.__name__}) raised {name} from put()" in finding.found
+    assert "instances=" not in finding.program
+    assert outcome.suite_error == ""
+
+
+def test_a_factory_that_raises_is_named(tmp_path: Path) -> None:
+    """It has worked once, when it was looked at."""
+    made: list[InMemoryKeyValueStore] = []
+
+    def make() -> InMemoryKeyValueStore:
+        if len(made) == 2:
+            raise RuntimeError("no more")
+        made.append(InMemoryKeyValueStore("mine"))
+        return made[-1]
+
+    outcome = outcome_of(subject_of(make), "protocol.killed", tmp_path)
+    (finding,) = (each for each in outcome.findings if each.requirement == "PROTOCOL-008")
+    assert "The factory of 'mine' raised RuntimeError: no more." in finding.found
+
+
+class Garbling(InMemoryKeyValueStore):
+    """Gives answers that nobody can work with."""
+
+    def __init__(self) -> None:
+        super().__init__("mine")
+
+    def get(self, key: bytes) -> bytes | None:
+        found = super().get(key)
+        return None if found is None else b"garbage"
+
+
+class Miscounting(InMemoryKeyValueStore):
+    """Gives an offset of another type."""
+
+    def __init__(self) -> None:
+        super().__init__("mine")
+
+    def committed_offset(self, partition: TopicPartition) -> Any:
+        return "7"
+
+
+@pytest.mark.parametrize("store", [Garbling, Miscounting])
+def test_a_store_whose_answers_break_the_application_is_to_blame(
+    store: Callable[[], Any], tmp_path: Path
+) -> None:
+    """What follows from an answer is not taken for a mistake of the suite."""
+    outcome = outcome_of(subject_of(store), "protocol.killed", tmp_path)
+    assert "PROTOCOL-007" in {each.requirement for each in outcome.findings}
+    assert outcome.suite_error == ""
+
+
+def test_a_mistake_of_the_simulator_is_not_laid_at_the_door_of_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same world is wrong with a model store as well."""
+
+    class NeverHolds(Invariant):
+        """An invariant that is wrong itself."""
+
+        name = "it rains"
+        requirement = "TASK-001"
+        observers: ClassVar[Mapping[str, Observer]] = {}
+
+        def at_end(self) -> Iterator[str]:
+            """It never holds."""
+            yield "the sun shines"
+
+    monkeypatch.setattr(campaign, "invariants_for", lambda *_, **__: (NeverHolds,))
+    outcome = outcome_of(load_subject("in-memory"), "protocol.killed", tmp_path, profile="smoke")
+    assert outcome.findings == []
+    assert "The simulator is wrong, also with model stores" in outcome.suite_error
+
+
+# What is told, and how it is made again.
+
+
+def failing(tmp_path: Path) -> CheckOutcome:
+    """A check with findings."""
+    subject = load_subject(f"{MUTANTS}.tasks:get_misses_restored_rows")
+    return outcome_of(subject, "protocol.killed", tmp_path)
+
+
+def test_the_same_seed_finds_the_same(tmp_path: Path) -> None:
+    """Word by word, and the worlds as well."""
+    first, second = failing(tmp_path), failing(tmp_path)
+    assert first.findings
+    assert first.findings == second.findings
+
+
+def test_the_program_of_a_failure_shows_it(tmp_path: Path) -> None:
+    """It runs as it stands, and prints what is wrong; before that, what happened."""
+    (finding,) = (each for each in failing(tmp_path).findings if each.requirement == "PROTOCOL-001")
+    assert "# 0 ms: instance-0 instance.started" in finding.program
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", finding.program],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.stdout.splitlines()[0] == finding.found.splitlines()[0]
+
+
+def test_a_world_is_made_again(tmp_path: Path) -> None:
+    """As it was saved; with a store that is right, nothing is wrong in it."""
+    found = failing(tmp_path).findings[0]
+    replay = Replay(
+        name="one",
+        requirement=found.requirement,
+        choices=found.choices,
+        profile="quick",
+        seed=0,
+        round=0,
+    )
+    wrong = load_subject(f"{MUTANTS}.tasks:get_misses_restored_rows")
+    again = outcome_of(wrong, "protocol.killed", tmp_path, replay=replay)
+    assert [each.shape for each in again.findings] == [found.shape]
+    right = outcome_of(load_subject("in-memory"), "protocol.killed", tmp_path, replay=replay)
+    assert (right.findings, right.suite_error) == ([], "")
+
+
+def test_a_failure_is_saved_and_replayed(command_line: CommandLine) -> None:
+    """By one command each."""
+    subject = f"{MUTANTS}.tasks:unknown_offset_refused"
+    found = command_line.verify(
+        subject, "--only", "PROTOCOL-008", "--profile", "smoke", "--no-bank"
+    )
+    assert found.code == 1
+    failure = found.failures["PROTOCOL-008"]
+    assert "--only PROTOCOL-008 --seed" in failure.reproduce
+    saved = read_failure(found.out / failure.saved)
+    (world,) = saved.choices.worlds
+    assert msgspec.convert(world, Simulated).records < 40
+
+
+def test_a_store_that_hangs_is_cut_off(command_line: CommandLine) -> None:
+    """By the limit for any call, and the call is named."""
+    (command_line.cwd / "hanging.py").write_text(
+        "import time\n"
+        "from streamproof.stores.memory import InMemoryKeyValueStore\n"
+        "class Store(InMemoryKeyValueStore):\n"
+        "    def commit(self, offsets):\n"
+        "        time.sleep(3600)\n"
+        "def make():\n"
+        "    return Store('mine')\n"
+    )
+    ended = command_line.verify(
+        "hanging.py:make", "--only", "PROTOCOL-007", "--timeout", "1", "--no-bank"
+    )
+    assert ended.code == 1
+    (result,) = ended.log.results
+    assert result.status == "error"
+    assert "commit() did not return within 1 s" in result.reason
+
+
+def test_a_smaller_world_has_less_in_it() -> None:
+    """One thing at a time, down to a world in which nothing is left to leave out."""
+    world = drawn(random.Random(3), Capabilities(), ("crash", "bounce"), instances=2, standbys=1)
+    for change in simplifications(world):
+        assert len(change) == 1
+    for _ in range(20):
+        for change in simplifications(world):
+            world = msgspec.structs.replace(world, **change)
+    left = msgspec.structs.replace(world, seed=0, kinds=(), safety_ms=0, commit_interval_ms=100)
+    assert left == Simulated(seed=0, records=1, keys=1, safety_ms=0)
+    assert len(world.kinds) == 1
+
+
+@pytest.mark.parametrize("world", [{}, {"seed": "one"}, {"seed": 1, "weather": "bad"}])
+def test_what_is_no_world_is_refused(world: dict[str, Any], tmp_path: Path) -> None:
+    """With what is wrong about it."""
+    with pytest.raises(UsageError, match="no world to simulate"):
+        simulate(load_subject("in-memory"), world, tmp_path, guarantee="exactly-once", spec="kips")
