@@ -54,19 +54,26 @@ def demo(session: nox.Session) -> None:
     session.log(f"The report: {out / 'report.html'}")
 
 
+SIDE_BY_SIDE = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal", "--durations=25")
+"""Neighbours stay together, because they share what takes long to make. Many tests start processes
+of their own, so that more than a few at a time would only wait for each other."""
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests with branch coverage; with arguments, pass them to pytest and measure none."""
+    """Run the tests, or with arguments, pass these to pytest."""
     install(session, "test", "examples", extras=ADAPTED_STORES)
-    pytest = (f"{session.bin}/pytest", "--hypothesis-profile=ci")
-    if session.posargs:
-        session.run(*pytest, *session.posargs)
-        return
+    arguments = session.posargs or SIDE_BY_SIDE
+    session.run(f"{session.bin}/pytest", "--hypothesis-profile=ci", *arguments)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Run the tests once more, slower, and see that enough branches are covered."""
+    install(session, "test", "examples", extras=ADAPTED_STORES)
     session.run("coverage", "erase")
-    # Neighbours stay together, because they share what takes long to make. Many tests start
-    # processes of their own, so that more than a few at a time would only wait for each other.
-    side_by_side = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
-    session.run("coverage", "run", *pytest, *side_by_side, "--durations=40")
+    pytest = f"{session.bin}/pytest"
+    session.run("coverage", "run", pytest, "--hypothesis-profile=ci", *SIDE_BY_SIDE)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 

@@ -112,6 +112,9 @@ def _start_anew(*, loaded: bool) -> None:
         return
     directory = Path(tempfile.mkdtemp(prefix=_PRELOAD_PREFIX))
     libraries = preload(directory)
+    # It stays if the libraries are in it, and not in the user's cache.
+    with contextlib.suppress(OSError):
+        directory.rmdir()
     if libraries is None:
         raise UsageError("System calls can be seen only with a C compiler: install gcc or clang.")
     os.execve(  # noqa: S606 - the program itself, as it was started

@@ -6,10 +6,8 @@ import ctypes
 import functools
 import mmap
 import os
-import shutil
 import signal
 import struct
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from streamproof.conformance.crash.libraries import build_library
 from streamproof.stores.errors import UsageError
 from streamproof.stores.host import client as host
 
@@ -193,13 +192,5 @@ def _shim() -> ctypes.CDLL:
 
 
 def build_shim(directory: Path) -> Path | None:
-    """Compile the shim into ``directory``; ``None`` if there is no C compiler that can."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        return None
-    source = directory / "shim.c"
-    target = directory / "streamproof-shim.so"
-    source.write_bytes(files(__package__).joinpath("shim.c").read_bytes())
-    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(target), str(source), "-ldl"]
-    done = subprocess.run(command, capture_output=True, check=False)
-    return target if done.returncode == 0 and target.is_file() else None
+    """The shim, compiled if need be; ``None`` if there is no C compiler that can."""
+    return build_library(files(__package__).joinpath("shim.c"), directory, "-ldl")

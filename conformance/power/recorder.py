@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
-import subprocess
 import traceback
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
+from streamproof.conformance.crash.libraries import build_library
 from streamproof.conformance.crash.triggers import build_shim, die
 from streamproof.conformance.power.trace import Trace, calls_that_made, read_trace
 from streamproof.stores.errors import UsageError
@@ -19,7 +18,7 @@ __all__ = ["mark", "preload", "recorder_is_loaded", "run_recorded"]
 
 
 def preload(directory: Path) -> str | None:
-    """Compile the recorder and the shim into ``directory``; what ``LD_PRELOAD`` has to be.
+    """The recorder and the shim, compiled if need be; what ``LD_PRELOAD`` has to be.
 
     The recorder stands before the shim, so that it sees the calls that the shim lets fail, too.
     ``None`` if there is no C compiler that can.
@@ -29,15 +28,8 @@ def preload(directory: Path) -> str | None:
 
 
 def _build_recorder(directory: Path) -> Path | None:
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        return None
-    source = directory / "recorder.c"
-    target = directory / "streamproof-recorder.so"
-    source.write_bytes(files(__package__).joinpath("recorder.c").read_bytes())
-    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(target), str(source)]
-    done = subprocess.run([*command, "-ldl", "-lpthread"], capture_output=True, check=False)
-    return target if done.returncode == 0 and target.is_file() else None
+    source = files(__package__).joinpath("recorder.c")
+    return build_library(source, directory, "-ldl", "-lpthread")
 
 
 def recorder_is_loaded() -> bool:

@@ -1,0 +1,71 @@
+"""Libraries in C are compiled once, and the user's cache is no condition for it."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from streamproof.conformance.crash.libraries import build_library
+
+SOURCE = "int answer(void) { return 42; }"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A source that compiles."""
+    path = tmp_path / "small.c"
+    path.write_text(SOURCE)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "streamproof"
+
+
+def test_a_library_is_compiled_once(source: Path, cache: Path, tmp_path: Path) -> None:
+    """And it works, and nothing else is left in the cache."""
+    built = build_library(source, tmp_path / "unused")
+    assert built is not None
+    assert list(cache.iterdir()) == [built]
+    assert ctypes.CDLL(str(built)).answer() == 42
+    before = built.stat()
+    assert build_library(source, tmp_path / "unused") == built
+    assert built.stat().st_ino == before.st_ino
+
+
+def test_another_source_is_another_library(source: Path, cache: Path, tmp_path: Path) -> None:
+    """So that a new version never runs what the one before compiled."""
+    first = build_library(source, tmp_path)
+    source.write_text(SOURCE.replace("42", "43"))
+    second = build_library(source, tmp_path)
+    assert second is not None
+    assert {first, second} == set(cache.iterdir())
+    assert ctypes.CDLL(str(second)).answer() == 43
+
+
+def test_a_source_with_a_mistake_leaves_nothing(source: Path, cache: Path, tmp_path: Path) -> None:
+    source.write_text("int answer(void) {")
+    directory = tmp_path / "directory"
+    directory.mkdir()
+    assert build_library(source, directory) is None
+    assert not list(directory.iterdir())
+    assert not list(cache.iterdir())
+
+
+@pytest.mark.parametrize("name", ["with space", "with:colon", "file/in the way"])
+def test_a_cache_that_cannot_be_used(
+    name: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What LD_PRELOAD could not name, or what cannot be made: the given directory serves."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+    directory = tmp_path / "directory"
+    directory.mkdir()
+    built = build_library(source, directory)
+    assert built is not None
+    assert built.parent == directory
