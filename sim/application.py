@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.upkeep import TopicConfig
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
+from streamproof.sim.clients.membership import HEARTBEAT_MS
 from streamproof.sim.clients.producer import MAX_BLOCK_MS
 from streamproof.sim.decisions.idling import DISABLED, Mode
 from streamproof.sim.hosts import Host
@@ -25,6 +26,14 @@ __all__ = ["Application", "StreamsConfig"]
 
 OUTPUT_RETENTION_MS = 5_000
 """``retention.ms`` of the outputs, in milliseconds: nobody here reads them."""
+
+
+_AT_LEAST_ONE = (
+    "request_timeout_ms",
+    "max_block_ms",
+    "max_poll_records",
+    "heartbeat_interval_ms",
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,7 @@ class StreamsConfig:
         flush_probability: how probable it is that a store is flushed after a record.
         probing_rebalance_interval_ms: how long until the group looks at warm-ups again.
         session_timeout_ms: how long a member may be silent.
+        heartbeat_interval_ms: how often a member says that it is alive.
         state_cleanup_delay_ms: how long a directory must not have been used before it is deleted.
         assignor: what the assignment aims at.
     """
@@ -67,6 +77,7 @@ class StreamsConfig:
     flush_probability: float = 0.05
     probing_rebalance_interval_ms: int = 600_000
     session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = HEARTBEAT_MS
     state_cleanup_delay_ms: int = 600_000
     assignor: AssignorConfig = field(default_factory=AssignorConfig)
 
@@ -86,7 +97,7 @@ class StreamsConfig:
                 f"buffered.records.per.partition is {self.buffered_records_per_partition}: at "
                 "least 1."
             )
-        for name in ("request_timeout_ms", "max_block_ms", "max_poll_records"):
+        for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name.replace('_', '.')} is {getattr(self, name)}: at least 1.")
         if self.commit_interval_ms < 0:

@@ -261,6 +261,7 @@ DEFECTS: dict[str, Defect] = {
         "The position on the disk is that of staged writes, which a crash takes away.",
         "POS-101",
         "KAFKA-20760, KAFKA-20490",
+        EOS,
         transactional=True,
     ),
     "takes-offsets-of-older-format": Defect(

@@ -17,7 +17,7 @@ SITES: dict[str, float] = {
     "network.request_lost": 0.01,
     "network.reply_lost": 0.01,
     "network.slow": 0.02,
-    "broker.marker_delayed": 0.1,
+    "broker.marker_delayed": 0.2,
     "broker.empty_fetch": 0.2,
     "broker.throttled": 0.02,
     "broker.compacted": 0.3,

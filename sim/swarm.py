@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
+from streamproof.sim.clients.membership import HEARTBEAT_MS
 from streamproof.sim.clients.producer import MAX_BLOCK_MS
 from streamproof.sim.disks import Disk, SimulatedDisk
 from streamproof.sim.instances import Instance
@@ -101,7 +102,7 @@ class Plan:
         exactly_once = strict if exactly_once is None else exactly_once
         transactional = staged if transactional is None else transactional
         drawn = choices.pick(sorted(TOPOLOGIES))
-        standbys = choices.pick((0, 0, 1))
+        standbys = choices.pick((0, 1))
         # With Kafka's, what goes wrong is over before a client gives up.
         patience = choices.pick(((REQUEST_TIMEOUT_MS, MAX_BLOCK_MS), (1_000, 2_000)))
         request_timeout_ms, max_block_ms = patience
@@ -119,6 +120,7 @@ class Plan:
             flush_probability=choices.pick((0.05, 0.0, 0.5)),
             probing_rebalance_interval_ms=choices.pick((20_000, 5_000)),
             session_timeout_ms=choices.pick((10_000, 6_000)),
+            heartbeat_interval_ms=choices.pick((HEARTBEAT_MS, 500)),
             statestore_cache_max_bytes=choices.pick((0, 0, 200)),
             buffered_records_per_partition=choices.pick((1_000, 2)),
             state_cleanup_delay_ms=choices.pick((600_000, 5_000, 1_000)),

@@ -107,6 +107,7 @@ class StreamThread:
             describe=self._subscription,
             assign=self._lead,
             session_timeout_ms=self._config.session_timeout_ms,
+            heartbeat_ms=self._config.heartbeat_interval_ms,
             wake=self._consumer.wakeup,
         )
         self._committer = Committer(
@@ -503,11 +504,11 @@ class StreamThread:
             for task in list(self.tasks.values()):
                 restoring = task.state is TaskState.RESTORING
                 yield from self._give_up(task, Closing.CLEAN if restoring else closing)
-        with suppress(BrokerError):
-            yield from self._committer.producer.abort()
-        self._disk.unlock_all(self.name)
-        self._close_clients()
-        yield from self._membership.leave()
+            with suppress(BrokerError):
+                yield from self._committer.producer.abort()
+            self._disk.unlock_all(self.name)
+            self._close_clients()
+            yield from self._membership.leave()
 
     def _close_clients(self) -> None:
         self._updater.close()

@@ -22,7 +22,7 @@ from rich.table import Table
 from streamproof import __version__
 from streamproof.conformance.budget import parse_duration
 from streamproof.conformance.canary import CANARY_SUBJECT, CanaryError
-from streamproof.conformance.catalogue import AREAS, Requirement, load_catalogue
+from streamproof.conformance.catalogue import AREAS, Binds, Requirement, load_catalogue
 from streamproof.conformance.engine import Engine, Task, work_directory
 from streamproof.conformance.known import read_known_failures
 from streamproof.conformance.registry import checks_for
@@ -68,6 +68,11 @@ EXIT_INTERRUPTED = 130
 
 BANK = Path(".streamproof") / "bank"
 """Where failures are kept if no other place is named, in the current directory."""
+
+_NEEDS_NOTHING: dict[Binds, str] = {
+    "store": "nothing beyond the plain methods",
+    "runtime": "nothing",
+}
 
 app = typer.Typer(
     add_completion=False,
@@ -442,7 +447,7 @@ def requirements(
             "level": f"{each.level}, {'core' if each.core else 'extended'}",
             "binds": f"the {each.binds}",
             "source": each.source,
-            "needs": ", ".join(each.needs) or "nothing beyond the plain methods",
+            "needs": ", ".join(each.needs) or _NEEDS_NOTHING[each.binds],
             "guarantees": ", ".join(each.guarantees),
             "specs": ", ".join(each.specs),
             "tested by": ", ".join(each.checks) or f"no check: {each.untested}",

@@ -508,12 +508,6 @@ MUTANTS = (
     _tasks("staged_rows_reach_the_journal", "a crash keeps staged rows", "PROTOCOL-003"),
     _tasks("commit_keeps_deleted_rows", "a commit brings deleted rows back", "PROTOCOL-004"),
     _tasks(
-        "next_offset_after_restoring",
-        "the offset after the last one that was restored is committed",
-        "PROTOCOL-003",
-        "at-least-once",
-    ),
-    _tasks(
         "get_misses_rows_of_the_last_process",
         "get does not find what was there at the opening",
         "PROTOCOL-005",

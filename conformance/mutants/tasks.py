@@ -89,25 +89,6 @@ class commit_keeps_deleted_rows(_InTasks):
         self._deleted.clear()
 
 
-class next_offset_after_restoring(_InTasks):
-    """Keeps where the restoration goes on, and not what was restored last."""
-
-    has_restored = False
-
-    def restore(self, batch: Sequence[ChangelogRecord]) -> None:
-        super().restore(batch)
-        self.has_restored = True
-
-    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        if self.has_restored:
-            changelog_offsets = {
-                each: None if offset is None else offset + 1
-                for each, offset in changelog_offsets.items()
-            }
-        super().commit(changelog_offsets)
-        self.has_restored = False
-
-
 class get_misses_rows_of_the_last_process(_InTasks):
     """Asks a filter of known keys before it looks, and opening adds nothing to the filter."""
 

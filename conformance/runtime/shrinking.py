@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -48,9 +49,9 @@ class Seeded:
         defects = [self.defect] if self.defect else []
         return run(choices, self.plan or drawn, defects=defects, watchers=watchers)
 
-    def breaks(self, requirement: str) -> bool:
-        """Whether a promise is broken in it."""
-        return any(each.requirement == requirement for each in self.run().violations)
+    def breaks(self, requirements: AbstractSet[str]) -> bool:
+        """Whether all these promises are broken in it."""
+        return requirements <= {each.requirement for each in self.run().violations}
 
     @property
     def program(self) -> str:
@@ -78,13 +79,13 @@ class Seeded:
         )
 
 
-def smallest_program(world: Seeded, plan: Plan, requirement: str, tries: int) -> str:
-    """A program that breaks a promise, with a plan as plain as so many tries can make it.
+def smallest_program(world: Seeded, plan: Plan, requirements: AbstractSet[str], tries: int) -> str:
+    """A program that breaks promises, with a plan as plain as so many tries can make it.
 
     Args:
-        world: what broke it.
+        world: what broke them.
         plan: what was drawn for it.
-        requirement: what was broken.
+        requirements: what was broken, and still has to be.
         tries: how many worlds may be run for it.
     """
     found = world
@@ -95,7 +96,7 @@ def smallest_program(world: Seeded, plan: Plan, requirement: str, tries: int) ->
         if tries <= 0 or smaller.plan in (found.plan, plan):
             continue
         tries -= 1
-        if smaller.breaks(requirement):
+        if smaller.breaks(requirements):
             found = smaller
     return found.program
 

@@ -80,8 +80,7 @@ def _explore(run: CheckRun, topologies: list[str]) -> None:
         situations.update(outcome.marks)
         run.evidence.examples += 1
         run.evidence.operations += outcome.events
-        for violation in outcome.violations:
-            _record(run, world, outcome, violation)
+        _record(run, world, outcome)
         if defect and DEFECTS[defect].requirement in run.first:
             break
     run.evidence.digest = digest.hexdigest()
@@ -115,17 +114,22 @@ def _exercised(seen: set[str], exactly_once: bool) -> set[str]:
     return {each.requirement for each in INVARIANTS if could_break(each)}
 
 
-def _record(run: CheckRun, world: Seeded, outcome: Outcome, violation: Violation) -> None:
-    """Report a violation; the first of its kind is made smaller."""
-    shape = _shape(violation)
-    if (violation.requirement, shape) in run.findings:
+def _record(run: CheckRun, world: Seeded, outcome: Outcome) -> None:
+    """Report what is new of the violations of a world, with one program that shows all of that."""
+    new: dict[tuple[str, str], Violation] = {}
+    for each in outcome.violations:
+        key = each.requirement, _shape(each)
+        if key not in run.findings:
+            new.setdefault(key, each)
+    if not new:
         return
-    tries = run.settings.limits.shrink_worlds
-    program = smallest_program(world, outcome.plan, violation.requirement, tries)
-    cause = violation_of(violation.requirement, shape)
-    where = f"found by {violation.event}" if violation.event else "found at the end"
-    found = f"with seed {world.seed}: {violation.message}; {where}"
-    run.record(cause(run.check.tried, violation.invariant, found, program))
+    broken = {requirement for requirement, _ in new}
+    program = smallest_program(world, outcome.plan, broken, run.settings.limits.shrink_worlds)
+    for (requirement, shape), each in new.items():
+        cause = violation_of(requirement, shape)
+        where = f"found by {each.event}" if each.event else "found at the end"
+        found = f"with seed {world.seed}: {each.message}; {where}"
+        run.record(cause(run.check.tried, each.invariant, found, program))
 
 
 def _shape(violation: Violation) -> str:

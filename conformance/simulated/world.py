@@ -27,6 +27,10 @@ SCAN_TOPOLOGIES = ("stream-stream-join", "session-count", "windowed-count")
 SAFETY_MS = 30_000
 """So long faults may happen, in virtual milliseconds: a few of them, so that a world is cheap."""
 
+MAX_PAUSE_MS = 1_000
+"""An input is silent for so many virtual milliseconds at most, times its pace: so there are records
+as long as things go wrong."""
+
 LEAST_SAFETY_MS = 2_000
 """A world in which things go wrong for so long is not made any shorter."""
 
@@ -157,7 +161,10 @@ def plan_of(world: Simulated, *, exactly_once: bool, transactional: bool) -> Pla
         threads=world.threads,
         config=config,
         workload=WorkloadConfig(
-            records=world.records, keys=world.keys, tombstones=world.tombstones
+            records=world.records,
+            keys=world.keys,
+            max_pause_ms=MAX_PAUSE_MS,
+            tombstones=world.tombstones,
         ),
         kinds=world.kinds,
         activation=world.activation,
@@ -177,7 +184,7 @@ def arguments_of(world: Simulated) -> str:
 _USUAL = Simulated(seed=0)
 
 
-def simplifications(world: Simulated) -> Iterator[dict[str, object]]:
+def simplifications(world: Simulated) -> Iterator[Mapping[str, object]]:
     """What may be changed to make a world smaller, one thing at a time, what matters most first."""
     plainest: dict[str, object] = {
         "instances": 1,

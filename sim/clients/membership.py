@@ -186,6 +186,9 @@ class Membership(Generic[S, A]):
         while self._holders or self.was_left_out or self.assignment is not None:
             self._released = self._world.time.event()
             yield self._released
+        if self._is_closed:
+            # Who is about to go does not say once more that it is here.
+            return
         # Who wants another rebalance from here on comes too late for this one.
         self._wanted = self._world.time.event()
         described = self._describe()

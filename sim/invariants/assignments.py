@@ -346,6 +346,7 @@ class MembersAgreeOnAVersion(_Assignments):
             "thread.answered": self._answered,
             "thread.subscribed": self._subscribed,
             "instance.started": self._started,
+            "thread.died": self._died,
         }
 
     def _assigned(self, event: Event) -> Iterator[str]:
@@ -367,6 +368,11 @@ class MembersAgreeOnAVersion(_Assignments):
         agreed = self._agreed.pop(event.actor, used)
         if used != agreed:
             yield f"{event.actor} speaks version {used}, and was told that all support {agreed}"
+
+    def _died(self, event: Event) -> Iterator[str]:
+        # Another one begins in its place, with a version of its own.
+        self._agreed.pop(event.actor, None)
+        yield from ()
 
     def _started(self, event: Event) -> Iterator[str]:
         prefix = f"{event.actor}/"

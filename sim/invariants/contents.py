@@ -140,7 +140,16 @@ class ClosedStoreEqualsChangelog(_Contents):
         return {"store.closing": self._closing}
 
     def _closing(self, event: Event) -> Iterator[str]:
-        yield from self._compare(event, self._fold(event.partition, event.offset))
+        expected = self._fold(event.partition, event.offset)
+        if not self.history.exactly_once:
+            # Under at-least-once a zombie may append beside the owner, which never sees it.
+            stored = self.history.stored.get((event.actor.partition("/")[0], event.partition), {})
+            rows = _rows(event)
+            expected = {
+                key: value if (key, value) in stored else rows.get(key)
+                for key, value in expected.items()
+            }
+        yield from self._compare(event, expected)
 
 
 class FoundStoreIsVouchedFor(_Contents):

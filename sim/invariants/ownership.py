@@ -87,7 +87,7 @@ class OwnersFollowEachOther(Invariant):
 
 
 class AssignedTasksAreKept(Invariant):
-    """What a thread was assigned it has, or tries to have, until it is taken away (KAFKA-8187)."""
+    """What a thread was assigned it has, or tries to have, until it closes it (KAFKA-8187)."""
 
     name = "a thread that joins again still has what it was assigned"
     requirement = "TASK-008"
@@ -101,13 +101,23 @@ class AssignedTasksAreKept(Invariant):
         return {
             "thread.assigned": self._assign,
             "thread.subscribed": self._subscribe,
+            "task.closed": self._closed,
             "thread.lost": self._gone,
             "thread.died": self._gone,
+            "thread.stopped": self._gone,
             "instance.crashed": self._crash,
+            "instance.stopped": self._crash,
         }
 
     def _assign(self, event: Event) -> Iterable[str]:
-        self._assigned[event.actor] = event.attributes["active"]
+        self._assigned[event.actor] = list(event.attributes["active"])
+        return ()
+
+    def _closed(self, event: Event) -> Iterable[str]:
+        # A thread that stops closes its tasks, and may join once more before it leaves.
+        mine = self._assigned.get(event.actor, [])
+        if event.task in mine:
+            mine.remove(event.task)
         return ()
 
     def _subscribe(self, event: Event) -> Iterator[str]:

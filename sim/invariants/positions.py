@@ -15,8 +15,9 @@ class PositionIsNotAhead(Invariant):
     """A position covers no input whose writes are not in the store (KIP-796, KAFKA-20760).
 
     It is looked at when a store is found, when its task begins to run, and when it is closed
-    cleanly: nothing is staged then. A store that stages its writes has those of committed input
-    alone. Any other may have what was processed and not committed: never what nobody has processed.
+    cleanly: nothing is staged then. Under exactly-once a store that stages its writes has those of
+    committed input alone. Any other may have what was processed and not committed, and a corrupted
+    one under at-least-once keeps what it has staged: never what nobody has processed.
     A restoration adds no input, so that the position stays behind what was restored.
     """
 
@@ -25,7 +26,7 @@ class PositionIsNotAhead(Invariant):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._transactional = False
+        self._is_strict = False
         # By input, the next offset that nobody has processed, or committed.
         self._processed: dict[str, int] = {}
         self._committed: dict[str, int] = {}
@@ -43,7 +44,8 @@ class PositionIsNotAhead(Invariant):
         }
 
     def _start(self, event: Event) -> Iterator[str]:
-        self._transactional = event.attributes["transactional"]
+        more = event.attributes
+        self._is_strict = more["transactional"] and more["exactly_once"]
         yield from ()
 
     def _process(self, event: Event) -> Iterator[str]:
@@ -57,8 +59,8 @@ class PositionIsNotAhead(Invariant):
         return iter(())
 
     def _look(self, event: Event) -> Iterator[str]:
-        what = "committed" if self._transactional else "processed"
-        bounds = self._committed if self._transactional else self._processed
+        what = "committed" if self._is_strict else "processed"
+        bounds = self._committed if self._is_strict else self._processed
         for partition, offset in event.attributes["position"].items():
             bound = bounds.get(partition, 0)
             if offset >= bound:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -35,6 +34,7 @@ from streamproof.sim.tasks.queues import (
     NO_TIME,
     PartitionGroup,
 )
+from streamproof.sim.tasks.states import FOLLOWS, TaskState
 from streamproof.sim.topology import PunctuationType, Punctuator, TaskSpec, partition_for
 from streamproof.sim.trace import Trace
 from streamproof.stores.api import (
@@ -59,25 +59,6 @@ from streamproof.stores.runtime.changelogging import change_logging
 from streamproof.stores.runtime.layers import call_all
 
 __all__ = ["StoreHolder", "StreamTask", "TaskConfig", "TaskState", "topic_partition"]
-
-
-class TaskState(Enum):
-    """How far a task is in its life, and what may follow."""
-
-    CREATED = "it has no stores yet"
-    RESTORING = "its stores are open, and lack something"
-    RUNNING = "it processes"
-    SUSPENDED = "it was taken away, and its stores are open"
-    CLOSED = "it has nothing open"
-
-
-_FOLLOWS = {
-    TaskState.CREATED: {TaskState.RESTORING, TaskState.SUSPENDED, TaskState.CLOSED},
-    TaskState.RESTORING: {TaskState.RUNNING, TaskState.SUSPENDED},
-    TaskState.RUNNING: {TaskState.SUSPENDED},
-    TaskState.SUSPENDED: {TaskState.RESTORING, TaskState.CLOSED},
-    TaskState.CLOSED: {TaskState.CREATED},
-}
 
 
 @dataclass(frozen=True)
@@ -288,7 +269,7 @@ class StreamTask:
         Raises:
             InvalidStateStoreError: that cannot follow: the runtime has made a mistake.
         """
-        if state not in _FOLLOWS[self.state]:
+        if state not in FOLLOWS[self.state]:
             raise InvalidStateStoreError(
                 f"Task {self.id} cannot become {state.name}: it is {self.state.name}."
             )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from command_lines import REPORTS, CommandLine, Ended
 
-from streamproof.conformance.catalogue import requirements_that_bind
+from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
+from streamproof.conformance.runner import Verifier
 from streamproof.conformance.session import select_requirements
+from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import binds_of, defect_of, load_subject
 from streamproof.reports.arrange import build_view
 from streamproof.runtime_command import require_one_kind
@@ -65,14 +69,14 @@ def test_the_same_seed_gives_the_same_log(smoke: Ended, command_line: CommandLin
 
 
 def test_a_defect_makes_it_fail(command_line: CommandLine) -> None:
-    """With the promise that it breaks, and commands that show it once more."""
-    name = "chooses-by-largest-time"
-    done = command_line.verify("runtime", "--defect", name, "--only", "IDLE-001")
+    """With a promise that it breaks, and commands that show it once more."""
+    name = "does-not-fence-producer"
+    done = command_line.verify("runtime", "--defect", name, "--only", "EOS-005")
     assert done.code == 1
-    assert list(done.failures) == [DEFECTS[name].requirement] == ["IDLE-001"]
-    failure = done.failures["IDLE-001"]
+    assert list(done.failures) == ["EOS-005"]
+    failure = done.failures["EOS-005"]
     assert failure.subject == f"runtime:{name}"
-    command = f"streamproof verify runtime:{name} --profile smoke --only IDLE-001 --seed 1"
+    command = f"streamproof verify runtime:{name} --profile smoke --only EOS-005 --seed 1"
     assert failure.reproduce == command
     assert done.stdout.splitlines()[-1] == command
     (info,) = done.log.header.subjects
@@ -133,6 +137,15 @@ def test_an_area_that_both_have() -> None:
     assert "LISTEN-001" in stores
     assert "LISTEN-101" in runtime
     assert not stores & runtime
+
+
+def test_pytest_asks_the_runtime_for_nothing_that_binds_stores() -> None:
+    """The suite inside somebody's own tests is for stores, and says so."""
+    with contextlib.closing(Verifier()) as verifier:
+        for subject, identifier in (("runtime", "KV-001"), ("in-memory", "LAG-001")):
+            requirement = load_catalogue()[identifier]
+            with pytest.raises(UsageError, match=f"{identifier} binds a .*, and not '{subject}'"):
+                verifier.verify(subject, Settings(), requirement)
 
 
 def test_defects_of_both_guarantees() -> None:

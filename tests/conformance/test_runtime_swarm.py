@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -127,14 +128,14 @@ PLAN = Plan(
 def test_a_plan_becomes_as_plain_as_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the failure needs stays: two instances, crashes, and late records."""
 
-    def breaks(self: Seeded, _requirement: str) -> bool:
+    def breaks(self: Seeded, _requirements: AbstractSet[str]) -> bool:
         plan = self.plan
         assert plan is not None
         return plan.threads == 2 and "crash" in plan.kinds and plan.workload.late > 0
 
     monkeypatch.setattr(Seeded, "breaks", breaks)
     world = Seeded(5, "count", exactly_once=True)
-    program = smallest_program(world, PLAN, "TASK-001", 100)
+    program = smallest_program(world, PLAN, {"TASK-001"}, 100)
     expected = Plan(
         instances=1,
         threads=2,
@@ -152,13 +153,13 @@ def test_no_more_worlds_are_run_than_allowed(monkeypatch: pytest.MonkeyPatch) ->
     """With none that breaks anything, the world is told as it was found."""
     tried: list[Seeded] = []
 
-    def breaks(self: Seeded, _requirement: str) -> bool:
+    def breaks(self: Seeded, _requirements: AbstractSet[str]) -> bool:
         tried.append(self)
         return False
 
     monkeypatch.setattr(Seeded, "breaks", breaks)
     world = Seeded(5, "count", exactly_once=False, transactional=True)
-    program = smallest_program(world, PLAN, "TASK-001", 3)
+    program = smallest_program(world, PLAN, {"TASK-001"}, 3)
     assert len(tried) == 3
     assert "plan = Plan(" not in program
     assert "topology='count', transactional=True" in program

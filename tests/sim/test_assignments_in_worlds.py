@@ -270,11 +270,18 @@ def rules_broken(
 def test_all_rules_hold_while_tasks_move(
     *, exactly_once: bool, standbys: int, make_disk: MakeDisk | None
 ) -> None:
-    """Warm-ups are made and taken over, instances die, and the group looks again each time."""
+    """Warm-ups are made and taken over, and instances die."""
     plan = plan_of(exactly_once=exactly_once, num_standby_replicas=standbys)
     outcome = run(Choices.seeded(2), plan, make_disk=make_disk)
     assert list(outcome.violations) == []
-    assert outcome.marks["the group looked again at what was on its way"]
+
+
+@GUARANTEES
+def test_the_group_looks_again_at_warm_ups(*, exactly_once: bool) -> None:
+    """In some of these worlds."""
+    plan = plan_of(exactly_once=exactly_once)
+    mark = "the group looked again at what was on its way"
+    assert any(run(Choices.seeded(seed), plan).marks[mark] for seed in range(20))
 
 
 @pytest.mark.parametrize(
@@ -292,7 +299,7 @@ def test_a_mistake_is_found(defect: str, rule: str) -> None:
     make_disk = in_memory if defect == "reports-what-was-in-memory" else None
     seed = next(
         seed
-        for seed in range(4)
+        for seed in range(40)
         if rules_broken(plan, defect, seed=seed, make_disk=make_disk) == {rule}
     )
     assert rules_broken(plan, seed=seed, make_disk=make_disk) == set()

@@ -412,10 +412,12 @@ def test_assigned_tasks_are_kept() -> None:
     assert found(AssignedTasksAreKept, subscribed(), both, subscribed("0_0", "0_1")) == []
     assert found(AssignedTasksAreKept, both, assigned("0_1"), subscribed("0_1")) == []
     assert len(found(AssignedTasksAreKept, both, subscribed("0_1"))) == 1
-    for end in ("thread.lost", "thread.died"):
+    for end in ("thread.lost", "thread.died", "thread.stopped"):
         assert found(AssignedTasksAreKept, both, (end, {"actor": A}), subscribed()) == []
     crashed: Happens = ("instance.crashed", {"actor": "a"})
     assert found(AssignedTasksAreKept, both, crashed, subscribed()) == []
+    closed: Happens = ("task.closed", {"actor": A, "task": "0_0", "closing": "DIRTY"})
+    assert found(AssignedTasksAreKept, both, closed, subscribed("0_1")) == []
 
 
 def test_every_thread_takes_part() -> None:

@@ -185,6 +185,7 @@ def test_full_buffers_pause_their_inputs(mode: Mode) -> None:
         ({"max_poll_records": 0}, "max.poll.records is 0: at least 1"),
         ({"request_timeout_ms": 0}, "request.timeout.ms is 0: at least 1"),
         ({"max_block_ms": 0}, "max.block.ms is 0: at least 1"),
+        ({"heartbeat_interval_ms": 0}, "heartbeat.interval.ms is 0: at least 1"),
     ],
 )
 def test_an_impossible_configuration_is_refused(wrong: dict[str, int], message: str) -> None:
