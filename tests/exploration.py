@@ -1,14 +1,19 @@
 """Explore the swarm, without a defect or with each of them in turn.
 
 Run by ``nox -s exploration -- seeds FROM TO`` or ``nox -s exploration -- defects TO [NAME ...]``.
-The first must find nothing, and reach every mark; the second must find each defect.
+The first must find nothing, and reach every mark; the second must find each defect, each time that
+it searches, with at most TO seeds.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import track
@@ -20,6 +25,12 @@ from streamproof.sim.marks import MARKS
 
 CONSOLE = Console(width=120)
 JOBS = os.cpu_count() or 1
+
+SEARCHES = 5
+"""How often each defect is searched for, so that there is a median."""
+
+APART = 1_000_000
+"""The distance of the first seeds of two searches."""
 
 
 def clean(first: int, last: int) -> bool:
@@ -49,25 +60,63 @@ def _what(each: Explored) -> str:
     return each.problem or " ".join(each.violations[0])
 
 
+class Searched(NamedTuple):
+    """What came of one search for a defect.
+
+    Attributes:
+        seeds: how many it took to find it; ``None`` if that was not enough.
+        others: in how many runs another promise than its own was broken on the way.
+    """
+
+    defect: str
+    seeds: int | None
+    others: Counter[str]
+
+
+def search(defect: str, start: int, most: int) -> Searched:
+    """Explore from a seed on until a defect breaks its promise."""
+    wanted, others = DEFECTS[defect].requirement, Counter[str]()
+    for each in explore(range(start, start + most), defect=defect):
+        requirements = {requirement for requirement, _ in each.violations}
+        if wanted in requirements:
+            return Searched(defect, each.seed - start + 1, others)
+        others.update(sorted(requirements))
+    return Searched(defect, None, others)
+
+
 def defects(most: int, names: list[str]) -> bool:
-    """Explore with each defect until it is found; whether all were."""
-    table = Table(
-        "defect", "requirement", "found at seed", "other promises broken on the way", box=None
-    )
+    """Search for each defect several times, with seeds of its own; whether it was always found."""
+    names = names or sorted(DEFECTS)
+    jobs = [(name, start) for name in names for start in range(0, SEARCHES * APART, APART)]
+    table = Table("defect", "requirement", "median", "seeds", "other promises", box=None)
+    done: dict[str, list[Searched]] = {name: [] for name in names}
     missed = 0
-    for name in track(names or sorted(DEFECTS), console=CONSOLE):
-        wanted, others = DEFECTS[name].requirement, Counter[str]()
-        found = "never"
-        for each in explore(range(most), defect=name, jobs=1):
-            requirements = {requirement for requirement, _ in each.violations}
-            others.update(sorted(requirements - {wanted}))
-            if wanted in requirements:
-                found = str(each.seed)
-                break
-        missed += found == "never"
-        table.add_row(name, wanted, found, ", ".join(sorted(others)))
+    with ProcessPoolExecutor(JOBS, mp_context=get_context("spawn")) as pool:
+        running = [pool.submit(search, name, start, most) for name, start in jobs]
+        for each in track(as_completed(running), total=len(running), console=CONSOLE):
+            found = each.result()
+            done[found.defect].append(found)
+            if len(done[found.defect]) == SEARCHES:
+                missed += any(one.seeds is None for one in done[found.defect])
+                _print_row(found.defect, done[found.defect])
+    for name in names:
+        table.add_row(*_row(name, done[name]))
     CONSOLE.print(table)
     return not missed
+
+
+def _row(defect: str, searched: list[Searched]) -> list[str]:
+    """A defect, and what it took to find it."""
+    counts = sorted(math.inf if each.seeds is None else each.seeds for each in searched)
+    shown = ["never" if count == math.inf else str(count) for count in counts]
+    others = sum((each.others for each in searched), Counter[str]())
+    told = ", ".join(f"{name} {count}" for name, count in sorted(others.items()))
+    return [defect, DEFECTS[defect].requirement, shown[len(shown) // 2], " ".join(shown), told]
+
+
+def _print_row(defect: str, searched: list[Searched]) -> None:
+    """Tell it at once, as the rest may take hours."""
+    CONSOLE.print("  ".join(_row(defect, searched)[:4]))
 
 
 def main() -> None:
