@@ -140,7 +140,7 @@ def test_a_store_of_others_is_right(name: str, tmp_path: Path) -> None:
 
 def test_a_store_in_a_process_of_its_own(tmp_path: Path) -> None:
     """A store host is hosted once more."""
-    name = f"cmd:{sys.executable} -m streamproof.host rocksdb"
+    name = f"cmd:{sys.executable} -P -m streamproof.host rocksdb"
     world = Simulated(seed=1, records=10, kinds=("crash", "bounce"), safety_ms=8_000)
     tried = try_world(
         load_subject(name), world, tmp_path, nullcontext, guarantee="exactly-once", spec="kips"

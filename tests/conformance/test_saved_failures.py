@@ -291,11 +291,7 @@ def test_a_crash_is_made_again(command_line: CommandLine) -> None:
     [("offsets_synced_and_data_not", "POWER-001", 1), ("recovery_syncs_nothing", "POWER-016", 2)],
 )
 def test_a_loss_of_power_is_made_again(
-    mutant: str,
-    requirement: str,
-    losses: int,
-    command_line: CommandLine,
-    monkeypatch: pytest.MonkeyPatch,
+    mutant: str, requirement: str, losses: int, command_line: CommandLine
 ) -> None:
     """From its programs and from what was lost of them, one after the other."""
     found = command_line.verify(f"{POWER}:{mutant}", "--only", requirement, "--no-bank")
@@ -311,7 +307,7 @@ def test_a_loss_of_power_is_made_again(
     file.write_bytes(msgspec.json.encode(right))
     assert replay(command_line, file)[0] == 0
     # Where calls cannot be recorded, nothing is known; it must not be taken for mended.
-    monkeypatch.setenv("PATH", str(command_line.cwd))
+    command_line.environment["PATH"] = str(command_line.cwd)
     code, text = replay(command_line, file)
     assert code == 2
     assert "cannot be tried here: no C compiler is at hand" in text
