@@ -56,9 +56,33 @@ class _Contents(Invariant):
         stored = self.history.stored.get((process, event.partition), {})
         return stored.get((key, there), -1) > stored.get((key, wanted), -1)
 
+    def _was_compacted(self, event: Event, key: bytes, there: bytes | None) -> bool:
+        """Whether a store may have an earlier value, as the one it should have had is gone.
+
+        What restored from a compacted log, and stopped between a record that is gone and the one
+        that took its place, has what was there before.
+        """
+        clean_until = self.history.compacted.get(event.partition, 0)
+        if clean_until <= event.offset:
+            return False
+        records = [each for each in self.history.visible(event.partition) if each.key == key]
+        earlier: set[bytes | None] = {None}
+        earlier.update(each.value for each in records if each.offset <= event.offset)
+        return there in earlier and any(
+            event.offset < each.offset < clean_until for each in records
+        )
+
+    def _is_explained(
+        self, event: Event, key: bytes, there: bytes | None, wanted: bytes | None
+    ) -> bool:
+        """Whether a store may have another value of a key than its changelog says."""
+        return self._was_written_later(event, key, there, wanted) or self._was_compacted(
+            event, key, there
+        )
+
     def _compare(self, event: Event, expected: Rows) -> Iterator[str]:
         for key, there, wanted in _differences(_rows(event), expected):
-            if not self._was_written_later(event, key, there, wanted):
+            if not self._is_explained(event, key, there, wanted):
                 yield (
                     f"the store of {event.partition} in task {event.task} has {key!r} = {there!r}, "
                     f"and its changelog says {wanted!r}"
@@ -175,7 +199,7 @@ class FoundStoreIsVouchedFor(_Contents):
         for key, there, wanted in _differences(_rows(event), self._fold(partition, event.offset)):
             if there in later.get(key, ()):
                 continue
-            if not self._was_written_later(event, key, there, wanted):
+            if not self._is_explained(event, key, there, wanted):
                 yield (
                     f"the store of {partition} in task {event.task} is kept with {key!r} = "
                     f"{there!r} at offset {event.offset}, where its changelog says {wanted!r}"

@@ -78,6 +78,7 @@ class History:
         stored: when each value last came into a store, by processing or by restoring: by process
             and changelog, by key and value, the number of the event. Not kept under exactly-once.
         committed: the committed offset of each input.
+        compacted: the offset up to which the log of a partition was ever compacted.
         exactly_once: the guarantee under which the application runs.
     """
 
@@ -85,6 +86,7 @@ class History:
         self.exactly_once = exactly_once
         self._seen_by: dict[str, Callable[[Event], None]] = {
             "log.appended": self._append,
+            "log.compacted": self._compact,
             "offsets.committed": self._commit,
             "transaction.decided": self._decide,
             "transaction.marker": self._mark,
@@ -93,6 +95,7 @@ class History:
             self._seen_by |= {"store.put": self._put, "store.restored": self._restore}
         self.logs: dict[str, Log] = {}
         self.committed: dict[str, int] = {}
+        self.compacted: dict[str, int] = {}
         self.stored: dict[tuple[str, str], dict[tuple[bytes, bytes | None], int]] = {}
 
     def log(self, partition: str) -> Log:
@@ -125,6 +128,10 @@ class History:
                 more["transactional"],
             )
         )
+
+    def _compact(self, event: Event) -> None:
+        earlier = self.compacted.get(event.partition, 0)
+        self.compacted[event.partition] = max(earlier, event.offset)
 
     def _commit(self, event: Event) -> None:
         self.committed.update(event.attributes["offsets"])

@@ -170,6 +170,28 @@ def test_a_store_that_is_found_may_be_further_than_its_offset() -> None:
         assert len(found(FoundStoreIsVouchedFor, *log, row)) == broken
 
 
+@pytest.mark.parametrize("kind", ["store.closing", "store.found"])
+def test_a_store_that_was_restored_from_a_compacted_log(kind: str) -> None:
+    """It may lack what a later record took the place of, until it comes to that."""
+    invariant = {
+        "store.closing": ClosedStoreEqualsChangelog,
+        "store.found": FoundStoreIsVouchedFor,
+    }[kind]
+    log = [appended(0, b"a", b"1"), appended(1, b"a", b"2"), appended(2, b"b", b"1")]
+    log.append(appended(3, b"a", b"3"))
+
+    def broken(value: bytes, *, offset: int, cleaned: int) -> int:
+        compacted: Happens = ("log.compacted", {"partition": CHANGELOG, "offset": cleaned})
+        row = contents(kind, offset, {b"a": value, b"b": b"1"})
+        return len(found(invariant, *log, compacted, row))
+
+    assert broken(b"1", offset=2, cleaned=4) == 0
+    assert broken(b"2", offset=2, cleaned=4) == 0
+    assert broken(b"1", offset=2, cleaned=3) == 1
+    assert broken(b"7", offset=2, cleaned=4) == 1
+    assert broken(b"1", offset=3, cleaned=4) == 1
+
+
 def test_a_transaction_that_is_committed_too_late() -> None:
     """It was open when the task began to run, which therefore lacks it."""
     begun = [appended(0, producer=1), contents("store.running", -1, {})]
