@@ -154,14 +154,38 @@ class RunningStoreEqualsChangelog(_Contents):
 
 
 class ClosedStoreEqualsChangelog(_Contents):
-    """What is closed cleanly is what the changelog says, and the offset says so."""
+    """What is closed cleanly is what the changelog says, and the offset says so.
+
+    What was found further than its offset at the opening may still be so, where a restoration was
+    given up before it came there.
+    """
 
     name = "a store that is closed cleanly has all that its committed offset covers"
     requirement = "TASK-002"
 
     @property
     def observers(self) -> Mapping[str, Observer]:
-        return {"store.closing": self._closing}
+        return {"store.found": self._found, "store.closing": self._closing}
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        # What was there at the last opening, by process and changelog.
+        self._rows: dict[tuple[str, str], Rows] = {}
+
+    def _found(self, event: Event) -> Iterator[str]:
+        self._rows[event.actor.partition("/")[0], event.partition] = _rows(event)
+        yield from ()
+
+    def _is_explained(
+        self, event: Event, key: bytes, there: bytes | None, wanted: bytes | None
+    ) -> bool:
+        if super()._is_explained(event, key, there, wanted):
+            return True
+        opened = self._rows.get((event.actor.partition("/")[0], event.partition), {})
+        return opened.get(key) == there and any(
+            each.key == key and each.value == there and each.offset > event.offset
+            for each in self.history.visible(event.partition)
+        )
 
     def _closing(self, event: Event) -> Iterator[str]:
         expected = self._fold(event.partition, event.offset)

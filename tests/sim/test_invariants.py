@@ -170,6 +170,19 @@ def test_a_store_that_is_found_may_be_further_than_its_offset() -> None:
         assert len(found(FoundStoreIsVouchedFor, *log, row)) == broken
 
 
+def test_a_store_that_is_closed_may_be_as_it_was_found() -> None:
+    """Further than its offset, if it was so at the opening; what came in since must be covered."""
+    log = [appended(each, b"a", b"%d" % each) for each in range(4)]
+    opened = contents("store.found", 1, {b"a": b"3"})
+    for value, broken in ((b"3", 0), (b"2", 1), (b"1", 0)):
+        closing = contents("store.closing", 1, {b"a": value})
+        assert len(found(ClosedStoreEqualsChangelog, *log, opened, closing)) == broken
+    closing = contents("store.closing", 1, {b"a": b"3"})
+    assert len(found(ClosedStoreEqualsChangelog, *log, closing)) == 1
+    never = contents("store.found", 1, {b"a": b"9"}), contents("store.closing", 1, {b"a": b"9"})
+    assert len(found(ClosedStoreEqualsChangelog, *log, *never)) == 1
+
+
 @pytest.mark.parametrize("kind", ["store.closing", "store.found"])
 def test_a_store_that_was_restored_from_a_compacted_log(kind: str) -> None:
     """It may lack what a later record took the place of, until it comes to that."""
