@@ -311,12 +311,15 @@ class _Swarm:
         return [thread for each in self._instances for thread in each.threads]
 
     def _is_at_rest(self) -> bool:
-        running = {
-            task.id
+        running = [
+            task
             for thread in self._threads()
             for task in thread.tasks.values()
             if task.state is TaskState.RUNNING
-        }
+        ]
+        # What was asked for may still wait for a request that got lost.
+        if any(task.commit_requested for task in running):
+            return False
         ends = {
             partition: self._cluster.logs[partition].end
             for spec in self._application.tasks.values()
@@ -326,6 +329,6 @@ class _Swarm:
         group = self._cluster.group(self._topology.application_id)
         if any(each.generation != group.generation for each in self._threads()):
             return False
-        return running == self._application.tasks.keys() and all(
+        return {task.id for task in running} == self._application.tasks.keys() and all(
             committed.get(partition, 0) == end for partition, end in ends.items()
         )
