@@ -23,7 +23,10 @@ class Status:
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         if create:
-            path.write_bytes(bytes(_SIZE))
+            # In one step: who maps a file that gets shorter after that dies by SIGBUS.
+            whole = path.with_name(f"{path.name}.new")
+            whole.write_bytes(bytes(_SIZE))
+            whole.replace(path)
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), _SIZE)
 
