@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import selectors
 import shutil
@@ -207,6 +208,9 @@ class Engine:
         self._libraries = preload(directory)
         self._zygotes: dict[str, _Zygote] = {}
         self._running: dict[tuple[str, int], _Running] = {}
+        # Never one twice, in whatever run: what an earlier check has left behind says nothing
+        # about a later one, and is not cut while somebody maps it.
+        self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
         return self
@@ -238,15 +242,13 @@ class Engine:
         """
         tasks = (Task(*each) for each in plan)
         task = next(tasks, None)
-        number = 0
         with selectors.DefaultSelector() as selector:
             for zygote in self._zygotes.values():
                 if not zygote.lost:
                     selector.register(zygote.replies, selectors.EVENT_READ, zygote)
             while task or self._running:
                 while task and len(self._running) < self._jobs:
-                    number += 1
-                    self._start(task, number, on_outcome, on_start)
+                    self._start(task, next(self._numbers), on_outcome, on_start)
                     task = next(tasks, None)
                 for key, _ in selector.select(POLL_S):
                     alive = self._receive(key.data, on_outcome)

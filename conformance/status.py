@@ -23,10 +23,7 @@ class Status:
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         if create:
-            # In one step: who maps a file that gets shorter after that dies by SIGBUS.
-            whole = path.with_name(f"{path.name}.new")
-            whole.write_bytes(bytes(_SIZE))
-            whole.replace(path)
+            path.write_bytes(bytes(_SIZE))
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), _SIZE)
 

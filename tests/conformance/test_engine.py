@@ -209,6 +209,16 @@ def test_an_engine_can_run_again_and_stops_twice(tmp_path: Path) -> None:
     engine.stop()
 
 
+def test_no_job_of_an_engine_has_the_number_of_another(tmp_path: Path) -> None:
+    """A file about a job of an earlier run would be taken for one about a later job."""
+    with Engine(Settings(profile="smoke"), tmp_path, jobs=1) as engine:
+        engine.load(["in-memory"])
+        for name in ("kv.put_then_get", "kv.empty_key"):
+            engine.run([("in-memory", load_checks()[name])], lambda *_: None)
+        left = sorted(path.name for path in (tmp_path / "subject-0").glob("*.status"))
+    assert left == ["task-1.status", "task-2.status"]
+
+
 def test_a_lost_starter_answers_for_all_that_follows(tmp_path: Path) -> None:
     """Its checks end with an error, now and later, and nothing waits for ever."""
     found: list[CheckOutcome] = []
