@@ -1,0 +1,38 @@
+"""A run that was kept whole: what every picture, comparison and explanation is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streamproof.sim.invariants import Violation
+from streamproof.sim.swarm import Plan
+from streamproof.sim.trace import Event
+
+__all__ = ["Played"]
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of one run, with all that happened in it.
+
+    Attributes:
+        name: what was run, as ``KAFKA-20685`` or ``seed 7``.
+        plan: what the run was like.
+        defects: the mistakes that the runtime made.
+        events: everything that happened, in order.
+        violations: what did not hold; the first is what the run ended with.
+        digest: stands for all events.
+        choices: all choices that were made: pairs of how many options there were, and the one that
+            was taken; empty if they were not kept.
+        command: what a user types to see this run again; empty if there is no such command.
+    """
+
+    name: str
+    plan: Plan
+    defects: tuple[str, ...]
+    events: Sequence[Event]
+    violations: Sequence[Violation]
+    digest: str
+    choices: Sequence[tuple[int, int]] = ()
+    command: str = ""
