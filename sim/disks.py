@@ -83,7 +83,7 @@ class Disk(ABC):
         Raises:
             ProcessorStateError: it is.
         """
-        if self.is_full or self._world.faults.happens("disk.full"):
+        if self.is_full or self._world.faults.happens("disk.full", self._name, store):
             self._world.marks.sometimes("a disk was full")
             self._world.trace.emit("disk.full", self._name, store=store)
             raise ProcessorStateError(
@@ -94,7 +94,7 @@ class Disk(ABC):
     @property
     def delay_ms(self) -> int:
         """How long the next step takes; 0 unless the disk is slow."""
-        if self._world.faults.happens("disk.slow"):
+        if self._world.faults.happens("disk.slow", self._name):
             return self._world.choices.between(1, SLOW_MS)
         return 0
 

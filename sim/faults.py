@@ -6,7 +6,7 @@ drown it. A site that is on in a run then fires now and then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from streamproof.sim.choices import Choices
 from streamproof.stores.errors import UsageError
@@ -45,6 +45,8 @@ class Faults:
 
     Attributes:
         fired: how often each site fired.
+        scripted: is asked before anything is left to choice: whether the fault happens at this site,
+            to whom, and with what; nothing is scripted, as a rule.
     """
 
     def __init__(
@@ -55,18 +57,27 @@ class Faults:
         # In the order of their names: the order of a mapping must not decide anything.
         self._on = {site: choices.chance(activation) for site in sorted(sites)}
         self.fired = dict.fromkeys(sorted(sites), 0)
+        self.scripted: Callable[[str, str, str], bool] | None = None
 
     @property
     def on(self) -> list[str]:
         """The sites that are on in this run."""
         return [site for site, on in self._on.items() if on]
 
-    def happens(self, site: str) -> bool:
+    def happens(self, site: str, whom: str = "", what: str = "") -> bool:
         """Whether this fault happens here and now.
+
+        Args:
+            site: its name.
+            whom: the host or the partition that it would happen to.
+            what: the request that it would happen to.
 
         Raises:
             UsageError: there is no site of that name.
         """
+        if self.scripted is not None and self.scripted(site, whom, what):
+            self.fired[site] += 1
+            return True
         try:
             if not self._on[site]:
                 return False
@@ -81,3 +92,4 @@ class Faults:
     def stop(self) -> None:
         """End all faults: from now on, what is broken has to heal."""
         self._on = dict.fromkeys(self._on, False)
+        self.scripted = None

@@ -83,25 +83,25 @@ class Network:
     ) -> Generator[Event, Any, T | BrokerError]:
         """One request, and its reply."""
         world = self._world
-        yield world.time.timeout(self._latency())
-        if self._is_lost(host, "network.request_lost"):
+        yield world.time.timeout(self._latency(host, what))
+        if self._is_lost("network.request_lost", host, what):
             world.marks.sometimes("a request was lost before it was carried out")
             world.trace.emit("network.request_lost", host, what=what)
             yield from self._time_out(started, what)
         reply = _carry_out(handle)
-        if self._is_lost(host, "network.reply_lost"):
+        if self._is_lost("network.reply_lost", host, what):
             world.marks.sometimes("a reply was lost after the request was carried out")
             world.trace.emit("network.reply_lost", host, what=what)
             yield from self._time_out(started, what)
-        yield world.time.timeout(self._latency())
+        yield world.time.timeout(self._latency(host, what))
         return reply
 
-    def _is_lost(self, host: str, site: str) -> bool:
-        return self._world.faults.happens(site) or host in self._cut
+    def _is_lost(self, site: str, host: str, what: str) -> bool:
+        return self._world.faults.happens(site, host, what) or host in self._cut
 
-    def _latency(self) -> int:
+    def _latency(self, host: str, what: str) -> int:
         latency = self._world.choices.between(1, _LATENCY_MS)
-        if self._world.faults.happens("network.slow"):
+        if self._world.faults.happens("network.slow", host, what):
             latency += self._world.choices.between(1, _SLOW_MS)
         return latency
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.choices import Choices
@@ -32,7 +33,7 @@ from streamproof.sim.upgrades import ROLL_OVER, UPGRADES, RollingUpgrade
 from streamproof.sim.workloads import Workload, WorkloadConfig
 from streamproof.sim.world import World
 
-__all__ = ["MakeDisk", "Outcome", "Plan", "run"]
+__all__ = ["Direct", "MakeDisk", "Outcome", "Plan", "Stage", "run"]
 
 SAFETY_MS = 60_000
 """So long faults may happen, in virtual time."""
@@ -43,6 +44,17 @@ a transaction that nobody ends may take one after the other."""
 
 MakeDisk = Callable[[World, str], Disk]
 """Makes the disk of an instance, by its name."""
+
+class Stage(NamedTuple):
+    """The parts of a world that has not begun yet, for whoever directs what happens in it."""
+
+    world: World
+    application: Application
+    instances: Sequence[Instance]
+
+
+Direct = Callable[[Stage], None]
+"""Gets a world ready for what is to happen in it by plan, and not by choice."""
 
 _CHECK_MS = 1_000
 """How often it is looked whether everything has come to rest."""
@@ -190,6 +202,7 @@ def run(
     invariants: Sequence[type[Invariant]] = INVARIANTS,
     watchers: Iterable[Watcher] = (),
     make_disk: MakeDisk | None = None,
+    direct: Direct | None = None,
     exactly_once: bool | None = None,
     transactional: bool | None = None,
     topology: str | None = None,
@@ -204,6 +217,7 @@ def run(
         invariants: what must hold.
         watchers: are given each event.
         make_disk: makes the disk of an instance; without it, model stores are on it.
+        direct: gets the world ready, before anything happens in it.
         exactly_once: the guarantee, if the plan is drawn.
         transactional: whether stores stage their writes, if the plan is drawn.
         topology: its name, if the plan is drawn.
@@ -226,6 +240,8 @@ def run(
     world = World(choices, [watch, *watchers], activation=plan.activation, defects=defects)
     swarm = _Swarm(world, plan, watch.history, make_disk)
     try:
+        if direct is not None:
+            direct(swarm.stage)
         while not watch.violations and not swarm.is_over():
             world.time.run(until=world.time.now + _CHECK_MS)
     finally:
@@ -259,6 +275,7 @@ class _Swarm:
         self._instances = [
             self._instance(f"instance-{number}", make_disk) for number in range(count)
         ]
+        self.stage = Stage(world, self._application, self._instances)
         self._workload = Workload(world, self._cluster, self._topology, plan.workload)
         upgrade = RollingUpgrade(world, self._instances, plan.upgrade)
         for each in self._instances:

@@ -176,7 +176,7 @@ class Cluster:
         Raises:
             OffsetOutOfRangeError: the position is out of range.
         """
-        if self._world.faults.happens("broker.empty_fetch"):
+        if self._world.faults.happens("broker.empty_fetch", partition):
             # Nothing is the prefix that matters most: a reader that lacks all there is.
             cut = self._world.choices.below(_SHORT_FETCH + 1)
             max_records = min(cut, max_records)

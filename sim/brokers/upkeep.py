@@ -85,7 +85,7 @@ def clean_up(world: World, cluster: Cluster, configs: Mapping[str, TopicConfig])
     while True:
         yield world.time.timeout(CLEANER_BACKOFF_MS)
         for name, log, config in _configured(cluster, configs):
-            if not config.compacted or not world.faults.happens("broker.compacted"):
+            if not config.compacted or not world.faults.happens("broker.compacted", name):
                 continue
             before = log.end - world.choices.below(max(log.end - log.log_start, 1))
             removed = log.compact(
@@ -102,7 +102,7 @@ def delete_what_is_old(world: World, cluster: Cluster, configs: Mapping[str, Top
     while True:
         yield world.time.timeout(RETENTION_CHECK_MS)
         for name, log, config in _configured(cluster, configs):
-            if config.retention_ms == _KEPT_FOREVER or not world.faults.happens("broker.retention"):
+            if config.retention_ms == _KEPT_FOREVER or not world.faults.happens("broker.retention", name):
                 continue
             start = log.first_kept(world.now - config.retention_ms)
             if start > log.log_start:
@@ -159,7 +159,7 @@ def forget_idle_transactions(world: World, cluster: Cluster) -> Steps:
     while True:
         yield world.time.timeout(_IDLE_CHECK_MS)
         for name in cluster.transactions.idle_since(world.now - _IDLE_MS):
-            if world.faults.happens("broker.transactional_id_expired"):
+            if world.faults.happens("broker.transactional_id_expired", name):
                 cluster.transactions.forget(name)
                 world.marks.sometimes("a transactional id expired")
                 world.trace.emit("transaction.id_expired", "brokers", transactional_id=name)

@@ -237,7 +237,7 @@ class StateUpdater:
             if self._announcer.raised is not None:
                 self._die(f"a listener raised {self._announcer.raised!r}")
                 return
-            if self._updating and self._world.faults.happens("updater.died"):
+            if self._updating and self._world.faults.happens("updater.died", self._actor):
                 self._die("it was killed")
                 return
 
@@ -419,7 +419,7 @@ class StateUpdater:
         each.kept += records
         count = self._applicable(updating, each)
         if count:
-            longest = _SLOW_MS if self._world.faults.happens("updater.slow") else _APPLY_MS
+            longest = _SLOW_MS if self._world.faults.happens("updater.slow", self._actor) else _APPLY_MS
             yield self._world.time.timeout(self._world.choices.between(0, longest))
             if self._updating.get(updating.task.id) is not updating:
                 return 0
