@@ -341,13 +341,15 @@ class StreamThread:
             yield from self._give_up(task, closing)
         if closing is Closing.DIRTY and self._committer.is_in_doubt:
             yield from self._handle_corruption(self._running())
+        # What was never opened is given up as well: the group has counted it as owned.
+        dropped = [name for name, owned in self._pending.items() if owned and not wanted.get(name)]
         self._pending = {
             name: is_active for name, is_active in wanted.items() if name not in self.tasks
         }
         self._assign_inputs()
         interval_ms = self._config.probing_rebalance_interval_ms
         self._next_probing = self._world.now + interval_ms if assignment.probing else None
-        if active or assignment.follow_up or rejoin:
+        if active or dropped or assignment.follow_up or rejoin:
             self._membership.rejoin()
 
     def _open_pending(self) -> Steps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from streamproof.sim.invariants.base import Invariant, Observer
-from streamproof.sim.invariants.history import History
+from streamproof.sim.invariants.history import History, Record
 from streamproof.sim.trace import Event
 
 __all__ = [
@@ -48,13 +48,21 @@ class _Contents(Invariant):
         """Whether what is there may be a write that came after what is expected.
 
         Under at-least-once a store may have a write that did not reach the changelog before the
-        process died: its input is processed again, and the write comes again.
+        process died: its input is processed again, and the write comes again. What came after both
+        may have been lost with the process, so that the first time counts for what is expected.
         """
         if self.history.exactly_once:
             return False
         process = event.actor.partition("/")[0]
         stored = self.history.stored.get((process, event.partition), {})
-        return stored.get((key, there), -1) > stored.get((key, wanted), -1)
+        before = -1
+        if any(each.key == key for each in self._covered(event)):
+            before, _ = stored.get((key, wanted), (-1, -1))
+        return stored.get((key, there), (-1, -1))[1] > before
+
+    def _covered(self, event: Event) -> Iterator[Record]:
+        """The records that the offset of a store covers."""
+        return (each for each in self.history.visible(event.partition) if each.offset <= event.offset)
 
     def _was_compacted(self, event: Event, key: bytes, there: bytes | None) -> bool:
         """Whether a store may have an earlier value, as the one it should have had is gone.

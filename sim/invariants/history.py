@@ -75,8 +75,9 @@ class History:
 
     Attributes:
         logs: by partition.
-        stored: when each value last came into a store, by processing or by restoring: by process
-            and changelog, by key and value, the number of the event. Not kept under exactly-once.
+        stored: when each value first and last came into a store, by processing or by restoring: by
+            process and changelog, by key and value, the numbers of the events. Not kept under
+            exactly-once.
         committed: the committed offset of each input.
         compacted: the offset up to which the log of a partition was ever compacted.
         exactly_once: the guarantee under which the application runs.
@@ -96,7 +97,7 @@ class History:
         self.logs: dict[str, Log] = {}
         self.committed: dict[str, int] = {}
         self.compacted: dict[str, int] = {}
-        self.stored: dict[tuple[str, str], dict[tuple[bytes, bytes | None], int]] = {}
+        self.stored: dict[tuple[str, str], dict[tuple[bytes, bytes | None], tuple[int, int]]] = {}
 
     def log(self, partition: str) -> Log:
         """The log of a partition; empty before its first record."""
@@ -156,7 +157,9 @@ class History:
 
     def _store(self, event: Event, key: bytes, value: bytes | None) -> None:
         process = event.actor.partition("/")[0]
-        self.stored.setdefault((process, event.partition), {})[key, value] = event.sequence
+        stored = self.stored.setdefault((process, event.partition), {})
+        first, _ = stored.get((key, value), (event.sequence, 0))
+        stored[key, value] = first, event.sequence
 
     def _restored(self, event: Event) -> list[Record]:
         """The records of a batch: so many, up to its offset."""
