@@ -45,6 +45,7 @@ a transaction that nobody ends may take one after the other."""
 MakeDisk = Callable[[World, str], Disk]
 """Makes the disk of an instance, by its name."""
 
+
 class Stage(NamedTuple):
     """The parts of a world that has not begun yet, for whoever directs what happens in it."""
 
@@ -318,11 +319,12 @@ class _Swarm:
         if not all(each.triggered for each in ended):
             return False
         self._since = self._since or now
-        if not self._is_at_rest():
-            self._rested = 0
-            return now >= self._since + LIVENESS_MS
-        self._rested = self._rested or now
-        return now >= self._rested + TOPOLOGIES[self._plan.topology].settle_ms
+        if now >= self._since + LIVENESS_MS:
+            return True
+        self._rested = (self._rested or now) if self._is_at_rest() else 0
+        # A group may look again and again at what is on its way: it still rests in between.
+        settled_at = self._rested + TOPOLOGIES[self._plan.topology].settle_ms
+        return self._rested > 0 and now >= settled_at and self._all_follow_the_group()
 
     def _threads(self) -> list[StreamThread]:
         return [thread for each in self._instances for thread in each.threads]
@@ -343,9 +345,10 @@ class _Swarm:
             for partition in spec.inputs
         }
         committed = self._history.committed
-        group = self._cluster.group(self._topology.application_id)
-        if any(each.generation != group.generation for each in self._threads()):
-            return False
         return {task.id for task in running} == self._application.tasks.keys() and all(
             committed.get(partition, 0) == end for partition, end in ends.items()
         )
+
+    def _all_follow_the_group(self) -> bool:
+        group = self._cluster.group(self._topology.application_id)
+        return all(each.generation == group.generation for each in self._threads())

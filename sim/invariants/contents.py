@@ -33,13 +33,15 @@ def _differences(rows: Rows, expected: Rows) -> Iterator[tuple[bytes, bytes | No
 class _Contents(Invariant):
     """Contents of a store, held against the log of its changelog."""
 
-    def _fold(self, partition: str, up_to: int | None = None) -> Rows:
-        """What the records that count make of an empty store."""
+    def _fold(self, event: Event, up_to: int | None) -> Rows:
+        """What the records that count, and that the owner of a store has seen, make of it."""
         rows: Rows = {}
-        for record in self.history.visible(partition):
+        unseen = self.history.unseen.of(event.actor.partition("/")[0], event.partition)
+        for record in self.history.visible(event.partition):
             if up_to is not None and record.offset > up_to:
                 break
-            rows[record.key] = record.value
+            if record.offset not in unseen:
+                rows[record.key] = record.value
         return rows
 
     def _was_written_later(
@@ -62,7 +64,9 @@ class _Contents(Invariant):
 
     def _covered(self, event: Event) -> Iterator[Record]:
         """The records that the offset of a store covers."""
-        return (each for each in self.history.visible(event.partition) if each.offset <= event.offset)
+        return (
+            each for each in self.history.visible(event.partition) if each.offset <= event.offset
+        )
 
     def _was_compacted(self, event: Event, key: bytes, there: bytes | None) -> bool:
         """Whether a store may have an earlier value, as the one it should have had is gone.
@@ -105,11 +109,11 @@ class RunningStoreEqualsChangelog(_Contents):
 
     @property
     def observers(self) -> Mapping[str, Observer]:
+        observers = {"store.running": self._running, "thread.assigned": self._assigned}
         if not self.history.exactly_once:
-            return {"store.running": self._running}
+            return observers
         return {
-            "store.running": self._running,
-            "thread.assigned": self._assigned,
+            **observers,
             "transaction.decided": self._decided,
             "transaction.marker": self._marked,
         }
@@ -153,12 +157,12 @@ class RunningStoreEqualsChangelog(_Contents):
         if event.attributes["is_input"]:
             # What is not committed is behind it still, and will be processed.
             committed = self.history.committed.get(event.partition, 0)
-            yield from self._compare(event, self._fold(event.partition, committed - 1))
+            yield from self._compare(event, self._fold(event, committed - 1))
             return
         self._open[event.partition] = set(self.history.log(event.partition).undecided)
         # Under at-least-once, a zombie may append after the end was asked for.
         up_to = None if self.history.exactly_once else event.offset
-        yield from self._compare(event, self._fold(event.partition, up_to))
+        yield from self._compare(event, self._fold(event, up_to))
 
 
 class ClosedStoreEqualsChangelog(_Contents):
@@ -196,16 +200,7 @@ class ClosedStoreEqualsChangelog(_Contents):
         )
 
     def _closing(self, event: Event) -> Iterator[str]:
-        expected = self._fold(event.partition, event.offset)
-        if not self.history.exactly_once:
-            # Under at-least-once a zombie may append beside the owner, which never sees it.
-            stored = self.history.stored.get((event.actor.partition("/")[0], event.partition), {})
-            rows = _rows(event)
-            expected = {
-                key: value if (key, value) in stored else rows.get(key)
-                for key, value in expected.items()
-            }
-        yield from self._compare(event, expected)
+        yield from self._compare(event, self._fold(event, event.offset))
 
 
 class FoundStoreIsVouchedFor(_Contents):
@@ -227,8 +222,8 @@ class FoundStoreIsVouchedFor(_Contents):
         for record in self.history.visible(event.partition):
             if record.offset > event.offset:
                 later.setdefault(record.key, set()).add(record.value)
-        partition = event.partition
-        for key, there, wanted in _differences(_rows(event), self._fold(partition, event.offset)):
+        partition, covered = event.partition, self._fold(event, event.offset)
+        for key, there, wanted in _differences(_rows(event), covered):
             if there in later.get(key, ()):
                 continue
             if not self._is_explained(event, key, there, wanted):

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from streamproof.sim.invariants.unseen import Unseen
 from streamproof.sim.trace import Event
 
 __all__ = ["History", "Log", "Record"]
@@ -78,6 +79,8 @@ class History:
         stored: when each value first and last came into a store, by processing or by restoring: by
             process and changelog, by key and value, the numbers of the events. Not kept under
             exactly-once.
+        unseen: what the owners of tasks have not seen of their changelogs. Not kept under
+            exactly-once.
         committed: the committed offset of each input.
         compacted: the offset up to which the log of a partition was ever compacted.
         exactly_once: the guarantee under which the application runs.
@@ -94,6 +97,7 @@ class History:
         }
         if not exactly_once:
             self._seen_by |= {"store.put": self._put, "store.restored": self._restore}
+        self.unseen = Unseen()
         self.logs: dict[str, Log] = {}
         self.committed: dict[str, int] = {}
         self.compacted: dict[str, int] = {}
@@ -116,6 +120,8 @@ class History:
         see = self._seen_by.get(event.kind)
         if see is not None:
             see(event)
+        if not self.exactly_once:
+            self.unseen.see(event)
 
     def _append(self, event: Event) -> None:
         more = event.attributes
@@ -152,8 +158,11 @@ class History:
         self._store(event, event.attributes["key"], event.attributes["value"])
 
     def _restore(self, event: Event) -> None:
-        for record in self._restored(event):
+        records = self._restored(event)
+        for record in records:
             self._store(event, record.key, record.value)
+        process = event.actor.partition("/")[0]
+        self.unseen.restored(process, event.partition, [each.offset for each in records])
 
     def _store(self, event: Event, key: bytes, value: bytes | None) -> None:
         process = event.actor.partition("/")[0]

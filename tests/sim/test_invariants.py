@@ -183,6 +183,52 @@ def test_a_store_that_is_closed_may_be_as_it_was_found() -> None:
     assert len(found(ClosedStoreEqualsChangelog, *log, *never)) == 1
 
 
+def put(key: bytes, value: bytes | None) -> Happens:
+    """A processor writes into the store."""
+    return "store.put", {"partition": CHANGELOG, "key": key, "value": value}
+
+
+CRASHED: Happens = ("instance.crashed", {"actor": "a"})
+
+
+def test_a_crash_takes_back_what_overwrote_a_write_that_was_never_logged() -> None:
+    """At-least-once: what is only in the store may outlive what came after it, and nothing else."""
+    log = [put(b"a", b"1"), put(b"a", None), CRASHED]
+    for value, broken in ((b"1", 0), (b"2", 1)):
+        row = contents("store.found", 0, {b"a": value})
+        assert len(found(FoundStoreIsVouchedFor, *log, row, exactly_once=False)) == broken
+    covered = [put(b"a", b"1"), put(b"a", b"2"), appended(0, b"a", b"2"), CRASHED]
+    row = contents("store.found", 0, {b"a": b"1"})
+    assert len(found(FoundStoreIsVouchedFor, *covered, row, exactly_once=False)) == 1
+
+
+def test_an_owner_has_not_what_a_zombie_appends() -> None:
+    """At-least-once: while it runs; what came before or after that has to be restored."""
+    begin = [
+        ("thread.producer", {"actor": A, "producer": 1}),
+        contents("store.running", -1, {}),
+    ]
+    close = "task.closed", {"actor": A, "task": "0_0"}
+    strange = appended(0, b"a", b"1", producer=2)
+    own = appended(0, b"a", b"1", producer=1)
+    restored = "store.restored", {"partition": CHANGELOG, "offset": 0, "records": 1}
+    for happened, broken in (
+        ([*begin, strange], 0),
+        ([*begin, own], 1),
+        ([strange, *begin], 1),
+        ([*begin, close, strange], 1),
+        ([*begin, CRASHED, strange], 1),
+        ([*begin, strange, close, restored], 1),
+    ):
+        for kind in ("store.closing", "store.found"):
+            invariant = (
+                ClosedStoreEqualsChangelog if kind == "store.closing" else FoundStoreIsVouchedFor
+            )
+            row = contents(kind, 0, {})
+            messages = found(invariant, *happened, row, exactly_once=False)
+            assert len(messages) == broken, (happened, kind)
+
+
 @pytest.mark.parametrize("kind", ["store.closing", "store.found"])
 def test_a_store_that_was_restored_from_a_compacted_log(kind: str) -> None:
     """It may lack what a later record took the place of, until it comes to that."""
