@@ -8,34 +8,20 @@ brokers at once and once, so that it is known exactly what an application had to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
 
+from msgspec import Struct
 from simpy.events import Event
 
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.transactions import ProducerIdentity
 from streamproof.sim.choices import Choices
-from streamproof.sim.errors import (
-    ConcurrentTransactionsError,
-    CoordinatorNotAvailableError,
-    InvalidPidMappingError,
-)
+from streamproof.sim.clients.outside import TRANSACTION_TIMEOUT_MS, OutsideProducer
 from streamproof.sim.hosts import Steps
 from streamproof.sim.topology import Topology, partition_for
 from streamproof.sim.world import World
 from streamproof.stores.errors import UsageError
 
 __all__ = ["Sent", "Workload", "WorkloadConfig"]
-
-T = TypeVar("T")
-
-TRANSACTION_TIMEOUT_MS = 60_000
-"""``transaction.timeout.ms``, as producers have it; no transaction here takes that long."""
-
-_RETRY_MS = 20
-"""The pause before a producer tries again to begin a transaction, in milliseconds."""
 
 _MAX_PACE = 4
 """The silences of a topic are up to so many times as long as those of another."""
@@ -104,7 +90,7 @@ class WorkloadConfig:
         )
 
 
-class Sent(NamedTuple):
+class Sent(Struct, frozen=True, gc=False):
     """A record that was sent, and was not aborted."""
 
     partition: str
@@ -157,19 +143,17 @@ class _Producer:
         sent: dict[str, list[Sent]],
     ) -> None:
         self._world = world
-        self._cluster = cluster
         self._topic = topic
         self._config = config
         self._sent = sent
         self._partitions = len(cluster.partitions_of(topic))
-        self._transactional_id = f"workload-{topic}"
-        self._sequences: dict[str, int] = {}
+        self._producer = OutsideProducer(world, cluster, f"workload-{topic}")
         self._count = 0
 
     def run(self) -> Steps:
         """Send everything."""
         choices, config = self._world.choices, self._config
-        identity = yield from self._begin()
+        yield from self._producer.begin()
         pace = choices.between(1, _MAX_PACE)
         while self._count < config.records:
             yield self._world.time.timeout(choices.between(1, config.max_pause_ms * pace))
@@ -177,72 +161,27 @@ class _Producer:
             is_last = self._count + count == config.records
             # The last burst leaves a marker at the end of its partitions.
             if choices.chance(config.transactional) or (is_last and config.transactional):
-                identity = yield from self._send_in_transaction(count, identity)
+                yield from self._send_in_transaction(count)
             else:
                 for _ in range(count):
-                    self._keep(self._send(*self._draw(), {}))
+                    record = self._draw()
+                    self._keep(self._producer.send(*record), *record)
         self._world.trace.emit("workload.ended", "workload", topic=self._topic, records=self._count)
 
-    def _send_in_transaction(
-        self, count: int, identity: ProducerIdentity
-    ) -> Generator[Event, Any, ProducerIdentity]:
-        """Send a burst in a transaction, and commit or abort it; who the producer is by then."""
+    def _send_in_transaction(self, count: int) -> Steps:
+        """Send a burst in a transaction, and commit or abort it."""
         world = self._world
         commit = not world.choices.chance(self._config.aborted)
-        sent = []
         for number in range(count):
             if number and world.choices.chance(0.5):
                 yield world.time.timeout(
                     world.choices.between(1, max(self._config.max_open_ms // count, 1))
                 )
-            partition, key, value, timestamp = self._draw()
-            try:
-                yield from self._add(identity, partition)
-            except InvalidPidMappingError:
-                # A silent producer is forgotten after a while, and begins anew.
-                identity = yield from self._begin()
-                yield from self._add(identity, partition)
-            sequence = self._sequences.get(partition, 0)
-            self._sequences[partition] = sequence + 1
-            producer = {
-                "producer": identity.producer,
-                "epoch": identity.epoch,
-                "sequence": sequence,
-                "transactional": True,
-            }
-            sent.append(self._send(partition, key, value, timestamp, producer))
-        if commit:
-            for each in sent:
-                self._keep(each)
-        yield from self._insist(
-            lambda: self._cluster.end_transaction(self._transactional_id, identity, commit=commit)
-        )
-        return identity
-
-    def _begin(self) -> Generator[Event, Any, ProducerIdentity]:
-        """Be a new producer."""
-        self._sequences.clear()
-        return (
-            yield from self._insist(
-                lambda: self._cluster.init_producer(self._transactional_id, TRANSACTION_TIMEOUT_MS)
-            )
-        )
-
-    def _add(self, identity: ProducerIdentity, partition: str) -> Steps:
-        """Take a partition into the transaction."""
-        yield from self._insist(
-            lambda: self._cluster.transactions.add(
-                self._transactional_id, identity, [partition], self._world.now
-            )
-        )
-
-    def _insist(self, ask: Callable[[], T]) -> Generator[Event, Any, T]:
-        """Ask until the coordinator is there, and done with the transaction before."""
-        while True:
-            try:
-                return ask()
-            except (ConcurrentTransactionsError, CoordinatorNotAvailableError):
-                yield self._world.time.timeout(_RETRY_MS)
+            record = self._draw()
+            offset = yield from self._producer.send_in_transaction(*record)
+            if commit:
+                self._keep(offset, *record)
+        yield from self._producer.end(commit=commit)
 
     def _draw(self) -> tuple[str, bytes, bytes | None, int]:
         """A record: its partition, key, value and timestamp."""
@@ -259,17 +198,7 @@ class _Producer:
         self._count += 1
         return f"{self._topic}-{partition_for(key, self._partitions)}", key, value, timestamp
 
-    def _send(
-        self,
-        partition: str,
-        key: bytes,
-        value: bytes | None,
-        timestamp: int,
-        producer: dict[str, Any],
-    ) -> Sent:
-        record = {"key": key, "value": value, "timestamp": timestamp, **producer}
-        (offset,) = self._cluster.produce(partition, [record])
-        return Sent(partition, offset, key, value, timestamp)
-
-    def _keep(self, sent: Sent) -> None:
-        self._sent[sent.partition].append(sent)
+    def _keep(
+        self, offset: int, partition: str, key: bytes, value: bytes | None, timestamp: int
+    ) -> None:
+        self._sent[partition].append(Sent(partition, offset, key, value, timestamp))
