@@ -9,10 +9,11 @@ fault, the least of a range. So a schedule that shrinks becomes a plainer one.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
+from streamproof.sim.errors import DivergedError
 from streamproof.stores.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -33,10 +34,12 @@ class Choices:
 
     Args:
         below: the driver: a number from 0 up to, not including, its argument, which is at least 2.
-        recording: whether to keep the choices, 4 bytes each, in ``drawn``.
+        recording: whether to keep the choices, 4 bytes each, in ``drawn``, and as many bytes for
+            how many options there were, in ``offered``.
 
     Attributes:
         drawn: the choices so far; a run with ``Choices.recorded(drawn)`` is the same run.
+        offered: how many options each of them had.
         count: how many choices there were.
     """
 
@@ -44,6 +47,7 @@ class Choices:
         self._below = below
         self._recording = recording
         self.drawn = array("I")
+        self.offered = array("I")
         self.count = 0
 
     @classmethod
@@ -64,11 +68,43 @@ class Choices:
         return cls(lambda options: min(next(remaining, 0), options - 1), recording=recording)
 
     @classmethod
+    def strict(cls, pairs: Iterable[tuple[int, int]], *, recording: bool = True) -> Choices:
+        """Choices made before, each with how many options it had; past the end, always 0.
+
+        Where ``recorded`` makes a run of any list, this makes the run that was recorded, or none.
+
+        Args:
+            pairs: as another run had them in ``pairs``; those at the end that are 0 may be missing.
+            recording: whether to keep the choices.
+
+        Raises:
+            DivergedError: (when the choice is made) the run has become another one.
+        """
+        remaining = enumerate(pairs)
+
+        def below(options: int) -> int:
+            index, (offered, choice) = next(remaining, (-1, (options, 0)))
+            if offered == options and 0 <= choice < options:
+                return choice
+            raise DivergedError(
+                f"The recorded choices do not fit this run: choice {index} is {choice} of "
+                f"{offered} options, and there are {options} options now. They were recorded by "
+                "another version, or with another configuration: run that, or record them anew."
+            )
+
+        return cls(below, recording=recording)
+
+    @classmethod
     def hypothesis(cls, data: DataObject) -> Choices:
         """Choices that Hypothesis makes, and makes plainer once a run has failed."""
         from hypothesis import strategies as st
 
         return cls(lambda options: data.draw(st.integers(0, options - 1)), recording=True)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Each choice so far, after how many options it had: a recording for ``strict``."""
+        return list(zip(self.offered, self.drawn, strict=True))
 
     def below(self, options: int) -> int:
         """A number from 0 up to, not including, ``options``.
@@ -86,6 +122,7 @@ class Choices:
         self.count += 1
         if self._recording:
             self.drawn.append(choice)
+            self.offered.append(options)
         return choice
 
     def between(self, least: int, most: int) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from streamproof.stores.errors import StreamproofError
+from streamproof.stores.errors import StreamproofError, UsageError
 
 __all__ = [
     "BrokerError",
     "ConcurrentTransactionsError",
     "CoordinatorNotAvailableError",
+    "DivergedError",
     "IllegalGenerationError",
     "InvalidPidMappingError",
     "InvalidTxnStateError",
@@ -71,3 +72,7 @@ class UpdaterDiedError(StreamproofError):
 
 class SubjectError(StreamproofError):
     """A store has raised what no store may raise: the run ends, and the store is to blame."""
+
+
+class DivergedError(UsageError):
+    """Choices that were recorded do not fit the run: its version or configuration is another."""

@@ -52,6 +52,10 @@ class Network:
         """Connect a host again."""
         self._cut.discard(host)
 
+    def is_cut(self, host: str) -> bool:
+        """Whether a host is separated from the brokers."""
+        return host in self._cut
+
     def call(self, host: str, what: str, handle: Callable[[], T]) -> Generator[Event, Any, T]:
         """Send a request to the brokers, and wait for the reply.
 

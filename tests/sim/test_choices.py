@@ -10,6 +10,8 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from streamproof.sim.choices import Choices
+from streamproof.sim.errors import DivergedError
+from streamproof.sim.swarm import Plan, run
 from streamproof.stores.errors import InvalidArgumentError
 
 KNOWN = [1, 9, 8, 2, 5, 4, 7, 8]
@@ -74,6 +76,65 @@ def test_any_list_is_a_run(numbers: list[int]) -> None:
     assert isinstance(order, list)
     assert sorted(order) == [0, 1, 2, 3, 4]
     assert certain == [0, False, True]
+
+
+@given(st.integers(0, 2**64))
+def test_what_was_recorded_replays_strictly(seed: int) -> None:
+    """With the number of options beside each choice, and without the plainest at the end."""
+    first = Choices.seeded(seed, recording=True)
+    expected = [some_of_each(first) for _ in range(3)]
+    assert list(first.offered) == [7, 7, 1 << 16, 3, 5, 4, 3, 2] * 3
+    pairs = first.pairs
+    while pairs and pairs[-1][1] == 0:
+        pairs.pop()
+    again = Choices.strict(pairs)
+    assert [some_of_each(again) for _ in range(3)] == expected
+    assert again.pairs == first.pairs
+
+
+def test_a_recorded_world_replays_strictly() -> None:
+    """The double run of a whole world: the same digest, and the same choices."""
+    first = Choices.seeded(3, recording=True)
+    outcome = run(first, Plan(safety_ms=5_000))
+    again = Choices.strict(first.pairs)
+    assert run(again, Plan(safety_ms=5_000)).digest == outcome.digest
+    assert again.pairs == first.pairs
+
+
+def test_a_world_of_another_configuration_diverges() -> None:
+    """An actor makes most choices; what is raised there ends the run all the same."""
+    first = Choices.seeded(3, recording=True)
+    run(first, Plan(safety_ms=5_000))
+    with pytest.raises(DivergedError, match=r"do not fit this run: choice [0-9]+ is"):
+        run(Choices.strict(first.pairs), Plan(safety_ms=5_000, partitions=2))
+
+
+def test_a_recording_that_does_not_fit_is_refused() -> None:
+    """At the first choice of which it says something else, by its index."""
+    choices = Choices.strict([(3, 2), (4, 1)])
+    assert choices.below(3) == 2
+    with pytest.raises(DivergedError, match="choice 1 is 1 of 4 options, and there are 5 options"):
+        choices.below(5)
+
+
+@pytest.mark.parametrize("choice", [-1, 3])
+def test_a_choice_that_is_no_option_is_refused(choice: int) -> None:
+    """A file that was written by hand may say anything."""
+    with pytest.raises(DivergedError, match=f"choice 0 is {choice} of 3 options"):
+        Choices.strict([(3, choice)]).below(3)
+
+
+def test_past_a_strict_recording_everything_is_plain() -> None:
+    """Recordings are cut behind the last choice that is not 0."""
+    choices = Choices.strict([(3, 2)])
+    assert [choices.below(3), choices.below(9), choices.chance(0.5)] == [2, 0, False]
+
+
+def test_nothing_is_kept_unless_asked() -> None:
+    """A long run does not grow with its choices."""
+    choices = Choices.seeded(0)
+    choices.below(3)
+    assert (choices.count, choices.pairs) == (1, [])
 
 
 def test_nothing_recorded_is_the_plainest_run() -> None:

@@ -1,0 +1,147 @@
+"""The director: makes happen in a world what a timeline says, at its moment or after its event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from streamproof.scenarios.performing import Performer
+from streamproof.scenarios.scenario import AnyAction, EventPattern, Fault
+from streamproof.sim.choices import Choices
+from streamproof.sim.hosts import Steps
+from streamproof.sim.swarm import Stage
+from streamproof.sim.trace import Event
+
+__all__ = ["Director", "matches"]
+
+
+def matches(pattern: EventPattern, event: Event) -> bool:
+    """Whether an event is one of those that a pattern means."""
+    if event.kind != pattern.kind:
+        return False
+    actor = pattern.actor
+    if actor and event.actor != actor and not event.actor.startswith(f"{actor}/"):
+        return False
+    return (
+        pattern.task in ("", event.task)
+        and pattern.partition in ("", event.partition)
+        and pattern.offset in (None, event.offset)
+        and all(
+            name in event.attributes and _as_data(event.attributes[name]) == wanted
+            for name, wanted in pattern.attributes.items()
+        )
+    )
+
+
+def _as_data(value: object) -> object:
+    """A value of an event as a scenario file has it: bytes are text there."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, list | tuple):
+        return [_as_data(each) for each in value]
+    if isinstance(value, dict):
+        return {_as_data(key): _as_data(each) for key, each in value.items()}
+    return value
+
+
+@dataclass
+class _Waiting:
+    """What waits for an event, and how often the event still has to come."""
+
+    pattern: EventPattern
+    steps: Steps
+    left: int
+
+
+@dataclass
+class _Armed:
+    """A fault that waits for its site: how often the site is passed, and how often it happens."""
+
+    number: int
+    fault: Fault
+    skip: int
+    left: int
+
+    def is_at(self, site: str, whom: str, what: str) -> bool:
+        """Whether it is meant, and has not happened as often as it should."""
+        fault = self.fault
+        is_meant = fault.whom in ("", whom) or whom.startswith(f"{fault.whom}/")
+        return self.left > 0 and fault.site == site and is_meant and fault.what in ("", what)
+
+
+class Director:
+    """Carries out a timeline in one world.
+
+    Args:
+        timeline: what is to happen.
+        choices: where all decisions of the world come from, but for the amounts of its faults.
+
+    Attributes:
+        choices: what the world has to be made with.
+        undone: the numbers of the actions that have not come about.
+    """
+
+    def __init__(self, timeline: Iterable[AnyAction], choices: Choices) -> None:
+        self._timeline = list(timeline)
+        self._below = choices.below
+        self._amount: int | None = None
+        self.choices = Choices(self._choose)
+        self._waiting: list[_Waiting] = []
+        self._armed: list[_Armed] = []
+        # Who carries out what was waited for, once there is a world.
+        self._stage: Stage | None = None
+        self.undone = set(range(len(self._timeline)))
+
+    def direct(self, stage: Stage) -> None:
+        """Get a world ready; to be called before anything happens in it."""
+        self._stage = stage
+        performer = Performer(stage)
+        if any(isinstance(each, Fault) for each in self._timeline):
+            stage.world.faults.scripted = self._happens
+        for number, each in enumerate(self._timeline):
+            steps = self._carry_out(number, each, stage, performer)
+            if each.when is None:
+                stage.world.time.process(steps)
+            else:
+                self._waiting.append(_Waiting(each.when, steps, each.when.nth))
+
+    def see(self, event: Event) -> None:
+        """Look at an event: an action may have waited for it.
+
+        What comes then comes right after the step in which the event was, and before anything else.
+        """
+        for each in [each for each in self._waiting if matches(each.pattern, event)]:
+            each.left -= 1
+            if not each.left and self._stage is not None:
+                self._waiting.remove(each)
+                self._stage.world.time.process(each.steps)
+
+    def _carry_out(
+        self, number: int, action: AnyAction, stage: Stage, performer: Performer
+    ) -> Steps:
+        delay_ms = action.after_ms if action.when is not None else action.at or 0
+        if delay_ms:
+            yield stage.world.time.timeout(delay_ms)
+        if isinstance(action, Fault):
+            self._armed.append(_Armed(number, action, action.nth - 1, action.times))
+            return
+        self.undone.discard(number)
+        yield from performer.perform(action)
+
+    def _choose(self, options: int) -> int:
+        """The next choice: the amount of a fault that has just been made to happen, or any."""
+        if self._amount is not None:
+            amount, self._amount = self._amount, None
+            return min(amount, options - 1)
+        return self._below(options)
+
+    def _happens(self, site: str, whom: str, what: str) -> bool:
+        for each in [each for each in self._armed if each.is_at(site, whom, what)]:
+            if each.skip:
+                each.skip -= 1
+                continue
+            each.left -= 1
+            self._amount = each.fault.amount
+            self.undone.discard(each.number)
+            return True
+        return False
