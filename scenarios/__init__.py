@@ -1,1 +1,1 @@
-"""Crash scenarios as data; this release holds no scenarios yet."""
+"""Crash scenarios: played, searched for, made small, and shown in words and pictures."""

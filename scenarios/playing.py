@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from streamproof.scenarios.director import Director, matches
 from streamproof.scenarios.played import Played
+from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.recorded import decode
-from streamproof.scenarios.scenario import AnyAction, Count, Power, Scenario, Setup
+from streamproof.scenarios.scenario import AnyAction, Count, Scenario, Setup
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants.history import History
 from streamproof.sim.swarm import MakeDisk, run
@@ -57,10 +58,11 @@ def play(
         InvariantError: an invariant raised.
         SubjectError: a store raised what no store may raise.
     """
-    if make_disk is not None and any(isinstance(each, Power) for each in scenario.file.timeline):
+    reason = needs_model_stores(scenario, setup) if make_disk is not None else ""
+    if reason:
         raise UsageError(
-            f"{scenario.name} switches the power off, which is simulated for model stores alone: "
-            "leave --subject out."
+            f"{scenario.name} ({setup.name}) cannot be played with real stores: {reason}. Leave "
+            "--subject out."
         )
     wrong = tuple(dict.fromkeys([*setup.variant.defects, *defects]))
     choices = _choices(scenario, seed)

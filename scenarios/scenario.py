@@ -310,6 +310,7 @@ class Variant(_Table):
         contents: the final rows of stores, as their changelogs have them: by store, key and value.
         outputs: the final value of each key in the outputs: by topic.
         events: how often events are expected.
+        model_stores_only: why it does not come so with real stores; empty if it does.
     """
 
     why: str = ""
@@ -321,6 +322,7 @@ class Variant(_Table):
     contents: dict[str, dict[str, str]] = {}
     outputs: dict[str, dict[str, str]] = {}
     events: list[Count] = []
+    model_stores_only: str = ""
 
 
 class ChoicesTable(_Table):

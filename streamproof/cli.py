@@ -23,9 +23,8 @@ from streamproof import __version__
 from streamproof.conformance.budget import parse_duration
 from streamproof.conformance.canary import CANARY_SUBJECT, CanaryError
 from streamproof.conformance.catalogue import AREAS, Binds, Requirement, load_catalogue
-from streamproof.conformance.engine import Engine, Task, work_directory
+from streamproof.conformance.engine import Engine, work_directory
 from streamproof.conformance.known import read_known_failures
-from streamproof.conformance.registry import checks_for
 from streamproof.conformance.results import (
     SCHEMA_VERSION,
     Footer,
@@ -33,29 +32,28 @@ from streamproof.conformance.results import (
     Note,
     SubjectInfo,
 )
-from streamproof.conformance.run import CheckOutcome
 from streamproof.conformance.saved import (
     Archive,
-    SavedFailure,
     clear_failures,
     read_bank,
-    read_failure,
 )
 from streamproof.conformance.session import (
     Session,
     select_requirements,
-    still_fails,
     verify_command,
 )
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import binds_of, builtin_names, load_subject
-from streamproof.conformance.verdicts import EXIT_CODES, EXIT_SUITE_ERROR, exit_code, worst
+from streamproof.conformance.verdicts import EXIT_SUITE_ERROR, exit_code, worst
 from streamproof.host import serve_subject
 from streamproof.mutants_command import mutants
 from streamproof.progress import ConsoleObserver
+from streamproof.replay_command import replay
 from streamproof.reports.render import REPORTS, render_all
 from streamproof.reports.runlog import RunLogWriter
 from streamproof.runtime_command import list_defects, require_one_kind, with_defect
+from streamproof.scenarios_command import list_scenarios
+from streamproof.sim.invariants import InvariantError
 from streamproof.stores.errors import StreamproofError, UsageError
 
 __all__ = ["app", "main"]
@@ -372,65 +370,6 @@ def report(
 
 
 @app.command()
-def replay(
-    failures: Annotated[
-        list[Path],
-        typer.Argument(metavar="FAILURE.json...", help="Failures that a run has saved."),
-    ],
-    work_dir: Annotated[
-        Path | None,
-        typer.Option(help="Where the databases go. Default: /dev/shm if it has room, else /tmp."),
-    ] = None,
-) -> None:
-    """Run saved failures again, just these, and say whether they still fail.
-
-    Exit codes: 0 none fails any more, 1 one still fails (or the store hangs or dies), 2 one cannot
-    be tried on this machine, 3 usage, 70 an error of the suite itself.
-    """
-    sys.path.insert(0, str(Path.cwd()))
-    codes = [_replay(saved, work_dir) for saved in [read_failure(path) for path in failures]]
-    worst_first = (EXIT_SUITE_ERROR, EXIT_CODES["failure"], EXIT_CODES["partial"])
-    raise typer.Exit(next((code for code in worst_first if code in codes), 0))
-
-
-def _replay(saved: SavedFailure, work_dir: Path | None) -> int:
-    """Run one saved failure again; returns what to exit with."""
-    check = checks_for(saved.subject).get(saved.check)
-    if check is None:
-        raise UsageError(
-            f"{saved.name} was found by the check {saved.check}, which this version does not have; "
-            "run the version that saved it."
-        )
-    settings = Settings(
-        guarantee=saved.guarantee,
-        spec=saved.spec,
-        profile=saved.profile,
-        seed=saved.seed,
-        operation_timeout_s=saved.timeout_s,
-        round=saved.round,
-    )
-    outcomes: list[CheckOutcome] = []
-    with work_directory(work_dir) as directory, Engine(settings, directory, 1) as engine:
-        engine.load([saved.subject])
-        task = Task(saved.subject, check, saved.round, saved.replay())
-        engine.run([task], lambda _, outcome: outcomes.append(outcome))
-    (outcome,) = outcomes
-    if outcome.suite_error:
-        print(f"{saved.subject} {saved.name}: the suite itself failed: {outcome.suite_error}")
-        return EXIT_SUITE_ERROR
-    if outcome.skipped:
-        print(f"{saved.subject} {saved.name}: cannot be tried here: {outcome.skipped}")
-        return EXIT_CODES["partial"]
-    if not still_fails(saved, outcome):
-        print(f"{saved.subject} {saved.name}: does not fail any more.")
-        return 0
-    found = next((each for each in outcome.findings if each.shape == saved.shape), None)
-    print(f"{saved.subject} {saved.name}: still fails.")
-    print(found.program if found else outcome.subject_error)
-    return EXIT_CODES["failure"]
-
-
-@app.command()
 def requirements(
     identifier: Annotated[
         str, typer.Argument(metavar="[ID]", help="An id or an area; all if it is left out.")
@@ -513,6 +452,8 @@ def host(
 
 
 app.command()(mutants)
+app.command()(replay)
+app.command(name="scenarios")(list_scenarios)
 app.command(name="defects")(list_defects)
 
 
@@ -521,7 +462,7 @@ def main() -> None:
     try:
         # Without standalone mode, a command's exit code is what the call returns.
         code = app(standalone_mode=False)
-    except CanaryError as error:
+    except (CanaryError, InvariantError) as error:
         print(f"streamproof: {error}", file=sys.stderr)
         code = EXIT_SUITE_ERROR
     except StreamproofError as error:
