@@ -25,7 +25,7 @@ from streamproof.conformance.lab import Lab
 from streamproof.conformance.registry import Check
 from streamproof.conformance.saved import Choices, Replay
 from streamproof.conformance.settings import Settings, derive_seed
-from streamproof.conformance.shapes import shape_of_words
+from streamproof.conformance.shapes import MOST_SHAPES, shape_of_words
 from streamproof.conformance.status import Status
 from streamproof.conformance.subject import Subject
 from streamproof.conformance.trial import Trial
@@ -166,6 +166,15 @@ class CheckRun:
         return not load_catalogue()[requirement].why_not_applicable(
             self.subject.capabilities, self.settings.guarantee, self.settings.spec
         )
+
+    def is_new(self, requirement: str, shape: str) -> bool:
+        """Whether a requirement that applies has not been found broken in this shape yet.
+
+        Once it has been found in 5 shapes, ``MOST_SHAPES``, no other one is new.
+        """
+        if (requirement, shape) in self.findings or not self.applies(requirement):
+            return False
+        return sum(each == requirement for each, _ in self.findings) < MOST_SHAPES
 
     def generators(self) -> Generators:
         """The strategies for this subject."""

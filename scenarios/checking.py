@@ -77,6 +77,8 @@ def _in_plan(plan: Plan) -> Iterator[Problem]:
     for name in ("partitions", "instances", "threads", "safety_ms"):
         if getattr(plan, name) < 1:
             yield Problem(("plan", name), f"is {getattr(plan, name)}: at least 1")
+    if plan.upgrade_every_ms < 0:
+        yield Problem(("plan", "upgrade_every_ms"), f"is {plan.upgrade_every_ms}: 0 or more")
     if not 0 <= plan.activation <= 1:
         yield Problem(("plan", "activation"), f"is {plan.activation}: a share is from 0 to 1")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from streamproof.scenarios.performing import Performer
@@ -83,8 +84,10 @@ class Director:
 
     def __init__(self, timeline: Iterable[AnyAction], choices: Choices) -> None:
         self._timeline = list(timeline)
-        self._below = choices.below
+        self._given = choices
         self._amount: int | None = None
+        # What every choice is, for as long as it is fixed.
+        self._fixed: int | None = None
         self.choices = Choices(self._choose)
         self._waiting: list[_Waiting] = []
         self._armed: list[_Armed] = []
@@ -92,10 +95,15 @@ class Director:
         self._stage: Stage | None = None
         self.undone = set(range(len(self._timeline)))
 
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The choices that were given, if they were kept: a recording of the run."""
+        return self._given.pairs
+
     def direct(self, stage: Stage) -> None:
         """Get a world ready; to be called before anything happens in it."""
         self._stage = stage
-        performer = Performer(stage)
+        performer = Performer(stage, self._fix)
         if any(isinstance(each, Fault) for each in self._timeline):
             stage.world.faults.scripted = self._happens
         for number, each in enumerate(self._timeline):
@@ -130,10 +138,19 @@ class Director:
 
     def _choose(self, options: int) -> int:
         """The next choice: the amount of a fault that has just been made to happen, or any."""
+        if self._fixed is not None:
+            return min(self._fixed, options - 1)
         if self._amount is not None:
             amount, self._amount = self._amount, None
             return min(amount, options - 1)
-        return self._below(options)
+        return self._given.below(options)
+
+    @contextmanager
+    def _fix(self, choice: int) -> Iterator[None]:
+        """Let every choice be this one, or the largest there is, for a moment without events."""
+        self._fixed = choice
+        yield
+        self._fixed = None
 
     def _happens(self, site: str, whom: str, what: str) -> bool:
         for each in [each for each in self._armed if each.is_at(site, whom, what)]:

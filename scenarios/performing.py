@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from streamproof.scenarios.scenario import (
     AnyAction,
@@ -34,10 +35,12 @@ class Performer:
 
     Args:
         stage: the world.
+        fix: lets every choice be a certain one, for as long as it is entered.
     """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, fix: Callable[[int], AbstractContextManager[None]]) -> None:
         self._stage = stage
+        self._fix = fix
         self._world = stage.world
         self._troubles = Troubles(stage.world, stage.application.network)
         self._instances = {each.name: each for each in stage.instances}
@@ -61,7 +64,8 @@ class Performer:
                 instance.crash()
                 yield from self._later(action.down_ms, Instance.start, instance)
             case Power():
-                instance.lose_power()
+                with self._fix(action.flushes):
+                    instance.lose_power()
                 yield from self._later(action.down_ms, Instance.start, instance)
             case Stop():
                 yield from stop_in_time(self._world, instance)

@@ -18,7 +18,7 @@ from streamproof.sim.topology import Topology
 from streamproof.sim.trace import Event
 from streamproof.stores.errors import UsageError
 
-__all__ = ["Judged", "play"]
+__all__ = ["Judged", "direct", "play"]
 
 
 class Judged(NamedTuple):
@@ -65,8 +65,7 @@ def play(
             "--subject out."
         )
     wrong = tuple(dict.fromkeys([*setup.variant.defects, *defects]))
-    choices = _choices(scenario, seed)
-    director = Director(scenario.file.timeline, choices)
+    director = direct(scenario, seed)
     events: list[Event] = []
     outcome = run(
         director.choices,
@@ -83,7 +82,7 @@ def play(
         events,
         outcome.violations,
         outcome.digest,
-        choices.pairs,
+        director.pairs,
         command,
     )
     surprises = [
@@ -97,12 +96,21 @@ def play(
     return Judged(played, surprises)
 
 
-def _choices(scenario: Scenario, seed: int | None) -> Choices:
+def direct(scenario: Scenario, seed: int | None = None) -> Director:
+    """Who carries out the timeline of a scenario, in one world.
+
+    Args:
+        scenario: the scenario.
+        seed: other choices than those of the scenario.
+    """
     recorded = scenario.file.choices
     seed = recorded.seed if seed is None else seed
-    if seed is not None:
-        return Choices.seeded(seed, recording=True)
-    return Choices.strict(decode(recorded.recorded))
+    choices = (
+        Choices.strict(decode(recorded.recorded))
+        if seed is None
+        else Choices.seeded(seed, recording=True)
+    )
+    return Director(scenario.file.timeline, choices)
 
 
 def _never_done(timeline: list[AnyAction], undone: Iterable[int], played: Played) -> Iterator[str]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from streamproof.scenarios.scenario import Power, Scenario, Setup
 from streamproof.sim.disks import Disk, RealDisk
 from streamproof.sim.swarm import MakeDisk, Plan
-from streamproof.sim.upgrades import UPGRADES
 from streamproof.sim.world import World
 from streamproof.stores.api import KeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
@@ -21,7 +20,7 @@ def needs_model_stores(scenario: Scenario, setup: Setup) -> str:
     plan = setup.plan
     if any(isinstance(each, Power) for each in scenario.file.timeline) or "power" in plan.kinds:
         return "what is lost with the power is simulated for model stores alone"
-    if any(each.formats != (1,) for each in UPGRADES.get(plan.upgrade, ())):
+    if plan.upgrade.startswith("format-"):
         return "formats are simulated for model stores alone"
     if not plan.persistent:
         return "its stores are in memory only"

@@ -158,9 +158,12 @@ class Power(OnInstance, tag="power"):
     """Switch the machine off: what was not synced may be gone, too. Model stores only.
 
     Attributes:
+        flushes: each store loses so many of its last flushes, if there were as many in the last
+            30 seconds, and they were not synced.
         down_ms: it is started again after so long.
     """
 
+    flushes: Millis = 0
     down_ms: Millis | None = None
 
 

@@ -76,6 +76,7 @@ class Plan:
         activation: how probable it is that a fault site is on.
         safety_ms: so long faults may happen.
         upgrade: which upgrade goes on meanwhile, of ``UPGRADES``; none if it is empty.
+        upgrade_every_ms: so many milliseconds lie before each step of it; drawn, if it is 0.
         persistent: whether model stores are on the disk, or in memory only.
     """
 
@@ -89,6 +90,7 @@ class Plan:
     activation: float = 0.25
     safety_ms: int = SAFETY_MS
     upgrade: str = ""
+    upgrade_every_ms: int = 0
     persistent: bool = True
 
     @classmethod
@@ -278,7 +280,7 @@ class _Swarm:
         ]
         self.stage = Stage(world, self._application, self._instances)
         self._workload = Workload(world, self._cluster, self._topology, plan.workload)
-        upgrade = RollingUpgrade(world, self._instances, plan.upgrade)
+        upgrade = RollingUpgrade(world, self._instances, plan.upgrade, plan.upgrade_every_ms)
         for each in self._instances:
             each.start()
         world.time.process(upgrade.run())

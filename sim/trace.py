@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import zip_longest
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -40,6 +41,9 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of a trace; ``attributes`` is a JSON object."""
+
+REPEATED = ["run", "actor", "kind", "task", "partition"]
+"""The columns in which few values come again and again: only these are kept as dictionaries."""
 
 _json = msgspec.json.Encoder(order="deterministic")
 
@@ -133,7 +137,7 @@ class TraceFile:
     def __init__(self, path: Path, run: str) -> None:
         self._run = run
         self._events: list[Event] = []
-        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
+        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd", use_dictionary=REPEATED)
 
     def __call__(self, event: Event) -> None:
         """Keep an event."""
@@ -160,10 +164,10 @@ class TraceFile:
 
     def _write(self) -> None:
         events, self._events = self._events, []
-        columns: dict[str, list[Any]] = {"run": [self._run] * len(events)}
+        columns: dict[str, Any] = {"run": pa.repeat(self._run, len(events))}
         for name in SCHEMA.names[1:-1]:
-            columns[name] = [getattr(event, name) for event in events]
-        columns["attributes"] = [_json.encode(event.attributes).decode() for event in events]
+            columns[name] = list(map(attrgetter(name), events))
+        columns["attributes"] = [_json.encode(event.attributes) for event in events]
         self._writer.write_batch(pa.RecordBatch.from_pydict(columns, schema=SCHEMA))
 
 

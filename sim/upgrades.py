@@ -71,6 +71,7 @@ class RollingUpgrade:
         instances: in the order in which they are restarted; none of them has been started. If the
             upgrade rolls over, the second half of them are those that take over.
         upgrade: its name in ``UPGRADES``; if it is empty, nothing is done.
+        every_ms: so many milliseconds lie before each step; drawn, if it is 0.
 
     Attributes:
         done: comes about once every instance runs the last release.
@@ -79,13 +80,16 @@ class RollingUpgrade:
         UsageError: there is no such upgrade.
     """
 
-    def __init__(self, world: World, instances: Sequence[Instance], upgrade: str) -> None:
+    def __init__(
+        self, world: World, instances: Sequence[Instance], upgrade: str, every_ms: int = 0
+    ) -> None:
         if upgrade and upgrade not in UPGRADES:
             raise UsageError(
                 f"There is no upgrade {upgrade!r}. There are: {', '.join(sorted(UPGRADES))}."
             )
         self._world = world
         self._instances = instances
+        self._every_ms = every_ms
         self._releases = UPGRADES[upgrade] if upgrade else ()
         self._is_offline = upgrade in OFFLINE
         self._new: Sequence[Instance] = ()
@@ -106,20 +110,25 @@ class RollingUpgrade:
             yield from self._roll_over()
         self.done.succeed()
 
+    def _quiet(self, most: int) -> Event:
+        """The time before the next step: drawn up to so many milliseconds, if it is not given."""
+        world = self._world
+        return world.time.timeout(self._every_ms or world.choices.between(1, most))
+
     def _roll_over(self) -> Steps:
         """Start the new instances, let them make copies, and stop the old ones."""
         world = self._world
         for each in self._new:
             each.is_retired = False
             each.start()
-        yield world.time.timeout(world.choices.between(1, _MAX_COPYING_MS))
+        yield self._quiet(_MAX_COPYING_MS)
         for each in self._instances:
             each.is_retired = True
             yield from stop_in_time(world, each)
         world.marks.sometimes("new instances took over from old ones")
 
     def _all_at_once(self, release: Release) -> Steps:
-        yield self._world.time.timeout(self._world.choices.between(1, _MAX_APART_MS))
+        yield self._quiet(_MAX_APART_MS)
         for each in self._instances:
             each.is_retired = True
         for each in self._instances:
@@ -132,7 +141,7 @@ class RollingUpgrade:
     def _roll(self, release: Release) -> Steps:
         world = self._world
         for each in self._instances:
-            yield world.time.timeout(world.choices.between(1, _MAX_APART_MS))
+            yield self._quiet(_MAX_APART_MS)
             # Whoever starts it again, if it dies meanwhile, starts the other release.
             each.release = release
             yield from stop_in_time(world, each)

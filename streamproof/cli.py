@@ -45,6 +45,7 @@ from streamproof.conformance.session import (
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import binds_of, builtin_names, load_subject
 from streamproof.conformance.verdicts import EXIT_SUITE_ERROR, exit_code, worst
+from streamproof.explore_command import explore
 from streamproof.host import serve_subject
 from streamproof.mutants_command import mutants
 from streamproof.progress import ConsoleObserver
@@ -451,6 +452,7 @@ def host(
     serve_subject(subject, directory)
 
 
+app.command()(explore)
 app.command()(mutants)
 app.command()(replay)
 app.command(name="scenarios")(list_scenarios)

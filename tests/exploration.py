@@ -13,14 +13,13 @@ import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
-from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from streamproof.sim.defects import DEFECTS
-from streamproof.sim.exploration import Explored, explore
+from streamproof.sim.exploration import Explored, Searched, explore, search
 from streamproof.sim.marks import MARKS
 
 CONSOLE = Console(width=120)
@@ -58,30 +57,6 @@ def clean(first: int, last: int) -> bool:
 
 def _what(each: Explored) -> str:
     return each.problem or " ".join(each.violations[0])
-
-
-class Searched(NamedTuple):
-    """What came of one search for a defect.
-
-    Attributes:
-        seeds: how many it took to find it; ``None`` if that was not enough.
-        others: in how many runs another promise than its own was broken on the way.
-    """
-
-    defect: str
-    seeds: int | None
-    others: Counter[str]
-
-
-def search(defect: str, start: int, most: int) -> Searched:
-    """Explore from a seed on until a defect breaks its promise."""
-    wanted, others = DEFECTS[defect].requirement, Counter[str]()
-    for each in explore(range(start, start + most), defect=defect):
-        requirements = {requirement for requirement, _ in each.violations}
-        if wanted in requirements:
-            return Searched(defect, each.seed - start + 1, others)
-        others.update(sorted(requirements))
-    return Searched(defect, None, others)
 
 
 def defects(most: int, names: list[str]) -> bool:

@@ -20,6 +20,9 @@ JUDGED = (
 )
 """What every world is judged by."""
 
+SCENARIOS_PER_WORLD = 3
+"""Scenarios that are played for each world that the profile allows: they are much shorter."""
+
 MOST_MORE_WORLDS = 8
 """Worlds, at most, beyond those of the profile."""
 
@@ -46,6 +49,24 @@ def cut_off(run: CheckRun) -> None:
 def same_twice(run: CheckRun) -> None:
     """Run the same world twice, in which processes are bounced and none is killed."""
     explore(run, ("bounce", "hold"), twice=True)
+
+
+@check(*JUDGED, "PROTOCOL-010", raw=True, weight=40)
+def library(run: CheckRun) -> None:
+    """Play the crash scenarios that come with streamproof, those that the store can be put into."""
+    # Whoever simulates nothing needs no simulator.
+    from streamproof.conformance.simulated.campaign import WorldCampaign
+    from streamproof.conformance.simulated.scenarios import names_for
+    from streamproof.conformance.simulated.world import Simulated, is_ordered, topologies_for
+
+    claims = run.subject.capabilities
+    names = list(
+        names_for(run.settings.guarantee, topologies_for(claims), cached=is_ordered(claims))
+    )
+    Random(run.seed).shuffle(names)
+    campaign = WorldCampaign(run)
+    for name in names[: SCENARIOS_PER_WORLD * run.settings.limits.task_worlds]:
+        campaign.search(Simulated(seed=0, scenario=name))
 
 
 def explore(

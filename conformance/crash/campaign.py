@@ -34,7 +34,7 @@ from streamproof.conformance.crash.kill import (
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.oracle import History
 from streamproof.conformance.saved import Choices
-from streamproof.conformance.shapes import MOST_SHAPES, shape_of_words
+from streamproof.conformance.shapes import shape_of_words
 from streamproof.conformance.trial import render, render_program
 from streamproof.conformance.violations import Violation, violation_of
 
@@ -165,15 +165,8 @@ class Campaign:
         for ruling in rulings:
             if not ruling.broken:
                 self._run.evidence.exercised.add(ruling.requirement)
-            elif self._is_new(crashed, ruling) and self._run.applies(ruling.requirement):
+            elif self._run.is_new(ruling.requirement, shape_of(crashed, ruling)):
                 self._shrink_and_record(crashed, ruling)
-
-    def _is_new(self, crashed: Crashed, ruling: Ruling) -> bool:
-        """Whether a broken promise has not been found in this shape yet, nor in many others."""
-        known = self._run.findings
-        if (ruling.requirement, shape_of(crashed, ruling)) in known:
-            return False
-        return sum(each == ruling.requirement for each, _ in known) < MOST_SHAPES
 
     def repeat(self, choices: Choices, number: int = 0) -> None:
         """Crash again as it was saved, and record what breaks in the same shape.

@@ -22,20 +22,25 @@ from streamproof.stores.memory import InMemoryKeyValueStore
 NAME = "store"
 
 
-class get_misses_restored_rows(InMemoryKeyValueStore):
-    """Asks a filter of known keys before it looks, and restoring adds nothing to the filter."""
+class _Filtered(InMemoryKeyValueStore):
+    """Asks a filter before it looks, which knows the keys that were put since it was made."""
 
-    def __init__(self) -> None:
-        super().__init__(NAME)
-        self._known: set[bytes] = set()
+    _known: frozenset[bytes] = frozenset()
 
     def put(self, key: bytes, value: bytes | None) -> None:
         super().put(key, value)
-        self._known.add(key)
+        self._known |= {key}
 
     def get(self, key: bytes) -> bytes | None:
         found = super().get(key)
         return found if key in self._known else None
+
+
+class get_misses_restored_rows(_Filtered):
+    """Adds nothing to its filter of known keys when it restores."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
 
 
 class restoring_stops_at_a_tombstone(InMemoryKeyValueStore):
@@ -89,20 +94,8 @@ class commit_keeps_deleted_rows(_InTasks):
         self._deleted.clear()
 
 
-class get_misses_rows_of_the_last_process(_InTasks):
-    """Asks a filter of known keys before it looks, and opening adds nothing to the filter."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._known: set[bytes] = set()
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        super().put(key, value)
-        self._known.add(key)
-
-    def get(self, key: bytes) -> bytes | None:
-        found = super().get(key)
-        return found if key in self._known else None
+class get_misses_rows_of_the_last_process(_Filtered, _InTasks):
+    """Adds nothing to its filter of known keys when it is opened."""
 
 
 class _Marked(_InTasks):

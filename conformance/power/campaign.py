@@ -19,7 +19,7 @@ from streamproof.conformance.power.recorder import recorder_is_loaded
 from streamproof.conformance.power.states import DAMAGES, Damage, State, choose, smaller
 from streamproof.conformance.power.trace import Trace, Tree
 from streamproof.conformance.saved import Choices
-from streamproof.conformance.shapes import MOST_SHAPES, shape_of_words
+from streamproof.conformance.shapes import shape_of_words
 from streamproof.conformance.trial import render_program
 from streamproof.conformance.violations import Skipped, Violation, violation_of
 
@@ -145,20 +145,13 @@ class PowerCampaign:
             promise = self._promise(loss, ruling)
             if not ruling.broken:
                 self._run.evidence.exercised.add(promise)
-            elif self._is_new(promise, ruling) and self._run.applies(promise):
+            elif self._run.is_new(promise, _shape(ruling)):
                 self._shrink_and_record(loss, ruling)
         return not rulings[-1].broken
 
     def _promise(self, loss: Loss, ruling: Ruling) -> str:
         durability = self._run.subject.capabilities.durability
         return promise_of(ruling, loss.state.damage, durability)
-
-    def _is_new(self, promise: str, ruling: Ruling) -> bool:
-        """Whether a broken promise has not been found in this shape yet, nor in many others."""
-        known = self._run.findings
-        if (promise, _shape(ruling)) in known:
-            return False
-        return sum(each == promise for each, _ in known) < MOST_SHAPES
 
     def _judge(
         self, recording: Recording, states: Iterable[tuple[State, Tree]]

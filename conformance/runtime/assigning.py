@@ -28,6 +28,20 @@ FEW = st.integers(0, 3)
 Clients = Mapping[str, Client]
 
 
+def _with_copies(
+    probe: Probe, clients: Clients, stateful: list[str], standbys: int, warmups: int
+) -> Assignment:
+    """Assign stateful tasks with standbys, and with so many warm-ups at the most."""
+    return probe.call(
+        assignment.assign,
+        clients,
+        stateful,
+        [],
+        num_standby_replicas=standbys,
+        max_warmup_replicas=warmups,
+    )
+
+
 def _holders(found: Assignment, task: str, role: str) -> list[str]:
     return [name for name, each in found.clients.items() if task in getattr(each, role)]
 
@@ -49,14 +63,7 @@ def nobody_has_a_task_twice(
     probe: Probe, clients: Clients, stateful: list[str], standbys: int, warmups: int
 ) -> None:
     """Assign tasks with copies, and look for two roles of one task in one client."""
-    found = probe.call(
-        assignment.assign,
-        clients,
-        stateful,
-        [],
-        num_standby_replicas=standbys,
-        max_warmup_replicas=warmups,
-    )
+    found = _with_copies(probe, clients, stateful, standbys, warmups)
     for name, each in found.clients.items():
         twice = (each.active & each.standby) | (each.warmup & (each.active | each.standby))
         probe.demand(f"{name} has each task once", f"twice: {sorted(twice)}", holds=not twice)
@@ -131,14 +138,7 @@ def looks_again_while_something_moves(
     probe: Probe, clients: Clients, stateful: list[str], standbys: int, warmups: int
 ) -> None:
     """Assign tasks, and ask whether the group has to look again."""
-    found = probe.call(
-        assignment.assign,
-        clients,
-        stateful,
-        [],
-        num_standby_replicas=standbys,
-        max_warmup_replicas=warmups,
-    )
+    found = _with_copies(probe, clients, stateful, standbys, warmups)
     moving = any(each.warmup for each in found.clients.values())
     probe.demand("a probing rebalance is asked for", "it is not", holds=found.probing or not moving)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
+from streamproof.scenarios.shrinking import as_python, plainest
 from streamproof.sim.choices import Choices
 from streamproof.sim.swarm import Outcome, Plan, run
 from streamproof.sim.trace import Watcher
@@ -62,7 +62,7 @@ class Seeded:
         if self.upgrade is not None:
             drawn += f", upgrade={self.upgrade!r}"
         defects = f", defects=[{self.defect!r}]" if self.defect else ""
-        changed = [] if self.plan is None else [f"plan = {_short(self.plan)}"]
+        changed = [] if self.plan is None else [f"plan = {as_python(self.plan)}"]
         return "\n".join(
             [
                 "from streamproof.sim.application import StreamsConfig",
@@ -88,62 +88,5 @@ def smallest_program(world: Seeded, plan: Plan, requirements: AbstractSet[str], 
         requirements: what was broken, and still has to be.
         tries: how many worlds may be run for it.
     """
-    found = world
-    # What did not help once may help when other things are plainer.
-    changes = 2 * list(_changes(plan))
-    for change in changes:
-        smaller = replace(found, plan=_changed(found.plan or plan, change))
-        if tries <= 0 or smaller.plan in (found.plan, plan):
-            continue
-        tries -= 1
-        if smaller.breaks(requirements):
-            found = smaller
-    return found.program
-
-
-Change = tuple[tuple[str, ...], Any]
-"""A field, by the names of those that it is in, and the value that it gets."""
-
-
-def _changes(plan: Plan) -> Iterator[Change]:
-    """What may make a plan plainer; what changes most comes first."""
-    for name in ("instances", "threads", "partitions"):
-        yield (name,), 1
-    yield ("kinds",), ()
-    for kind in plan.kinds:
-        yield ("kinds",), tuple(each for each in plan.kinds if each != kind)
-    yield ("activation",), 0.0
-    for each in fields(plan):
-        if each.name in ("upgrade", "persistent", "safety_ms"):
-            yield (each.name,), _default(each)
-    for name in ("workload", "config"):
-        for each in fields(getattr(plan, name)):
-            if each.name not in ("exactly_once", "transactional"):
-                yield (name, each.name), _default(each)
-    yield ("workload", "records"), 20
-
-
-def _changed(value: Any, change: Change) -> Any:
-    (name, *rest), wanted = change
-    if rest:
-        wanted = _changed(getattr(value, name), (tuple(rest), wanted))
-    elif name == "kinds":
-        # Whatever was left out before stays out.
-        wanted = tuple(each for each in value.kinds if each in wanted)
-    return replace(value, **{name: wanted})
-
-
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
-
-
-def _short(value: Any) -> str:
-    """A dataclass as Python, without what is as it is by default."""
-    if not is_dataclass(value):
-        return repr(value)
-    told = [
-        f"{each.name}={_short(getattr(value, each.name))}"
-        for each in fields(value)
-        if getattr(value, each.name) != _default(each)
-    ]
-    return f"{type(value).__name__}({', '.join(told)})"
+    found = plainest(plan, lambda each: replace(world, plan=each).breaks(requirements), tries)
+    return (world if found == plan else replace(world, plan=found)).program

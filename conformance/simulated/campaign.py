@@ -13,7 +13,6 @@ import msgspec
 from streamproof.conformance.results import Guarantee, Spec
 from streamproof.conformance.run import CheckRun
 from streamproof.conformance.saved import Choices
-from streamproof.conformance.shapes import MOST_SHAPES
 from streamproof.conformance.simulated.hosting import disks_of
 from streamproof.conformance.simulated.judge import (
     SAME_TWICE,
@@ -25,6 +24,7 @@ from streamproof.conformance.simulated.judge import (
     is_kept,
     refused,
 )
+from streamproof.conformance.simulated.scenarios import scenario_of
 from streamproof.conformance.simulated.world import (
     Simulated,
     arguments_of,
@@ -35,6 +35,7 @@ from streamproof.conformance.simulated.world import (
 from streamproof.conformance.subject import Subject
 from streamproof.conformance.trial import render_program
 from streamproof.conformance.violations import brief, violation_of
+from streamproof.scenarios.playing import direct
 from streamproof.sim.choices import Choices as SimulatorChoices
 from streamproof.sim.disks import Disk, SimulatedDisk
 from streamproof.sim.hosted_store import WatchCall
@@ -149,7 +150,7 @@ class _WorldTrial:
         situations = Situations(
             exactly_once=self._plan.config.exactly_once,
             kept=self._kept,
-            standbys=self._world.standbys > 0,
+            standbys=self._plan.config.assignor.num_standby_replicas > 0,
         )
         tried, events = Tried(situations), list[Event]()
         openings = _Openings(watch)
@@ -169,6 +170,16 @@ class _WorldTrial:
         return tried, events
 
     def _run(self, watchers: list[Any], make_disk: MakeDisk) -> Outcome:
+        if self._world.scenario:
+            director = direct(scenario_of(self._world.scenario))
+            return run(
+                director.choices,
+                self._plan,
+                invariants=self._invariants,
+                watchers=[*watchers, director.see],
+                make_disk=make_disk,
+                direct=director.direct,
+            )
         choices = SimulatorChoices.seeded(self._world.seed)
         return run(
             choices, self._plan, invariants=self._invariants, watchers=watchers, make_disk=make_disk
@@ -243,7 +254,7 @@ class WorldCampaign:
         evidence.reached.update(tried.marks)
         if tried.breach is None:
             evidence.exercised.update(filter(self._run.applies, tried.situations.seen))
-        elif self._is_new(tried.breach):
+        elif self._run.is_new(tried.breach.requirement, tried.breach.shape):
             self._run.noticed(tried.breach.requirement)
             self._left = self._run.settings.limits.shrink_worlds
             self._record(*self._shrunk(world, tried))
@@ -255,15 +266,6 @@ class WorldCampaign:
             tried = self._try(world)
             if tried.breach and tried.breach[:2] == (choices.requirement, choices.shape):
                 self._record(world, tried)
-
-    def _is_new(self, breach: Breach) -> bool:
-        """Whether a promise that applies is broken in a shape that was not found yet."""
-        known = self._run.findings
-        return (
-            self._run.applies(breach.requirement)
-            and (breach.requirement, breach.shape) not in known
-            and sum(each == breach.requirement for each, _ in known) < MOST_SHAPES
-        )
 
     def _try(self, world: Simulated) -> Tried:
         directory = self._run.new_directory()

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from streamproof.conformance.simulated.scenarios import plan_of_variant
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.swarm import Plan
 from streamproof.sim.tasks.assignor import AssignorConfig
@@ -16,7 +17,16 @@ from streamproof.sim.workloads import WorkloadConfig
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import UsageError
 
-__all__ = ["Simulated", "arguments_of", "drawn", "plan_of", "simplifications", "world_of"]
+__all__ = [
+    "Simulated",
+    "arguments_of",
+    "drawn",
+    "is_ordered",
+    "plan_of",
+    "simplifications",
+    "topologies_for",
+    "world_of",
+]
 
 POINT_TOPOLOGIES = ("count", "stream-table-join", "last-byte-count", "punctuated-count")
 """Topologies that read and write single keys, or scan all of them."""
@@ -56,6 +66,8 @@ class Simulated(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
         commit_interval_ms, cache_bytes, uncommitted_bytes: of the application, see
             ``StreamsConfig``.
         flush_probability: how probable it is that a store is flushed after a record.
+        scenario: a scenario of the library, with its variant, as ``KAFKA-7192@fixed``; it says all
+            that is not the store's affair, and the other attributes say nothing.
     """
 
     seed: int
@@ -75,6 +87,18 @@ class Simulated(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     flush_probability: float = 0.0
     cache_bytes: int = 0
     uncommitted_bytes: int = -1
+    scenario: str = ""
+
+
+def topologies_for(capabilities: Capabilities) -> list[str]:
+    """The topologies that a store can be used in, by what it can do."""
+    can_scan = capabilities.kind == "key-value" and capabilities.ranges and capabilities.prefix_scan
+    return [*POINT_TOPOLOGIES, *(SCAN_TOPOLOGIES if can_scan else ())]
+
+
+def is_ordered(capabilities: Capabilities) -> bool:
+    """Whether a record cache can merge what it holds into the entries of a store, in order."""
+    return capabilities.ranges or capabilities.kind != "key-value"
 
 
 def drawn(
@@ -96,15 +120,10 @@ def drawn(
         standbys: ``num.standby.replicas``.
         twice: whether it is run twice.
     """
-    topologies = list(POINT_TOPOLOGIES)
-    if capabilities.kind == "key-value" and capabilities.ranges and capabilities.prefix_scan:
-        topologies += SCAN_TOPOLOGIES
-    # A record cache merges what it holds into the entries of the store, in their order.
-    is_ordered = capabilities.ranges or capabilities.kind != "key-value"
     return Simulated(
         seed=random.randrange(2**31),
         twice=twice,
-        topology=random.choice(topologies),
+        topology=random.choice(topologies_for(capabilities)),
         partitions=random.choice((1, 2)),
         instances=random.choice((instances, instances, instances + 1)),
         threads=random.choice((1, 1, 2)),
@@ -116,7 +135,7 @@ def drawn(
         activation=random.choice((0.0, 0.25)),
         commit_interval_ms=random.choice((100, 1_000, 5_000)),
         flush_probability=random.choice((0.05, 0.0, 0.5)),
-        cache_bytes=random.choice((0, 0, 200)) if is_ordered else 0,
+        cache_bytes=random.choice((0, 0, 200)) if is_ordered(capabilities) else 0,
         uncommitted_bytes=random.choice((-1, 100)),
     )
 
@@ -143,6 +162,8 @@ def plan_of(world: Simulated, *, exactly_once: bool, transactional: bool) -> Pla
         exactly_once: the guarantee.
         transactional: whether the store stages its writes.
     """
+    if world.scenario:
+        return plan_of_variant(world.scenario, transactional=transactional)
     config = StreamsConfig(
         exactly_once=exactly_once,
         transactional=transactional,
@@ -185,7 +206,12 @@ _USUAL = Simulated(seed=0)
 
 
 def simplifications(world: Simulated) -> Iterator[Mapping[str, object]]:
-    """What may be changed to make a world smaller, one thing at a time, what matters most first."""
+    """What may be changed to make a world smaller, one thing at a time, what matters most first.
+
+    A scenario is small as it is.
+    """
+    if world.scenario:
+        return
     plainest: dict[str, object] = {
         "instances": 1,
         "threads": 1,

@@ -145,28 +145,27 @@ class Cluster:
             OutOfOrderSequenceError: records of the producer are missing before these.
             ProducerFencedError: a later epoch of the producer was here.
         """
-        offsets = [self._append(partition, each) for each in records]
+        log, emit = self.logs[partition], self._world.trace.emit
+        offsets = []
+        for record in records:
+            end = log.end
+            offset = log.append(**record)
+            offsets.append(offset)
+            if offset == end:
+                # A record that came again is not appended again, and is no event.
+                emit(
+                    "log.appended",
+                    "brokers",
+                    partition=partition,
+                    offset=offset,
+                    key=record["key"],
+                    value=record["value"],
+                    timestamp=record["timestamp"],
+                    producer=record.get("producer", NO_PRODUCER),
+                    transactional=record.get("transactional", False),
+                )
         self.tell_readers(partition)
         return offsets
-
-    def _append(self, partition: str, record: Mapping[str, Any]) -> int:
-        log = self.logs[partition]
-        end = log.end
-        offset = log.append(**record)
-        if offset == end:
-            # A record that came again is not appended again, and is no event.
-            self._world.trace.emit(
-                "log.appended",
-                "brokers",
-                partition=partition,
-                offset=offset,
-                key=record["key"],
-                value=record["value"],
-                timestamp=record["timestamp"],
-                producer=record.get("producer", NO_PRODUCER),
-                transactional=record.get("transactional", False),
-            )
-        return offset
 
     def fetch(
         self, partition: str, position: int, isolation: Isolation, max_records: int

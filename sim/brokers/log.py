@@ -9,6 +9,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+
 from streamproof.sim.errors import (
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
@@ -28,7 +30,7 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 Control = Literal["", "commit", "abort"]
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True, gc=False):
     """One offset of a log.
 
     Attributes:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+
 __all__ = [
     "DISABLED",
     "Input",
@@ -38,7 +40,7 @@ Waiting = Literal["lag unknown", "data on the broker", "idling"]
 """Why a partition keeps a task from processing."""
 
 
-class Input(NamedTuple):
+class Input(Struct, frozen=True, gc=False):
     """What a task knows of an input partition.
 
     Attributes:
@@ -94,8 +96,10 @@ def ready_to_process(
     kept = dict(deadlines)
     waiting: dict[str, Waiting] = {}
     enforced: list[str] = []
+    queued = False
     for each in inputs:
         name = each.partition
+        queued |= each.buffered > 0
         reason = None if each.buffered else _unsettled(each.lag, mode)
         if each.buffered or reason:
             kept.pop(name, None)
@@ -107,7 +111,7 @@ def ready_to_process(
             waiting[name] = reason
             if mode == "kafka":
                 break
-    queued = any(each.buffered for each in inputs)
+    # Whatever is behind a break does not matter: what keeps the task waiting is found.
     return Readiness(queued and not waiting, waiting, tuple(enforced), kept)
 
 
@@ -126,6 +130,11 @@ def next_partitions(heads: Iterable[tuple[str, int]]) -> list[str]:
     Args:
         heads: each partition with buffered records, with the timestamp of the first of them.
     """
-    found = list(heads)
-    least = min((timestamp for _, timestamp in found), default=None)
-    return [partition for partition, timestamp in found if timestamp == least]
+    found: list[str] = []
+    least = None
+    for partition, timestamp in heads:
+        if least is None or timestamp < least:
+            found, least = [partition], timestamp
+        elif timestamp == least:
+            found.append(partition)
+    return found

@@ -97,8 +97,9 @@ class Watch:
             InvariantError: an invariant raised.
         """
         self.history.see(event)
-        for invariant, observe in self._observers.get(event.kind, ()):
-            self._note(invariant, observe, event)
+        observers = self._observers.get(event.kind)
+        if observers is not None:
+            self._note(observers, event)
 
     def end(self) -> list[Violation]:
         """Look at what is left once the run is over; all violations.
@@ -106,23 +107,25 @@ class Watch:
         Raises:
             InvariantError: an invariant raised.
         """
-        for invariant in self._invariants:
-            self._note(invariant, partial(_at_end, invariant), None)
+        self._note([(each, partial(_at_end, each)) for each in self._invariants], None)
         return self.violations
 
     def _note(
-        self, invariant: Invariant, observe: Callable[[Any], Iterable[str]], event: Event | None
+        self,
+        observers: Iterable[tuple[Invariant, Callable[[Any], Iterable[str]]]],
+        event: Event | None,
     ) -> None:
-        try:
-            for message in observe(event):
-                self.violations.append(
-                    Violation(invariant.name, invariant.requirement, message, event)
-                )
-        except Exception as error:
-            raise InvariantError(
-                f"The invariant {invariant.name!r} raised {type(error).__name__}: {error}, at "
-                f"{event or 'the end of the run'}. This is a mistake in the simulator."
-            ) from error
+        for invariant, observe in observers:
+            try:
+                for message in observe(event):
+                    self.violations.append(
+                        Violation(invariant.name, invariant.requirement, message, event)
+                    )
+            except Exception as error:
+                raise InvariantError(
+                    f"The invariant {invariant.name!r} raised {type(error).__name__}: {error}, at "
+                    f"{event or 'the end of the run'}. This is a mistake in the simulator."
+                ) from error
 
 
 def _at_end(invariant: Invariant, _: None) -> Iterable[str]:

@@ -219,9 +219,8 @@ class FoundStoreIsVouchedFor(_Contents):
 
     def _found(self, event: Event) -> Iterator[str]:
         later: dict[bytes, set[bytes | None]] = {}
-        for record in self.history.visible(event.partition):
-            if record.offset > event.offset:
-                later.setdefault(record.key, set()).add(record.value)
+        for record in self.history.visible(event.partition, event.offset + 1):
+            later.setdefault(record.key, set()).add(record.value)
         partition, covered = event.partition, self._fold(event, event.offset)
         for key, there, wanted in _differences(_rows(event), covered):
             if there in later.get(key, ()):

@@ -54,9 +54,10 @@ class CommittedInputWasProcessed(Invariant):
             self._committed[partition] = max(before, offset)
 
     def _unprocessed(self, partition: str, before: int, offset: int) -> Iterator[str]:
-        for record in self.history.visible(partition):
-            here = (partition, record.offset)
-            if before <= record.offset < offset and here not in self._processed:
+        for record in self.history.visible(partition, before):
+            if record.offset >= offset:
+                break
+            if (partition, record.offset) not in self._processed:
                 yield (
                     f"{partition} was committed at {offset}, and its record at {record.offset} "
                     "was never processed"

@@ -5,9 +5,10 @@ Nothing here looks into the world: a trace that was read from a file says the sa
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from streamproof.sim.invariants.unseen import Unseen
 from streamproof.sim.trace import Event
@@ -18,7 +19,7 @@ GROUP_TARGET = "group:"
 """What the target of a marker begins with if it is a group, and no partition."""
 
 
-class Record(NamedTuple):
+class Record(Struct, frozen=True, gc=False):
     """A record that was appended to a partition.
 
     Attributes:
@@ -63,10 +64,14 @@ class Log:
         if not commit:
             self.aborted.update(offsets)
 
-    def committed(self) -> Iterator[Record]:
-        """The records that count, in order: neither aborted nor undecided."""
+    def since(self, offset: int) -> list[Record]:
+        """The records from an offset on, in order."""
+        return self.records[bisect_left(self.records, offset, key=lambda each: each.offset) :]
+
+    def committed(self, start: int = 0) -> Iterator[Record]:
+        """The records that count, from an offset on, in order: neither aborted nor undecided."""
         hidden = {offset for offsets in self.undecided.values() for offset in offsets}
-        for record in self.records:
+        for record in self.since(start):
             if record.offset not in self.aborted and record.offset not in hidden:
                 yield record
 
@@ -110,10 +115,10 @@ class History:
             found = self.logs[partition] = Log()
         return found
 
-    def visible(self, partition: str) -> Iterator[Record]:
-        """The records of a partition that count under the guarantee."""
+    def visible(self, partition: str, start: int = 0) -> Iterator[Record]:
+        """The records of a partition that count under the guarantee, from an offset on."""
         log = self.log(partition)
-        return log.committed() if self.exactly_once else iter(log.records)
+        return log.committed(start) if self.exactly_once else iter(log.since(start))
 
     def see(self, event: Event) -> None:
         """Take an event in."""

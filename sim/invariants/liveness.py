@@ -226,10 +226,9 @@ class UncommittedBytesAreBounded(Invariant):
                 del self._over[actor]
         yield from ()
 
-    def _process(self, event: Event) -> Iterator[str]:
+    def _process(self, event: Event) -> Iterable[str]:
         over = self._over.pop(event.actor, None)
-        if over is not None:
-            yield (
-                f"{event.actor} had staged {over} bytes, more than {self._most}, "
-                "and processed on without a commit"
-            )
+        if over is None:
+            return ()
+        what = f"{event.actor} had staged {over} bytes, more than {self._most},"
+        return [f"{what} and processed on without a commit"]

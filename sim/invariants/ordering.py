@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.base import Invariant, Observer
 from streamproof.sim.invariants.history import History
@@ -21,7 +21,10 @@ class LeastTimestampFirst(Invariant):
     def observers(self) -> Mapping[str, Observer]:
         return {"task.processed": self._process}
 
-    def _process(self, event: Event) -> Iterator[str]:
+    def _process(self, event: Event) -> Iterable[str]:
+        return self._overtaken(event) if event.attributes["others"] else ()
+
+    def _overtaken(self, event: Event) -> Iterator[str]:
         timestamp = event.attributes["timestamp"]
         for partition, known in event.attributes["others"].items():
             if known[0] is not None and known[0] < timestamp:
@@ -49,9 +52,11 @@ class WaitsForWhatIsThere(Invariant):
         self._idle_ms = event.attributes["max_task_idle_ms"]
         yield from ()
 
-    def _process(self, event: Event) -> Iterator[str]:
-        if self._idle_ms < 0:
-            return
+    def _process(self, event: Event) -> Iterable[str]:
+        may_wait = self._idle_ms >= 0 and event.attributes["others"]
+        return self._lacking(event) if may_wait else ()
+
+    def _lacking(self, event: Event) -> Iterator[str]:
         for partition, known in event.attributes["others"].items():
             if known[0] is not None:
                 continue

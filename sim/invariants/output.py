@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from streamproof.sim.brokers.log import Entry
 from streamproof.sim.invariants.base import Invariant, Observer
 from streamproof.sim.invariants.history import History
 from streamproof.sim.topologies import TOPOLOGIES
@@ -45,7 +44,7 @@ class OutputIsThatOfARunWithoutFaults(Invariant):
         if family is None or not self.history.exactly_once:
             return
         logs = {
-            f"{topic}-{number}": self._committed(f"{topic}-{number}")
+            f"{topic}-{number}": list(self.history.visible(f"{topic}-{number}"))
             for topic, count in self._partitions.items()
             for number in range(count)
         }
@@ -53,9 +52,3 @@ class OutputIsThatOfARunWithoutFaults(Invariant):
         # A task that does not wait long enough may take its inputs in another order.
         expected = family.expected(topology, logs, ordered=False)
         yield from differences(expected, logs, cached=self._cached)
-
-    def _committed(self, partition: str) -> list[Entry]:
-        return [
-            Entry(each.offset, each.timestamp, each.key, each.value)
-            for each in self.history.visible(partition)
-        ]

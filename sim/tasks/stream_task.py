@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from streamproof.sim.brokers.log import Entry
 from streamproof.sim.choices import Choices
@@ -157,7 +157,7 @@ class StreamTask:
         self.id = task_id
         self.spec = spec
         self._config = config
-        self._trace = trace
+        self._emit = partial(trace.emit, actor=actor, task=task_id)
         self._actor = actor
         self._context: StateStoreContext | None = None
         self._producer: Producer | None = None
@@ -582,8 +582,3 @@ class StreamTask:
         if self._context is None:
             raise InvalidStateStoreError(f"Task {self.id} is not open.")
         return self._context
-
-    def _emit(self, kind: str, *, partition: str = "", offset: int = -1, **more: Any) -> None:
-        self._trace.emit(
-            kind, self._actor, task=self.id, partition=partition, offset=offset, **more
-        )

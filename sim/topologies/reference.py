@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
+from msgspec import Struct
+
 __all__ = [
     "Expected",
     "Logged",
@@ -68,7 +70,7 @@ _SHOWN = 5
 """So many records of a sequence are shown in a difference, from where it begins."""
 
 
-class Result(NamedTuple):
+class Result(Struct, frozen=True, gc=False):
     """A record that is expected.
 
     Attributes:

@@ -21,7 +21,14 @@ from streamproof.conformance.saved import Replay, read_failure
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.simulated import campaign
 from streamproof.conformance.simulated.campaign import simulate, try_world
-from streamproof.conformance.simulated.world import Simulated, drawn, simplifications
+from streamproof.conformance.simulated.scenarios import names_for
+from streamproof.conformance.simulated.world import (
+    Simulated,
+    drawn,
+    is_ordered,
+    simplifications,
+    topologies_for,
+)
 from streamproof.conformance.status import Status
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.sim.invariants import Invariant
@@ -367,6 +374,50 @@ def test_a_store_that_hangs_is_cut_off(command_line: CommandLine) -> None:
     (result,) = ended.log.results
     assert result.status == "error"
     assert "commit() did not return within 1 s" in result.reason
+
+
+# The crash scenarios that come with streamproof.
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_store_of_ours_goes_through_every_scenario(
+    name: str, guarantee: Guarantee, tmp_path: Path
+) -> None:
+    """All that it can be put into, and all of them put something to the test."""
+    subject = load_subject(name)
+    outcome = outcome_of(subject, "protocol.library", tmp_path, guarantee=guarantee, profile="full")
+    assert (outcome.findings, outcome.suite_error, outcome.subject_error) == ([], "", "")
+    claims = subject.capabilities
+    names = names_for(guarantee, topologies_for(claims), cached=is_ordered(claims))
+    assert outcome.evidence.examples == len(list(names)) > 0
+    assert "PROTOCOL-002" in outcome.evidence.exercised
+
+
+def test_a_scenario_finds_a_store_that_is_wrong(tmp_path: Path) -> None:
+    """The program plays it again; so does what was saved."""
+    wrong = load_subject(f"{MUTANTS}.tasks:get_misses_restored_rows")
+    outcome = outcome_of(wrong, "protocol.library", tmp_path, profile="full")
+    finding = outcome.findings[0]
+    (world,) = finding.choices.worlds
+    scenario = world["scenario"]
+    assert f"print(lab.simulate(seed=0, scenario={scenario!r}))" in finding.program
+    found = simulate(wrong, world, tmp_path / "again", guarantee="exactly-once", spec="kips")
+    assert finding.found.startswith(found.splitlines()[0][:40])
+    right = load_subject("in-memory")
+    assert simulate(right, world, tmp_path / "one", guarantee="exactly-once", spec="kips") == ""
+
+
+def test_a_scenario_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    """It may be one of another version."""
+    with pytest.raises(UsageError, match="There is no variant 'KAFKA-0@fixed'"):
+        simulate(
+            load_subject("in-memory"),
+            {"seed": 0, "scenario": "KAFKA-0@fixed"},
+            tmp_path,
+            guarantee="exactly-once",
+            spec="kips",
+        )
 
 
 def test_a_smaller_world_has_less_in_it() -> None:

@@ -103,8 +103,9 @@ def kafka(
     deadlines = dict(deadlines)
     lags = {each.partition: each.lag for each in inputs if each.lag is not None}
     enforced, queued = {}, []
-    for name, buffered, _ in inputs:
-        if buffered > 0:
+    for each in inputs:
+        name = each.partition
+        if each.buffered > 0:
             deadlines.pop(name, None)
             queued.append(name)
             continue

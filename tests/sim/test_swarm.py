@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
-from streamproof.sim.exploration import explore, seeds_to_find
+from streamproof.sim.exploration import explore, search
 from streamproof.sim.swarm import Plan, run
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.trace import Event, TraceFile, first_divergence, read_trace
@@ -26,6 +26,12 @@ SHORT = Plan(safety_ms=8_000, workload=WorkloadConfig(records=20))
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_is_broken_without_a_defect(seed: int) -> None:
     """Whatever goes wrong around it, the runtime keeps all promises."""
+    assert run(Choices.seeded(seed)).violations == []
+
+
+@pytest.mark.parametrize("seed", [122, 1253, 1868, 3763, 4514, 4835, 5103, 5197, 5913])
+def test_what_seldom_comes_about_breaks_nothing_either(seed: int) -> None:
+    """Worlds in which the runtime, or an invariant, once was wrong: one of a thousand."""
     assert run(Choices.seeded(seed)).violations == []
 
 
@@ -103,8 +109,7 @@ def test_hypothesis_can_choose(data: st.DataObject) -> None:
 )
 def test_a_defect_is_found(defect: str) -> None:
     """Within a few seeds; the rest of them take an exploration of their own."""
-    found = (seeds_to_find(defect, [seed]) for seed in range(200))
-    assert any(found)
+    assert search(defect, 0, 200).seeds is not None
 
 
 def test_exploring_side_by_side_is_exploring() -> None:

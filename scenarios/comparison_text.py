@@ -1,0 +1,271 @@
+"""A comparison of two runs as text: good to read at 80 columns and more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import StringIO
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from streamproof.scenarios.changes import counted
+from streamproof.scenarios.comparing import Comparison, Measured, Row
+from streamproof.scenarios.moments import process_of
+from streamproof.scenarios.pictures.words import kind_of, plain, told
+from streamproof.scenarios.played import Played
+from streamproof.sim.trace import Event
+
+__all__ = ["render_comparison"]
+
+MAX_ROWS = 40
+"""So many differences are shown."""
+
+MAX_KINDS = 12
+"""Of so many kinds of events it is shown how many there are."""
+
+WEIGHTS = (1, 2, 3)
+"""What is shown, the more there is: all that means something, steps, or turning points only."""
+
+_MAX_KEYS = 3
+"""So many rows of a store that differ are shown."""
+
+
+def render_comparison(comparison: Comparison, width: int = 120) -> str:
+    """Two runs side by side, in lines that end with a line break.
+
+    Args:
+        comparison: of the runs.
+        width: how many columns there are, at least 60.
+    """
+    file = StringIO()
+    console = Console(file=file, width=width, color_system=None, force_terminal=False)
+    for part in _parts(comparison):
+        console.print(part)
+    lines = (line.rstrip() for line in file.getvalue().splitlines())
+    return "\n".join(lines) + "\n"
+
+
+def _parts(comparison: Comparison) -> Iterator[RenderableType]:
+    yield _runs(comparison)
+    if comparison.settings:
+        yield _heading("Their plans differ in:")
+        yield _table(["setting", "first", "second"], comparison.settings)
+    yield from _events(comparison)
+    if comparison.parting is None:
+        return
+    yield _heading("What it came to:")
+    for sentence in _sentences(comparison):
+        yield Text(sentence)
+    if comparison.measured:
+        yield _heading("In numbers:")
+        yield _table(["", "first", "second", "more in"], map(_measured, comparison.measured))
+    if comparison.kinds:
+        yield _heading("By kind of event:")
+        kinds = sorted(comparison.kinds, key=lambda each: (-abs(each[1] - each[2]), each[0]))
+        yield _table(
+            ["kind", "first", "second"],
+            [(kind, f"{one:,}", f"{other:,}") for kind, one, other in kinds[:MAX_KINDS]],
+        )
+        if len(kinds) > MAX_KINDS:
+            yield Text(f"and {counted(len(kinds) - MAX_KINDS, 'more kind')}")
+
+
+def _heading(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for each in columns:
+        table.add_column(each, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(each) for each in row))
+    return table
+
+
+# The runs as a whole.
+
+
+def _runs(comparison: Comparison) -> Table:
+    runs = comparison.first, comparison.second
+    table = _table(
+        ["", "first", "second"],
+        [
+            ["run", *(each.name for each in runs)],
+            ["defects", *(", ".join(each.defects) or "none" for each in runs)],
+            ["events", *(f"{len(each.events):,}" for each in runs)],
+            ["outcome", *map(_outcome, runs)],
+            ["digest", *(each.digest[:12] for each in runs)],
+        ],
+    )
+    for column in table.columns[1:]:
+        column.ratio = 1
+    return table
+
+
+def _outcome(played: Played) -> str:
+    if not played.violations:
+        return "all promises are kept"
+    first = played.violations[0]
+    return f"{first.requirement} is broken: {first.message}"
+
+
+# What happens in them.
+
+
+def _events(comparison: Comparison) -> Iterator[RenderableType]:
+    if comparison.parting is None:
+        yield _heading("The runs are the same, event by event.")
+        return
+    yield _heading(f"The first {counted(comparison.common, 'event')} are the same. Then:")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("", width=1)
+    table.add_column("ms", justify="right")
+    table.add_column("first", ratio=1, overflow="fold")
+    table.add_column("second", ratio=1, overflow="fold")
+    names = _store_names(comparison)
+    for row in comparison.before:
+        _add(table, "=", row, names)
+    _add(table, "▶", comparison.parting, names)
+    end = min(
+        run.events[-1].time if run.events else 0 for run in (comparison.first, comparison.second)
+    )
+    new = [row for row in comparison.different if not _is_told_by(row, comparison.parting)]
+    rest = [row for row in new if row.event.time <= end]
+    shown = _shown(rest)
+    table.add_section()
+    for row in shown[:MAX_ROWS]:
+        _add(table, _sign(row), row, names)
+    yield table
+    if len(shown) > MAX_ROWS:
+        yield Text(f"and {counted(len(shown) - MAX_ROWS, 'more difference')} of this weight")
+    if len(shown) < len(rest):
+        yield Text(f"{counted(len(rest) - len(shown), 'detail')} left out")
+    if len(rest) < len(new):
+        after = counted(len(new) - len(rest), "event")
+        yield Text(
+            f"{after} left out of the run that goes on when the other has ended, at {end:,} ms"
+        )
+    yield Text("= in both  ▶ first difference  < only first  > only second  ≠ differs")
+
+
+def _shown(rows: Sequence[Row]) -> Sequence[Row]:
+    """The differences that mean most, and as many of the others as there is room for."""
+    found: Sequence[Row] = rows
+    for weight in WEIGHTS:
+        heavy = [row for row in rows if kind_of(row.event).weight >= weight]
+        found = heavy or found
+        if len(found) <= MAX_ROWS:
+            break
+    return found
+
+
+def _is_told_by(row: Row, parting: Row) -> bool:
+    return all(each is None or each in parting for each in row)
+
+
+def _sign(row: Row) -> str:
+    if row.first is None:
+        return ">"
+    return "<" if row.second is None else "≠"
+
+
+def _store_names(comparison: Comparison) -> dict[str, str]:
+    """The stores, by changelog."""
+    return {
+        event.partition: event.attributes["store"]
+        for run in (comparison.first, comparison.second)
+        for event in run.events
+        if event.kind == "store.opened"
+    }
+
+
+def _add(table: Table, sign: str, row: Row, names: Mapping[str, str]) -> None:
+    first, second = row
+    cells = [_cell(first, second, names), _cell(second, first, names)]
+    table.add_row(sign, f"{row.event.time:,}", *(Text(each) for each in cells))
+
+
+def _cell(event: Event | None, other: Event | None, names: Mapping[str, str]) -> str:
+    """What happens, and what of it is not the same in the other run."""
+    if event is None:
+        return ""
+    told_of = told(event, names.get(event.partition, ""))
+    process = process_of(event.actor)
+    words = told_of if told_of.startswith(process) else f"{process}: {told_of}"
+    if other is None or other.kind != event.kind:
+        return words
+    more = list(_differing_rows(event, other))
+    if not more and told_of == told(other, names.get(other.partition, "")):
+        more = list(_differing_attributes(event, other))
+    return f"{words}; {', '.join(more)}" if more else words
+
+
+def _differing_rows(event: Event, other: Event) -> Iterator[str]:
+    """The rows of a store that are not the same in the other run."""
+    if "rows" in event.attributes:
+        rows, others = (dict(each.attributes["rows"]) for each in (event, other))
+        keys = [key for key in sorted(rows | others) if rows.get(key) != others.get(key)]
+        yield from (f"{plain(key)} = {plain(rows.get(key))}" for key in keys[:_MAX_KEYS])
+        if len(keys) > _MAX_KEYS:
+            yield "…"
+
+
+def _differing_attributes(event: Event, other: Event) -> Iterator[str]:
+    """What else is not the same, where both are told in the same words."""
+    if event.time != other.time:
+        yield f"at {event.time:,} ms"
+    for name, value in event.attributes.items():
+        if other.attributes.get(name) != value:
+            yield f"{name}: {plain(value)}"
+
+
+# What came of it.
+
+
+def _measured(each: Measured) -> tuple[str, str, str, str]:
+    unit = " ms" if each.measure.is_time else ""
+    more = abs(each.first - each.second)
+    which = "first" if each.first > each.second else "second"
+    return (
+        each.measure.name,
+        f"{each.first:,}{unit}",
+        f"{each.second:,}{unit}",
+        f"{which}, by {more:,}{unit}",
+    )
+
+
+def _sentences(comparison: Comparison) -> Iterator[str]:
+    """What the difference led to, in words."""
+    broken = [
+        sorted({each.requirement for each in run.violations})
+        for run in (comparison.first, comparison.second)
+    ]
+    if broken[0] == broken[1]:
+        yield f"Both runs {'break ' + _and(broken[0]) if broken[0] else 'keep all promises'}."
+    else:
+        yield f"The first run {_kept(broken[0])}, and the second {_kept(broken[1])}."
+    for which, sign in (("first", 1), ("second", -1)):
+        more = [
+            _more(each) for each in comparison.measured if sign * (each.first - each.second) > 0
+        ]
+        if more:
+            yield f"The {which} has {_and(more)}."
+
+
+def _kept(broken: Sequence[str]) -> str:
+    return f"breaks {_and(broken)}" if broken else "keeps all promises"
+
+
+def _more(each: Measured) -> str:
+    least, most = sorted([each.first, each.second])
+    if each.measure.is_time:
+        return f"a {each.measure.name} that is {most - least:,} ms longer"
+    return f"more {each.measure.name} ({most:,}, not {least:,})"
+
+
+def _and(words: Sequence[str]) -> str:
+    *rest, last = words
+    return f"{', '.join(rest)} and {last}" if rest else last

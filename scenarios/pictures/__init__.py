@@ -1,0 +1,16 @@
+"""Pictures of a run: text, a page, a sequence diagram, and a trace for Perfetto."""
+
+from streamproof.scenarios.pictures.html import render_html
+from streamproof.scenarios.pictures.lanes import Picture, picture
+from streamproof.scenarios.pictures.mermaid import render_mermaid
+from streamproof.scenarios.pictures.perfetto import render_perfetto
+from streamproof.scenarios.pictures.text import render_text
+
+__all__ = [
+    "Picture",
+    "picture",
+    "render_html",
+    "render_mermaid",
+    "render_perfetto",
+    "render_text",
+]

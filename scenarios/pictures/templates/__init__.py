@@ -1,0 +1,1 @@
+"""The page's template, style and script: data, not code."""

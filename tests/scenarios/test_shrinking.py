@@ -1,0 +1,163 @@
+"""Shrinking: the same promise, broken by less, in the same way each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streamproof.scenarios.shrinking import (
+    Failing,
+    Step,
+    as_python,
+    plainest,
+    shape_of,
+    shrink,
+)
+from streamproof.sim.application import StreamsConfig
+from streamproof.sim.choices import Choices
+from streamproof.sim.exploration import drawn_plan
+from streamproof.sim.invariants import Violation
+from streamproof.sim.swarm import Outcome, Plan, run
+from streamproof.sim.trace import Watcher
+from streamproof.sim.workloads import WorkloadConfig
+from streamproof.stores.errors import UsageError
+
+
+def failing(defect: str, seed: int) -> Failing:
+    """A run in which a defect has broken a promise."""
+    choices = Choices.seeded(seed, recording=True)
+    plan = drawn_plan(choices, defect)
+    drawn = choices.count
+    run(choices, plan, defects=[defect])
+    return Failing(f"seed {seed}", plan, choices.drawn[drawn:], (defect,))
+
+
+@pytest.mark.parametrize(
+    ("defect", "seed"),
+    [("keeps-stale-offset", 0), ("commits-fetched-offsets", 0), ("restores-aborted-records", 1)],
+)
+def test_a_failure_becomes_small_and_stays_the_same(defect: str, seed: int) -> None:
+    """A fraction of the events, of which some dozens matter, and the run replays strictly."""
+    world = failing(defect, seed)
+    before = run(Choices.recorded(world.choices), world.plan, defects=[defect])
+    steps: list[Step] = []
+    shrunk = shrink(world, 200, steps.append)
+    assert shape_of(shrunk.violations[0]) == shape_of(before.violations[0])
+    assert len(shrunk.played.events) * 3 < before.events
+    assert 3 < len(shrunk.matters) < 45
+    assert shrunk.runs <= 200
+    assert [each.runs for each in steps] == list(range(1, shrunk.runs + 1))
+    assert not shrunk.choices or shrunk.choices[-1]
+    again = run(Choices.strict(shrunk.played.choices), shrunk.plan, defects=[defect])
+    assert again.digest == shrunk.played.digest
+    lenient = run(Choices.recorded(shrunk.choices), shrunk.plan, defects=[defect])
+    assert lenient.digest == shrunk.played.digest
+
+
+def test_shrinking_leaves_nothing_to_chance() -> None:
+    """The same run becomes the same small one."""
+    first, second = (shrink(failing("commits-last-record", 0), 60) for _ in range(2))
+    assert (first.plan, first.choices, first.runs) == (second.plan, second.choices, second.runs)
+    assert first.played.digest == second.played.digest
+
+
+def test_a_run_that_breaks_nothing_is_refused() -> None:
+    """There is nothing to make smaller."""
+    calm = Plan(safety_ms=1_000, kinds=(), workload=WorkloadConfig(records=2))
+    with pytest.raises(UsageError, match="seed 4 breaks no promise"):
+        shrink(Failing("seed 4", calm, []))
+
+
+class Simulated:
+    """Stands for a world: it makes 100 choices of 10, and some of them break a promise.
+
+    Attributes:
+        runs: how often it was run.
+    """
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def __call__(
+        self,
+        choices: Choices,
+        plan: Plan,
+        *,
+        defects: Iterable[str] = (),
+        watchers: Iterable[Watcher] = (),
+    ) -> Outcome:
+        """The 18th choice must be 4 or more, and the 80th 7 or more; the 40th says what breaks."""
+        del defects, watchers
+        self.runs += 1
+        drawn = [choices.below(10) for _ in range(100)]
+        violations = []
+        if drawn[17] >= 4 and drawn[79] >= 7:
+            requirement = "TASK-001" if drawn[39] else "TASK-002"
+            violations = [Violation("it holds", requirement, "it does not", None)]
+        return Outcome(plan, violations, str(drawn), 100, {}, {}, 0, choices.drawn)
+
+
+NINES = [9] * 100
+
+
+def test_choices_become_the_least_that_still_fails() -> None:
+    """And never another failure: the 40th choice is not 0."""
+    simulate = Simulated()
+    world = Failing("all nines", Plan(), NINES, simulate=simulate)
+    shrunk = shrink(world, 2_000)
+    values = {place: value for place, value in enumerate(shrunk.choices) if value}
+    assert values == {17: 4, 39: 1, 79: 7}
+    assert len(shrunk.choices) == 80
+    assert shrunk.violations[0].requirement == "TASK-001"
+    assert shrunk.plan.instances == 1
+    # One run says what is broken, and one tells the result.
+    assert simulate.runs == shrunk.runs + 2
+
+
+@pytest.mark.parametrize("most", [0, 1, 17])
+def test_no_more_worlds_are_run_than_allowed(most: int) -> None:
+    """What was found by then is the result."""
+    simulate = Simulated()
+    shrunk = shrink(Failing("all nines", Plan(), NINES, simulate=simulate), most)
+    assert shrunk.runs == most
+    assert simulate.runs == most + 2
+    assert shrunk.violations[0].requirement == "TASK-001"
+
+
+def test_a_world_that_cannot_be_run_is_not_smaller() -> None:
+    """Whatever is raised there, it is not the failure that is looked for."""
+    simulate = Simulated()
+
+    def with_two_instances(choices: Choices, plan: Plan, **more: Any) -> Outcome:
+        if plan.instances == 1:
+            raise ZeroDivisionError("nobody is there")
+        return simulate(choices, plan, **more)
+
+    shrunk = shrink(Failing("two", Plan(), NINES, simulate=with_two_instances), 300)
+    assert shrunk.plan.instances == 2
+
+
+def test_a_plan_becomes_the_plainest_that_fails() -> None:
+    """With a bound on how often it is asked."""
+    plan = Plan(instances=3, threads=2, config=StreamsConfig(max_task_idle_ms=500))
+    asked: list[Plan] = []
+
+    def fails(other: Plan) -> bool:
+        asked.append(other)
+        return other.threads == 2
+
+    found = plainest(plan, fails, 100)
+    assert (found.instances, found.threads, found.partitions) == (1, 2, 1)
+    assert found.config == StreamsConfig()
+    assert len(asked) <= 100
+    assert plainest(plan, lambda _: False, 5) == plan
+
+
+def test_a_plan_is_told_as_python() -> None:
+    """Without what is as it is by default."""
+    plan = replace(Plan(), instances=1, workload=WorkloadConfig(records=2))
+    assert as_python(plan) == "Plan(instances=1, workload=WorkloadConfig(records=2))"
+    assert as_python(Plan()) == "Plan()"

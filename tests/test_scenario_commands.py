@@ -1,0 +1,229 @@
+"""`streamproof scenarios` and `streamproof replay`, as a person at a terminal uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamproof.scenarios.reading import library
+from streamproof.sim.trace import read_trace
+
+COMMAND = Path(sys.executable).parent / "streamproof"
+
+NAME = "KAFKA-20685"
+
+BROKEN = """\
+title = "A defect that the scenario does not expect"
+[plan]
+partitions = 1
+instances = 1
+[settings]
+commit_interval_ms = 1000
+[[timeline]]
+do = "send"
+at = 100
+topic = "in"
+records = [{ key = "<b>&", value = "1" }]
+[[timeline]]
+do = "flush"
+when = { kind = "task.processed" }
+instance = "instance-0"
+[[timeline]]
+do = "crash"
+when = { kind = "task.processed" }
+after_ms = 20
+instance = "instance-0"
+down_ms = 100
+[variants.wrong]
+defects = ["keeps-unclean-store"]
+"""
+
+
+def run(
+    *arguments: str | Path, cwd: Path, code: int = 0, columns: int = 80, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that ends as expected, and never with a traceback."""
+    done = subprocess.run(
+        [COMMAND, *arguments],
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": str(columns)},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    return done
+
+
+def refused(*arguments: str | Path, cwd: Path) -> str:
+    """The one line with which a command is refused."""
+    done = run(*arguments, cwd=cwd, code=3)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("streamproof: ")
+    return line
+
+
+def written(directory: Path, text: str = BROKEN) -> Path:
+    """A scenario file."""
+    path = directory / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+def test_all_scenarios_are_listed(tmp_path: Path) -> None:
+    """A line each at 120 columns, and how to play one."""
+    lines = run("scenarios", cwd=tmp_path, columns=120).stdout.splitlines()
+    listed = {line.split()[0] for line in lines[1:-1] if not line.startswith(" ")}
+    assert listed == library().keys()
+    assert lines[-1].startswith(f"{len(library())} scenarios.")
+
+
+def test_a_scenario_is_told(tmp_path: Path) -> None:
+    """Story, sources, what each variant is expected to show, and where the file is."""
+    text = run("scenarios", NAME, cwd=tmp_path).stdout
+    assert "KIP-1035" in text
+    assert "Breaks TASK-003." in text
+    assert "Everything holds." in text
+    assert f"{NAME}.toml" in "".join(text.split())
+    assert text.endswith(f"$ streamproof replay {NAME}\n")
+
+
+def test_a_scenario_is_replayed(tmp_path: Path) -> None:
+    """Both sides: that all holds, and the picture of what breaks; in 80 columns."""
+    done = run("replay", NAME, cwd=tmp_path)
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "✓ fixed  every promise is kept, as expected" in done.stdout
+    assert "✓ defect  TASK-003 is broken, as expected" in done.stdout
+    assert "events matter." in done.stdout
+    assert done.stdout.splitlines()[-1] == f"  $ streamproof replay {NAME}@defect"
+    again = run("replay", f"{NAME}@defect", cwd=tmp_path).stdout
+    assert again.splitlines()[-1] == done.stdout.splitlines()[-1]
+    assert "✓ fixed" not in again
+
+
+def test_what_does_not_come_as_expected_is_a_failure(tmp_path: Path) -> None:
+    """Exit code 1, what was expected, and what came."""
+    path = written(tmp_path)
+    done = run("replay", path, cwd=tmp_path, code=1)
+    assert "✗ wrong  TASK-003 is broken" in done.stdout
+    assert "expected everything to hold, and TASK-003 was broken" in " ".join(done.stdout.split())
+    asked = run("replay", path, "--set", "commit_interval_ms=50", cwd=tmp_path)
+    assert asked.stdout.splitlines()[-1].endswith("@wrong --set commit_interval_ms=50")
+
+
+def test_another_setting_another_seed_another_defect(tmp_path: Path) -> None:
+    """What is asked for is tried, and is no surprise; the last line says it again."""
+    done = run(
+        *("replay", f"{NAME}@fixed", "--defect", "keeps-checkpoint-while-running"),
+        *("--seed", "3", "--set", "commit_interval_ms=500"),
+        cwd=tmp_path,
+    )
+    assert "TASK-003 is broken" in done.stdout
+    assert done.stdout.splitlines()[-1] == (
+        f"  $ streamproof replay {NAME}@fixed --set commit_interval_ms=500 --defect "
+        "keeps-checkpoint-while-running --seed 3"
+    )
+
+
+@pytest.mark.parametrize("subject", ["rocksdb", "in-memory"])
+def test_a_store_is_put_into_a_scenario(subject: str, tmp_path: Path) -> None:
+    """A real one; and nothing of it is left."""
+    text = BROKEN.replace('defects = ["keeps-unclean-store"]', 'contents.counts = { "<b>&" = "1" }')
+    work = tmp_path / "work"
+    work.mkdir()
+    done = run(
+        *("replay", written(tmp_path, text), "--subject", subject, "--work-dir", work),
+        cwd=tmp_path,
+    )
+    assert "✓ wrong  every promise is kept" in done.stdout
+    assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "suffix"),
+    [
+        ("html", ".html"),
+        ("mermaid", ".mmd"),
+        ("perfetto", ".trace.json"),
+        ("parquet", ".parquet"),
+    ],
+)
+def test_a_run_is_written_to_a_file(kind: str, suffix: str, tmp_path: Path) -> None:
+    """In each format, whose path is printed; foreign text in it is only text."""
+    path = written(tmp_path)
+    done = run(
+        *("replay", path, "--format", kind, "--out", "shown", "--set", "threads=1"), cwd=tmp_path
+    )
+    (file,) = (tmp_path / "shown").iterdir()
+    assert file.name == f"mine--wrong{suffix}"
+    assert f"shown/{file.name}" in done.stdout
+    match kind:
+        case "html":
+            assert "<b>&" not in file.read_text("utf-8")
+        case "mermaid":
+            assert file.read_text("utf-8").startswith("sequenceDiagram")
+        case "perfetto":
+            assert json.loads(file.read_text("utf-8"))["traceEvents"]
+        case _:
+            assert next(read_trace(file)).kind == "application.started"
+
+
+def test_two_runs_are_compared(tmp_path: Path) -> None:
+    """The variants of one scenario, or two targets; anything else is refused."""
+    done = run("replay", NAME, "--compare", cwd=tmp_path, columns=120)
+    assert "The first 65 events are the same." in done.stdout
+    same = run("replay", f"{NAME}@fixed", f"{NAME}@fixed", "--compare", cwd=tmp_path)
+    assert "differ" not in same.stdout.splitlines()[0]
+    line = refused("replay", f"{NAME}@fixed", "--compare", cwd=tmp_path)
+    assert "--compare needs two runs, and these are 1" in line
+
+
+def test_a_run_is_walked_through(tmp_path: Path) -> None:
+    """By lines that are read, up to the end of the input."""
+    done = run("replay", f"{NAME}@defect", "--step", cwd=tmp_path, stdin="n\nf\nstore 0_0\n")
+    assert "step> " in done.stdout
+
+
+def test_only_what_was_until_a_moment_is_shown(tmp_path: Path) -> None:
+    """What is found later is not known then."""
+    done = run("replay", f"{NAME}@defect", "--until", "9000", cwd=tmp_path)
+    assert "every promise is kept" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["replay", "KAFKA-2068"], "Did you mean"),
+        (["replay", f"{NAME}@wrong"], "has no variant 'wrong'; it has: fixed, defect."),
+        (["replay", "missing.toml"], "missing.toml: the scenario cannot be read"),
+        (["replay", NAME, "failure.json"], "one by one"),
+        (["replay", NAME, "--set", "threads"], "write KEY=VALUE"),
+        (["replay", NAME, "--set", "thread=2"], "there is no setting 'thread'"),
+        (["replay", NAME, "--defect", "none"], "There is no defect 'none'"),
+        (["replay", NAME, "--subject", "none"], "none"),
+        (["replay", f"{NAME}@defect", "--subject", "rocksdb"], "cannot be played with real stores"),
+        (["replay", NAME, "--format", "html", "--out", "/proc/none"], "--out"),
+        (["scenarios", "none"], "There is no scenario 'none'"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: list[str], told: str, tmp_path: Path) -> None:
+    """In one line, with exit code 3."""
+    assert told in refused(*arguments, cwd=tmp_path)
+
+
+def test_the_library_is_played(tmp_path: Path) -> None:
+    """One of it here; each variant with each store, and nothing surprises."""
+    done = run("scenarios", NAME, "--play", "--subject", "rocksdb", cwd=tmp_path, columns=120)
+    assert "1 scenarios, 2 variants, 0 surprises." in done.stdout
+    assert "TASK-003 breaks" in done.stdout
+    assert "not played:" in done.stdout
+    failing = run("scenarios", written(tmp_path), "--play", cwd=tmp_path, code=1)
+    assert failing.stdout.splitlines()[-1].endswith("mine.toml@wrong")
