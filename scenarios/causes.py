@@ -57,7 +57,9 @@ _LOSS = ("thread {loser}", "process {loser_process}")
 
 RULES: dict[str, Rule] = {
     # Processes, and what goes wrong with them.
-    "instance.started": Rule(("process {process}", "members"), ("process {process}",)),
+    "instance.started": Rule(
+        ("process {process}", "begun {process}", "members"), ("process {process}",)
+    ),
     "instance.crashed": Rule(("process {process}", "members")),
     "instance.stopped": Rule(("process {process}", "members")),
     "instance.paused": Rule(("held {process}",)),
@@ -71,13 +73,14 @@ RULES: dict[str, Rule] = {
     "thread.died": Rule(("thread {actor}", "members"), ("trouble {process}",)),
     "thread.lost": Rule(("thread {actor}", "members"), ("left {process}",)),
     "thread.stopped": Rule(("thread {actor}", "members")),
-    "thread.producer": Rule(("producer {producer}",), ("thread {actor}", "process {process}")),
+    "thread.producer": Rule(("thread {actor}",), ("thread {actor}", "begun {process}")),
     # The group, and who has which task.
     "group.left_out": Rule(("left {process}",), ("left out",)),
     "group.member_left_out": Rule(("left out", "members")),
     "group.assigned": Rule(("generation {generation}", "shares"), ("members",)),
-    "thread.subscribed": Rule(("subscribed {actor}",)),
-    "thread.answered": Rule(("answered {actor}",)),
+    "group.probed": Rule(("shares",)),
+    "thread.subscribed": Rule(("subscribed {actor}",), ("answered {actor}",)),
+    "thread.answered": Rule(("answered {actor}",), ("shares",)),
     "thread.assigned": Rule(
         ("assigned {actor}", _OWNER, "owned {task}"), ("generation {generation}",)
     ),
@@ -93,7 +96,7 @@ RULES: dict[str, Rule] = {
     "state.found": Rule(("looked {process} {task}", "looked {process}"), ("process {process}",)),
     "state.cleaned": Rule(("files {process} {task}",)),
     "store.opened": Rule(
-        (_STORE, "looked {process} {task}"),
+        (_STORE, "looked {process} {task}", "named {process} {store}"),
         (*_FILES, "files {process}", "kept {process} {partition}", "process {process}", _OWNER),
     ),
     "store.found": Rule((), (_STORE,)),
@@ -144,6 +147,7 @@ RULES: dict[str, Rule] = {
             "key {partition} {key}",
             "end {partition}",
             "stamp {partition} {timestamp}",
+            "moment {arrived}",
             "written {owner} {partition}",
         ),
         ("put {partition} {key} {value} | taking {owner}",),
@@ -202,10 +206,11 @@ MENTIONED = (
 ABOUT = {
     "ALOS": ("touched {partition} {blob}",),
     "ASSIGN": ("shares",),
+    "EOS-003": ("moment {number}",),
     "IDLE": ("end {partition}",),
     "REBAL": ("shares",),
     "TASK-005": ("paused {partition}",),
-    "TASK-007": ("looked {process}",),
+    "TASK-007": ("looked {process}", "begun {process}", "named {process} {word}"),
     "TASK-012": ("deleted {partition}",),
     "UPGRADE": ("shares",),
 }
@@ -334,7 +339,8 @@ class _Spread:
             self._owners[event.attributes["producer"]] = event.actor
         owner = self._owners.get(producer) if producer is not None else None
         if owner is None:
-            return {}
+            # It comes from outside of the application.
+            return {"arrived": event.attributes.get("timestamp")}
         if event.attributes.get("commit", True):
             return {"owner": owner}
         return {"owner": owner, "loser": owner, "loser_process": owner.partition("/")[0]}
@@ -416,15 +422,19 @@ class _Walk:
             is_one = what.partition(" ")[0] not in SEVERAL
             writes = self._index.last(what, before, 1 if is_one else MOST_TIMES)
             self._take(writes)
-            # What came of an input is asked for as well as where it came from.
             for each in writes:
-                source = self._events[each.sequence]
-                if source.kind == "log.appended" and "owner" not in each.fields:
-                    used = f"input {source.partition} {source.offset}"
-                    self._take(self._index.last(used, before, MOST_TIMES))
+                self._take_uses(each, before)
         while self._left:
             self._follow(self._left.pop())
         return self._found
+
+    def _take_uses(self, write: _Write, before: int) -> None:
+        """What came of an input is asked for, as well as where it came from."""
+        source = self._events[write.sequence]
+        if source.kind == "log.appended" and "arrived" in write.fields:
+            used = f"input {source.partition} {source.offset}"
+            self._take(self._index.last(used, before, MOST_TIMES))
+            self._take(self._index.last(f"committed {source.partition}", before))
 
     def _take(self, writes: Iterable[_Write]) -> None:
         for each in writes:
@@ -446,6 +456,7 @@ class _Walk:
 
 _BLOB = re.compile(r"b'(?:[^'\\]|\\.)*'|b\"(?:[^\"\\]|\\.)*\"")
 _TOPIC = re.compile(r"([A-Za-z0-9_.-]+), key ")
+_TIME = re.compile(r" at (\d+)")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 
 
@@ -488,5 +499,7 @@ def _words(violation: Violation, events: Iterable[Event]) -> dict[str, list[str]
         "task": list(tasks),
         "thread": list(threads),
         "process": list(dict.fromkeys(processes)),
-        "number": [word for word in said if word.isdecimal()],
+        # Results are numbered as no offset is; what they have is a time.
+        "number": _TIME.findall(message) if topic else [word for word in said if word.isdecimal()],
+        "word": list(said),
     }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 from streamproof.scenarios.causes import what_matters
@@ -39,7 +40,7 @@ __all__ = [
 MOST_RUNS = 600
 """Worlds that are run to make one failure smaller, unless something else is asked for."""
 
-RESEEDED = 4
+RESEEDED = 2
 """If a smaller plan does not fail with the choices of the larger one, so many others are tried."""
 
 FEW_RECORDS = (1, 2, 3, 5, 10, 20, 50)
@@ -51,6 +52,15 @@ SHORT_MS = (1_000, 2_000, 4_000, 8_000, 15_000, 30_000)
 SLACK = 1.2
 """A plainer plan may lead to so many times as many events: its choices are made smaller later. It
 never leads to more than there were at first."""
+
+SMALL_RECORDS, SMALL_MS = (3, 20), 15_000
+"""A small world has so many records for each input, and faults for so long, at most."""
+
+SMALL_SEEDS = 8
+"""The same failure is looked for with so many seeds in each of some small worlds."""
+
+MOST_SMALL_EVENTS = 1_000
+"""A world that is small from the start has no more events than that."""
 
 COARSE = 8
 """So many ranges of choices are set to 0 at first, and so many times as many in each next round."""
@@ -145,15 +155,15 @@ def shrink(
         UsageError: nothing is broken in it.
     """
     search = _Search(world, most_runs, progress)
-    parts, before = COARSE, None
+    search.try_small_worlds()
+    parts, before = 1, None
     # What did not help once may help when other things are plainer.
-    while before != (search.plan, search.values):
-        before = search.plan, search.values
+    while before != (search.plan, search.values) or parts < len(search.values):
+        before, parts = (search.plan, search.values), parts * COARSE
         search.make_numbers_smaller()
         search.make_plan_plainer()
         search.set_alike_to_zero()
         search.set_ranges_to_zero(parts)
-        parts *= COARSE
     search.lower()
     return _told(world, search)
 
@@ -223,6 +233,26 @@ class _Search:
         self._shape = shape_of(outcome.violations[0])
         self._first_events = outcome.events
         self._take(world.plan, choices, outcome)
+
+    def try_small_worlds(self) -> None:
+        """Look for the same failure in worlds that are small from the start."""
+        was = self.plan
+        most = min(self._events, MOST_SMALL_EVENTS)
+        for instances, records, seed in product(
+            range(1, was.instances + 1), SMALL_RECORDS, range(SMALL_SEEDS)
+        ):
+            workload = replace(was.workload, records=min(records, was.workload.records))
+            plan = replace(
+                was,
+                partitions=1,
+                instances=instances,
+                threads=1,
+                workload=workload,
+                safety_ms=min(was.safety_ms, SMALL_MS),
+            )
+            choices = Choices.seeded(seed, recording=True)
+            if self._try(plan, choices, most, (-1, seed)):
+                return
 
     def make_plan_plainer(self) -> None:
         """Take the plan closer to its defaults, with fewer processes and faults."""

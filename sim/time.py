@@ -44,11 +44,12 @@ class VirtualTime(simpy.Environment):
         queue: list[Any] = self._queue
         if len(queue) > 1:
             first = queue[0]
-            moment, priority = first[0], first[1]
-            second = queue[1]
-            if len(queue) > 2 and queue[2] < second:
-                second = queue[2]
-            if second[0] == moment and second[1] == priority == NORMAL:
+            moment = first[0]
+            # What comes next in a heap is in one of these two places; and at the same moment as
+            # what is NORMAL, which comes last, there is only what is NORMAL, too.
+            if first[1] == NORMAL and (
+                queue[1][0] == moment or (len(queue) > 2 and queue[2][0] == moment)
+            ):
                 self._break_tie(queue)
         try:
             super().step()
@@ -62,7 +63,7 @@ class VirtualTime(simpy.Environment):
     def _break_tie(self, queue: list[Any]) -> None:
         moment = queue[0][0]
         due = [heappop(queue)]
-        while len(due) < TIE_WINDOW and queue and queue[0][:2] == (moment, NORMAL):
+        while len(due) < TIE_WINDOW and queue and queue[0][0] == moment:
             due.append(heappop(queue))
         chosen = due.pop(self._choices.below(len(due)))
         for entry in due:

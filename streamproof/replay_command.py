@@ -30,7 +30,6 @@ from streamproof.scenarios.playing import Judged
 from streamproof.scenarios.reading import find, read
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.stepping import step as walk
-from streamproof.sim.trace import TraceFile
 from streamproof.stores.errors import UsageError
 
 __all__ = ["replay"]
@@ -249,6 +248,9 @@ def _written(played: Played, format_: Format, out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
         if format_ == "parquet":
+            # Whoever writes no trace needs no Arrow.
+            from streamproof.sim.trace_files import TraceFile
+
             with TraceFile(path, played.name) as file:
                 for event in played.events:
                     file(event)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streamproof.scenarios.reading import library
-from streamproof.sim.trace import read_trace
+from streamproof.sim.trace_files import read_trace
 
 COMMAND = Path(sys.executable).parent / "streamproof"
 

@@ -102,7 +102,9 @@ def delete_what_is_old(world: World, cluster: Cluster, configs: Mapping[str, Top
     while True:
         yield world.time.timeout(RETENTION_CHECK_MS)
         for name, log, config in _configured(cluster, configs):
-            if config.retention_ms == _KEPT_FOREVER or not world.faults.happens("broker.retention", name):
+            if config.retention_ms == _KEPT_FOREVER:
+                continue
+            if not world.faults.happens("broker.retention", name):
                 continue
             start = log.first_kept(world.now - config.retention_ms)
             if start > log.log_start:

@@ -14,7 +14,11 @@ __all__ = ["Unseen"]
 
 
 class Unseen:
-    """What processes that run a task have not seen of its changelog."""
+    """What processes that run a task have not seen of its changelog.
+
+    Attributes:
+        partitions: the changelogs to which a zombie ever appended.
+    """
 
     def __init__(self) -> None:
         # By process, the ids of the producers that it ever had.
@@ -22,6 +26,7 @@ class Unseen:
         # The changelogs of the tasks that run now, by process and task.
         self._running: dict[tuple[str, str], set[str]] = {}
         self._offsets: dict[tuple[str, str], set[int]] = {}
+        self.partitions: set[str] = set()
 
     def of(self, process: str, partition: str) -> AbstractSet[int]:
         """The offsets of a changelog that a process has not seen."""
@@ -48,6 +53,7 @@ class Unseen:
             own = event.attributes["producer"] in self._producers.get(process, ())
             if event.partition in partitions and not own:
                 self._offsets.setdefault((process, event.partition), set()).add(event.offset)
+                self.partitions.add(event.partition)
 
     def restored(self, process: str, partition: str, offsets: list[int]) -> None:
         """A process has read a part of a changelog after all."""

@@ -6,8 +6,10 @@ killed; the next process finds the store. With the mistake, the third write was 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from streamproof.scenarios.moments import Moment
 from streamproof.scenarios.played import Played
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.invariants import Violation
@@ -174,3 +176,22 @@ class SmallRun:
 def small_run(*, is_broken: bool = False) -> Played:
     """The run, with the mistake or without it."""
     return SmallRun(is_broken=is_broken).played()
+
+
+def folded(events: Sequence[Event]) -> Moment:
+    """The moment after some events."""
+    moment = Moment()
+    for event in events:
+        moment.see(event)
+    return moment
+
+
+def told(*more: tuple[str, str, dict[str, Any]]) -> Moment:
+    """The small run up to the third write, and what happens then: kind, actor and the rest."""
+    small = SmallRun(is_broken=False)
+    small.begins()
+    small.commits()
+    small.processes(2)
+    for kind, actor, attributes in more:
+        small.emit(kind, actor, **attributes)
+    return folded(small.events)

@@ -187,6 +187,28 @@ def test_plans_that_differ() -> None:
         ("config.max_task_idle_ms", "0", "500"),
         ("kinds", "crash, pause, cut", "crash"),
     ]
+    assert "config.max_task_idle_ms   0                   500" in render_comparison(comparison)
+
+
+def test_rows_that_differ_are_named_up_to_three() -> None:
+    """Of a store that is found with others."""
+    small = small_run()
+    rows = [[f"key-{number}".encode(), b"1"] for number in range(5)]
+    found = next(each for each in reversed(small.events) if each.kind == "store.found")
+    events = list(small.events)
+    events[found.sequence] = Event(
+        found.sequence,
+        found.time,
+        found.actor,
+        found.kind,
+        found.task,
+        found.partition,
+        found.offset,
+        {**found.attributes, "rows": rows},
+    )
+    text = render_comparison(compare(small, replace(small, events=events)), 200)
+    assert "key-0 = 1, key-1 = 1, key-2 = 1, …" in text
+    assert "Both runs keep all promises." in text
 
 
 def test_both_sides_can_be_changed() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import CHANGELOG, THREAD, SmallRun, small_run
+from small_runs import CHANGELOG, THREAD, SmallRun, folded, small_run, told
 
 from streamproof.scenarios.moments import SNAPSHOT_EVERY, Moment, Moments, moments, process_of
 from streamproof.scenarios.world_state import LogState, Store
@@ -15,7 +15,8 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants.history import History, Record
 from streamproof.sim.swarm import Plan, run
-from streamproof.sim.trace import Event, TraceFile, read_trace
+from streamproof.sim.trace import Event
+from streamproof.sim.trace_files import TraceFile, read_trace
 from streamproof.sim.workloads import WorkloadConfig
 
 TOLD = ("store.running", "store.closing")
@@ -32,14 +33,6 @@ def events_of(seed: int, *, plan: Plan | None = None, defect: str = "") -> list[
 def state_of(moment: Moment) -> dict[str, Any]:
     """All that a moment says, to be compared."""
     return {**vars(moment), "logs": {name: vars(log) for name, log in moment.logs.items()}}
-
-
-def folded(events: Sequence[Event]) -> Moment:
-    """The moment after some events."""
-    moment = Moment()
-    for event in events:
-        moment.see(event)
-    return moment
 
 
 def require_true(events: Sequence[Event]) -> int:
@@ -192,17 +185,6 @@ def test_a_write_goes_through_the_layers() -> None:
     killed = store_after("instance.crashed")
     assert killed.rows == {b"key-0": b"2"}
     assert (killed.is_open, killed.offset) == (False, 1)
-
-
-def told(*more: tuple[str, str, dict[str, Any]]) -> Moment:
-    """The small run up to the third write, and what happens then."""
-    small = SmallRun(is_broken=False)
-    small.begins()
-    small.commits()
-    small.processes(2)
-    for kind, actor, attributes in more:
-        small.emit(kind, actor, **attributes)
-    return folded(small.events)
 
 
 def closing(how: str) -> tuple[str, str, dict[str, Any]]:

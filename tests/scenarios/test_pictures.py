@@ -34,7 +34,8 @@ from streamproof.sim import kinds
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Violation
 from streamproof.sim.swarm import Plan, run
-from streamproof.sim.trace import Event, TraceFile, read_trace
+from streamproof.sim.trace import Event
+from streamproof.sim.trace_files import TraceFile, read_trace
 
 GOLDEN = Path(__file__).parent / "golden"
 GOLDENS: dict[str, Callable[[Picture], str]] = {

@@ -15,7 +15,8 @@ from streamproof.sim.defects import DEFECTS
 from streamproof.sim.exploration import explore, search
 from streamproof.sim.swarm import Plan, run
 from streamproof.sim.topologies import TOPOLOGIES
-from streamproof.sim.trace import Event, TraceFile, first_divergence, read_trace
+from streamproof.sim.trace import Event, first_divergence
+from streamproof.sim.trace_files import TraceFile, read_trace
 from streamproof.sim.workloads import WorkloadConfig
 from streamproof.stores.errors import UsageError
 

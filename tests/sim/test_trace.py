@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamproof.sim.trace import BATCH, Event, Trace, TraceFile, first_divergence, read_trace
+from streamproof.sim.trace import Event, Trace, first_divergence
+from streamproof.sim.trace_files import BATCH, TraceFile, read_trace
 from streamproof.stores.errors import UsageError
 
 

@@ -1,0 +1,478 @@
+"""Arranges the rows of many runs for reading.
+
+The status of a requirement and the verdict on a subject are taken as the rows say them, with
+one exception: a verdict that is better than the statuses allow is lowered to what they allow. A
+requirement of which a version has no row is shown as *no result*, and never as kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+from streamproof.conformance.catalogue import AREAS
+from streamproof.reports.site.data import (
+    Cell,
+    Change,
+    ChangeKind,
+    Failure,
+    Flaky,
+    Promise,
+    Rows,
+)
+from streamproof.reports.site.names import page_names
+from streamproof.reports.view import Tally
+from streamproof.reports.wording import OUTCOMES, STATUSES, Outcome, Shown
+
+__all__ = [
+    "CHANGES",
+    "Broken",
+    "Key",
+    "Series",
+    "Site",
+    "arrange",
+    "area_of",
+    "kind_of_change",
+    "version_key",
+]
+
+Key = tuple[str, str, str]
+"""Subject, guarantee and spec: what has one verdict for each version."""
+
+CHANGES: dict[ChangeKind, str] = {
+    "broken": "It fails now, and did not before.",
+    "fixed": "It failed before, and was now tried and held.",
+    "changed": "Any other status than before; what is skipped now is not fixed.",
+    "added": "There was no result before.",
+    "removed": "There is no result now.",
+}
+"""Every kind of change and its meaning, the most pressing first."""
+
+_AREAS = list(AREAS)
+_OUTCOMES = list(OUTCOMES)
+_FAILED: frozenset[Shown] = frozenset({"fail", "known"})
+_NOT_ASKED: frozenset[Shown] = frozenset({"unsupported", "untested"})
+_WORD = re.compile(r"\d+|[A-Za-z]+")
+
+
+@dataclass(frozen=True)
+class Series:
+    """The versions of one subject under one guarantee and spec, the oldest first.
+
+    Attributes:
+        label: how it is called in this report: the subject, and what tells it from others.
+        page: of the subject, without folder and suffix.
+        rows: the cells of each requirement, one for each version, ``None`` without a result.
+        outcomes: the verdict on each version.
+        tallies: the statuses of each version: core, and extended requirements.
+    """
+
+    subject: str
+    guarantee: str
+    spec: str
+    label: str
+    page: str
+    versions: tuple[str, ...]
+    rows: dict[str, tuple[Cell | None, ...]]
+    outcomes: tuple[Outcome, ...]
+    tallies: tuple[tuple[Tally, Tally], ...]
+
+    @property
+    def key(self) -> Key:
+        return self.subject, self.guarantee, self.spec
+
+    @property
+    def version(self) -> str:
+        """The newest."""
+        return self.versions[-1]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The verdict on the newest version."""
+        return self.outcomes[-1]
+
+    @property
+    def core(self) -> Tally:
+        return self.tallies[-1][0]
+
+    @property
+    def extended(self) -> Tally:
+        return self.tallies[-1][1]
+
+    @property
+    def broken(self) -> int:
+        return self.core.broken + self.extended.broken
+
+    @cached_property
+    def newest(self) -> dict[str, Cell]:
+        """The cells of the newest version, by requirement."""
+        return {key: cells[-1] for key, cells in self.rows.items() if cells[-1] is not None}
+
+    def count(self, status: Shown) -> int:
+        """How many requirements have the status in the newest version."""
+        return self.core.counts[status] + self.extended.counts[status]
+
+    def status(self, requirement: str) -> Shown:
+        cell = self.newest.get(requirement)
+        return cell.status if cell else "no result"
+
+    def statuses(self, requirement: str) -> tuple[Shown, ...]:
+        """The status in each version."""
+        cells = self.rows.get(requirement, (None,) * len(self.versions))
+        return tuple(cell.status if cell else "no result" for cell in cells)
+
+    def since(self, requirement: str) -> str:
+        """The version since which the status is what it is now."""
+        statuses = self.statuses(requirement)
+        index = len(statuses) - 1
+        while index and statuses[index - 1] == statuses[-1]:
+            index -= 1
+        return self.versions[index]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """One way in which a promise is broken, over all runs and versions that found it.
+
+    Attributes:
+        records: as the runs found it, the newest version first.
+        versions: the oldest first.
+        now: whether the newest version of the subject fails the requirement.
+    """
+
+    page: str
+    series: Series
+    promise: Promise
+    records: tuple[Failure, ...]
+    versions: tuple[str, ...]
+    now: bool
+
+    @property
+    def newest(self) -> Failure:
+        return self.records[0]
+
+
+@dataclass(frozen=True)
+class Site:
+    """All that the pages show.
+
+    Attributes:
+        areas: the requirements of each area, with its name, in the order of the catalogue.
+        failures: those of the newest versions first, and the worst of them first.
+        changes: the most pressing first.
+        requirement_pages: of each requirement, without folder and suffix.
+    """
+
+    rows: Rows
+    outcome: Outcome
+    series: tuple[Series, ...]
+    areas: tuple[tuple[str, str, tuple[Promise, ...]], ...]
+    failures: tuple[Broken, ...]
+    changes: tuple[Change, ...]
+    requirement_pages: dict[str, str]
+
+    @cached_property
+    def by_key(self) -> dict[Key, Series]:
+        return {series.key: series for series in self.series}
+
+    @cached_property
+    def promises(self) -> dict[str, Promise]:
+        return {each.requirement: each for _, _, promises in self.areas for each in promises}
+
+    @cached_property
+    def subjects(self) -> dict[str, tuple[Series, ...]]:
+        """The series of each subject."""
+        found: dict[str, list[Series]] = defaultdict(list)
+        for series in self.series:
+            found[series.subject].append(series)
+        return {subject: tuple(each) for subject, each in found.items()}
+
+    @cached_property
+    def failures_of(self) -> dict[tuple[Key, str], tuple[Broken, ...]]:
+        """The failures by series and requirement."""
+        found: dict[tuple[Key, str], list[Broken]] = defaultdict(list)
+        for failure in self.failures:
+            found[failure.series.key, failure.promise.requirement].append(failure)
+        return {key: tuple(each) for key, each in found.items()}
+
+    @cached_property
+    def flaky_of(self) -> dict[tuple[Key, str], list[Flaky]]:
+        found: dict[tuple[Key, str], list[Flaky]] = defaultdict(list)
+        for row in self.rows.flaky:
+            found[(row.subject, row.guarantee, row.spec), row.requirement].append(row)
+        return dict(found)
+
+    @cached_property
+    def changed(self) -> Counter[ChangeKind]:
+        return Counter(change.kind for change in self.changes)
+
+    @cached_property
+    def worst_first(self) -> list[Series]:
+        def badness(series: Series) -> tuple[int, int, int]:
+            return _OUTCOMES.index(series.outcome), -series.core.broken, -series.extended.broken
+
+        return sorted(self.series, key=badness)
+
+    @cached_property
+    def weak(self) -> list[tuple[Promise, tuple[Series, ...]]]:
+        """What the newest versions keep on weak evidence, and who: the most often weak first."""
+        found = []
+        for promise in self.promises.values():
+            weak = tuple(
+                series
+                for series in self.series
+                if (cell := series.newest.get(promise.requirement))
+                and cell.status == "pass"
+                and cell.strength in ("weak", "example only")
+            )
+            if weak:
+                found.append((promise, weak))
+        return sorted(found, key=lambda each: -len(each[1]))
+
+    @cached_property
+    def never_tried(self) -> list[Promise]:
+        """Requirements that were put to the test for no newest version of any subject."""
+        tried: frozenset[Shown] = frozenset({"pass", "fail", "known"})
+        return [
+            promise
+            for promise in self.promises.values()
+            if not any(series.status(promise.requirement) in tried for series in self.series)
+        ]
+
+
+def arrange(rows: Rows) -> Site:
+    """Arranges rows for the pages."""
+    promises = _by_area(rows)
+    known = {each.requirement: each for each in promises}
+    series = _all_series(rows, known)
+    areas = tuple(
+        (code, AREAS.get(code, code), tuple(each))
+        for code, each in groupby(promises, key=lambda promise: area_of(promise.requirement))
+    )
+    changes = rows.changes if rows.baseline else tuple(_since_last(series))
+    return Site(
+        rows=rows,
+        outcome=_worst([each.outcome for each in series]) if series else "error",
+        series=series,
+        areas=areas,
+        failures=_failures(rows, series, known),
+        changes=tuple(sorted(changes, key=_change_key)),
+        requirement_pages=page_names(known),
+    )
+
+
+def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
+    """Sorts versions as people do: 1.9 before 1.10, and 2.0rc1 before 2.0."""
+    words = _WORD.findall(version)
+    key = [(2, int(word[:18]), "") if word.isdecimal() else (0, 0, word) for word in words]
+    return (*key, (1, 0, version))
+
+
+def area_of(requirement: str) -> str:
+    """The area of a requirement's id."""
+    return requirement.rpartition("-")[0] or requirement
+
+
+def kind_of_change(before: Shown | None, after: Shown | None) -> ChangeKind | None:
+    """What a requirement's status became; ``None`` if it is the same."""
+    if before == after:
+        return None
+    if before is None:
+        return "added"
+    if after is None:
+        return "removed"
+    if after in _FAILED and before not in _FAILED:
+        return "broken"
+    return "fixed" if before in _FAILED and after == "pass" else "changed"
+
+
+def _worst(outcomes: Iterable[Outcome]) -> Outcome:
+    return min(outcomes, key=_OUTCOMES.index)
+
+
+def _by_area(rows: Rows) -> list[Promise]:
+    """All requirements in the order of the catalogue, those included that only cells know."""
+    known = {each.requirement: each for each in rows.promises}
+    for row in (*rows.cells, *rows.failures, *rows.changes, *rows.flaky):
+        if row.requirement not in known:
+            known[row.requirement] = Promise(
+                requirement=row.requirement, title="", level="MUST", core=True
+            )
+
+    def place(promise: Promise) -> tuple[int, str, str]:
+        area = area_of(promise.requirement)
+        index = _AREAS.index(area) if area in _AREAS else len(_AREAS)
+        return index, area, promise.requirement
+
+    return sorted(known.values(), key=place)
+
+
+def _all_series(rows: Rows, known: dict[str, Promise]) -> tuple[Series, ...]:
+    cells: dict[Key, dict[str, dict[str, Cell]]] = defaultdict(lambda: defaultdict(dict))
+    for cell in rows.cells:
+        key = (cell.subject, cell.guarantee, cell.spec)
+        cells[key][cell.version][cell.requirement] = cell
+    stated: dict[Key, dict[str, Outcome]] = defaultdict(dict)
+    for row in rows.verdicts:
+        stated[row.subject, row.guarantee, row.spec][row.version] = row.verdict
+    keys = sorted({*cells, *stated})
+    labels = _labels(keys)
+    pages = page_names(subject for subject, _, _ in keys)
+    return tuple(
+        _series(key, labels[key], pages[key[0]], cells[key], stated[key], known) for key in keys
+    )
+
+
+def _labels(keys: Sequence[Key]) -> dict[Key, str]:
+    """The shortest names that tell the series apart: a guarantee or spec only if there are two."""
+    guarantees = {guarantee for _, guarantee, _ in keys}
+    specs = {spec for _, _, spec in keys}
+
+    def label(key: Key) -> str:
+        subject, guarantee, spec = key
+        more = [guarantee] * (len(guarantees) > 1) + [spec] * (len(specs) > 1)
+        return f"{subject} ({', '.join(more)})" if more else subject
+
+    return {key: label(key) for key in keys}
+
+
+def _series(
+    key: Key,
+    label: str,
+    page: str,
+    cells: dict[str, dict[str, Cell]],
+    stated: dict[str, Outcome],
+    known: dict[str, Promise],
+) -> Series:
+    versions = sorted({*cells, *stated}, key=version_key)
+    by_version = [cells.get(version, {}) for version in versions]
+    asked = sorted({requirement for found in by_version for requirement in found})
+    return Series(
+        *key,
+        label=label,
+        page=page,
+        versions=tuple(versions),
+        rows={each: tuple(found.get(each) for found in by_version) for each in asked},
+        outcomes=tuple(
+            _worst([stated.get(version, "incomplete"), _best_possible(found, known)])
+            for version, found in zip(versions, by_version, strict=True)
+        ),
+        tallies=tuple(
+            (
+                _tally(found, [each for each in asked if known[each].core]),
+                _tally(found, [each for each in asked if not known[each].core]),
+            )
+            for found in by_version
+        ),
+    )
+
+
+def _tally(found: dict[str, Cell], requirements: list[str]) -> Tally:
+    """The statuses of these requirements in one version; a missing result is counted as such."""
+    counts: dict[Shown, int] = dict.fromkeys(STATUSES, 0)
+    for requirement in requirements:
+        counts[found[requirement].status if requirement in found else "no result"] += 1
+    return Tally(counts)
+
+
+def _best_possible(found: dict[str, Cell], known: dict[str, Promise]) -> Outcome:
+    """The best verdict that the statuses allow."""
+    cells = [(known[cell.requirement], cell.status) for cell in found.values()]
+    if any(status == "fail" and promise.level == "MUST" for promise, status in cells):
+        return "failure"
+    statuses = {status for _, status in cells}
+    if not cells or "error" in statuses:
+        return "error"
+    if "no result" in statuses:
+        return "incomplete"
+    skipped = any(status == "skip" and promise.core for promise, status in cells)
+    relaxed = any(status == "fail" and promise.level == "SHOULD" for promise, status in cells)
+    if skipped or relaxed or "known" in statuses or "pass" not in statuses:
+        return "partial"
+    return "success"
+
+
+def _failures(
+    rows: Rows, all_series: tuple[Series, ...], known: dict[str, Promise]
+) -> tuple[Broken, ...]:
+    """One for each series, requirement and shape."""
+    by_key = {series.key: series for series in all_series}
+    ways: dict[tuple[Key, str, str], list[Failure]] = defaultdict(list)
+    for row in rows.failures:
+        key = (row.subject, row.guarantee, row.spec)
+        if key in by_key:
+            ways[key, row.requirement, row.shape].append(row)
+    names = page_names(_way_name(*way) for way in ways)
+    found = [
+        _broken(names[_way_name(*way)], by_key[way[0]], known[way[1]], records)
+        for way, records in ways.items()
+    ]
+    order = list(known)
+    levels = ("MUST", "SHOULD", "MAY")
+
+    def badness(failure: Broken) -> tuple[bool, bool, int, bool, int, str]:
+        promise = failure.promise
+        return (
+            not failure.now,
+            bool(failure.newest.known),
+            levels.index(promise.level),
+            not promise.core,
+            order.index(promise.requirement),
+            failure.page,
+        )
+
+    return tuple(sorted(found, key=badness))
+
+
+def _way_name(key: Key, requirement: str, shape: str) -> str:
+    subject, guarantee, spec = key
+    return "-".join(part for part in (requirement, shape, subject, guarantee, spec) if part)
+
+
+def _broken(page: str, series: Series, promise: Promise, records: list[Failure]) -> Broken:
+    newest_first = sorted(records, key=lambda row: (version_key(row.version), row.run_id))[::-1]
+    return Broken(
+        page=page,
+        series=series,
+        promise=promise,
+        records=tuple(newest_first),
+        versions=tuple(sorted({row.version for row in records}, key=version_key)),
+        now=series.status(promise.requirement) in _FAILED
+        and newest_first[0].version == series.version,
+    )
+
+
+def _since_last(all_series: tuple[Series, ...]) -> Iterable[Change]:
+    """What changed between the last two versions of each series."""
+    for series in all_series:
+        if len(series.versions) < 2:
+            continue
+        for requirement, cells in series.rows.items():
+            before, after = (cell.status if cell else None for cell in cells[-2:])
+            if kind := kind_of_change(before, after):
+                yield Change(
+                    subject=series.subject,
+                    guarantee=series.guarantee,
+                    spec=series.spec,
+                    requirement=requirement,
+                    kind=kind,
+                    before=before,
+                    after=after,
+                    before_version=series.versions[-2],
+                    after_version=series.version,
+                )
+
+
+def _change_key(change: Change) -> tuple[int, str, str, str, str]:
+    kinds = list(CHANGES)
+    return (
+        kinds.index(change.kind),
+        change.requirement,
+        change.subject,
+        change.guarantee,
+        change.spec,
+    )

@@ -1,0 +1,252 @@
+"""The rows that a report is made from: plain data, whoever made it.
+
+A row is one line of a table over all runs. Nothing here knows Spark, pandas or files, so that a
+report can be made from rows of any origin. All text in rows may come from a store under test,
+and is shown, never trusted.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from streamproof.conformance.results import Level, Strength
+from streamproof.reports.wording import Outcome, Shown
+
+__all__ = [
+    "Cell",
+    "Change",
+    "ChangeKind",
+    "Day",
+    "Distribution",
+    "Failure",
+    "Flaky",
+    "Problem",
+    "Promise",
+    "Rows",
+    "Run",
+    "Unreached",
+    "VerdictRow",
+]
+
+ChangeKind = Literal["broken", "fixed", "changed", "added", "removed"]
+"""How a requirement fares compared with before.
+
+``broken``: it fails now, and did not. ``fixed``: it failed, and was now tried and held.
+``changed``: any other status; what is skipped now is not fixed. ``added``, ``removed``: one of
+the two has nothing about it.
+"""
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """One run that was read.
+
+    Attributes:
+        started_at: UTC, ISO 8601.
+        command: a command line that starts the same run.
+        verdict: what was said at its end; ``incomplete`` if it died.
+        path: the file that it was read from.
+    """
+
+    run_id: str
+    started_at: str
+    guarantee: str
+    spec: str
+    seed: int
+    verdict: Outcome
+    profile: str = ""
+    tool_version: str = ""
+    command: str = ""
+    path: str = ""
+
+
+class Promise(Struct, frozen=True, kw_only=True):
+    """One requirement: what is promised, and how it is tested.
+
+    Attributes:
+        requirement: the id, ``AREA-NNN``.
+        checks: the checks that test it, ``module.function``.
+    """
+
+    requirement: str
+    title: str
+    level: Level
+    core: bool
+    promise: str = ""
+    source: str = ""
+    checks: list[str] = field(default_factory=list)
+
+
+class Cell(Struct, frozen=True, kw_only=True):
+    """What became of one requirement for one version of a subject, over all its runs.
+
+    Attributes:
+        status: of all runs together: one failure is a failure, and a skip is never a pass.
+        mutants: how many deliberately wrong stores the requirement is known to catch.
+        runs: how many runs gave a result.
+        seeds: how many different seeds these had.
+        crash_points: how many processes were killed.
+        failures: in how many runs it was broken.
+        low: the lower end of the 95 % interval of the probability that one kill shows a fault.
+        high: its upper end; ``None``, as ``low``, where nothing was killed.
+        duration_s: seconds spent in its checks.
+    """
+
+    subject: str
+    version: str
+    guarantee: str
+    spec: str
+    requirement: str
+    status: Shown
+    reason: str = ""
+    strength: Strength = ""
+    mutants: int = 0
+    runs: int = 1
+    seeds: int = 1
+    examples: int = 0
+    operations: int = 0
+    crash_points: int = 0
+    failures: int = 0
+    low: float | None = None
+    high: float | None = None
+    duration_s: float = 0.0
+
+
+class VerdictRow(Struct, frozen=True, kw_only=True):
+    """The verdict on one version of a subject, over all its runs."""
+
+    subject: str
+    version: str
+    guarantee: str
+    spec: str
+    verdict: Outcome
+    runs: int = 1
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """One way in which one run found a promise broken.
+
+    Attributes:
+        shape: what tells it from other ways in which the promise is broken.
+        program: the smallest program found that shows it.
+        reproduce: the command that runs the check again with the same seed.
+        known: why it does not count; empty if it does.
+    """
+
+    subject: str
+    version: str
+    guarantee: str
+    spec: str
+    requirement: str
+    run_id: str
+    check: str = ""
+    shape: str = ""
+    tried: str = ""
+    program: str = ""
+    expected: str = ""
+    found: str = ""
+    reproduce: str = ""
+    known: str = ""
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One requirement that fares differently than before.
+
+    Attributes:
+        before: the status in the older version or the baseline; ``None`` if it has none.
+        after: the status now; ``None`` if it has none.
+        before_version: the version that it is compared with.
+    """
+
+    subject: str
+    guarantee: str
+    spec: str
+    requirement: str
+    kind: ChangeKind
+    before: Shown | None
+    after: Shown | None
+    before_version: str = ""
+    after_version: str = ""
+
+
+class Flaky(Struct, frozen=True, kw_only=True):
+    """A requirement that one version of a subject kept in some runs and broke in others."""
+
+    subject: str
+    version: str
+    guarantee: str
+    spec: str
+    requirement: str
+    passed: int
+    failed: int
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """Something that could not be read, and so is in no other table.
+
+    Attributes:
+        line: in the file, from 1; 0 if it is about the whole file.
+    """
+
+    path: str
+    what: str
+    line: int = 0
+
+
+class Unreached(Struct, frozen=True, kw_only=True):
+    """A situation that is worth coming about in simulated worlds, and never did."""
+
+    subject: str
+    situation: str
+
+
+class Distribution(Struct, frozen=True, kw_only=True):
+    """How one measure of simulated runs is distributed: its quantiles.
+
+    Attributes:
+        measure: what was measured, such as ``duration of a restoration``.
+        group: what it was measured of, such as a scenario.
+        unit: such as ``ms``.
+    """
+
+    measure: str
+    group: str
+    unit: str
+    count: int
+    minimum: float
+    p50: float
+    p95: float
+    p99: float
+    maximum: float
+
+
+class Day(Struct, frozen=True, kw_only=True):
+    """The results of all runs that started on one day, UTC, of one subject: counts by status."""
+
+    date: str
+    subject: str
+    counts: dict[Shown, int]
+
+
+class Rows(Struct, frozen=True, kw_only=True):
+    """All that one report is made from.
+
+    Attributes:
+        changes: what changed since the baseline; without one, a report compares the newest
+            version of each subject with the version before it.
+        baseline: how the baseline was named on the command line; empty without one.
+    """
+
+    promises: tuple[Promise, ...] = ()
+    cells: tuple[Cell, ...] = ()
+    verdicts: tuple[VerdictRow, ...] = ()
+    runs: tuple[Run, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    changes: tuple[Change, ...] = ()
+    flaky: tuple[Flaky, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    unreached: tuple[Unreached, ...] = ()
+    distributions: tuple[Distribution, ...] = ()
+    days: tuple[Day, ...] = ()
+    baseline: str = ""

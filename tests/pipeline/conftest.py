@@ -1,0 +1,32 @@
+"""One Spark session for all tests of a process, because starting one costs seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A small session on two cores; whatever asks for a session in this process gets this one."""
+    from streamproof.reports.spark import session
+
+    scratch = Path(tmp_path_factory.mktemp("spark"))
+    running = session(
+        "local[2]",
+        name="tests",
+        settings={
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "4",
+            "spark.local.dir": str(scratch / "local"),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        },
+    )
+    yield running
+    running.stop()
