@@ -45,6 +45,7 @@ class Rule(NamedTuple):
 
 
 _RECORD = ("record {partition} {offset}", "value {partition} {key} {value}")
+_APPENDED = "appended {partition} {offset}"
 _ROW = "row {process} {partition} {key}"
 _STORE = "store {process} {partition}"
 _FILES = ("files {process} {partition}", "files {process} {task}")
@@ -65,7 +66,13 @@ RULES: dict[str, Rule] = {
     "instance.paused": Rule(("held {process}",)),
     "instance.resumed": Rule(("held {process}",)),
     "disk.power_lost": Rule(("process {process}", "files {process}"), ("process {process}",)),
+    "disk.emptied": Rule(("trouble {process}",)),
+    "disk.filled": Rule(("trouble {process}",)),
     "disk.full": Rule(("trouble {process}",)),
+    "instance.stood_still": Rule(("trouble {process}",)),
+    "instance.went_on": Rule(("trouble {process}",), ("trouble {process}",)),
+    "network.connected": Rule(("trouble {process}",), ("trouble {process}",)),
+    "network.cut": Rule(("trouble {process}",)),
     "network.request_lost": Rule(("trouble {process}",)),
     "network.reply_lost": Rule(("trouble {process}",)),
     "updater.died": Rule(("trouble {process}",)),
@@ -143,7 +150,7 @@ RULES: dict[str, Rule] = {
     "log.appended": Rule(
         (
             *_RECORD,
-            "appended {partition} {offset}",
+            _APPENDED,
             "key {partition} {key}",
             "end {partition}",
             "stamp {partition} {timestamp}",
@@ -162,12 +169,15 @@ RULES: dict[str, Rule] = {
     ),
     "transaction.decided": Rule(
         (*_RECORD, "fate {partition} {offset}", "input {input} {offset}", "decided {owner}"),
-        ("appended {partition} {offset} | processed {input} {offset}", *_LOSS),
+        (
+            f"{_APPENDED} | appended {{partition}} {{kept}} | processed {{input}} {{offset}}",
+            *_LOSS,
+        ),
     ),
     "transaction.marker": Rule(
         _RECORD,
         (
-            "fate {partition} {offset} | appended {partition} {offset}",
+            f"fate {{partition}} {{offset}} | {_APPENDED}",
             "ended {transactional_id}",
             *_LOSS,
         ),
@@ -245,16 +255,22 @@ class _Index:
 
     Args:
         events: of a run, in order, from its first.
+
+    Attributes:
+        parts: what an event is about, by its number, if that is more than one thing.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._writes: dict[str, list[_Write]] = defaultdict(list)
-        self._spread = _Spread()
+        self.parts: dict[int, list[_Write]] = {}
+        spread = _Spread()
         for event in events:
-            for fields in self._spread.parts(event):
-                write = _Write(event.sequence, fields)
+            parts = [_Write(event.sequence, fields) for fields in spread.parts(event)]
+            if len(parts) > 1:
+                self.parts[event.sequence] = parts
+            for write in parts:
                 for template in RULES.get(event.kind, _NOTHING).writes:
-                    what = _filled(template, fields)
+                    what = _filled(template, write.fields)
                     if what:
                         self._writes[what].append(write)
 
@@ -287,6 +303,11 @@ def _said(event: Event) -> Fields:
     if event.offset >= 0:
         fields["offset"] = event.offset
     return fields
+
+
+def _kept(record: Fields) -> Fields:
+    """A record that was committed, which is as if there had been no transaction."""
+    return {"partition": record["partition"], "kept": record["offset"]}
 
 
 class _Spread:
@@ -359,10 +380,10 @@ class _Spread:
         yield from ()
 
     def _decided(self, event: Event) -> Iterator[Fields]:
-        producer = event.attributes["producer"]
+        producer, commit = event.attributes["producer"], event.attributes["commit"]
         records = self._undecided.pop(producer, [])
         self._unmarked[producer] += records
-        yield from records
+        yield from map(_kept, records) if commit else records
         yield from self._inputs.pop(self._owners.get(producer, ""), [])
 
     def _marked(self, event: Event) -> Iterator[Fields]:
@@ -370,7 +391,7 @@ class _Spread:
         for lists in (self._unmarked, self._undecided):
             here = [each for each in lists[producer] if each["partition"] == event.partition]
             lists[producer] = [each for each in lists[producer] if each not in here]
-            yield from here
+            yield from () if event.attributes["commit"] else here
 
     def _opened(self, event: Event) -> Iterator[Fields]:
         self._restored[event.actor.partition("/")[0], event.partition] = event.offset
@@ -416,7 +437,7 @@ class _Walk:
         """The sequences of all events that are come to."""
         event = violation.event
         if event is not None:
-            self._take([_Write(event.sequence, _said(event))])
+            self._take([_Write(event.sequence, _said(event)), *self._meant(event, violation)])
         before = len(self._events) if event is None else event.sequence + 1
         for what in _mentioned(violation, self._events):
             is_one = what.partition(" ")[0] not in SEVERAL
@@ -427,6 +448,13 @@ class _Walk:
         while self._left:
             self._follow(self._left.pop())
         return self._found
+
+    def _meant(self, event: Event, violation: Violation) -> list[_Write]:
+        """The last parts of the event that found it which are about the same partition."""
+        said = _WORD.findall(violation.message)
+        parts = self._index.parts.get(event.sequence, [])
+        meant = [each for each in parts if each.fields.get("partition") in said]
+        return meant[-MOST_TIMES:]
 
     def _take_uses(self, write: _Write, before: int) -> None:
         """What came of an input is asked for, as well as where it came from."""

@@ -71,6 +71,10 @@ def _processes(before: Mapping[str, Process], after: Mapping[str, Process]) -> I
             yield Change(name, "is down: its threads and what was in its memory are gone")
         if new.is_up and new.is_paused != old.is_paused:
             yield Change(name, "holds its work" if new.is_paused else "goes on")
+        for trouble in sorted(new.troubles - old.troubles):
+            yield Change(name, trouble)
+        for trouble in sorted(old.troubles - new.troubles):
+            yield Change(name, f"{trouble} no more")
         if not new.is_up:
             continue
         for thread in sorted(old.threads.keys() - new.threads.keys()):

@@ -149,11 +149,34 @@ def _application_started(moment: Moment, event: Event) -> None:
     moment.settings = event.attributes
 
 
+STANDS_STILL, IS_CUT_OFF, IS_FULL = "stands still", "is cut off", "has a full disk"
+
+_TROUBLES = {
+    "disk.emptied": (IS_FULL, False),
+    "disk.filled": (IS_FULL, True),
+    "instance.stood_still": (STANDS_STILL, True),
+    "instance.went_on": (STANDS_STILL, False),
+    "network.connected": (IS_CUT_OFF, False),
+    "network.cut": (IS_CUT_OFF, True),
+}
+
+
 def _instance_started(moment: Moment, event: Event) -> None:
     more = event.attributes
+    # The machine is the same, and so is its network.
+    kept = moment.process(event.actor).troubles - {STANDS_STILL}
     moment.processes[event.actor] = Process(
-        since=event.time, release=more["release"], manages_offsets=more["manages_offsets"]
+        since=event.time,
+        troubles=kept,
+        release=more["release"],
+        manages_offsets=more["manages_offsets"],
     )
+
+
+def _instance_troubled(moment: Moment, event: Event) -> None:
+    process = moment.process(event.actor)
+    trouble, begins = _TROUBLES[event.kind]
+    process.troubles = process.troubles | {trouble} if begins else process.troubles - {trouble}
 
 
 def _instance_paused(moment: Moment, event: Event) -> None:
@@ -407,6 +430,7 @@ _TAKEN_BY: Mapping[str, Callable[[Moment, Event], None]] = {
     "disk.power_lost": _power_lost,
     "global.applied": _global_applied,
     "instance.crashed": _instance_ended,
+    **dict.fromkeys(_TROUBLES, _instance_troubled),
     "instance.paused": _instance_paused,
     "instance.resumed": _instance_paused,
     "instance.started": _instance_started,

@@ -26,6 +26,8 @@ class Played:
         choices: all choices that were made: pairs of how many options there were, and the one that
             was taken; empty if they were not kept.
         command: what a user types to see this run again; empty if there is no such command.
+        title: what it is about, in a line; empty if nobody has said so.
+        story: what happens and why it matters, in a few sentences.
     """
 
     name: str
@@ -36,3 +38,5 @@ class Played:
     digest: str
     choices: Sequence[tuple[int, int]] = ()
     command: str = ""
+    title: str = ""
+    story: str = ""

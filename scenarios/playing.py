@@ -84,6 +84,8 @@ def play(
         outcome.digest,
         director.pairs,
         command,
+        scenario.file.title,
+        " ".join(scenario.file.story.split()),
     )
     surprises = [
         *_never_done(scenario.file.timeline, director.undone, played),

@@ -40,7 +40,7 @@ from streamproof.sim.upgrades import UPGRADES
 from streamproof.sim.workloads import WorkloadConfig
 from streamproof.stores.errors import UsageError
 
-__all__ = ["EVERYTHING", "Swarm", "drawn_from", "read_swarm"]
+__all__ = ["EVERYTHING", "Swarm", "check_swarm", "drawn_from", "read_swarm"]
 
 Options = dict[str, list[Any]]
 """By the name of a field, what it may be."""
@@ -89,6 +89,20 @@ def read_swarm(path: Path) -> Swarm:
             f"{path}: {error}. There are topologies, guarantees, upgrades and kinds, and the "
             "tables plan, settings and workload."
         ) from error
+    check_swarm(swarm, path)
+    return swarm
+
+
+def check_swarm(swarm: Swarm, path: Path) -> None:
+    """See that all that is named is there to be drawn.
+
+    Args:
+        swarm: what is left to draw from.
+        path: the file that says so.
+
+    Raises:
+        UsageError: something is not there.
+    """
     for key, known in (
         ("topologies", [*TOPOLOGIES]),
         ("upgrades", ["", *UPGRADES]),

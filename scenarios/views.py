@@ -55,6 +55,7 @@ def who(moment: Moment) -> RenderableType:
         state = "up" if process.is_up else "down"
         if process.is_paused:
             state = "up, holds its work"
+        state = ", ".join([state, *sorted(process.troubles)])
         _add(table, name, state, _seconds(process.since), "", "", "")
         for thread, each in sorted(process.threads.items()):
             _add(

@@ -41,6 +41,7 @@ class Process:
     Attributes:
         is_up: whether it runs.
         is_paused: whether it was told to hold its work (KIP-834).
+        troubles: what is wrong with it, or with its instance, for a while, in words.
         since: when that came about, in milliseconds.
         release: what it is a release of.
         manages_offsets: whether its stores have their offsets themselves (KIP-1035).
@@ -49,6 +50,7 @@ class Process:
 
     is_up: bool = True
     is_paused: bool = False
+    troubles: frozenset[str] = frozenset()
     since: int = 0
     release: str = ""
     manages_offsets: bool = True

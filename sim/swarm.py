@@ -245,6 +245,7 @@ def run(
     try:
         if direct is not None:
             direct(swarm.stage)
+        swarm.begin()
         while not watch.violations and not swarm.is_over():
             world.time.run(until=world.time.now + _CHECK_MS)
     finally:
@@ -280,12 +281,8 @@ class _Swarm:
         ]
         self.stage = Stage(world, self._application, self._instances)
         self._workload = Workload(world, self._cluster, self._topology, plan.workload)
-        upgrade = RollingUpgrade(world, self._instances, plan.upgrade, plan.upgrade_every_ms)
-        for each in self._instances:
-            each.start()
-        world.time.process(upgrade.run())
-        self._upgraded = upgrade.done
-        nemesis = Nemesis(
+        self._upgrade = RollingUpgrade(world, self._instances, plan.upgrade, plan.upgrade_every_ms)
+        self._nemesis = Nemesis(
             world,
             self._application.network,
             self._instances,
@@ -293,12 +290,17 @@ class _Swarm:
             [each for each in plan.kinds if make_disk is None or each != "power"],
             safety_ms=plan.safety_ms,
         )
-        self._healed = nemesis.healed
-        world.time.process(nemesis.run())
         # When nothing came in any more, and nothing failed; 0 before that.
         self._since = 0
         # Since when everything that came in is processed and committed; 0 if it is not.
         self._rested = 0
+
+    def begin(self) -> None:
+        """Start the instances, and what happens to them."""
+        for each in self._instances:
+            each.start()
+        self._world.time.process(self._upgrade.run())
+        self._world.time.process(self._nemesis.run())
 
     def _instance(self, name: str, make_disk: MakeDisk | None) -> Instance:
         disk = (
@@ -317,7 +319,7 @@ class _Swarm:
     def is_over(self) -> bool:
         """Whether everything is done, or there is no time left."""
         now = self._world.now
-        ended = (self._healed, self._workload.ended, self._upgraded)
+        ended = (self._nemesis.healed, self._workload.ended, self._upgrade.done)
         if not all(each.triggered for each in ended):
             return False
         self._since = self._since or now

@@ -170,14 +170,7 @@ def _explore(console: Console, ledger: Ledger, worlds: Worlds, asked: _Asked) ->
         )
         return EXIT_INTERRUPTED
     if problems := [each for each in ledger.runs if each.problem]:
-        console.print(
-            Text(
-                f"✗ seed {problems[0].seed} came to no end: {problems[0].problem}. This is a "
-                "mistake in the simulator.",
-                style="red",
-            ),
-            soft_wrap=True,
-        )
+        console.print(_problem_line(problems[0], worlds.subject), soft_wrap=True)
         return EXIT_BROKEN
     if not written:
         console.print("Nothing was found.")
@@ -188,6 +181,17 @@ def _explore(console: Console, ledger: Ledger, worlds: Worlds, asked: _Asked) ->
         words += ["--subject", worlds.subject]
     console.print(f"Reproduce: {escape(shlex.join(words))}", soft_wrap=True)
     return EXIT_FOUND
+
+
+def _problem_line(run: Explored, subject: str) -> Text:
+    """What is said of a run that came to no end."""
+    blame = (
+        f"Either what {subject} answers cannot be worked with, which `streamproof verify` tells, "
+        "or this is a mistake in the simulator."
+        if subject
+        else "This is a mistake in the simulator."
+    )
+    return Text(f"✗ seed {run.seed} came to no end: {run.problem}. {blame}", style="red")
 
 
 def _new_runs(ledger: Ledger, worlds: Worlds, asked: _Asked) -> Iterator[Explored]:

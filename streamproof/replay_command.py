@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.console import Console
@@ -16,7 +17,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from streamproof.failure_replay import replay_failures
-from streamproof.playing import Wanted, play_with
+from streamproof.playing import Wanted, play_with, target_of
 from streamproof.scenarios.causes import what_matters
 from streamproof.scenarios.comparing import compare as compared
 from streamproof.scenarios.comparison_text import render_comparison
@@ -135,25 +136,50 @@ def replay(
         for number, ((scenario, setup), one) in enumerate(shown):
             if number == 0 or shown[number - 1][0][0] is not scenario:
                 _print_story(console, scenario)
-            _show(console, setup, one, format_, out, everything=all_)
+            drawn = _Drawn(format_, out, is_only=len(shown) == 1, everything=all_)
+            _show(console, setup, one, drawn)
+        if format_ == "text" and len(shown) > 1 and not any(one.surprises for _, one in shown):
+            _print_hint(console, [each for each, _ in shown])
     is_as_written = not (told or wanted.defects or seed is not None)
     surprised = is_as_written and any(one.surprises for _, one in judged)
     raise typer.Exit(EXIT_SURPRISED if surprised else 0)
 
 
-def _show(
-    console: Console, setup: Setup, judged: Judged, format_: Format, out: Path, *, everything: bool
-) -> None:
+class _Drawn(NamedTuple):
+    """How a run is drawn.
+
+    Attributes:
+        format: in words or in a file.
+        out: where files go.
+        is_only: whether no other run is shown beside it.
+        everything: whether every event is drawn.
+    """
+
+    format: Format
+    out: Path
+    is_only: bool
+    everything: bool
+
+
+def _show(console: Console, setup: Setup, judged: Judged, drawn: _Drawn) -> None:
     _print_verdict(console, setup, judged)
-    played = judged.played
-    if format_ != "text":
-        console.print(str(_written(played, format_, out)), markup=False, soft_wrap=True)
-    elif played.violations or everything:
+    played, everything = judged.played, drawn.everything
+    if drawn.format != "text":
+        console.print(str(_written(played, drawn.format, drawn.out)), markup=False, soft_wrap=True)
+    elif played.violations or everything or drawn.is_only:
         width = min(max(console.width, LEAST_WIDTH), MOST_WIDTH)
-        drawn = picture(played, what_matters(played) if played.violations else None)
-        text = render_text(drawn, width=width, **{"most": 0} if everything else {})
+        shown = picture(played, what_matters(played) if played.violations else None)
+        text = render_text(shown, width=width, **{"most": 0} if everything else {})
         console.print(Text(text), soft_wrap=True)
     console.print(Text(f"  $ {played.command}"), soft_wrap=True)
+
+
+def _print_hint(console: Console, chosen: list[tuple[Scenario, Setup]]) -> None:
+    """What else there is to be seen of several variants."""
+    names = [shlex.quote(target_of(*each)) for each in chosen]
+    console.print(
+        Text(f"Side by side: streamproof replay {' '.join(names[-2:])} --compare"), soft_wrap=True
+    )
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from streamproof.conformance.catalogue import AREAS
 from streamproof.reports.site.data import (
@@ -34,14 +34,14 @@ __all__ = [
     "Key",
     "Series",
     "Site",
-    "arrange",
     "area_of",
+    "arrange",
     "kind_of_change",
     "version_key",
 ]
 
-Key = tuple[str, str, str]
-"""Subject, guarantee and spec: what has one verdict for each version."""
+Key = tuple[str, str]
+"""Subject and guarantee: what has one verdict for each version."""
 
 CHANGES: dict[ChangeKind, str] = {
     "broken": "It fails now, and did not before.",
@@ -55,13 +55,12 @@ CHANGES: dict[ChangeKind, str] = {
 _AREAS = list(AREAS)
 _OUTCOMES = list(OUTCOMES)
 _FAILED: frozenset[Shown] = frozenset({"fail", "known"})
-_NOT_ASKED: frozenset[Shown] = frozenset({"unsupported", "untested"})
 _WORD = re.compile(r"\d+|[A-Za-z]+")
 
 
 @dataclass(frozen=True)
 class Series:
-    """The versions of one subject under one guarantee and spec, the oldest first.
+    """The versions of one subject under one guarantee, the oldest first.
 
     Attributes:
         label: how it is called in this report: the subject, and what tells it from others.
@@ -73,7 +72,6 @@ class Series:
 
     subject: str
     guarantee: str
-    spec: str
     label: str
     page: str
     versions: tuple[str, ...]
@@ -83,7 +81,7 @@ class Series:
 
     @property
     def key(self) -> Key:
-        return self.subject, self.guarantee, self.spec
+        return self.subject, self.guarantee
 
     @property
     def version(self) -> str:
@@ -203,7 +201,7 @@ class Site:
     def flaky_of(self) -> dict[tuple[Key, str], list[Flaky]]:
         found: dict[tuple[Key, str], list[Flaky]] = defaultdict(list)
         for row in self.rows.flaky:
-            found[(row.subject, row.guarantee, row.spec), row.requirement].append(row)
+            found[(row.subject, row.guarantee), row.requirement].append(row)
         return dict(found)
 
     @cached_property
@@ -314,34 +312,36 @@ def _by_area(rows: Rows) -> list[Promise]:
 def _all_series(rows: Rows, known: dict[str, Promise]) -> tuple[Series, ...]:
     cells: dict[Key, dict[str, dict[str, Cell]]] = defaultdict(lambda: defaultdict(dict))
     for cell in rows.cells:
-        key = (cell.subject, cell.guarantee, cell.spec)
+        key = (cell.subject, cell.guarantee)
         cells[key][cell.version][cell.requirement] = cell
     stated: dict[Key, dict[str, Outcome]] = defaultdict(dict)
     for row in rows.verdicts:
-        stated[row.subject, row.guarantee, row.spec][row.version] = row.verdict
+        stated[row.subject, row.guarantee][row.version] = row.verdict
     keys = sorted({*cells, *stated})
     labels = _labels(keys)
-    pages = page_names(subject for subject, _, _ in keys)
+    pages = page_names(subject for subject, _ in keys)
     return tuple(
-        _series(key, labels[key], pages[key[0]], cells[key], stated[key], known) for key in keys
+        _series(
+            key,
+            label=labels[key],
+            page=pages[key[0]],
+            cells=cells[key],
+            stated=stated[key],
+            known=known,
+        )
+        for key in keys
     )
 
 
 def _labels(keys: Sequence[Key]) -> dict[Key, str]:
-    """The shortest names that tell the series apart: a guarantee or spec only if there are two."""
-    guarantees = {guarantee for _, guarantee, _ in keys}
-    specs = {spec for _, _, spec in keys}
-
-    def label(key: Key) -> str:
-        subject, guarantee, spec = key
-        more = [guarantee] * (len(guarantees) > 1) + [spec] * (len(specs) > 1)
-        return f"{subject} ({', '.join(more)})" if more else subject
-
-    return {key: label(key) for key in keys}
+    """The shortest names that tell the series apart: with the guarantee only if there are two."""
+    several = len({guarantee for _, guarantee in keys}) > 1
+    return {key: f"{key[0]} ({key[1]})" if several else key[0] for key in keys}
 
 
 def _series(
     key: Key,
+    *,
     label: str,
     page: str,
     cells: dict[str, dict[str, Cell]],
@@ -350,23 +350,28 @@ def _series(
 ) -> Series:
     versions = sorted({*cells, *stated}, key=version_key)
     by_version = [cells.get(version, {}) for version in versions]
-    asked = sorted({requirement for found in by_version for requirement in found})
+    # What an older version was asked, a newer one must answer; what is new is not held against
+    # versions that were tested before there was such a requirement.
+    asked = [
+        sorted(due)
+        for due in accumulate((found.keys() for found in by_version), lambda a, b: a | b)
+    ]
     return Series(
         *key,
         label=label,
         page=page,
         versions=tuple(versions),
-        rows={each: tuple(found.get(each) for found in by_version) for each in asked},
+        rows={each: tuple(found.get(each) for found in by_version) for each in asked[-1]},
         outcomes=tuple(
-            _worst([stated.get(version, "incomplete"), _best_possible(found, known)])
-            for version, found in zip(versions, by_version, strict=True)
+            _worst([stated.get(version, "incomplete"), _best_possible(found, due, known)])
+            for version, found, due in zip(versions, by_version, asked, strict=True)
         ),
         tallies=tuple(
             (
-                _tally(found, [each for each in asked if known[each].core]),
-                _tally(found, [each for each in asked if not known[each].core]),
+                _tally(found, [each for each in due if known[each].core]),
+                _tally(found, [each for each in due if not known[each].core]),
             )
-            for found in by_version
+            for found, due in zip(by_version, asked, strict=True)
         ),
     )
 
@@ -379,19 +384,19 @@ def _tally(found: dict[str, Cell], requirements: list[str]) -> Tally:
     return Tally(counts)
 
 
-def _best_possible(found: dict[str, Cell], known: dict[str, Promise]) -> Outcome:
+def _best_possible(found: dict[str, Cell], asked: list[str], known: dict[str, Promise]) -> Outcome:
     """The best verdict that the statuses allow."""
-    cells = [(known[cell.requirement], cell.status) for cell in found.values()]
-    if any(status == "fail" and promise.level == "MUST" for promise, status in cells):
+    shown: list[tuple[Promise, Shown]] = [
+        (known[each], found[each].status if each in found else "no result") for each in asked
+    ]
+    statuses = {status for _, status in shown}
+    if any(status == "fail" and promise.level == "MUST" for promise, status in shown):
         return "failure"
-    statuses = {status for _, status in cells}
-    if not cells or "error" in statuses:
+    if not found or "error" in statuses:
         return "error"
-    if "no result" in statuses:
-        return "incomplete"
-    skipped = any(status == "skip" and promise.core for promise, status in cells)
-    relaxed = any(status == "fail" and promise.level == "SHOULD" for promise, status in cells)
-    if skipped or relaxed or "known" in statuses or "pass" not in statuses:
+    untried = any(promise.core and status in ("skip", "no result") for promise, status in shown)
+    relaxed = any(promise.level == "SHOULD" and status == "fail" for promise, status in shown)
+    if untried or relaxed or "known" in statuses or "pass" not in statuses:
         return "partial"
     return "success"
 
@@ -403,7 +408,7 @@ def _failures(
     by_key = {series.key: series for series in all_series}
     ways: dict[tuple[Key, str, str], list[Failure]] = defaultdict(list)
     for row in rows.failures:
-        key = (row.subject, row.guarantee, row.spec)
+        key = (row.subject, row.guarantee)
         if key in by_key:
             ways[key, row.requirement, row.shape].append(row)
     names = page_names(_way_name(*way) for way in ways)
@@ -429,8 +434,7 @@ def _failures(
 
 
 def _way_name(key: Key, requirement: str, shape: str) -> str:
-    subject, guarantee, spec = key
-    return "-".join(part for part in (requirement, shape, subject, guarantee, spec) if part)
+    return "-".join(part for part in (requirement, shape, *key) if part)
 
 
 def _broken(page: str, series: Series, promise: Promise, records: list[Failure]) -> Broken:
@@ -457,22 +461,20 @@ def _since_last(all_series: tuple[Series, ...]) -> Iterable[Change]:
                 yield Change(
                     subject=series.subject,
                     guarantee=series.guarantee,
-                    spec=series.spec,
                     requirement=requirement,
                     kind=kind,
                     before=before,
                     after=after,
-                    before_version=series.versions[-2],
-                    after_version=series.version,
+                    version_before=series.versions[-2],
+                    version_after=series.version,
                 )
 
 
-def _change_key(change: Change) -> tuple[int, str, str, str, str]:
+def _change_key(change: Change) -> tuple[int, str, str, str]:
     kinds = list(CHANGES)
     return (
         kinds.index(change.kind),
         change.requirement,
         change.subject,
         change.guarantee,
-        change.spec,
     )

@@ -26,6 +26,7 @@ __all__ = [
     "Promise",
     "Rows",
     "Run",
+    "Subject",
     "Unreached",
     "VerdictRow",
 ]
@@ -83,22 +84,22 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     Attributes:
         status: of all runs together: one failure is a failure, and a skip is never a pass.
+        latest: of the newest run alone; where it is better than the status, runs do not agree.
         mutants: how many deliberately wrong stores the requirement is known to catch.
         runs: how many runs gave a result.
         seeds: how many different seeds these had.
         crash_points: how many processes were killed.
-        failures: in how many runs it was broken.
+        caught: how many runs that killed processes found it broken.
         low: the lower end of the 95 % interval of the probability that one kill shows a fault.
         high: its upper end; ``None``, as ``low``, where nothing was killed.
-        duration_s: seconds spent in its checks.
     """
 
     subject: str
     version: str
     guarantee: str
-    spec: str
     requirement: str
     status: Shown
+    latest: Shown | None = None
     reason: str = ""
     strength: Strength = ""
     mutants: int = 0
@@ -107,10 +108,24 @@ class Cell(Struct, frozen=True, kw_only=True):
     examples: int = 0
     operations: int = 0
     crash_points: int = 0
-    failures: int = 0
+    caught: int = 0
     low: float | None = None
     high: float | None = None
-    duration_s: float = 0.0
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """What one version of a subject says of itself.
+
+    Attributes:
+        package: the distribution that it comes from.
+        capabilities: what it claims, in words.
+    """
+
+    subject: str
+    version: str
+    package: str = ""
+    description: str = ""
+    capabilities: str = ""
 
 
 class VerdictRow(Struct, frozen=True, kw_only=True):
@@ -119,7 +134,6 @@ class VerdictRow(Struct, frozen=True, kw_only=True):
     subject: str
     version: str
     guarantee: str
-    spec: str
     verdict: Outcome
     runs: int = 1
 
@@ -137,7 +151,6 @@ class Failure(Struct, frozen=True, kw_only=True):
     subject: str
     version: str
     guarantee: str
-    spec: str
     requirement: str
     run_id: str
     check: str = ""
@@ -156,18 +169,17 @@ class Change(Struct, frozen=True, kw_only=True):
     Attributes:
         before: the status in the older version or the baseline; ``None`` if it has none.
         after: the status now; ``None`` if it has none.
-        before_version: the version that it is compared with.
+        version_before: the version that it is compared with.
     """
 
     subject: str
     guarantee: str
-    spec: str
     requirement: str
     kind: ChangeKind
     before: Shown | None
     after: Shown | None
-    before_version: str = ""
-    after_version: str = ""
+    version_before: str = ""
+    version_after: str = ""
 
 
 class Flaky(Struct, frozen=True, kw_only=True):
@@ -176,10 +188,13 @@ class Flaky(Struct, frozen=True, kw_only=True):
     subject: str
     version: str
     guarantee: str
-    spec: str
     requirement: str
     passed: int
     failed: int
+    pass_run: str = ""
+    fail_run: str = ""
+    pass_seed: int = 0
+    fail_seed: int = 0
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -192,13 +207,18 @@ class Problem(Struct, frozen=True, kw_only=True):
     path: str
     what: str
     line: int = 0
+    kind: str = ""
 
 
 class Unreached(Struct, frozen=True, kw_only=True):
-    """A situation that is worth coming about in simulated worlds, and never did."""
+    """A situation that is worth coming about in simulated worlds, and never did.
 
-    subject: str
+    Attributes:
+        runs: how many runs looked for it.
+    """
+
     situation: str
+    runs: int = 0
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
@@ -216,16 +236,17 @@ class Distribution(Struct, frozen=True, kw_only=True):
     count: int
     minimum: float
     p50: float
-    p95: float
+    p90: float
     p99: float
     maximum: float
 
 
 class Day(Struct, frozen=True, kw_only=True):
-    """The results of all runs that started on one day, UTC, of one subject: counts by status."""
+    """How one subject did in all runs that started on one day, UTC: counts by status."""
 
     date: str
     subject: str
+    guarantee: str
     counts: dict[Shown, int]
 
 
@@ -241,6 +262,7 @@ class Rows(Struct, frozen=True, kw_only=True):
     promises: tuple[Promise, ...] = ()
     cells: tuple[Cell, ...] = ()
     verdicts: tuple[VerdictRow, ...] = ()
+    subjects: tuple[Subject, ...] = ()
     runs: tuple[Run, ...] = ()
     failures: tuple[Failure, ...] = ()
     changes: tuple[Change, ...] = ()

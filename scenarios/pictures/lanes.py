@@ -115,6 +115,16 @@ class Picture:
     is_explained: bool
 
     @property
+    def title(self) -> str:
+        """What the run is about; empty if nobody has said so."""
+        return harmless(self.played.title)
+
+    @property
+    def story(self) -> str:
+        """What happens in it and why it matters; empty if nobody has said so."""
+        return harmless(self.played.story)
+
+    @property
     def found_at(self) -> int | None:
         """The number of the event by which it was found; ``None`` at the end or if all holds."""
         found = self.played.violations[0].event if self.finding else None

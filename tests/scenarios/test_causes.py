@@ -169,35 +169,55 @@ def test_what_happens_elsewhere_does_not_count() -> None:
     )
 
 
-def test_a_record_brings_its_fate_along() -> None:
-    """What was aborted is told with the marker, and with what it was aborted for."""
+def appended(told: Told, name: str, key: bytes, value: bytes, offset: int) -> None:
+    """A record of the store is in its changelog, in the transaction of producer 5."""
+    told.emit(
+        name,
+        "log.appended",
+        "brokers",
+        partition="log-0",
+        offset=offset,
+        key=key,
+        value=value,
+        timestamp=1,
+        producer=5,
+        transactional=True,
+    )
 
-    def aborted(told: Told) -> None:
-        told.emit("producer", "thread.producer", "instance-0/thread-0", producer=5)
-        for name, key, value, offset in (("appended", b"a", b"2", 4), ("noise", b"c", b"7", 5)):
-            told.emit(
-                name,
-                "log.appended",
-                "brokers",
-                partition="log-0",
-                offset=offset,
-                key=key,
-                value=value,
-                timestamp=1,
-                producer=5,
-                transactional=True,
-            )
-        told.emit(
-            "marker",
-            "transaction.marker",
-            "brokers",
-            partition="log-0",
-            offset=6,
-            producer=5,
-            transactional_id="app-0",
-            commit=False,
-        )
 
-    found = killed(aborted).slice(MESSAGE, "found")
-    assert {"appended", "marker", "second", "crashed", "commit"} <= found
+def decided(told: Told, *, commit: bool) -> None:
+    """The transaction of producer 5 ends, and the changelog shows it."""
+    end = {"producer": 5, "transactional_id": "app-0", "commit": commit}
+    told.emit("decided", "transaction.decided", "brokers", **end)
+    told.emit("marker", "transaction.marker", "brokers", partition="log-0", offset=6, **end)
+
+
+def with_a_transaction(told: Told, *, commit: bool) -> None:
+    """Both rows that were written last are in the changelog, in one transaction."""
+    told.emit("producer", "thread.producer", "instance-0/thread-0", producer=5)
+    appended(told, "appended", b"a", b"2", 4)
+    appended(told, "noise", b"c", b"7", 5)
+    decided(told, commit=commit)
+
+
+def test_a_record_that_was_aborted_brings_its_fate_along() -> None:
+    """With the marker, and what it was aborted for; the other records of it say nothing."""
+    found = killed(lambda told: with_a_transaction(told, commit=False)).slice(MESSAGE, "found")
+    assert {"appended", "decided", "marker", "second", "crashed", "commit"} <= found
     assert not {"noise", "another", "other", "first", "early commit"} & found
+
+
+def test_a_record_that_was_committed_is_as_any_other() -> None:
+    """That nothing happened to it needs no event."""
+    found = killed(lambda told: with_a_transaction(told, commit=True)).slice(MESSAGE, "found")
+    assert "appended" in found
+    assert not {"decided", "marker", "noise"} & found
+
+
+def test_a_decision_that_breaks_a_promise_brings_its_records_along() -> None:
+    """Those of the partition that the message speaks of."""
+    told = killed(lambda told: with_a_transaction(told, commit=True))
+    message = "a transaction with records of log-0 was committed after the task had begun to run"
+    found = told.slice(message, "decided")
+    assert {"decided", "appended", "noise", "second", "another"} <= found
+    assert not {"marker", "crashed", "first"} & found

@@ -169,6 +169,14 @@ def test_where_nothing_is_wrong_nothing_is_found(exploration: Exploration) -> No
     assert [each.seed for each in exploration.runs()] == list(range(60))
 
 
+def test_worlds_are_run_for_so_long(exploration: Exploration) -> None:
+    """With a budget, the first world is run in any case."""
+    words = ["--budget", "0.1s", "--swarm", exploration.swarm(), "-j", "1"]
+    code, printed = exploration.run(*words)
+    assert code == 0, printed
+    assert exploration.runs()
+
+
 def test_failures_of_one_shape_are_one(exploration: Exploration) -> None:
     """With --keep-going they are collected; each is written once, by its first seed."""
     words = ["--defect", "commits-fetched-offsets", "--runs", "8", "--keep-going"]
@@ -284,28 +292,49 @@ def test_a_real_store_is_explored(exploration: Exploration) -> None:
     assert [each.problem for each in exploration.runs()] == ["", "", ""]
 
 
-WRONG_STORE = '''
-"""A store that forgets what it was told last before it was closed."""
+WRONG_STORES = '''
+"""Stores that do what no store may do."""
 
 from streamproof.stores.memory import InMemoryKeyValueStore
 
 
-class Forgetful(InMemoryKeyValueStore):
+class Raising(InMemoryKeyValueStore):
     def put(self, key, value):
         raise ZeroDivisionError("by nothing")
 
 
-def factory():
-    return Forgetful("forgetful")
+class Babbling(InMemoryKeyValueStore):
+    def get(self, key):
+        return b"no number"
+
+
+def raising():
+    return Raising("raising")
+
+
+def babbling():
+    return Babbling("babbling")
 '''
 
 
 def test_an_error_of_a_store_is_a_finding(exploration: Exploration) -> None:
     """It is laid at the store's door, and the runs are kept."""
-    (exploration.directory / "wrong.py").write_text(WRONG_STORE, "utf-8")
-    words = ["--subject", "wrong.py:factory", "--runs", "5", "--swarm", exploration.swarm()]
+    (exploration.directory / "wrong.py").write_text(WRONG_STORES, "utf-8")
+    words = ["--subject", "wrong.py:raising", "--runs", "5", "--swarm", exploration.swarm()]
     code, printed = exploration.run(*words, "--shrink-runs", "3", "-j", "1")
     assert code == 1, printed
     assert "PROTOCOL-008" in printed
     assert "ZeroDivisionError" in exploration.runs()[-1].violations[0][1]
-    assert "--subject wrong.py:factory" in printed
+    assert "--subject wrong.py:raising" in printed
+
+
+def test_a_run_that_cannot_be_ended_is_no_finding(exploration: Exploration) -> None:
+    """With 70, and the seed."""
+    (exploration.directory / "wrong.py").write_text(WRONG_STORES, "utf-8")
+    words = ["--subject", "wrong.py:babbling", "--runs", "5", "--swarm", exploration.swarm()]
+    code, printed = exploration.run(*words, "-j", "1")
+    assert code == 70, printed
+    last = exploration.runs()[-1]
+    assert last.problem.startswith("ValueError: ")
+    assert f"seed {last.seed} came to no end: ValueError" in printed
+    assert not list(exploration.out.glob("*.toml"))

@@ -1,0 +1,239 @@
+"""The pages of the report site: files that need no network, no server and no other program.
+
+Every string in a page passes through :func:`~streamproof.reports.text.detail` and Jinja's
+escaping, by construction: a template cannot forget it. Links are made of names of pages, which
+come from :func:`~streamproof.reports.site.names.page_names`, and never of text. The pages' own
+security policy forbids any script and style but the site's, and loading anything else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from streamproof.reports.site import charts, phrases
+from streamproof.reports.site.arrange import CHANGES, Series, Site
+from streamproof.reports.site.data import Distribution, Promise
+from streamproof.reports.text import PROGRAM_CHARS, cell, detail
+from streamproof.reports.view import Tally
+from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS, Shown, plural
+
+__all__ = ["MOST_ROWS", "render_pages"]
+
+MOST_ROWS = 1000
+"""A table that could have any number of rows shows so many; the CSV beside it has them all."""
+
+PAGES = {
+    "index": "Overview",
+    "matrix": "Matrix",
+    "failures": "Failures",
+    "changes": "Changes",
+    "trends": "Trends",
+    "evidence": "Evidence",
+    "flaky": "Flaky",
+    "problems": "Problems",
+    "runs": "Runs",
+    "legend": "Legend",
+    "document": "Document",
+}
+"""The pages at the top of the site, and what the navigation calls them."""
+
+
+def render_pages(site: Site) -> Iterator[tuple[str, bytes]]:
+    """Every file of the site: its path, with ``/``, and what is in it.
+
+    The same rows give the same bytes, in the same order.
+    """
+    templates = "streamproof.reports.templates"
+    mine = "streamproof.reports.site.templates"
+    style = _asset(templates, "report.css") + "\n" + _asset(mine, "site.css")
+    yield "assets/site.css", style.encode()
+    yield "assets/site.js", _asset(mine, "site.js").encode()
+    yield "assets/search.js", _search_index(site).encode()
+    for name in PAGES:
+        yield f"{name}.html", _page(site, name, "", page=name)
+    for subject, series in site.subjects.items():
+        values = {"subject": subject, "all_series": series, "about": _about(site, subject)}
+        yield f"subjects/{series[0].page}.html", _page(site, "subject", "../", **values)
+    for promise in site.promises.values():
+        path = f"requirements/{site.requirement_pages[promise.requirement]}.html"
+        yield path, _page(site, "requirement", "../", **_requirement(site, promise))
+    for failure in site.failures:
+        yield f"failures/{failure.page}.html", _page(site, "failure", "../", failure=failure)
+
+
+def _page(site: Site, name: str, root: str, page: str = "", **values: Any) -> bytes:
+    template = _environment().get_template(f"{name}.html.j2")
+    return template.render(site=site, root=root, page=page, **values).encode()
+
+
+def _asset(package: str, name: str) -> str:
+    return resources.files(package).joinpath(name).read_text("utf-8")
+
+
+def _search_index(site: Site) -> str:
+    """What can be searched for, as a script: a page that was opened from a disk may not fetch."""
+    found: list[tuple[str, str, str]] = []
+    for subject, series in site.subjects.items():
+        found.append((cell(subject), "subject", f"subjects/{series[0].page}.html"))
+    for promise in site.promises.values():
+        text = cell(f"{promise.requirement} {promise.title}")
+        page = site.requirement_pages[promise.requirement]
+        found.append((text, "requirement", f"requirements/{page}.html"))
+    for failure in site.failures:
+        parts = (failure.promise.requirement, failure.newest.shape, failure.series.label)
+        text = cell(" ".join(part for part in parts if part))
+        found.append((text, "failure", f"failures/{failure.page}.html"))
+    # ASCII, and no less-than sign: whatever shows or embeds this cannot take it for markup.
+    text = json.dumps(found).replace("<", "\\u003c")
+    return f'"use strict";\nwindow.streamproofPages = {text};\n'
+
+
+def _about(site: Site, subject: str) -> Any:
+    """What the newest version of a subject says of itself, if there is anything."""
+    newest = site.subjects[subject][0].version
+    rows = [row for row in site.rows.subjects if row.subject == subject]
+    return next((row for row in rows if row.version == newest), rows[-1] if rows else None)
+
+
+def _requirement(site: Site, promise: Promise) -> dict[str, Any]:
+    requirement = promise.requirement
+    asked = [series for series in site.series if requirement in series.rows]
+    return {
+        "promise": promise,
+        "asked": asked,
+        "failures": [each for each in site.failures if each.promise.requirement == requirement],
+        "flaky": [row for row in site.rows.flaky if row.requirement == requirement],
+        "intervals": _intervals(requirement, asked),
+        "mutants": max(
+            (cell.mutants for series in asked for cell in _cells(series, requirement)), default=0
+        ),
+    }
+
+
+def _cells(series: Series, requirement: str) -> list[Any]:
+    return [each for each in series.rows[requirement] if each is not None]
+
+
+def _intervals(requirement: str, asked: list[Series]) -> list[charts.Interval]:
+    """The intervals of the newest versions in which something was killed."""
+    found = []
+    for series in asked:
+        cell = series.newest.get(requirement)
+        if cell and cell.low is not None and cell.high is not None:
+            found.append(charts.Interval(series.label, cell.low, cell.high, bool(cell.caught)))
+    return found
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("streamproof.reports.site", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_bounded,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals.update(
+        pages=PAGES,
+        statuses=STATUSES,
+        outcomes=OUTCOMES,
+        strengths=STRENGTHS,
+        changes=CHANGES,
+        stack=charts.STACK,
+        most_rows=MOST_ROWS,
+        phrases=phrases,
+        strip=charts.strip,
+        columns=_columns,
+        lines=charts.lines,
+        intervals=charts.intervals,
+        quantiles=charts.quantiles,
+        measures=_measures,
+        days=_days,
+        by_seed=_by_seed,
+        batches=_batches,
+        both=_both,
+    )
+    environment.filters.update(
+        cell=cell, code=_code, plural=plural, number=_number, slug=_slug, percent=_percent
+    )
+    return environment
+
+
+def _bounded(value: Any) -> Any:
+    """What Jinja does to every value before it escapes and prints it."""
+    return detail(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _code(text: str) -> Markup:
+    """A program or a command: longer than other text may be, because half of one is useless."""
+    return escape(detail(text, PROGRAM_CHARS))
+
+
+def _number(count: float) -> str:
+    return f"{count:,}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _slug(name: str) -> str:
+    """A status or an outcome as a CSS class and the name of an icon."""
+    return name.replace(" ", "-")
+
+
+def _both(tallies: tuple[Tally, Tally]) -> Tally:
+    """Core and extended requirements together."""
+    core, extended = tallies
+    return Tally({status: core.counts[status] + extended.counts[status] for status in STATUSES})
+
+
+def _columns(series: Series, label: str) -> Markup:
+    tallies = [_both(each).counts for each in series.tallies]
+    return charts.columns(tallies, [version or "–" for version in series.versions], label)
+
+
+def _measures(found: tuple[Distribution, ...]) -> dict[str, list[Distribution]]:
+    """Distributions by what was measured: one chart has one unit."""
+    measures: dict[str, list[Distribution]] = {}
+    for each in found:
+        measures.setdefault(each.measure, []).append(each)
+    return measures
+
+
+def _days(site: Site) -> list[tuple[str, float, int]]:
+    """For each day, the share kept of what was asked, over all subjects, and how much that was."""
+    totals: dict[str, dict[Shown, int]] = {}
+    for day in site.rows.days:
+        total = totals.setdefault(day.date, dict.fromkeys(STATUSES, 0))
+        for status, count in day.counts.items():
+            total[status] += count
+    tallies = {date: Tally(total) for date, total in sorted(totals.items())}
+    return [
+        (date, tally.passed / tally.asked, tally.asked)
+        for date, tally in tallies.items()
+        if tally.asked
+    ]
+
+
+def _by_seed(site: Site) -> str:
+    """The seeds of all runs, the first twelve in full."""
+    seeds = sorted({run.seed for run in site.rows.runs})
+    shown = ", ".join(map(str, seeds[:12]))
+    return shown + (f" and {len(seeds) - 12:,} more" if len(seeds) > 12 else "")
+
+
+def _batches(all_series: tuple[Series, ...], size: int) -> list[tuple[Series, ...]]:
+    """As many subjects at a time as have room beside each other on paper."""
+    return [all_series[start : start + size] for start in range(0, len(all_series), size)]
+
+

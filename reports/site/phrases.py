@@ -1,0 +1,96 @@
+"""The sentences of a report on many runs."""
+
+from __future__ import annotations
+
+from streamproof.reports.site.arrange import CHANGES, Series, Site
+from streamproof.reports.text import cell
+from streamproof.reports.wording import Outcome, plural
+
+__all__ = ["clause", "compared", "headline", "period", "subline"]
+
+_MANY: dict[Outcome, str] = {
+    "failure": "{} a promise of level MUST",
+    "error": "{} a requirement without an answer",
+    "incomplete": "{} no verdict",
+    "partial": "{} something untried, or break it in a way that is known or of level SHOULD",
+}
+_VERBS: dict[Outcome, tuple[str, str]] = {
+    "failure": ("breaks", "break"),
+    "error": ("leaves", "leave"),
+    "incomplete": ("has", "have"),
+    "partial": ("leaves", "leave"),
+}
+
+
+def headline(site: Site) -> str:
+    """The report in one sentence, without its full stop: the worst finding, calmly."""
+    if not site.series:
+        return "No subject was tested"
+    if len(site.series) == 1:
+        return clause(site.series[0])
+    if site.outcome == "success":
+        return f"All {len(site.series)} subjects keep every core requirement asked of them"
+    count = sum(series.outcome == site.outcome for series in site.series)
+    words = _MANY[site.outcome].format(_VERBS[site.outcome][count != 1])
+    return f"{count} of {plural(len(site.series), 'subject')} {words}"
+
+
+def subline(site: Site) -> str:
+    """On how much the headline stands, and what has changed."""
+    runs = site.rows.runs
+    seeds = len({run.seed for run in runs})
+    words = [f"The newest version of each subject, on {plural(len(runs), 'run')} "]
+    words.append(f"with {plural(seeds, 'seed')}{_from_to(site)}.")
+    if site.changes:
+        words.append(f" {compared(site)}: {_counted(site)}.")
+    return "".join(words)
+
+
+def compared(site: Site) -> str:
+    """What the changes are changes since."""
+    if site.rows.baseline:
+        return f"Compared with {cell(site.rows.baseline, 120)}"
+    return "Compared with the version before"
+
+
+def _counted(site: Site) -> str:
+    return ", ".join(f"{site.changed[kind]:,} {kind}" for kind in CHANGES if site.changed[kind])
+
+
+def clause(series: Series) -> str:
+    """What is known of one subject's newest version, in a few words that start with its name."""
+    name = cell(f"{series.label} {series.version}".strip(), 100)
+    core, extended = series.core, series.extended
+    if series.broken:
+        parts = []
+        if core.broken:
+            parts.append(f"{core.broken} of {plural(core.asked, 'core requirement')}")
+        if extended.broken:
+            parts.append(f"{extended.broken} of {plural(extended.asked, 'extended requirement')}")
+        return f"{name} breaks {' and '.join(parts)}"
+    silent = series.count("error")
+    untried = core.counts["skip"] + core.counts["no result"]
+    if series.outcome == "incomplete":
+        return f"{name} has no verdict"
+    if silent:
+        return f"{name} left {plural(silent, 'requirement')} without an answer"
+    if known := series.count("known"):
+        return f"{name} breaks {plural(known, 'requirement')}, in ways that are known"
+    if untried:
+        return f"{name} breaks nothing, but {plural(untried, 'core requirement')} went untried"
+    if core.asked and core.passed == core.asked:
+        return f"{name} keeps all {plural(core.asked, 'core requirement')}"
+    return f"{name} keeps {core.passed + extended.passed} of {core.asked + extended.asked}"
+
+
+def period(site: Site) -> tuple[str, str]:
+    """The days on which the first and the last run started, UTC; empty without a run."""
+    days = sorted(run.started_at[:10] for run in site.rows.runs if run.started_at)
+    return (days[0], days[-1]) if days else ("", "")
+
+
+def _from_to(site: Site) -> str:
+    first, last = period(site)
+    if not first:
+        return ""
+    return f", on {first}" if first == last else f", from {first} to {last}"
