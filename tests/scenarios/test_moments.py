@@ -10,6 +10,8 @@ import pytest
 from small_runs import CHANGELOG, THREAD, SmallRun, folded, small_run, told
 
 from streamproof.scenarios.moments import SNAPSHOT_EVERY, Moment, Moments, moments, process_of
+from streamproof.scenarios.playing import play
+from streamproof.scenarios.reading import find, read
 from streamproof.scenarios.world_state import LogState, Store
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
@@ -299,3 +301,16 @@ def test_compaction_keeps_the_last_of_each_key() -> None:
     # What was fetched before has them still.
     given = [each.offset for each in log.batch(-1, 4, 5, exactly_once=True)]
     assert given == [0, 1, 2, 3, 4]
+
+
+def test_what_is_wrong_with_an_instance_is_known() -> None:
+    """That it stands still, for as long as it does."""
+    scenario = read(find("KIP-447-zombie"))
+    played = play(scenario, scenario.setups["at-least-once"]).played
+    seen = moments(played)
+    (still,) = (each.sequence for each in played.events if each.kind == "instance.stood_still")
+    (awake,) = (each.sequence for each in played.events if each.kind == "instance.went_on")
+    told = [
+        seen.at(number).processes["instance-0"].troubles for number in (still - 1, still, awake)
+    ]
+    assert told == [frozenset(), frozenset({"stands still"}), frozenset()]

@@ -125,6 +125,43 @@ def test_a_flush_brings_to_the_disk_what_is_in_memory(tmp_path: Path) -> None:
     assert times(played(tmp_path, flush + 'task = "0_9"\n'), "store.flushed") == []
 
 
+@pytest.mark.parametrize(("flushes", "left"), [(0, [[b"a", b"1"], [b"b", b"1"]]), (1, [])])
+def test_a_loss_of_power_takes_flushes(flushes: int, left: list[Any], tmp_path: Path) -> None:
+    """So many of those that were not synced; without any, it is as a kill."""
+    head = HEAD.replace("[settings]", "[settings]\nexactly_once = false")
+    scenario = scenario_of(
+        tmp_path,
+        '[[timeline]]\ndo = "flush"\nat = 500\ninstance = "instance-0"\n'
+        '[[timeline]]\ndo = "power"\nat = 600\ninstance = "instance-0"\ndown_ms = 100\n'
+        f"flushes = {flushes}\n",
+        head,
+    )
+    judged = play(scenario, scenario.setups["fixed"])
+    assert judged.surprises == []
+    found = [each for each in judged.played.events if each.kind == "store.found"]
+    assert found[-1].attributes["rows"] == left
+
+
+def test_an_upgrade_has_a_pace(tmp_path: Path) -> None:
+    """Its steps are as far apart as the plan says."""
+    head = HEAD.replace("[plan]", '[plan]\nupgrade = "offsets-up"\nupgrade_every_ms = 2000')
+    scenario = scenario_of(tmp_path, "", head)
+    judged = play(scenario, scenario.setups["fixed"])
+    assert judged.surprises == []
+    (stopped,) = times(judged, "instance.stopped")
+    assert 2000 <= stopped <= 2010
+
+
+def test_an_event_of_the_very_first_moment_counts(tmp_path: Path) -> None:
+    """The first start of an instance is the first one."""
+    judged = played(
+        tmp_path,
+        '[[timeline]]\ndo = "crash"\nwhen = { kind = "instance.started", nth = 1 }\n'
+        'instance = "instance-0"\ndown_ms = 50\n',
+    )
+    assert times(judged, "instance.crashed") == [0]
+
+
 @pytest.mark.parametrize(("ending", "processed"), [("commit", 3), ("abort", 2)])
 def test_records_are_sent_in_a_transaction(ending: str, processed: int, tmp_path: Path) -> None:
     """It is open for a while, and those of an aborted one are not processed."""
