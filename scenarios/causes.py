@@ -197,10 +197,7 @@ MENTIONED = (
     "committed {partition}",
     "written {thread} {partition}",
     "restoring {process} {partition}",
-    "restoring {process} {task}",
     "updating {process} {partition}",
-    "files {process} {task}",
-    "looked {process} {task}",
     "owner {thread} {task}",
     "task {thread} {task}",
     "assigned {thread}",
@@ -212,6 +209,13 @@ MENTIONED = (
     "waiting {task}",
 )
 """What a message may be about."""
+
+MENTIONED_ALONE = (
+    "restoring {process} {task}",
+    "files {process} {task}",
+    "looked {process} {task}",
+)
+"""What it may be about as well if it names no partition: otherwise it is of one of the stores."""
 
 ABOUT = {
     "ALOS": ("touched {partition} {blob}",),
@@ -493,7 +497,8 @@ def _mentioned(violation: Violation, events: Iterable[Event]) -> Iterator[str]:
     words = _words(violation, events)
     requirement = violation.requirement
     about = ABOUT.get(requirement, ABOUT.get(requirement.partition("-")[0], ()))
-    for template in (*about, *MENTIONED):
+    alone = () if words["partition"] else MENTIONED_ALONE
+    for template in (*about, *MENTIONED, *alone):
         names = [name for _, name, _, _ in Formatter().parse(template) if name]
         for values in product(*(words[name] for name in names)):
             yield template.format_map(dict(zip(names, values, strict=True)))

@@ -65,7 +65,10 @@ def play(
             "--subject out."
         )
     wrong = tuple(dict.fromkeys([*setup.variant.defects, *defects]))
-    director = direct(scenario, seed)
+    recorded = scenario.file.choices
+    changed = seed is not None or bool(defects) or scenario.is_changed or make_disk is not None
+    is_recorded = setup.name == recorded.variant and not changed
+    director = direct(scenario, seed, is_same=is_recorded)
     events: list[Event] = []
     outcome = run(
         director.choices,
@@ -91,27 +94,28 @@ def play(
         *_never_done(scenario.file.timeline, director.undone, played),
         *_judge(setup, played),
     ]
-    recorded = scenario.file.choices
-    is_recorded = seed is None and make_disk is None and setup.name == recorded.variant
     if is_recorded and recorded.digest not in ("", outcome.digest):
         surprises.append(f"this is not the run that was recorded: its digest is {outcome.digest}")
     return Judged(played, surprises)
 
 
-def direct(scenario: Scenario, seed: int | None = None) -> Director:
+def direct(scenario: Scenario, seed: int | None = None, *, is_same: bool = False) -> Director:
     """Who carries out the timeline of a scenario, in one world.
 
     Args:
         scenario: the scenario.
         seed: other choices than those of the scenario.
+        is_same: whether this has to be the very run that was recorded, if there is one. Another
+            one, as without the defect, goes as near to it as it can.
     """
     recorded = scenario.file.choices
     seed = recorded.seed if seed is None else seed
-    choices = (
-        Choices.strict(decode(recorded.recorded))
-        if seed is None
-        else Choices.seeded(seed, recording=True)
-    )
+    if seed is not None:
+        choices = Choices.seeded(seed, recording=True)
+    elif is_same:
+        choices = Choices.strict(decode(recorded.recorded))
+    else:
+        choices = Choices.recorded([choice for _, choice in decode(recorded.recorded)])
     return Director(scenario.file.timeline, choices)
 
 

@@ -85,7 +85,8 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Scenario:
     setups = _setups(source, table, file)
     for problem in problems_of(file, setups):
         source.fail(problem)
-    return Scenario(path.stem, path, file, {each.name: each for each in setups})
+    named = {each.name: each for each in setups}
+    return Scenario(path.stem, path, file, named, is_changed=bool(changes))
 
 
 class _Source:

@@ -397,12 +397,14 @@ class Scenario:
         path: of its file.
         file: all that it says, with what it extends.
         setups: the ways in which it is run, by name.
+        is_changed: whether settings are others than the file says.
     """
 
     name: str
     path: Path
     file: ScenarioFile
     setups: dict[str, Setup]
+    is_changed: bool = False
 
 
 @cache

@@ -116,7 +116,6 @@ def check_swarm(swarm: Swarm, path: Path) -> None:
     _require_options(path, "plan", swarm.plan, _PLAIN_PLAN)
     _require_options(path, "settings", swarm.settings, _PLAIN_SETTINGS)
     _require_options(path, "workload", swarm.workload, _plain_fields(WorkloadConfig()))
-    return swarm
 
 
 def _plain_fields(value: Any) -> dict[str, Any]:

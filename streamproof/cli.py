@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from streamproof import __version__
+from streamproof.campaign_command import campaign
 from streamproof.conformance.budget import parse_duration
 from streamproof.conformance.canary import CANARY_SUBJECT, CanaryError
 from streamproof.conformance.catalogue import AREAS, Binds, Requirement, load_catalogue
@@ -452,6 +453,7 @@ def host(
     serve_subject(subject, directory)
 
 
+app.command()(campaign)
 app.command()(explore)
 app.command()(mutants)
 app.command()(replay)

@@ -119,13 +119,8 @@ def explore(
     worlds = _worlds(chosen, defect, subject)
     budget_s = parse_duration(budget) if budget else 0.0
     asked = _Asked(seed, runs or RUNS, budget_s, jobs, keep_going, shrink_runs, out)
-    what = {
-        "version": __version__,
-        "seed": seed,
-        "defect": defect,
-        "subject": subject,
-        "swarm": msgspec.to_builtins(chosen),
-    }
+    what = {"version": __version__, "seed": seed, "defect": defect, "subject": subject}
+    what["swarm"] = msgspec.to_builtins(chosen)
     console = Console(highlight=False)
     with Ledger(out, what) as ledger:
         code = _explore(console, ledger, worlds, asked)

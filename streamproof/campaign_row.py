@@ -1,0 +1,54 @@
+"""The process of one row of a campaign that runs somebody's store: `python -m` starts it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from threading import Thread
+
+import msgspec
+
+from streamproof.conformance.subject import load_subject
+from streamproof.hosted_worlds import Hosted, narrowed
+from streamproof.playing import Wanted, play_with
+from streamproof.reports.campaigns.isolating import FOUND, Order
+from streamproof.reports.campaigns.units import Unit
+from streamproof.reports.campaigns.working import Doer, perform
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Do what the line on the standard input says, and write what came of it."""
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    Thread(target=_end_with_input, daemon=True).start()
+    # A module in the current directory is found, as it is by the command line.
+    sys.path.insert(0, str(Path.cwd()))
+    scratch = Path(order.scratch)
+    doer = _doer(order.unit) if order.unit.kind != "verify" else None
+    found = perform(order.unit, Path(order.directory), scratch, doer)
+    unfinished = scratch / f"{FOUND}.unfinished"
+    unfinished.write_bytes(msgspec.json.encode(found))
+    unfinished.rename(scratch / FOUND)
+
+
+def _doer(unit: Unit) -> Doer:
+    """How worlds are run with the store of a row."""
+    return Doer(
+        narrowed=lambda swarm: narrowed(swarm, load_subject(unit.subject)),
+        simulate=Hosted(unit.subject, str(Path.cwd())),
+        play=lambda scenario, setup: play_with(scenario, setup, Wanted(unit.subject)),
+    )
+
+
+def _end_with_input() -> None:
+    """When whoever has started this process is gone, it ends, with all that it has started."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
