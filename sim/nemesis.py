@@ -15,6 +15,7 @@ from streamproof.sim.choices import Choices
 from streamproof.sim.hosts import Steps
 from streamproof.sim.instances import Instance
 from streamproof.sim.network import Network
+from streamproof.sim.troubles import Troubles
 from streamproof.sim.world import World
 from streamproof.stores.errors import UsageError
 
@@ -85,7 +86,7 @@ class Nemesis:
                 f"{unknown[0]!r} is nothing that can go wrong; there are: {', '.join(KINDS)}."
             )
         self._world = world
-        self._network = network
+        self._troubles = Troubles(world, network)
         self._instances = instances
         self._kinds = list(kinds)
         self._safety_ms = safety_ms
@@ -119,12 +120,7 @@ class Nemesis:
         self._world.faults.stop()
         self._world.trace.emit("world.healed", "nemesis")
         for each in self._instances:
-            self._network.heal(each.name)
-            each.disk.is_full = False
-            each.resume()
-            if each.host is not None:
-                each.host.resume()
-            each.start()
+            self._troubles.end(each)
         self.healed.succeed()
 
     def _crash(self, instance: Instance) -> Steps:
@@ -144,12 +140,9 @@ class Nemesis:
         instance.start()
 
     def _pause(self, instance: Instance) -> Steps:
-        host = instance.host
-        if host is None:
-            return
-        host.pause()
+        self._troubles.pause(instance)
         yield self._trouble()
-        host.resume()
+        self._troubles.resume(instance)
 
     def _hold(self, instance: Instance) -> Steps:
         instance.pause()
@@ -157,14 +150,14 @@ class Nemesis:
         instance.resume()
 
     def _cut(self, instance: Instance) -> Steps:
-        self._network.cut(instance.name)
+        self._troubles.cut(instance)
         yield self._trouble()
-        self._network.heal(instance.name)
+        self._troubles.heal(instance)
 
     def _fill(self, instance: Instance) -> Steps:
-        instance.disk.is_full = True
+        self._troubles.fill(instance)
         yield self._trouble()
-        instance.disk.is_full = False
+        self._troubles.empty(instance)
 
     def _trouble(self) -> Event:
         return self._world.time.timeout(self._world.choices.between(1, _MAX_TROUBLE_MS))

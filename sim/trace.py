@@ -17,6 +17,9 @@ from msgspec import Struct
 
 __all__ = ["Divergence", "Event", "Trace", "Watcher", "first_divergence"]
 
+_HASHED_BYTES = 1 << 16
+"""So many bytes of events are digested at a time: one by one it would take longer."""
+
 
 class Event(Struct, frozen=True, gc=False):
     """One thing that happened.
@@ -67,8 +70,9 @@ class Trace:
     def __init__(self, now: Callable[[], float], watchers: Iterable[Watcher] = ()) -> None:
         self._now = now
         self._watchers = list(watchers)
-        self._encode = msgspec.msgpack.Encoder(order="deterministic").encode
+        self._encode_into = msgspec.msgpack.Encoder(order="deterministic").encode_into
         self._hash = blake2b(digest_size=16)
+        self._unhashed = bytearray()
         self.count = 0
 
     def emit(
@@ -86,14 +90,21 @@ class Trace:
             self.count, int(self._now()), actor, kind, task, partition, offset, attributes
         )
         self.count += 1
-        self._hash.update(self._encode(event))
+        self._encode_into(event, self._unhashed, -1)
+        if len(self._unhashed) >= _HASHED_BYTES:
+            self._take_in()
         for watch in self._watchers:
             watch(event)
 
     @property
     def digest(self) -> str:
         """32 hexadecimal digits that stand for all events so far, in their order."""
+        self._take_in()
         return self._hash.hexdigest()
+
+    def _take_in(self) -> None:
+        self._hash.update(self._unhashed)
+        self._unhashed.clear()
 
 
 class Divergence(NamedTuple):

@@ -22,8 +22,8 @@ Input = tuple[str, int]
 _Owner = tuple[str, str]
 """A thread, and a task that it has."""
 
-_Written = tuple[Input, str, bytes, bytes | None]
-"""A write: the input that brought it about, the changelog, the key and the value."""
+_Write = tuple[str, bytes, bytes | None]
+"""A write: the changelog, the key and the value."""
 
 
 class CommittedInputWasProcessed(Invariant):
@@ -172,9 +172,10 @@ class CommittedInputIsLogged(Invariant):
         super().__init__(history)
         self._actors: dict[int, str] = {}
         # By who processes it: the last input of a task, and what it has written that is not in a
-        # log yet. A zombie may process what another one has processed, too.
+        # log yet: each time with the number of the event, and the input that brought it about. A
+        # zombie may process what another one has processed, too.
         self._inputs: dict[_Owner, Input] = {}
-        self._written: dict[_Owner, list[_Written]] = defaultdict(list)
+        self._written: dict[_Owner, dict[_Write, list[tuple[int, Input]]]] = defaultdict(dict)
         # Of each input that is not committed: who has processed it.
         self._takers: dict[Input, dict[_Owner, None]] = defaultdict(dict)
         self._partitions: set[str] = set()
@@ -220,19 +221,19 @@ class CommittedInputIsLogged(Invariant):
         if read is None or event.partition in self._partitions:
             return ()
         if read in self._takers:
-            self._written[owner].append((read, event.partition, more["key"], more["value"]))
+            write = event.partition, more["key"], more["value"]
+            self._written[owner].setdefault(write, []).append((event.sequence, read))
         return ()
 
     def _append(self, event: Event) -> Iterable[str]:
-        record = event.partition, event.attributes["key"], event.attributes["value"]
+        write = event.partition, event.attributes["key"], event.attributes["value"]
         actor = self._actors.get(event.attributes["producer"])
         for (owner, _), written in self._written.items():
-            if actor not in (owner, None):
-                continue
-            for number, (_, *each) in enumerate(written):
-                if tuple(each) == record:
-                    del written[number]
-                    return ()
+            if actor in (owner, None) and write in written:
+                del written[write][0]
+                if not written[write]:
+                    del written[write]
+                break
         return ()
 
     def _commit(self, event: Event) -> Iterator[str]:
@@ -251,8 +252,10 @@ class CommittedInputIsLogged(Invariant):
 
     def _unlogged(self, read: Input, owner: _Owner) -> list[tuple[str, str, bytes]]:
         """What an owner has changed because of an input and not logged: task, changelog, key."""
-        return [
-            (owner[1], changelog, key)
-            for found, changelog, key, _ in self._written.get(owner, ())
-            if found == read
-        ]
+        found = sorted(
+            (number, changelog, key)
+            for (changelog, key, _), times in self._written.get(owner, {}).items()
+            for number, each in times
+            if each == read
+        )
+        return [(owner[1], changelog, key) for _, changelog, key in found]

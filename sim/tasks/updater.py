@@ -158,6 +158,7 @@ class StateUpdater:
         measure = self.metrics.add(task.id, is_active=is_active)
         if is_active and not task.stores:
             self.restored.append(task)
+            self._wake_owner()
             return
         updating = Updating(task, is_active=is_active, measure=measure)
         self._updating[task.id] = updating
@@ -190,6 +191,8 @@ class StateUpdater:
         """Let a task wait; nothing is told of it, and a task that is not here is no mistake."""
         if task_id in self._updating:
             self._set_paused(self._updating[task_id], paused=True)
+            # What it asked the brokers for before must not be applied.
+            self._wake()
 
     def resume(self, task_id: str) -> None:
         """Go on with a task that was paused."""

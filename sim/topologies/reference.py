@@ -209,15 +209,25 @@ def _compare_in_order(
 def _compare_unordered(
     wanted: Sequence[frozenset[Result]], got: Sequence[Logged], *, complete: bool
 ) -> Iterator[str]:
-    left = list(wanted)
+    # By result, the places in which it is wanted, the first one last: most keys have many records.
+    places: dict[Result, list[int]] = {}
+    for place in reversed(range(len(wanted))):
+        for each in wanted[place]:
+            places.setdefault(each, []).append(place)
+    left = dict(enumerate(wanted))
     for number, entry in enumerate(got):
-        match = next((each for each in left if _is_one_of(entry, each)), None)
-        if match is None:
-            yield f"record {number}, {_shown(entry)}, is not expected, or not so often"
+        found = []
+        for result in {Result(entry.value, entry.timestamp), Result(entry.value)}:
+            where = places.get(result, [])
+            while where and where[-1] not in left:
+                where.pop()
+            found += where[-1:]
+        if found:
+            del left[min(found)]
         else:
-            left.remove(match)
+            yield f"record {number}, {_shown(entry)}, is not expected, or not so often"
     if complete and left:
-        yield f"there is no {_shown_results(left)}"
+        yield f"there is no {_shown_results(list(left.values()))}"
 
 
 def _is_one_of(entry: Logged, results: frozenset[Result]) -> bool:
