@@ -18,14 +18,14 @@ from streamproof.sim.swarm import Plan, run
 from streamproof.sim.trace import Event, Trace
 
 STORIES: dict[str, tuple[int, str]] = {
-    "begins-anew-without-need": (30, "group.assigned group.member_left_out instance.crashed"),
+    "begins-anew-without-need": (36, "group.assigned group.member_left_out instance.crashed"),
     "chooses-by-largest-time": (29, "task.processed log.appended"),
     "closes-lost-tasks-cleanly": (4, "store.closing store.committed store.put log.appended"),
     "commits-before-records-arrive": (1, "offsets.committed store.put task.processed"),
     "commits-fetched-offsets": (0, "offsets.added offsets.committed log.appended task.processed"),
     "commits-last-record": (0, "offsets.committed log.appended transaction.marker"),
     "commits-store-first": (
-        35,
+        45,
         "store.committed transaction.marker log.appended store.put task.closed store.found",
     ),
     "counts-records-as-offsets": (0, "restore.start restore.batch store.opened"),
@@ -43,7 +43,7 @@ STORIES: dict[str, tuple[int, str]] = {
     "leaves-input-paused": (1, "input.paused log.appended offsets.committed"),
     "leaves-startup-stores-open": (2, "state.found instance.stopped instance.started"),
     "position-of-staged-writes": (1, "store.found store.flushed instance.crashed task.processed"),
-    "purges-consumed-offsets": (26, "log.deleted offsets.committed task.processed"),
+    "purges-consumed-offsets": (42, "log.deleted offsets.committed task.processed"),
     "restores-aborted-records": (
         1,
         "store.running store.restored restore.start log.appended transaction.marker store.put",
