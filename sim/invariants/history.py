@@ -163,11 +163,8 @@ class History:
         self._store(event, event.attributes["key"], event.attributes["value"])
 
     def _restore(self, event: Event) -> None:
-        records = self._restored(event)
-        for record in records:
+        for record in self._restored(event):
             self._store(event, record.key, record.value)
-        process = event.actor.partition("/")[0]
-        self.unseen.restored(process, event.partition, [each.offset for each in records])
 
     def _store(self, event: Event, key: bytes, value: bytes | None) -> None:
         process = event.actor.partition("/")[0]

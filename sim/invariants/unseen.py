@@ -26,6 +26,8 @@ class Unseen:
         # The changelogs of the tasks that run now, by process and task.
         self._running: dict[tuple[str, str], set[str]] = {}
         self._offsets: dict[tuple[str, str], set[int]] = {}
+        # Where a restoration goes on, by process and changelog.
+        self._next: dict[tuple[str, str], int] = {}
         self.partitions: set[str] = set()
 
     def of(self, process: str, partition: str) -> AbstractSet[int]:
@@ -40,6 +42,10 @@ class Unseen:
                 self._producers.setdefault(process, set()).add(event.attributes["producer"])
             case "store.running" if not event.attributes["is_input"]:
                 self._running.setdefault((process, event.task), set()).add(event.partition)
+            case "restore.start" | "update.start":
+                self._next[process, event.partition] = event.attributes["start"]
+            case "store.restored":
+                self._restored((process, event.partition), event.offset)
             case "task.closed":
                 self._running.pop((process, event.task), None)
             case "instance.crashed" | "instance.stopped":
@@ -55,6 +61,8 @@ class Unseen:
                 self._offsets.setdefault((process, event.partition), set()).add(event.offset)
                 self.partitions.add(event.partition)
 
-    def restored(self, process: str, partition: str, offsets: list[int]) -> None:
-        """A process has read a part of a changelog after all."""
-        self._offsets.get((process, partition), set()).difference_update(offsets)
+    def _restored(self, place: tuple[str, str], offset: int) -> None:
+        """A process has read a part of a changelog after all, and what was compacted there."""
+        seen = range(self._next.get(place, 0), offset + 1)
+        self._next[place] = seen.stop
+        self._offsets.get(place, set()).difference_update(seen)

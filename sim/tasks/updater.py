@@ -173,6 +173,8 @@ class StateUpdater:
             reason: why, for a standby.
         """
         self.metrics.remove(task_id)
+        # What has failed, and was not fetched yet, must not come back after it was given up.
+        self.failed = [each for each in self.failed if each[0].id != task_id]
         for task in self.restored:
             if task.id == task_id:
                 self.restored.remove(task)
@@ -422,7 +424,9 @@ class StateUpdater:
         each.kept += records
         count = self._applicable(updating, each)
         if count:
-            longest = _SLOW_MS if self._world.faults.happens("updater.slow", self._actor) else _APPLY_MS
+            longest = (
+                _SLOW_MS if self._world.faults.happens("updater.slow", self._actor) else _APPLY_MS
+            )
             yield self._world.time.timeout(self._world.choices.between(0, longest))
             if self._updating.get(updating.task.id) is not updating:
                 return 0

@@ -229,6 +229,23 @@ def test_an_owner_has_not_what_a_zombie_appends() -> None:
             assert len(messages) == broken, (happened, kind)
 
 
+def test_what_is_restored_is_seen_whatever_was_compacted_in_between() -> None:
+    """A batch of one record goes past all that is before it."""
+    events: list[Happens] = [
+        ("thread.producer", {"actor": A, "producer": 1}),
+        contents("store.running", -1, {}),
+        appended(0, b"a", b"1", producer=2),
+        appended(1, b"b", b"1", producer=2),
+        ("task.closed", {"actor": A, "task": "0_0"}),
+        ("restore.start", {"partition": CHANGELOG, "start": 0}),
+        ("store.restored", {"partition": CHANGELOG, "offset": 1, "records": 1}),
+        contents("store.found", 1, {}),
+    ]
+    assert len(found(FoundStoreIsVouchedFor, *events, exactly_once=False)) == 2
+    events[5] = ("restore.start", {"partition": CHANGELOG, "start": 1})
+    assert len(found(FoundStoreIsVouchedFor, *events, exactly_once=False)) == 1
+
+
 @pytest.mark.parametrize("kind", ["store.closing", "store.found"])
 def test_a_store_that_was_restored_from_a_compacted_log(kind: str) -> None:
     """It may lack what a later record took the place of, until it comes to that."""

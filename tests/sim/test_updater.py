@@ -435,6 +435,9 @@ def test_a_store_that_raises_fails_its_task_only() -> None:
     assert str(error) == "disk full"
     assert bench.updater.restored == [other]
     assert bench.heard.of(changelog("one", 0)) == ["restore_start", "restore_suspended"]
+    # Given up meanwhile, it must not come back to be begun anew.
+    bench.updater.remove(task.id)
+    assert bench.updater.failed == []
 
 
 def test_an_updater_may_die_by_itself() -> None:
