@@ -26,6 +26,9 @@ PYPROJECT = ROOT / "pyproject.toml"
 ADAPTED_STORES = "quix,faust"
 """The extras that need nothing but Python, so that a plain `nox` can cover them."""
 
+EVERY_EXTRA = f"{ADAPTED_STORES},spark"
+"""The same with the pipeline, which needs Java 17."""
+
 
 def tools(*groups: str) -> tuple[str, ...]:
     """Return what is to be installed for these dependency groups of pyproject.toml."""
@@ -62,7 +65,7 @@ of their own, so that more than a few at a time would only wait for each other."
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests, or with arguments, pass these to pytest."""
-    install(session, "test", "examples", extras=ADAPTED_STORES)
+    install(session, "test", "examples", extras=EVERY_EXTRA)
     arguments = session.posargs or SIDE_BY_SIDE
     session.run(f"{session.bin}/pytest", "--hypothesis-profile=ci", *arguments)
 
@@ -70,7 +73,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def coverage(session: nox.Session) -> None:
     """Run the tests once more, slower, and see that enough branches are covered."""
-    install(session, "test", "examples", extras=ADAPTED_STORES)
+    install(session, "test", "examples", extras=EVERY_EXTRA)
     session.run("coverage", "erase")
     pytest = f"{session.bin}/pytest"
     session.run("coverage", "run", pytest, "--hypothesis-profile=ci", *SIDE_BY_SIDE)
@@ -91,7 +94,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def typecheck(session: nox.Session) -> None:
     """Check the types of the installed package, of the examples and of this file, strictly."""
-    install(session, "typecheck", "examples", extras=ADAPTED_STORES)
+    install(session, "typecheck", "examples", extras=EVERY_EXTRA)
     mypy = ("mypy", "--config-file", str(PYPROJECT), "--cache-dir", str(ROOT / ".mypy_cache"))
     scripts = [str(path) for path in sorted(ROOT.glob("examples/**/*.py"))]
     with TemporaryDirectory() as empty, session.chdir(empty):
@@ -147,7 +150,7 @@ def rust_host(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run every benchmark, or those named by the arguments."""
-    install(session)
+    install(session, extras="spark")
     for script in session.posargs or sorted(map(str, ROOT.glob("benchmarks/*.py"))):
         session.run("python", script)
 
@@ -172,8 +175,36 @@ def exploration(session: nox.Session) -> None:
 
 
 @nox.session
+def campaign(session: nox.Session) -> None:
+    """Run 20,000 worlds and 5 stores, kill the driver and a worker, and count: needs Java 17.
+
+    The argument is how many worlds, if there shall be fewer.
+    """
+    install(session, extras="spark")
+    script = str(ROOT / "tests" / "pipeline" / "killed_campaign.py")
+    session.run("python", "-P", script, *session.posargs)
+
+
+@nox.session
+def cluster(session: nox.Session) -> None:
+    """Carry out a plan on a standalone cluster of two workers, too, with a packed environment.
+
+    The argument is the plan; the tables must be those of one machine. It needs Java 17.
+    """
+    install(session, extras="spark")
+    session.install("venv-pack>=0.2")
+    script = str(ROOT / "tests" / "pipeline" / "standalone.py")
+    session.run(
+        "python",
+        "-P",
+        script,
+        *(session.posargs or [str(ROOT / "examples" / "campaigns" / "plan.toml")]),
+    )
+
+
+@nox.session
 def dev(session: nox.Session) -> None:
     """Prepare .nox/dev for daily work: the package, editable, and every tool."""
     groups = ("lint", "typecheck", "test", "examples")
-    install(session, *groups, extras=ADAPTED_STORES, editable=True)
+    install(session, *groups, extras=EVERY_EXTRA, editable=True)
     session.log(f"Ready: {session.bin}/pytest, {session.bin}/streamproof, {session.bin}/ruff")

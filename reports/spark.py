@@ -173,7 +173,7 @@ def _remote_session(remote: str, name: str, settings: Mapping[str, str]) -> Spar
         return builder.getOrCreate()
     except ImportError as error:
         raise UsageError(
-            f"--remote {remote}: the client of Spark Connect lacks something: {_first_line(error)}. "
+            f"--remote {remote}: its client is not complete: {_first_line(error)}. "
             "`pip install 'pyspark[connect]'` brings the rest."
         ) from error
     except Exception as error:

@@ -1,27 +1,48 @@
-"""Traces in files: the events of runs in columns, as Parquet."""
+"""Traces in files: the events of runs in columns, as Parquet.
+
+The attributes of an event are JSON, with bytes in base64. ``KINDS`` says of which type each of them
+is, and by that they come back exactly as they were. docs/events.md is made from the same table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streamproof.sim.kinds import KINDS
 from streamproof.sim.trace import Event
 from streamproof.stores.errors import UsageError
 
-__all__ = ["BATCH", "SCHEMA", "TraceFile", "read_trace"]
+__all__ = [
+    "BATCH",
+    "SCHEMA",
+    "SCHEMA_VERSION",
+    "TraceFile",
+    "batch_of",
+    "events_of",
+    "read_trace",
+    "require_trace",
+]
 
 BATCH = 16_384
 """Events that are in memory before they are written as columns."""
 
 REPEATED = ["run", "actor", "kind", "task", "partition"]
 """The columns in which few values come again and again: only these are kept as dictionaries."""
+
+SCHEMA_VERSION = 1
+"""It is raised when a reader of another version would misread an event."""
+
+VERSION_KEY = b"streamproof.events"
+"""Where a file says its version, in the metadata of its schema; without it, that is 1."""
 
 SCHEMA = pa.schema(
     [
@@ -38,7 +59,8 @@ SCHEMA = pa.schema(
 )
 """The columns of a trace; ``attributes`` is a JSON object."""
 
-_json = msgspec.json.Encoder(order="deterministic")
+# Whoever judges a trace again must find what is in an attribute in the order in which it was.
+_json = msgspec.json.Encoder()
 
 
 class TraceFile:
@@ -52,7 +74,8 @@ class TraceFile:
     def __init__(self, path: Path, run: str) -> None:
         self._run = run
         self._events: list[Event] = []
-        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd", use_dictionary=REPEATED)
+        schema = SCHEMA.with_metadata({VERSION_KEY: str(SCHEMA_VERSION)})
+        self._writer = pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=REPEATED)
 
     def __call__(self, event: Event) -> None:
         """Keep an event."""
@@ -79,27 +102,126 @@ class TraceFile:
 
     def _write(self) -> None:
         events, self._events = self._events, []
-        columns: dict[str, Any] = {"run": pa.repeat(self._run, len(events))}
-        for name in SCHEMA.names[1:-1]:
-            columns[name] = list(map(attrgetter(name), events))
-        columns["attributes"] = [_json.encode(event.attributes) for event in events]
-        self._writer.write_batch(pa.RecordBatch.from_pydict(columns, schema=SCHEMA))
+        self._writer.write_batch(batch_of(self._run, events))
+
+
+def batch_of(run: str, events: Sequence[Event]) -> pa.RecordBatch:
+    """Events as rows under the schema.
+
+    Args:
+        run: names the run.
+        events: of that run.
+    """
+    columns: dict[str, Any] = {"run": pa.repeat(run, len(events))}
+    for name in SCHEMA.names[1:-1]:
+        columns[name] = list(map(attrgetter(name), events))
+    columns["attributes"] = [_json.encode(event.attributes) for event in events]
+    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
+
+
+def events_of(rows: pa.RecordBatch | pa.Table, *, complete: bool = True) -> Iterator[Event]:
+    """The events in rows under the schema, in the order of the rows.
+
+    What ``KINDS`` does not list of a kind is left out; of a kind that it does not know, everything
+    comes as JSON has it.
+
+    Args:
+        rows: under the schema; other columns are left alone.
+        complete: whether each event must have all attributes of its kind.
+
+    Raises:
+        UsageError: a value is missing, or is of another type than its kind has it.
+    """
+    columns = [_values(rows, name) for name in SCHEMA.names]
+    for run, sequence, time, actor, kind, task, partition, offset, text in zip(
+        *columns, strict=True
+    ):
+        try:
+            attributes = _decoder(kind, complete=complete).decode(text)
+        except msgspec.DecodeError as error:
+            raise UsageError(
+                f"Event {sequence} of run {run!r} ({kind}) cannot be read: {error}. docs/events.md "
+                "says what a kind of events tells."
+            ) from error
+        yield Event(sequence, time, actor, kind, task, partition, offset, attributes)
+
+
+def _values(rows: pa.RecordBatch | pa.Table, name: str) -> list[Any]:
+    values: list[Any] = rows.column(name).to_pylist()
+    if rows.column(name).null_count:
+        row = values.index(None)
+        run, sequence = (rows.column(each)[row].as_py() for each in ("run", "sequence"))
+        raise UsageError(
+            f"Event {sequence} of run {run!r} has no {name}: a column has no nulls. What is not "
+            "told is an empty text, an offset is -1 then, and attributes are {}."
+        )
+    return values
+
+
+@cache
+def _decoder(kind: str, *, complete: bool) -> msgspec.json.Decoder[dict[str, Any]]:
+    """Reads the attributes of a kind of events."""
+    known = KINDS.get(kind)
+    if known is None:
+        return msgspec.json.Decoder(dict[str, Any])
+    types: Any = {name: type_ for name, (type_, _) in known.attributes.items()}
+    return msgspec.json.Decoder(TypedDict("Attributes", types, total=complete))  # type: ignore[operator]
+
+
+def require_trace(path: Path) -> None:
+    """See that a file is a trace, by its end, where Parquet has its schema.
+
+    Raises:
+        UsageError: it is none, was cut off, or is of another version.
+    """
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+    _require_schema(path, schema)
 
 
 def read_trace(path: Path) -> Iterator[Event]:
-    """The events of a trace file.
+    """The events of a trace file; whoever shows them can do without an attribute.
 
     Raises:
-        UsageError: it is no trace file, or it was cut off.
+        UsageError: it is no trace file, was cut off, or is of another version.
     """
     try:
         with pq.ParquetFile(path) as file:
-            if file.schema_arrow.names != SCHEMA.names:
-                raise UsageError(f"{path} is a Parquet file, but no trace of a simulation.")
+            _require_schema(path, file.schema_arrow)
             for batch in file.iter_batches():
-                for row in batch.to_pylist():
-                    row["attributes"] = msgspec.json.decode(row["attributes"])
-                    del row["run"]
-                    yield Event(**row)
+                yield from events_of(batch, complete=False)
     except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"{path} cannot be read as a trace: {error}") from error
+        raise _unreadable(path, error) from error
+
+
+def _require_schema(path: Path, schema: pa.Schema) -> None:
+    version = (schema.metadata or {}).get(VERSION_KEY, b"1").decode(errors="replace")
+    if version != str(SCHEMA_VERSION):
+        raise UsageError(
+            f"{path} is a trace of version {version}, and version {SCHEMA_VERSION} is read here. "
+            "Read it with the streamproof that wrote it, or make it again with this one."
+        )
+    for field in SCHEMA:
+        if field.name not in schema.names:
+            raise UsageError(
+                f"{path} is a Parquet file, but no trace of a simulation: it has no column "
+                f"{field.name!r}. docs/events.md says which there are."
+            )
+        found = schema.field(field.name).type
+        # Other programs write texts so, which is the same in a file.
+        if found == pa.large_string():
+            found = pa.string()
+        if found != field.type:
+            raise UsageError(
+                f"{path}: the column {field.name!r} is of type {found}, and should be "
+                f"{field.type}. docs/events.md says of which type each is."
+            )
+
+
+def _unreadable(path: Path, error: Exception) -> UsageError:
+    reason = str(error).strip().partition("\n")[0].rstrip(".")
+    return UsageError(
+        f"{path} cannot be read as a trace: {reason}. If it was cut off, make it again."
+    )

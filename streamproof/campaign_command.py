@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 from rich.console import Console
@@ -15,11 +15,11 @@ from rich.progress import TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from streamproof.reports.campaigns.plan import read_plan
-from streamproof.reports.campaigns.running import Campaign, Progress, opened, run
-from streamproof.reports.campaigns.summing import Summary, summarise
-from streamproof.reports.spark import session
 from streamproof.stores.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamproof.reports.campaigns.running import Campaign, Progress
+    from streamproof.reports.campaigns.summing import Summary
 
 __all__ = ["campaign"]
 
@@ -65,13 +65,16 @@ def campaign(
     Exit codes: 0 nothing was found, 1 a promise is broken or a row has no answer, 3 usage, 130
     interrupted.
     """
+    from streamproof.reports.campaigns.plan import read_plan
+    from streamproof.reports.campaigns.running import opened, run
+    from streamproof.reports.campaigns.summing import summarise
+    from streamproof.reports.spark import session
+
     if jobs is not None and (master or remote):
         raise UsageError("--jobs is for this machine: a cluster knows its own. Leave one out.")
     # A module in the current directory is found, as it is by other tools that load modules.
     sys.path.insert(0, str(Path.cwd()))
     asked = read_plan(plan)
-    here = "" if master or remote else f"local[{jobs or '*'},{TRIES}]"
-    spark = session(master or here, remote, f"streamproof campaign {plan.name}")
     begun = opened(asked, out)
     console = Console(highlight=False)
     for each in (*(f"Left out: {one}" for one in asked.left_out), *begun.mended):
@@ -80,15 +83,17 @@ def campaign(
     words += ["--master", master] if master else []
     words += ["--remote", remote] if remote else []
     words += ["--jobs", str(jobs)] if jobs else []
+    here = "" if master or remote else f"local[{jobs or '*'},{TRIES}]"
     try:
+        spark = session(master or here, remote, f"streamproof campaign {plan.name}")
         with _Watch(console) as watch:
             progress = run(spark, begun, watch.tell)
+        summary = summarise(spark, begun.directory)
     except KeyboardInterrupt:
         console.print("Interrupted. What is finished is kept; this goes on with the rest:")
         console.print(Text(f"  $ {shlex.join(words)}"), soft_wrap=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     console.print(f"{progress}.")
-    summary = summarise(spark, begun.directory)
     _sum_up(console, begun, summary)
     raise typer.Exit(EXIT_FOUND if summary.findings or summary.problems else 0)
 
@@ -135,12 +140,12 @@ def _sum_up(console: Console, campaign: Campaign, summary: Summary) -> None:
     console.print(table)
     for each in summary.findings[:MOST_FINDINGS]:
         what = " ".join(filter(None, (each.requirement, each.shape)))
-        line = f"✗ {what}, in {each.rows:,} rows: {each.found.strip().splitlines()[0]}"
+        line = f"✗ {what} (rows: {each.rows:,}): {each.found.strip().splitlines()[0]}"
         console.print(Text(line, style="red"), soft_wrap=True)
     if len(summary.findings) > MOST_FINDINGS:
         console.print(f"  and {len(summary.findings) - MOST_FINDINGS} other findings.")
     for problem, rows in summary.problems.most_common():
-        console.print(Text(f"! {rows:,} rows without an answer: {problem}"), soft_wrap=True)
+        console.print(Text(f"! no answer (rows: {rows:,}): {problem}"), soft_wrap=True)
     if summary.never is not None:
         console.print(f"Marks never reached: {len(summary.never)}.")
         for mark in summary.never:

@@ -1,4 +1,4 @@
-"""The process of one row of a campaign that runs somebody's store: `python -m` starts it."""
+"""The process of one row of a campaign, which may die with it: `python -m` starts it."""
 
 from __future__ import annotations
 
@@ -27,19 +27,22 @@ def main() -> None:
     # A module in the current directory is found, as it is by the command line.
     sys.path.insert(0, str(Path.cwd()))
     scratch = Path(order.scratch)
-    doer = _doer(order.unit) if order.unit.kind != "verify" else None
+    is_hosted = order.unit.kind != "verify" and order.unit.subject
+    doer = _doer(order.unit, scratch) if is_hosted else None
     found = perform(order.unit, Path(order.directory), scratch, doer)
     unfinished = scratch / f"{FOUND}.unfinished"
     unfinished.write_bytes(msgspec.json.encode(found))
     unfinished.rename(scratch / FOUND)
 
 
-def _doer(unit: Unit) -> Doer:
-    """How worlds are run with the store of a row."""
+def _doer(unit: Unit, scratch: Path) -> Doer:
+    """How worlds are run with the store of a row; what a killed one leaves is in the scratch."""
     return Doer(
         narrowed=lambda swarm: narrowed(swarm, load_subject(unit.subject)),
-        simulate=Hosted(unit.subject, str(Path.cwd())),
-        play=lambda scenario, setup: play_with(scenario, setup, Wanted(unit.subject)),
+        simulate=Hosted(unit.subject, str(Path.cwd()), scratch),
+        play=lambda scenario, setup: play_with(
+            scenario, setup, Wanted(unit.subject, work_dir=scratch)
+        ),
     )
 
 

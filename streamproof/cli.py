@@ -50,7 +50,9 @@ from streamproof.explore_command import explore
 from streamproof.host import serve_subject
 from streamproof.mutants_command import mutants
 from streamproof.progress import ConsoleObserver
+from streamproof.recheck_command import recheck
 from streamproof.replay_command import replay
+from streamproof.report_command import report
 from streamproof.reports.render import REPORTS, render_all
 from streamproof.reports.runlog import RunLogWriter
 from streamproof.runtime_command import list_defects, require_one_kind, with_defect
@@ -353,25 +355,6 @@ def _footer(session: Session, header: Header, duration_s: float) -> Footer:
 
 
 @app.command()
-def report(
-    log: Annotated[Path, typer.Argument(help="A run.ndjson, also of a run that was killed.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Where the reports go. Default: beside the log.")
-    ] = None,
-) -> None:
-    """Render the reports of a run log again."""
-    directory = out or log.parent
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"The output directory {str(directory)!r} cannot be made: {error.strerror}."
-        ) from error
-    for path in render_all(log, directory).values():
-        print(path)
-
-
-@app.command()
 def requirements(
     identifier: Annotated[
         str, typer.Argument(metavar="[ID]", help="An id or an area; all if it is left out.")
@@ -456,7 +439,9 @@ def host(
 app.command()(campaign)
 app.command()(explore)
 app.command()(mutants)
+app.command()(recheck)
 app.command()(replay)
+app.command()(report)
 app.command(name="scenarios")(list_scenarios)
 app.command(name="defects")(list_defects)
 

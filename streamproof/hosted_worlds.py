@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -76,10 +77,12 @@ class Hosted:
     Attributes:
         subject: the name of the store.
         directory: where modules are looked for, as the command line does.
+        work_dir: where databases go; see :func:`work_directory`.
     """
 
     subject: str
     directory: str
+    work_dir: Path | None = None
 
     def __call__(
         self,
@@ -96,7 +99,7 @@ class Hosted:
             last[0] = event.sequence + 1
 
         subject = self._loaded()
-        with work_directory() as directory:
+        with work_directory(self.work_dir) as directory:
             try:
                 return run(
                     choices,

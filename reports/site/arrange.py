@@ -23,6 +23,7 @@ from streamproof.reports.site.data import (
     Flaky,
     Promise,
     Rows,
+    VerdictRow,
 )
 from streamproof.reports.site.names import page_names
 from streamproof.reports.view import Tally
@@ -60,7 +61,7 @@ _WORD = re.compile(r"\d+|[A-Za-z]+")
 
 @dataclass(frozen=True)
 class Series:
-    """The versions of one subject under one guarantee, the oldest first.
+    """The versions of one subject under one guarantee, the newest last: that tested last.
 
     Attributes:
         label: how it is called in this report: the subject, and what tells it from others.
@@ -82,6 +83,11 @@ class Series:
     @property
     def key(self) -> Key:
         return self.subject, self.guarantee
+
+    @property
+    def anchor(self) -> str:
+        """Where the series is on the page of its subject."""
+        return page_names([self.guarantee])[self.guarantee]
 
     @property
     def version(self) -> str:
@@ -264,7 +270,10 @@ def arrange(rows: Rows) -> Site:
 
 
 def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
-    """Sorts versions as people do: 1.9 before 1.10, and 2.0rc1 before 2.0."""
+    """Sorts versions as people do: 1.9 before 1.10, and 2.0rc1 before 2.0.
+
+    It decides between versions that were tested at the same time.
+    """
     words = _WORD.findall(version)
     key = [(2, int(word[:18]), "") if word.isdecimal() else (0, 0, word) for word in words]
     return (*key, (1, 0, version))
@@ -283,7 +292,7 @@ def kind_of_change(before: Shown | None, after: Shown | None) -> ChangeKind | No
         return "added"
     if after is None:
         return "removed"
-    if after in _FAILED and before not in _FAILED:
+    if after == "fail":
         return "broken"
     return "fixed" if before in _FAILED and after == "pass" else "changed"
 
@@ -295,11 +304,14 @@ def _worst(outcomes: Iterable[Outcome]) -> Outcome:
 def _by_area(rows: Rows) -> list[Promise]:
     """All requirements in the order of the catalogue, those included that only cells know."""
     known = {each.requirement: each for each in rows.promises}
-    for row in (*rows.cells, *rows.failures, *rows.changes, *rows.flaky):
-        if row.requirement not in known:
-            known[row.requirement] = Promise(
-                requirement=row.requirement, title="", level="MUST", core=True
-            )
+    mentioned = {
+        *(row.requirement for row in rows.cells),
+        *(row.requirement for row in rows.failures),
+        *(row.requirement for row in rows.changes),
+        *(row.requirement for row in rows.flaky),
+    }
+    for requirement in mentioned - known.keys():
+        known[requirement] = Promise(requirement=requirement, title="", level="MUST", core=True)
 
     def place(promise: Promise) -> tuple[int, str, str]:
         area = area_of(promise.requirement)
@@ -314,9 +326,9 @@ def _all_series(rows: Rows, known: dict[str, Promise]) -> tuple[Series, ...]:
     for cell in rows.cells:
         key = (cell.subject, cell.guarantee)
         cells[key][cell.version][cell.requirement] = cell
-    stated: dict[Key, dict[str, Outcome]] = defaultdict(dict)
+    stated: dict[Key, dict[str, VerdictRow]] = defaultdict(dict)
     for row in rows.verdicts:
-        stated[row.subject, row.guarantee][row.version] = row.verdict
+        stated[row.subject, row.guarantee][row.version] = row
     keys = sorted({*cells, *stated})
     labels = _labels(keys)
     pages = page_names(subject for subject, _ in keys)
@@ -345,10 +357,13 @@ def _series(
     label: str,
     page: str,
     cells: dict[str, dict[str, Cell]],
-    stated: dict[str, Outcome],
+    stated: dict[str, VerdictRow],
     known: dict[str, Promise],
 ) -> Series:
-    versions = sorted({*cells, *stated}, key=version_key)
+    def age(version: str) -> tuple[str, tuple[tuple[int, int, str], ...]]:
+        return (stated[version].latest_at if version in stated else ""), version_key(version)
+
+    versions = sorted({*cells, *stated}, key=age)
     by_version = [cells.get(version, {}) for version in versions]
     # What an older version was asked, a newer one must answer; what is new is not held against
     # versions that were tested before there was such a requirement.
@@ -363,7 +378,12 @@ def _series(
         versions=tuple(versions),
         rows={each: tuple(found.get(each) for found in by_version) for each in asked[-1]},
         outcomes=tuple(
-            _worst([stated.get(version, "incomplete"), _best_possible(found, due, known)])
+            _worst(
+                [
+                    stated[version].verdict if version in stated else "incomplete",
+                    _best_possible(found, due, known),
+                ]
+            )
             for version, found, due in zip(versions, by_version, asked, strict=True)
         ),
         tallies=tuple(
@@ -438,13 +458,18 @@ def _way_name(key: Key, requirement: str, shape: str) -> str:
 
 
 def _broken(page: str, series: Series, promise: Promise, records: list[Failure]) -> Broken:
-    newest_first = sorted(records, key=lambda row: (version_key(row.version), row.run_id))[::-1]
+    order = {version: place for place, version in enumerate(series.versions)}
+
+    def age(row: Failure) -> tuple[int, str]:
+        return order.get(row.version, -1), row.run_id
+
+    newest_first = sorted(records, key=age, reverse=True)
     return Broken(
         page=page,
         series=series,
         promise=promise,
         records=tuple(newest_first),
-        versions=tuple(sorted({row.version for row in records}, key=version_key)),
+        versions=tuple(dict.fromkeys(row.version for row in reversed(newest_first))),
         now=series.status(promise.requirement) in _FAILED
         and newest_first[0].version == series.version,
     )

@@ -19,14 +19,16 @@ from streamproof.reports.site.data import Distribution
 from streamproof.reports.text import cell
 from streamproof.reports.wording import Outcome, Shown
 
-__all__ = ["STACK", "Interval", "columns", "intervals", "lines", "quantiles", "strip"]
+__all__ = ["NOT_KEPT", "Interval", "columns", "intervals", "lines", "quantiles", "strip"]
 
-STACK: tuple[Shown, ...] = ("pass", "known", "fail", "error", "skip", "no result")
-"""What a column is made of, from its foot: all that was asked."""
+NOT_KEPT: tuple[Shown, ...] = ("fail", "known", "error", "skip", "no result")
+"""What a column is made of, from its foot. What was kept is many times that, and would leave no
+room to see the rest."""
 
 # In units of the drawing, which is scaled to the width that it is shown in.
 _WIDTH = 640.0
 _HEIGHT = 240.0
+_MARGIN = 24.0  # At the right, for half of the last label.
 _LEFT = 44.0
 _BOTTOM = 40.0
 _TOP = 12.0
@@ -45,7 +47,7 @@ class Interval(NamedTuple):
     failed: bool
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def strip(statuses: tuple[Shown | Outcome, ...], versions: tuple[str, ...]) -> Markup:
     """The statuses of all versions in one line, the oldest at the left; equal ones are joined."""
     step = _STRIP_WIDTH / max(len(statuses), 1)
@@ -67,26 +69,35 @@ def strip(statuses: tuple[Shown | Outcome, ...], versions: tuple[str, ...]) -> M
 
 
 def columns(tallies: Sequence[dict[Shown, int]], versions: Sequence[str], label: str) -> Markup:
-    """How many requirements had which status in each version, as stacked columns."""
-    highest = max((sum(tally[status] for status in STACK) for tally in tallies), default=0)
-    scale = _Scale(highest or 1)
+    """How many requirements were asked of each version and not kept, as stacked columns."""
+    highest = max((sum(tally[status] for status in NOT_KEPT) for tally in tallies), default=0)
+    scale = _Scale(max(highest, 5))
     step = (_WIDTH - _LEFT) / max(len(tallies), 1)
     wide = min(step * 0.8, 36.0)
-    shapes = scale.lines()
+    # All boxes of a status are one shape, because a printer draws a pattern anew for each shape.
+    boxes: dict[Shown, list[str]] = {status: [] for status in NOT_KEPT}
+    columns = []
     for index, tally in enumerate(tallies):
         x, total = _LEFT + index * step + (step - wide) / 2, 0
-        for status in STACK:
-            if not tally[status]:
-                continue
-            top, foot = scale.y(total + tally[status]), scale.y(total)
-            total += tally[status]
-            title = _title(f"{cell(versions[index], 40)}: {tally[status]} {status}")
-            shapes.append(
-                f'<rect class="c-{_slug(status)}" x="{x:.1f}" y="{top:.1f}" width="{wide:.1f}" '
-                f'height="{max(foot - top, 1):.1f}">{title}</rect>'
-            )
-    shapes += _labels(versions, step)
-    return _chart(shapes, label, "requirements", "version")
+        for status in NOT_KEPT:
+            if tally[status]:
+                foot, top = scale.y(total), scale.y(total + tally[status])
+                boxes[status].append(f"M{x:.1f} {foot:.1f}V{top:.1f}h{wide:.1f}V{foot:.1f}z")
+                total += tally[status]
+        told = [f"{tally[status]} {status}" for status in NOT_KEPT if tally[status]]
+        words = f"{cell(versions[index], 40)}: {', '.join(told) or 'nothing'}"
+        columns.append(
+            f'<rect class="column" x="{x:.1f}" y="{_TOP:g}" width="{wide:.1f}" '
+            f'height="{_HEIGHT - _BOTTOM - _TOP:g}">'
+            f"{_title(words)}</rect>"
+        )
+    paths = [
+        f'<path class="c-{_slug(status)}" d="{"".join(found)}"/>'
+        for status, found in boxes.items()
+        if found
+    ]
+    shapes = [*scale.lines(), *paths, *columns, *_labels(versions, step)]
+    return _chart(shapes, label, "asked, and not kept", "version")
 
 
 def lines(points: Sequence[tuple[str, float]], label: str, across: str) -> Markup:
@@ -233,7 +244,8 @@ def _chart(shapes: list[str], label: str, up: str, across: str) -> Markup:
 def _svg(shapes: list[str], label: str, height: float) -> Markup:
     words = escape(cell(label, 1000))
     return Markup(  # noqa: S704 (escaped where it was put together)
-        f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-label="{words}">'
+        f'<svg class="chart" viewBox="0 0 {_WIDTH + _MARGIN:g} {height:g}" role="img" '
+        f'aria-label="{words}">'
         f"{''.join(shapes)}</svg>"
     )
 

@@ -35,8 +35,8 @@ ChangeKind = Literal["broken", "fixed", "changed", "added", "removed"]
 """How a requirement fares compared with before.
 
 ``broken``: it fails now, and did not. ``fixed``: it failed, and was now tried and held.
-``changed``: any other status; what is skipped now is not fixed. ``added``, ``removed``: one of
-the two has nothing about it.
+``changed``: any other status; what is skipped now is not fixed. ``added``: there was no result
+before. ``removed``: there is none now.
 """
 
 
@@ -129,23 +129,30 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 
 class VerdictRow(Struct, frozen=True, kw_only=True):
-    """The verdict on one version of a subject, over all its runs."""
+    """The verdict on one version of a subject, over all its runs.
+
+    Attributes:
+        latest_at: when the last of them started, UTC, ISO 8601: what was tested last is newest.
+    """
 
     subject: str
     version: str
     guarantee: str
     verdict: Outcome
+    latest_at: str = ""
     runs: int = 1
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """One way in which one run found a promise broken.
+    """One way in which runs of one version found a promise broken, as the newest of them has it.
 
     Attributes:
+        run_id: of that newest run.
         shape: what tells it from other ways in which the promise is broken.
         program: the smallest program found that shows it.
         reproduce: the command that runs the check again with the same seed.
         known: why it does not count; empty if it does.
+        runs: how many runs of the version found it.
     """
 
     subject: str
@@ -161,6 +168,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     found: str = ""
     reproduce: str = ""
     known: str = ""
+    runs: int = 1
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -189,12 +197,12 @@ class Flaky(Struct, frozen=True, kw_only=True):
     version: str
     guarantee: str
     requirement: str
-    passed: int
-    failed: int
-    pass_run: str = ""
-    fail_run: str = ""
-    pass_seed: int = 0
-    fail_seed: int = 0
+    held: int
+    broken: int
+    held_run: str = ""
+    broken_run: str = ""
+    held_seed: int = 0
+    broken_seed: int = 0
 
 
 class Problem(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ def page_names(texts: Iterable[str]) -> dict[str, str]:
     wanted = {text: _readable(text) for text in sorted(set(texts))}
     taken: set[str] = set()
     for text, name in wanted.items():
-        if name != text or name.casefold() in taken:
+        if not name or name != text or name.casefold() in taken:
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
             wanted[text] = f"{name}-{digest[:10]}".lstrip("-")
         taken.add(wanted[text].casefold())

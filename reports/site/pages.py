@@ -148,22 +148,29 @@ def _environment() -> Environment:
         outcomes=OUTCOMES,
         strengths=STRENGTHS,
         changes=CHANGES,
-        stack=charts.STACK,
+        not_kept=charts.NOT_KEPT,
         most_rows=MOST_ROWS,
         phrases=phrases,
         strip=charts.strip,
         columns=_columns,
         lines=charts.lines,
-        intervals=charts.intervals,
+        interval_chart=charts.intervals,
         quantiles=charts.quantiles,
         measures=_measures,
         days=_days,
+        daily_points=_daily_points,
         by_seed=_by_seed,
         batches=_batches,
         both=_both,
     )
     environment.filters.update(
-        cell=cell, code=_code, plural=plural, number=_number, slug=_slug, percent=_percent
+        cell=cell,
+        code=_code,
+        plural=plural,
+        number=_number,
+        slug=_slug,
+        percent=_percent,
+        share=_share,
     )
     return environment
 
@@ -184,6 +191,10 @@ def _number(count: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def _slug(name: str) -> str:
@@ -225,6 +236,10 @@ def _days(site: Site) -> list[tuple[str, float, int]]:
     ]
 
 
+def _daily_points(days: list[tuple[str, float, int]]) -> list[tuple[str, float]]:
+    return [(date, share) for date, share, _ in days]
+
+
 def _by_seed(site: Site) -> str:
     """The seeds of all runs, the first twelve in full."""
     seeds = sorted({run.seed for run in site.rows.runs})
@@ -235,5 +250,3 @@ def _by_seed(site: Site) -> str:
 def _batches(all_series: tuple[Series, ...], size: int) -> list[tuple[Series, ...]]:
     """As many subjects at a time as have room beside each other on paper."""
     return [all_series[start : start + size] for start in range(0, len(all_series), size)]
-
-

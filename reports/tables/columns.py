@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from streamproof.reports.wording import Shown
 
-__all__ = ["COUNTED", "TABLES", "Column", "Table", "column_names"]
+__all__ = ["COUNTED", "TABLES", "Column", "Table", "column_names", "tables_text"]
 
 
 class Column(NamedTuple):
@@ -397,7 +397,7 @@ TABLES: dict[str, Table] = {
             *_texts(path="the file"),
             *_counts(line="counted from 1; 0 if it is about the file as a whole"),
             *_texts(
-                kind="`unreadable`, `newer`, `duplicate`, `conflict` or `too large`",
+                kind="`unreadable`, `newer`, `too large`, `duplicate`, `conflict` or `same id`",
                 run_id="of the run, as far as it is known",
                 what="is wrong, and what was done about it",
             ),
@@ -410,3 +410,21 @@ TABLES: dict[str, Table] = {
 def column_names(table: str) -> list[str]:
     """The names of the columns of a table, in their order."""
     return [column.name for column in TABLES[table].columns]
+
+
+def tables_text() -> str:
+    """All tables with their columns, in Markdown: the exact content of ``docs/tables.md``."""
+    parts = ["# The columns of the compliance tables\n", _INTRODUCTION]
+    for name, table in TABLES.items():
+        rows = [f"| `{each.name}` | {each.type} | {each.meaning} |\n" for each in table.columns]
+        order = ", ".join(f"`{key}`" for key in table.keys)
+        parts.append(f"## {name}\n\n{table.meaning} Sorted by {order}.\n\n")
+        parts.append("| column | type | is |\n|---|---|---|\n" + "".join(rows))
+    return "\n".join(parts).replace("\n\n| column", "\n| column")
+
+
+_INTRODUCTION = """\
+[The pipeline](pipeline.md#compliance-tables) says how they are made. Types are those of Spark SQL.
+No value is missing: what is not known is an empty text, or 0. This page is made from
+[`reports/tables/columns.py`](../reports/tables/columns.py), and a test keeps the two equal.
+"""

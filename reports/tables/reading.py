@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streamproof.reports.tables.columns import TABLES, column_names
+from streamproof.reports.tables.columns import TABLES
 from streamproof.reports.tables.logs import Columns, read_log
 from streamproof.reports.tables.sources import Sources
 
@@ -29,7 +29,7 @@ ROWS_A_BATCH = 20_000
 
 _EXTRA = {
     "runs": {"bad": "bigint", "head": "string", "content": "string"},
-    "subjects": {"stated": "string"},
+    "subjects": {"stated": "string", "judged": "boolean"},
     "situations": {"path": "string", "run_id": "string", "started_at": "string"},
     "requirements": {"path": "string", "run_id": "string", "started_at": "string"},
 }
@@ -140,5 +140,3 @@ def _batch(kind: str, columns: Columns) -> pa.RecordBatch:
         if field.name != "row"
     ]
     return pa.RecordBatch.from_arrays([pa.array([kind] * count), *arrays], schema=_SCHEMA)
-
-

@@ -59,7 +59,8 @@ def find_sources(*paths: Path | str) -> Sources:
 
 def _found(path: str) -> tuple[set[str], set[str]]:
     """The logs and the campaigns at one path."""
-    matches = [path] if Path(path).exists() else glob(path, recursive=True)
+    # A pattern may be absolute, which pathlib does not take.
+    matches = [path] if Path(path).exists() else glob(path, recursive=True)  # noqa: PTH207
     if not matches:
         raise UsageError(f"{path}: there is nothing. Name run logs, or directories that have them.")
     logs: set[str] = set()

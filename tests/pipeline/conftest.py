@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,10 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# With importmode=importlib nothing puts this folder into sys.path, and so no test module could
+# import the one beside it.
+sys.path.append(str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamproof.sim.trace import Event, Trace, first_divergence
-from streamproof.sim.trace_files import BATCH, TraceFile, read_trace
+from streamproof.sim.trace_files import BATCH, SCHEMA, TraceFile, read_trace
 from streamproof.stores.errors import UsageError
 
 
@@ -127,7 +127,15 @@ def write(path: Path, content: Any) -> Path:
     [
         (None, "cannot be read as a trace"),
         (b"PAR1 and no more", "cannot be read as a trace"),
-        (pa.table({"x": [1]}), "no trace of a simulation"),
+        (pa.table({"x": [1]}), "no trace of a simulation: it has no column 'run'"),
+        (
+            SCHEMA.set(2, pa.field("time", pa.float64())).empty_table(),
+            "the column 'time' is of type double, and should be int64",
+        ),
+        (
+            SCHEMA.with_metadata({"streamproof.events": "7"}).empty_table(),
+            "is a trace of version 7, and version 1 is read here",
+        ),
     ],
 )
 def test_what_is_no_trace_is_refused(tmp_path: Path, content: Any, message: str) -> None:
@@ -135,6 +143,28 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, content: Any, message: str)
     path = write(tmp_path / "file.parquet", content)
     with pytest.raises(UsageError, match=message):
         list(read_trace(path))
+
+
+def test_other_programs_may_write_traces(tmp_path: Path) -> None:
+    """With more columns, in another order, without a version, and with texts of another type."""
+    table = pa.table(
+        {
+            "mine": [1.5],
+            "attributes": pa.array(["{}"], pa.large_string()),
+            "offset": [-1],
+            "partition": [""],
+            "task": [""],
+            "kind": ["world.healed"],
+            "actor": ["nemesis"],
+            "time": [12],
+            "sequence": [0],
+            "run": ["a"],
+        }
+    )
+    pq.write_table(table, tmp_path / "file.parquet")
+    assert list(read_trace(tmp_path / "file.parquet")) == [
+        Event(0, 12, "nemesis", "world.healed", "", "", -1, {})
+    ]
 
 
 def test_a_trace_that_was_cut_off_is_refused(tmp_path: Path) -> None:

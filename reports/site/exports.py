@@ -1,0 +1,252 @@
+"""The rows of a report as JSON and CSV, and its newest versions as CTRF and JUnit XML."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Literal
+from xml.etree import ElementTree as ET
+
+import msgspec
+from msgspec import Struct
+
+from streamproof.reports.site.arrange import Broken, Series, Site
+from streamproof.reports.site.data import Cell, Promise, Rows
+from streamproof.reports.text import PROGRAM_CHARS, cell, detail
+from streamproof.reports.wording import STATUSES, Shown
+
+__all__ = ["CTRF_VERSION", "csv_tables", "json_tables", "render_ctrf", "render_junit"]
+
+CTRF_VERSION = "0.0.0"
+"""Of the Common Test Report Format (ctrf.io); the only one that there is."""
+
+_CTRF: dict[Shown, Literal["passed", "failed", "skipped", "other"]] = {
+    "pass": "passed",
+    "fail": "failed",
+    "known": "other",
+    "error": "failed",
+    "no result": "other",
+    "skip": "skipped",
+    "unsupported": "skipped",
+    "untested": "skipped",
+}
+"""What CTRF calls each status; it has no word for a known failure, and it is no pass."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""A spreadsheet takes a cell for a formula that begins with one of these."""
+
+
+def json_tables(site: Site) -> Iterator[tuple[str, bytes]]:
+    """Each table as a JSON array with an object for each row."""
+    for name, _, rows in _tables(site):
+        text = json.dumps(msgspec.to_builtins(rows), indent=1) + "\n"
+        yield f"tables/{name}.json", text.encode()
+
+
+def csv_tables(site: Site) -> Iterator[tuple[str, bytes]]:
+    """Each table as CSV: UTF-8, a head, CRLF; lists and counts as JSON in their cell.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe, which
+    spreadsheets show as text; other readers may take it off. A text of more than 16,384
+    characters is cut, because no spreadsheet has room for it: JSON has it whole.
+    """
+    for name, kind, rows in _tables(site):
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(kind.__struct_fields__)
+        for row in rows:
+            writer.writerow(map(_csv_cell, msgspec.structs.astuple(row)))
+        yield f"tables/{name}.csv", text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def render_ctrf(site: Site) -> bytes:
+    """The newest version of each subject in the Common Test Report Format: a test for each promise.
+
+    Statuses that CTRF has no word for are in ``rawStatus``. Runs have no common length, so a test
+    has no duration; the times of the summary are when the first and the last run started.
+    """
+    tests = [
+        _ctrf_test(site, series, promise)
+        for series in site.series
+        for promise in site.promises.values()
+        if promise.requirement in series.rows
+    ]
+    counts = Counter(test["status"] for test in tests)
+    started = sorted(_milliseconds(run.started_at) for run in site.rows.runs)
+    report = {
+        "reportFormat": "CTRF",
+        "specVersion": CTRF_VERSION,
+        "generatedBy": "streamproof",
+        "results": {
+            "tool": {"name": "streamproof"},
+            "summary": {
+                "tests": len(tests),
+                **{kind: counts[kind] for kind in ("passed", "failed", "skipped")},
+                "pending": 0,
+                "other": counts["other"],
+                "flaky": sum(test["flaky"] for test in tests),
+                "suites": len(site.series),
+                "start": started[0] if started else 0,
+                "stop": started[-1] if started else 0,
+                "extra": {"verdict": site.outcome, "problems": len(site.rows.problems)},
+            },
+            "tests": tests,
+        },
+    }
+    return (json.dumps(report, indent=1) + "\n").encode()
+
+
+def render_junit(site: Site) -> bytes:
+    """The newest version of each subject as JUnit XML: a suite for each, a case for each promise.
+
+    What could not be read is a suite of its own, in error, so that no build server takes a report
+    that lacks runs for a whole one.
+    """
+    root = ET.Element("testsuites", name="streamproof")
+    for series in site.series:
+        suite = ET.SubElement(root, "testsuite", name=cell(f"{series.label} {series.version}"))
+        _properties(suite, verdict=series.outcome, guarantee=series.guarantee)
+        for promise in site.promises.values():
+            if promise.requirement in series.rows:
+                _case(suite, site, series, promise)
+    if site.rows.problems:
+        suite = ET.SubElement(root, "testsuite", name="what was read")
+        for problem in site.rows.problems:
+            name = cell(f"{problem.path}:{problem.line}")
+            case = ET.SubElement(suite, "testcase", classname="problems", name=name, time="0.000")
+            ET.SubElement(case, "error", message=cell(problem.what), type=cell(problem.kind, 40))
+    for node in (*root, root):
+        _count(node)
+    ET.indent(root)
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
+
+
+def _tables(site: Site) -> Iterator[tuple[str, type[Struct], tuple[Any, ...]]]:
+    """Every table of the rows: its name, the type of its rows, and these, sorted."""
+    # The report may have made the changes itself, from the last two versions of each subject.
+    rows = msgspec.structs.replace(site.rows, changes=site.changes)
+    for field in msgspec.structs.fields(Rows):
+        if field.name != "baseline":
+            yield field.name, field.type.__args__[0], getattr(rows, field.name)
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, str):
+        text = detail(value, PROGRAM_CHARS)
+        return f"'{text}" if text.startswith(_FORMULA) else text
+    if isinstance(value, (list, dict)):
+        return json.dumps(value)
+    return "" if value is None else value
+
+
+def _ctrf_test(site: Site, series: Series, promise: Promise) -> dict[str, Any]:
+    status = series.status(promise.requirement)
+    found = series.newest.get(promise.requirement)
+    test: dict[str, Any] = {
+        "name": cell(f"{promise.requirement} {promise.title}"),
+        "status": _CTRF[status],
+        "duration": 0,
+        "suite": [cell(f"{series.label} {series.version}")],
+        "rawStatus": status,
+        "tags": [promise.level, "core" if promise.core else "extended"],
+        "labels": {"guarantee": series.guarantee, "evidence": found.strength if found else ""},
+        "flaky": _is_flaky(site, series, promise),
+    }
+    if status != "pass":
+        test["message"] = _why(status, found)
+    ways = _ways(site, series, promise)
+    if status in ("fail", "known") and ways:
+        test["trace"] = "\n\n".join(map(_explained, ways))
+        test["snippet"] = detail(ways[0].newest.program, PROGRAM_CHARS)
+    return test
+
+
+def _case(suite: ET.Element, site: Site, series: Series, promise: Promise) -> None:
+    status = series.status(promise.requirement)
+    found = series.newest.get(promise.requirement)
+    area = promise.requirement.rpartition("-")[0]
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        classname=cell(f"{series.label}.{area}"),
+        name=cell(f"{promise.requirement} {promise.title}"),
+        time="0.000",
+    )
+    flaky = {"flaky": "true"} if _is_flaky(site, series, promise) else {}
+    strength = {"evidence": found.strength} if found and found.strength else {}
+    core = str(promise.core).lower()
+    _properties(case, level=promise.level, core=core, **strength, **flaky)
+    why = _why(status, found)
+    match status:
+        case "pass":
+            pass
+        case "fail":
+            node = ET.SubElement(case, "failure", message=cell(why), type=promise.level)
+            node.text = "\n\n".join(map(_explained, _ways(site, series, promise)))
+        case "error" | "no result":
+            ET.SubElement(case, "error", message=cell(why), type=status)
+        case _:
+            ET.SubElement(case, "skipped", message=cell(f"{status}: {why}"))
+
+
+def _ways(site: Site, series: Series, promise: Promise) -> list[Broken]:
+    """The ways in which the newest version breaks a promise."""
+    ways = site.failures_of.get((series.key, promise.requirement), ())
+    return [way for way in ways if way.now]
+
+
+def _is_flaky(site: Site, series: Series, promise: Promise) -> bool:
+    rows = site.flaky_of.get((series.key, promise.requirement), [])
+    return any(row.version == series.version for row in rows)
+
+
+def _why(status: Shown, found: Cell | None) -> str:
+    return cell(found.reason if found and found.reason else STATUSES[status], 1000)
+
+
+def _explained(way: Broken) -> str:
+    record = way.newest
+    parts = (
+        ("Promise", way.promise.promise),
+        ("Tried", record.tried),
+        ("Program", record.program),
+        ("Expected", record.expected),
+        ("Found", record.found),
+        ("Reproduce", record.reproduce),
+    )
+    limits = {"Program": PROGRAM_CHARS, "Reproduce": PROGRAM_CHARS}
+    return "\n\n".join(
+        f"{name}:\n{detail(text, limits[name]) if name in limits else detail(text)}"
+        for name, text in parts
+        if text
+    )
+
+
+def _properties(parent: ET.Element, **values: str) -> None:
+    properties = ET.SubElement(parent, "properties")
+    for name, value in values.items():
+        ET.SubElement(properties, "property", name=name, value=cell(value))
+
+
+def _count(node: ET.Element) -> None:
+    """Sets the counters from the cases themselves, so that they cannot disagree."""
+    found = list(node.iter("testcase"))
+    node.set("tests", str(len(found)))
+    for counter, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        node.set(counter, str(sum(case.find(tag) is not None for case in found)))
+    node.set("time", "0.000")
+
+
+def _milliseconds(text: str) -> int:
+    """A time of ISO 8601 in milliseconds since 1970; 0 for what is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return 0
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)

@@ -1,0 +1,320 @@
+"""Campaigns in the tables: rows of verify like logs, and what happened in simulated worlds."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from streamproof.reports.campaigns.storing import Found, write_chunk
+from streamproof.reports.campaigns.tables import (
+    SCHEMA_VERSION,
+    TABLES,
+    FailureRow,
+    ResultRow,
+    RunRow,
+)
+from streamproof.sim.choices import Choices
+from streamproof.sim.swarm import Plan, run
+from streamproof.sim.trace import Event
+from streamproof.sim.trace_files import TraceFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streamproof.reports.tables.door import Tables
+
+SEEDS = (44, 48, 52)
+"""Worlds in which tasks restore, wait, and go on without waiting longer."""
+
+
+class Kept(NamedTuple):
+    """A campaign that was carried out, and the events of its worlds."""
+
+    directory: Path
+    events: dict[str, list[Event]]
+
+
+def verify_row(number: int, verdict: str, **changes: Any) -> RunRow:
+    outcome = {"success": "pass", "failure": "fail", "partial": "partial"}.get(verdict, "error")
+    return RunRow(
+        row=f"verify-{number}",
+        kind="verify",
+        outcome=outcome,  # type: ignore[arg-type]
+        subject="rocksdb",
+        version="1.0",
+        guarantee="exactly-once",
+        spec="kips",
+        profile="quick",
+        seed=number,
+        verdict=verdict,
+        run_id=f"run-{number}" if verdict else "",
+        started_at=f"2026-03-04T10:0{number}:00Z",
+        duration_s=1.5,
+        **changes,
+    )
+
+
+def result_row(number: int, requirement: str, status: str, **changes: Any) -> ResultRow:
+    return ResultRow(
+        row=f"verify-{number}",
+        run_id=f"run-{number}",
+        started_at=f"2026-03-04T10:0{number}:00Z",
+        seed=number,
+        subject="rocksdb",
+        version="1.0",
+        guarantee="exactly-once",
+        spec="kips",
+        profile="quick",
+        requirement=requirement,
+        title="a few words",
+        promise="in full",
+        source="KIP-1035",
+        level="MUST",
+        core=True,
+        status=status,
+        checks=["kv.put"],
+        **changes,
+    )
+
+
+def world_row(name: str, **changes: Any) -> RunRow:
+    return RunRow(
+        row=name,
+        kind="simulate",
+        outcome="fail" if "broken" in name else "pass",
+        guarantee="exactly-once",
+        started_at="2026-03-04T11:00:00Z",
+        marks={"a task idled": 2, "a disk was full": 0},
+        **changes,
+    )
+
+
+def broken_row(name: str, **changes: Any) -> FailureRow:
+    return FailureRow(
+        row=name,
+        kind="simulate",
+        subject="rocksdb",
+        version="1.0",
+        guarantee="exactly-once",
+        requirement="EOS-101",
+        shape="contents",
+        found="something else",
+        command="streamproof explore",
+        **changes,
+    )
+
+
+def write_campaign(directory: Path, found: list[Found], traces: Iterable[Path] = ()) -> None:
+    for name in TABLES:
+        (directory / name).mkdir(parents=True)
+    manifest = json.dumps({"schema_version": SCHEMA_VERSION})
+    (directory / "campaign.json").write_text(manifest)
+    write_chunk(directory, "chunk.parquet", found, list(traces))
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """Three rows of verify, and worlds: of no subject, of one, and with a mistake on purpose."""
+    directory = tmp_path_factory.mktemp("campaign")
+    events: dict[str, list[Event]] = {}
+    traces = []
+    for seed in SEEDS:
+        trace = directory / f"{seed}.trace"
+        events[f"{seed}"] = []
+        with TraceFile(trace, f"{seed}") as file:
+            choices = Choices.seeded(seed)
+            run(choices, Plan.drawn(choices), watchers=[events[f"{seed}"].append, file])
+        traces.append(trace)
+    found = [
+        Found(
+            run=verify_row(1, "success"),
+            results=[
+                result_row(1, "KV-001", "pass", crash_points={"line": 3, "eio": 4}),
+                result_row(1, "CRASH-001", "skip", reason="no ptrace"),
+            ],
+        ),
+        Found(run=verify_row(2, "failure"), results=[result_row(2, "KV-001", "fail")]),
+        Found(run=verify_row(3, "", problem="it took too long")),
+        *[Found(run=world_row(f"{seed}")) for seed in SEEDS],
+        Found(
+            run=world_row("broken", subject="rocksdb", version="1.0"),
+            failures=[broken_row("broken"), broken_row("broken", sequence=9)],
+        ),
+        Found(
+            run=world_row("broken on purpose", subject="rocksdb", version="1.0", defect="one"),
+            failures=[broken_row("broken on purpose")],
+        ),
+    ]
+    write_campaign(directory / "nightly", found, traces)
+    return Kept(directory / "nightly", events)
+
+
+def tables(spark: SparkSession, *directories: Path) -> Tables:
+    from streamproof.reports.tables.door import load_tables
+
+    return load_tables(*directories, spark=spark)
+
+
+def test_rows_of_verify_are_runs_like_those_of_logs(spark: SparkSession, kept: Kept) -> None:
+    found = tables(spark, kept.directory)
+
+    runs = found.runs().set_index("path")
+    row = runs.loc[str(kept.directory / "verify-1")]
+    # It says success, and its results do not allow that.
+    assert (row["stated"], row["verdict"], row["results"]) == ("success", "partial", 2)
+    row = runs.loc[str(kept.directory / "verify-3")]
+    assert (row["verdict"], row["problem"], row["duration_ms"]) == (
+        "incomplete",
+        "it took too long",
+        1500,
+    )
+    matrix = found.matrix().set_index("requirement")["combined"].to_dict()
+    assert matrix == {"KV-001": "fail", "CRASH-001": "skip", "EOS-101": "fail"}
+    (verdict,) = found.verdicts().to_dict("records")
+    assert (verdict["combined"], verdict["broken"]) == ("failure", "EOS-101, KV-001")
+    results = found.results().set_index(["requirement", "run_id"])
+    passed = results.loc["KV-001", "run-1"]
+    assert (passed["crashes"], passed["line"], passed["other"]) == (7, 3, 4)
+    assert list(results["status"]) == ["skip", "fail", "pass", "fail"]
+    assert len(found.failures()) == 3
+    assert set(found.requirements()["requirement"]) == {"KV-001", "CRASH-001"}
+
+
+def test_situations_that_no_world_has_seen_are_told(spark: SparkSession, kept: Kept) -> None:
+    found = tables(spark, kept.directory)
+
+    (never,) = found.marks_never().to_dict("records")
+
+    assert never == {"situation": "a disk was full", "runs": len(SEEDS) + 2}
+    hits = {
+        (row["subject"], row["situation"]): row for row in found.situations().to_dict("records")
+    }
+    assert hits["", "a task idled"]["hits"] == 2 * len(SEEDS)
+
+
+def test_a_copy_of_a_campaign_counts_once(spark: SparkSession, kept: Kept, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    write_campaign(
+        copy, [Found(run=verify_row(2, "failure"), results=[result_row(2, "KV-001", "fail")])]
+    )
+
+    found = tables(spark, kept.directory, copy)
+
+    assert len(found.runs()) == 3 + len(SEEDS) + 2
+    (problem,) = found.problems().to_dict("records")
+    assert problem["kind"] == "duplicate"
+    assert problem["run_id"] == "run-2"
+
+
+def test_a_file_that_was_half_written_is_told_and_all_others_count(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_campaign(tmp_path / "a", [Found(run=verify_row(1, "success"))])
+    write_campaign(tmp_path / "newer", [Found(run=verify_row(2, "success"))])
+    (tmp_path / "newer" / "campaign.json").write_text('{"schema_version": 99}')
+    whole = (tmp_path / "a" / "runs" / "chunk.parquet").read_bytes()
+    half = tmp_path / "a" / "runs" / "half.parquet"
+    half.write_bytes(whole[: len(whole) // 2])
+
+    found = tables(spark, tmp_path)
+
+    problems = {row["path"]: row["kind"] for row in found.problems().to_dict("records")}
+    assert problems == {
+        str(half): "unreadable",
+        str(tmp_path / "newer" / "campaign.json"): "newer",
+    }
+    assert list(found.runs()["run_id"]) == ["run-1"]
+
+
+# Times, folded event by event.
+
+
+def restorations(kept: Kept) -> list[tuple[Any, ...]]:
+    found = []
+    for name, events in kept.events.items():
+        path = str(kept.directory / name)
+        begun: dict[tuple[str, ...], Event] = {}
+        for event in events:
+            key = event.actor, event.task, event.partition
+            if event.kind == "restore.start":
+                if key in begun:
+                    found.append((path, *key, begun[key].time, "cut off", 0, 0))
+                begun[key] = event
+            elif event.kind in ("restore.end", "restore.suspended") and key in begun:
+                start = begun.pop(key)
+                end = "ended" if event.kind == "restore.end" else "suspended"
+                total = event.attributes["total"]
+                found.append((path, *key, start.time, end, event.time - start.time, total))
+        found += [(path, *key, each.time, "cut off", 0, 0) for key, each in begun.items()]
+    return sorted(found)
+
+
+def waits(kept: Kept) -> list[tuple[Any, ...]]:
+    found = []
+    for name, events in kept.events.items():
+        path = str(kept.directory / name)
+        begun: dict[tuple[str, str], Event] = {}
+        ends = {"task.processed": "processed", "task.enforced": "enforced"}
+
+        def told(event: Event, end: str, ms: int, path: str = path) -> tuple[Any, ...]:
+            reasons = ", ".join(sorted(set(event.attributes["waiting"].values())))
+            return path, event.actor, event.task, event.time, reasons, end, ms
+
+        for event in events:
+            key = event.actor, event.task
+            if event.kind == "task.waiting":
+                begun.setdefault(key, event)
+            elif event.kind in ends and key in begun:
+                start = begun.pop(key)
+                found.append(told(start, ends[event.kind], event.time - start.time))
+            elif event.kind in ("task.state", "task.closed") and key in begun:
+                found.append(told(begun.pop(key), "cut off", 0))
+        found += [told(each, "cut off", 0) for each in begun.values()]
+    return sorted(found)
+
+
+def test_restorations_are_those_of_the_events(spark: SparkSession, kept: Kept) -> None:
+    found = tables(spark, kept.directory)
+    expected = restorations(kept)
+    columns = ["run", "actor", "task", "partition", "started_at", "end", "duration_ms", "records"]
+
+    assert {row[5] for row in expected} >= {"ended", "suspended"}
+    assert sorted(map(tuple, found.restorations()[columns].to_numpy().tolist())) == expected
+    ended = [row for row in expected if row[5] == "ended"]
+    times = found.restoration_times().set_index(["measure", "end"])
+    for measure, place in (("duration_ms", 6), ("records", 7)):
+        values = [row[place] for row in ended]
+        row = times.loc[measure, "ended"]
+        assert (row["count"], row["least"], row["most"]) == (len(values), min(values), max(values))
+        assert row["median"] == median(values)
+        assert row["mean"] == pytest.approx(sum(values) / len(values))
+
+
+def test_waits_are_those_of_the_events(spark: SparkSession, kept: Kept) -> None:
+    found = tables(spark, kept.directory)
+    expected = waits(kept)
+    columns = ["run", "actor", "task", "started_at", "reasons", "end", "duration_ms"]
+
+    assert {row[5] for row in expected} == {"processed", "enforced", "cut off"}
+    assert sorted(map(tuple, found.waits()[columns].to_numpy().tolist())) == expected
+    groups = defaultdict(list)
+    for row in expected:
+        if row[5] != "cut off":
+            groups[row[4], row[5]].append(row[6])
+    times = found.waiting_times().set_index(["reasons", "end"])["median"].to_dict()
+    assert times == {key: median(values) for key, values in groups.items()}
+
+
+def test_logs_have_no_events(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "run.ndjson").touch()
+
+    found = tables(spark, tmp_path)
+
+    assert found.restoration_times().empty
+    assert found.waits().empty
