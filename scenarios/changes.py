@@ -62,19 +62,22 @@ def _to(what: str, old: object, new: object) -> str:
     return f"{what} {old} → {new}"
 
 
+def _process(old: Process, new: Process) -> Iterator[str]:
+    if new.is_up and (not old.is_up or new.since != old.since):
+        yield f"runs, with release {new.release or '?'}"
+    if old.is_up and not new.is_up:
+        yield "is down: its threads and what was in its memory are gone"
+    if new.is_up and new.is_paused != old.is_paused:
+        yield "holds its work" if new.is_paused else "goes on"
+    yield from sorted(new.troubles - old.troubles)
+    yield from (f"{trouble} no more" for trouble in sorted(old.troubles - new.troubles))
+
+
 def _processes(before: Mapping[str, Process], after: Mapping[str, Process]) -> Iterator[Change]:
     for name, new in sorted(after.items()):
         old = before.get(name, Process(is_up=False))
-        if new.is_up and (not old.is_up or new.since != old.since):
-            yield Change(name, f"runs, with release {new.release or '?'}")
-        if old.is_up and not new.is_up:
-            yield Change(name, "is down: its threads and what was in its memory are gone")
-        if new.is_up and new.is_paused != old.is_paused:
-            yield Change(name, "holds its work" if new.is_paused else "goes on")
-        for trouble in sorted(new.troubles - old.troubles):
-            yield Change(name, trouble)
-        for trouble in sorted(old.troubles - new.troubles):
-            yield Change(name, f"{trouble} no more")
+        for how in _process(old, new):
+            yield Change(name, how)
         if not new.is_up:
             continue
         for thread in sorted(old.threads.keys() - new.threads.keys()):

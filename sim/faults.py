@@ -45,8 +45,8 @@ class Faults:
 
     Attributes:
         fired: how often each site fired.
-        scripted: is asked before anything is left to choice: whether the fault happens at this site,
-            to whom, and with what; nothing is scripted, as a rule.
+        scripted: is asked before anything is left to choice: whether a fault happens at a site, to
+            whom, and with what request. Nothing is scripted, as a rule.
     """
 
     def __init__(
