@@ -136,10 +136,9 @@ def replay(
         for number, ((scenario, setup), one) in enumerate(shown):
             if number == 0 or shown[number - 1][0][0] is not scenario:
                 _print_story(console, scenario)
+                _print_hint(console, scenario, [each for each, _ in shown])
             drawn = _Drawn(format_, out, is_only=len(shown) == 1, everything=all_)
             _show(console, setup, one, drawn)
-        if format_ == "text" and len(shown) > 1 and not any(one.surprises for _, one in shown):
-            _print_hint(console, [each for each, _ in shown])
     is_as_written = not (told or wanted.defects or seed is not None)
     surprised = is_as_written and any(one.surprises for _, one in judged)
     raise typer.Exit(EXIT_SURPRISED if surprised else 0)
@@ -174,12 +173,13 @@ def _show(console: Console, setup: Setup, judged: Judged, drawn: _Drawn) -> None
     console.print(Text(f"  $ {played.command}"), soft_wrap=True)
 
 
-def _print_hint(console: Console, chosen: list[tuple[Scenario, Setup]]) -> None:
-    """What else there is to be seen of several variants."""
-    names = [shlex.quote(target_of(*each)) for each in chosen]
-    console.print(
-        Text(f"Side by side: streamproof replay {' '.join(names[-2:])} --compare"), soft_wrap=True
-    )
+def _print_hint(console: Console, scenario: Scenario, chosen: list[tuple[Scenario, Setup]]) -> None:
+    """How to see variants of a scenario side by side, if there are several."""
+    names = [shlex.quote(target_of(*each)) for each in chosen if each[0] is scenario]
+    if len(names) > 1:
+        text = f"Side by side: streamproof replay {' '.join(names[-2:])} --compare"
+        console.print(Text(text, style="dim"), soft_wrap=True)
+        console.print()
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -76,9 +76,10 @@ def _tell(console: Console, scenario: Scenario) -> None:
             escape(f"{setup.variant.why} ").lstrip()
             + (f"Breaks {escape(expected)}." if expected else "Everything holds."),
         )
-    grid.add_row("file", escape(str(scenario.path)))
     console.print()
     console.print(grid)
+    # A path is there to be copied, so that it is never cut.
+    console.print(f"file     {escape(str(scenario.path))}", soft_wrap=True)
     console.print(f"\n  $ streamproof replay {escape(scenario.name)}", soft_wrap=True)
 
 

@@ -353,7 +353,8 @@ def test_a_failure_is_saved_and_replayed(command_line: CommandLine) -> None:
     assert "--only PROTOCOL-008 --seed" in failure.reproduce
     saved = read_failure(found.out / failure.saved)
     (world,) = saved.choices.worlds
-    assert msgspec.convert(world, Simulated).records < 40
+    smallest = msgspec.convert(world, Simulated)
+    assert smallest.scenario or smallest.records < 40
 
 
 def test_a_store_that_hangs_is_cut_off(command_line: CommandLine) -> None:
