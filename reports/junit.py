@@ -8,7 +8,7 @@ from streamproof.reports.text import PROGRAM_CHARS, cell, detail
 from streamproof.reports.view import Cell, FailureView, ReportView, Row, SubjectView
 from streamproof.reports.wording import STATUSES
 
-__all__ = ["render_junit"]
+__all__ = ["add_properties", "count_cases", "explained", "render_junit"]
 
 
 def render_junit(view: ReportView) -> str:
@@ -20,7 +20,7 @@ def render_junit(view: ReportView) -> str:
     root = ET.Element("testsuites", name="streamproof")
     for index, subject in enumerate(view.subjects):
         suite = ET.SubElement(root, "testsuite", name=cell(subject.info.name))
-        _properties(
+        add_properties(
             suite,
             run=view.header.run_id,
             verdict=subject.outcome,
@@ -41,10 +41,10 @@ def render_junit(view: ReportView) -> str:
             ]
             _case(suite, row, row.cells[index], failures, view.header.seed)
         seconds = sum(row.cells[index].duration_s for row in view.rows)
-        _count(suite, seconds)
+        count_cases(suite, seconds)
         suite.set("timestamp", cell(view.header.started_at))
     seconds = sum(cell.duration_s for row in view.rows for cell in row.cells)
-    _count(root, seconds)
+    count_cases(root, seconds)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
@@ -60,7 +60,7 @@ def _case(
         time=f"{result.duration_s:.3f}",
     )
     strength = {"evidence": result.strength} if result.strength else {}
-    _properties(case, level=row.level, core=str(row.core).lower(), seed=str(seed), **strength)
+    add_properties(case, level=row.level, core=str(row.core).lower(), seed=str(seed), **strength)
     reason = result.reason or STATUSES[result.status]
     match result.status:
         case "pass":
@@ -78,19 +78,23 @@ def _case(
 
 def _explained(failure: FailureView) -> str:
     record = failure.record
-    parts = (
-        ("Promise", record.promise),
-        ("Source", record.source),
-        ("Tried", record.tried),
-        ("Program", record.program),
-        ("Expected", record.expected),
-        ("Found", record.found),
-        ("Reproduce", record.reproduce),
+    return explained(
+        Promise=record.promise,
+        Source=record.source,
+        Tried=record.tried,
+        Program=record.program,
+        Expected=record.expected,
+        Found=record.found,
+        Reproduce=record.reproduce,
     )
+
+
+def explained(**parts: str) -> str:
+    """What there is to say of a failure, under its names; programs are not cut short."""
     limits = {"Program": PROGRAM_CHARS, "Reproduce": PROGRAM_CHARS}
     return "\n\n".join(
         f"{name}:\n{detail(text, limits[name]) if name in limits else detail(text)}"
-        for name, text in parts
+        for name, text in parts.items()
         if text
     )
 
@@ -102,14 +106,15 @@ def _unfinished(suite: ET.Element, subject: SubjectView) -> None:
     ET.SubElement(case, "error", message=message, type="incomplete")
 
 
-def _properties(parent: ET.Element, **values: str) -> None:
+def add_properties(parent: ET.Element, **values: str) -> None:
+    """Name what a suite was run with."""
     properties = ET.SubElement(parent, "properties")
     for name, value in values.items():
         ET.SubElement(properties, "property", name=name, value=cell(value))
 
 
-def _count(node: ET.Element, seconds: float) -> None:
-    """Sets the counters from the cases themselves, so that they cannot disagree."""
+def count_cases(node: ET.Element, seconds: float = 0) -> None:
+    """Set the counters from the cases themselves, so that they cannot disagree."""
     found = list(node.iter("testcase"))
     node.set("tests", str(len(found)))
     for counter, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):

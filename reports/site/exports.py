@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 from msgspec import Struct
 
+from streamproof.reports.junit import add_properties, count_cases, explained
 from streamproof.reports.site.arrange import Broken, Series, Site
 from streamproof.reports.site.data import Cell, Promise, Rows
 from streamproof.reports.text import PROGRAM_CHARS, cell, detail
@@ -109,7 +110,7 @@ def render_junit(site: Site) -> bytes:
     root = ET.Element("testsuites", name="streamproof")
     for series in site.series:
         suite = ET.SubElement(root, "testsuite", name=cell(f"{series.label} {series.version}"))
-        _properties(suite, verdict=series.outcome, guarantee=series.guarantee)
+        add_properties(suite, verdict=series.outcome, guarantee=series.guarantee)
         for promise in site.promises.values():
             if promise.requirement in series.rows:
                 _case(suite, site, series, promise)
@@ -120,7 +121,7 @@ def render_junit(site: Site) -> bytes:
             case = ET.SubElement(suite, "testcase", classname="problems", name=name, time="0.000")
             ET.SubElement(case, "error", message=cell(problem.what), type=cell(problem.kind, 40))
     for node in (*root, root):
-        _count(node)
+        count_cases(node)
     ET.indent(root)
     text = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
@@ -180,7 +181,7 @@ def _case(suite: ET.Element, site: Site, series: Series, promise: Promise) -> No
     flaky = {"flaky": "true"} if _is_flaky(site, series, promise) else {}
     strength = {"evidence": found.strength} if found and found.strength else {}
     core = str(promise.core).lower()
-    _properties(case, level=promise.level, core=core, **strength, **flaky)
+    add_properties(case, level=promise.level, core=core, **strength, **flaky)
     why = _why(status, found)
     match status:
         case "pass":
@@ -211,35 +212,14 @@ def _why(status: Shown, found: Cell | None) -> str:
 
 def _explained(way: Broken) -> str:
     record = way.newest
-    parts = (
-        ("Promise", way.promise.promise),
-        ("Tried", record.tried),
-        ("Program", record.program),
-        ("Expected", record.expected),
-        ("Found", record.found),
-        ("Reproduce", record.reproduce),
+    return explained(
+        Promise=way.promise.promise,
+        Tried=record.tried,
+        Program=record.program,
+        Expected=record.expected,
+        Found=record.found,
+        Reproduce=record.reproduce,
     )
-    limits = {"Program": PROGRAM_CHARS, "Reproduce": PROGRAM_CHARS}
-    return "\n\n".join(
-        f"{name}:\n{detail(text, limits[name]) if name in limits else detail(text)}"
-        for name, text in parts
-        if text
-    )
-
-
-def _properties(parent: ET.Element, **values: str) -> None:
-    properties = ET.SubElement(parent, "properties")
-    for name, value in values.items():
-        ET.SubElement(properties, "property", name=name, value=cell(value))
-
-
-def _count(node: ET.Element) -> None:
-    """Sets the counters from the cases themselves, so that they cannot disagree."""
-    found = list(node.iter("testcase"))
-    node.set("tests", str(len(found)))
-    for counter, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        node.set(counter, str(sum(case.find(tag) is not None for case in found)))
-    node.set("time", "0.000")
 
 
 def _milliseconds(text: str) -> int:

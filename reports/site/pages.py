@@ -1,9 +1,8 @@
 """The pages of the report site: files that need no network, no server and no other program.
 
-Every string in a page passes through :func:`~streamproof.reports.text.detail` and Jinja's
-escaping, by construction: a template cannot forget it. Links are made of names of pages, which
-come from :func:`~streamproof.reports.site.names.page_names`, and never of text. The pages' own
-security policy forbids any script and style but the site's, and loading anything else.
+Every string in a page is escaped by :mod:`~streamproof.reports.templating`. Links are made of names
+of pages, which come from :func:`~streamproof.reports.site.names.page_names`, and never of text. The
+pages' own security policy forbids any script and style but the site's, and loading anything else.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from jinja2 import Environment
+from markupsafe import Markup
 
 from streamproof.reports.site import charts, phrases
 from streamproof.reports.site.arrange import CHANGES, Series, Site
 from streamproof.reports.site.data import Distribution, Promise
-from streamproof.reports.text import PROGRAM_CHARS, cell, detail
+from streamproof.reports.templating import asset, environment
+from streamproof.reports.text import cell
 from streamproof.reports.view import Tally
-from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS, Shown, plural
+from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS, Shown
 
 __all__ = ["MOST_ROWS", "render_pages"]
 
@@ -50,11 +49,10 @@ def render_pages(site: Site) -> Iterator[tuple[str, bytes]]:
 
     The same rows give the same bytes, in the same order.
     """
-    templates = "streamproof.reports.templates"
-    mine = "streamproof.reports.site.templates"
-    style = _asset(templates, "report.css") + "\n" + _asset(mine, "site.css")
+    mine = "streamproof.reports.site"
+    style = asset("report.css") + "\n" + asset("site.css", mine)
     yield "assets/site.css", style.encode()
-    yield "assets/site.js", _asset(mine, "site.js").encode()
+    yield "assets/site.js", (asset("common.js") + asset("site.js", mine)).encode()
     yield "assets/search.js", _search_index(site).encode()
     for name in PAGES:
         yield f"{name}.html", _page(site, name, "", page=name)
@@ -71,10 +69,6 @@ def render_pages(site: Site) -> Iterator[tuple[str, bytes]]:
 def _page(site: Site, name: str, root: str, page: str = "", **values: Any) -> bytes:
     template = _environment().get_template(f"{name}.html.j2")
     return template.render(site=site, root=root, page=page, **values).encode()
-
-
-def _asset(package: str, name: str) -> str:
-    return resources.files(package).joinpath(name).read_text("utf-8")
 
 
 def _search_index(site: Site) -> str:
@@ -133,16 +127,8 @@ def _intervals(requirement: str, asked: list[Series]) -> list[charts.Interval]:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("streamproof.reports.site", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_bounded,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.globals.update(
+    found = environment("streamproof.reports.site")
+    found.globals.update(
         pages=PAGES,
         statuses=STATUSES,
         outcomes=OUTCOMES,
@@ -163,30 +149,8 @@ def _environment() -> Environment:
         batches=_batches,
         both=_both,
     )
-    environment.filters.update(
-        cell=cell,
-        code=_code,
-        plural=plural,
-        number=_number,
-        slug=_slug,
-        percent=_percent,
-        share=_share,
-    )
-    return environment
-
-
-def _bounded(value: Any) -> Any:
-    """What Jinja does to every value before it escapes and prints it."""
-    return detail(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _code(text: str) -> Markup:
-    """A program or a command: longer than other text may be, because half of one is useless."""
-    return escape(detail(text, PROGRAM_CHARS))
-
-
-def _number(count: float) -> str:
-    return f"{count:,}"
+    found.filters.update(percent=_percent, share=_share)
+    return found
 
 
 def _percent(share: float) -> str:
@@ -195,11 +159,6 @@ def _percent(share: float) -> str:
 
 def _share(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _slug(name: str) -> str:
-    """A status or an outcome as a CSS class and the name of an icon."""
-    return name.replace(" ", "-")
 
 
 def _both(tallies: tuple[Tally, Tally]) -> Tally:

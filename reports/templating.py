@@ -1,0 +1,57 @@
+"""What all pages have in common: how text gets into them, and the files that they are made with.
+
+Every string passes through :func:`~streamproof.reports.text.detail` and Jinja's escaping, by
+construction: a template cannot forget it.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from streamproof.reports.text import PROGRAM_CHARS, cell, detail
+from streamproof.reports.wording import plural
+
+__all__ = ["asset", "environment"]
+
+
+def asset(name: str, package: str = "streamproof.reports") -> str:
+    """A style sheet or a script that lies beside the templates of a package."""
+    return resources.files(f"{package}.templates").joinpath(name).read_text("utf-8")
+
+
+def environment(package: str = "streamproof.reports") -> Environment:
+    """The templates of a package, with the filters that all of them use."""
+    found = Environment(
+        loader=PackageLoader(package, "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_bounded,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    found.filters.update(cell=cell, code=_code, plural=plural, number=_number, slug=_slug)
+    return found
+
+
+def _bounded(value: Any) -> Any:
+    """What Jinja does to every value before it escapes and prints it."""
+    return detail(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _code(text: str) -> Markup:
+    """A program or a command: longer than other text may be, because half of one is useless."""
+    return escape(detail(text, PROGRAM_CHARS))
+
+
+def _number(count: float) -> str:
+    return f"{count:,}"
+
+
+def _slug(name: str) -> str:
+    """A status or an outcome as a CSS class and the name of an icon."""
+    return name.replace(" ", "-")
