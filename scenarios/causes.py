@@ -300,7 +300,7 @@ def _said(event: Event) -> Fields:
     """What an event says by itself."""
     fields = dict(event.attributes)
     fields["actor"] = event.actor
-    fields["process"] = event.actor.partition("/")[0]
+    fields["process"] = event.process
     for name in ("task", "partition"):
         if getattr(event, name):
             fields[name] = getattr(event, name)
@@ -398,11 +398,11 @@ class _Spread:
             yield from () if event.attributes["commit"] else here
 
     def _opened(self, event: Event) -> Iterator[Fields]:
-        self._restored[event.actor.partition("/")[0], event.partition] = event.offset
+        self._restored[event.process, event.partition] = event.offset
         yield from ()
 
     def _restored_batch(self, event: Event) -> Iterator[Fields]:
-        here = event.actor.partition("/")[0], event.partition
+        here = event.process, event.partition
         records = self._records[event.partition]
         first = bisect_left(records, (self._restored.get(here, -1) + 1, b""))
         end = bisect_left(records, (event.offset + 1, b""))
@@ -524,7 +524,7 @@ def _words(violation: Violation, events: Iterable[Event]) -> dict[str, list[str]
             threads[each.actor] = None
     processes = [name.partition("/")[0] for name in threads]
     if event is not None:
-        processes.append(event.actor.partition("/")[0])
+        processes.append(event.process)
     return {
         "blob": blobs,
         "other": [*blobs, "None"],

@@ -104,7 +104,7 @@ def _longest(
     since: dict[tuple[str, str], int] = {}
     longest = 0
     for event in events:
-        process = event.actor.partition("/")[0]
+        process = event.process
         if event.kind == "instance.crashed":
             since = {where: time for where, time in since.items() if where[0] != process}
         elif begins(event):

@@ -44,6 +44,11 @@ class Event(Struct, frozen=True, gc=False):
     offset: int
     attributes: dict[str, Any]
 
+    @property
+    def process(self) -> str:
+        """The process that the actor belongs to: ``instance-0``."""
+        return self.actor.partition("/")[0]
+
     def __str__(self) -> str:
         words = [f"#{self.sequence} at {self.time} ms: {self.actor} {self.kind}"]
         words += [each for each in (self.task, self.partition) if each]

@@ -92,7 +92,7 @@ class DurableOffsetComesBack(Invariant):
 
     @staticmethod
     def _place(event: Event) -> tuple[str, str]:
-        return event.actor.partition("/")[0], event.task
+        return event.process, event.task
 
     def _committed(self, event: Event) -> Iterator[str]:
         self._committed_to.setdefault(self._place(event), {})[event.partition] = event.offset
@@ -261,11 +261,11 @@ class Situations:
 
     def was_standby(self, event: Event | None) -> bool:
         """Whether an event is about a store that its process has kept as a standby."""
-        return event is not None and (event.actor.partition("/")[0], event.task) in self._standbys
+        return event is not None and (event.process, event.task) in self._standbys
 
     def _shown_by(self, event: Event) -> str:
         """The requirement that an event puts to the test; empty if it does not."""
-        process, more = event.actor.partition("/")[0], event.attributes
+        process, more = event.process, event.attributes
         if event.kind in _COMPARED:
             return _COMPARED[event.kind] if more["rows"] else ""
         if event.kind == "instance.crashed":

@@ -287,7 +287,7 @@ class _Placing:
         return Event(0, 0, actor or "workload", "", "", "", -1, {})
 
     def _host(self, event: Event) -> str:
-        host = event.actor.partition("/")[0]
+        host = event.process
         return host if host in self._instances else ""
 
     def _place(self, kind: str, event: Event, actor: Event) -> str:
@@ -353,7 +353,7 @@ class _Focus:
             self._end = found.event.sequence
             self._partitions.add(found.event.partition)
             self._tasks.add(found.event.task)
-            self._instances.add(found.event.actor.partition("/")[0])
+            self._instances.add(found.event.process)
             self._is_of_store = found.event.kind.startswith("store.")
         for each in items:
             event = each.event
@@ -398,7 +398,7 @@ class _Focus:
         named = {*event.attributes.get("offsets", ()), *event.attributes.get("tasks", ())}
         if named:
             return bool(named & (self._partitions | self._tasks))
-        host = item.source.partition("/")[0] or event.actor.partition("/")[0]
+        host = item.source.partition("/")[0] or event.process
         return weight >= 2 and not event.task and (item.lane == "groups" or host in self._instances)
 
 

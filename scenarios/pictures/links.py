@@ -188,7 +188,7 @@ class Links:
     # Disks.
 
     def _place(self, event: Event) -> _Key:
-        return ("disk", event.actor.partition("/")[0], event.task, event.partition)
+        return ("disk", event.process, event.task, event.partition)
 
     def _wrote(self, event: Event) -> None:
         self._last[self._place(event)] = event.sequence

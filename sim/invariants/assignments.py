@@ -240,7 +240,7 @@ class MembersReportWhatTheyHave(Invariant):
         yield from ()
 
     def _subscribed(self, event: Event) -> Iterator[str]:
-        process = event.actor.partition("/")[0]
+        process = event.process
         for task, total in event.attributes["sums"].items():
             here = process, task
             state = self._open.get(here)
@@ -257,7 +257,7 @@ class MembersReportWhatTheyHave(Invariant):
                 self._said[here] = total
 
     def _state(self, event: Event) -> Iterator[str]:
-        here = event.actor.partition("/")[0], event.task
+        here = event.process, event.task
         after = event.attributes["after"]
         if after == "CLOSED":
             self._open.pop(here, None)
@@ -271,13 +271,13 @@ class MembersReportWhatTheyHave(Invariant):
         yield from ()
 
     def _opened(self, event: Event) -> Iterator[str]:
-        here = event.actor.partition("/")[0], event.task
+        here = event.process, event.task
         self._found.setdefault(here, {})[event.partition] = max(event.offset + 1, 0)
         yield from ()
 
     def _wiped(self, event: Event) -> Iterator[str]:
         # What is deleted on purpose was there when it was spoken of.
-        here = event.actor.partition("/")[0], event.task
+        here = event.process, event.task
         self._said.pop(here, None)
         self._found.pop(here, None)
         yield from ()

@@ -36,7 +36,7 @@ class _Contents(Invariant):
     def _fold(self, event: Event, up_to: int | None) -> Rows:
         """What the records that count, and that the owner of a store has seen, make of it."""
         rows: Rows = {}
-        unseen = self.history.unseen.of(event.actor.partition("/")[0], event.partition)
+        unseen = self.history.unseen.of(event.process, event.partition)
         for record in self.history.visible(event.partition):
             if up_to is not None and record.offset > up_to:
                 break
@@ -55,7 +55,7 @@ class _Contents(Invariant):
         """
         if self.history.exactly_once:
             return False
-        process = event.actor.partition("/")[0]
+        process = event.process
         stored = self.history.stored.get((process, event.partition), {})
         before = -1
         if any(each.key == key for each in self._covered(event)):
@@ -185,7 +185,7 @@ class ClosedStoreEqualsChangelog(_Contents):
         self._rows: dict[tuple[str, str], Rows] = {}
 
     def _found(self, event: Event) -> Iterator[str]:
-        self._rows[event.actor.partition("/")[0], event.partition] = _rows(event)
+        self._rows[event.process, event.partition] = _rows(event)
         yield from ()
 
     def _is_explained(
@@ -193,7 +193,7 @@ class ClosedStoreEqualsChangelog(_Contents):
     ) -> bool:
         if super()._is_explained(event, key, there, wanted):
             return True
-        opened = self._rows.get((event.actor.partition("/")[0], event.partition), {})
+        opened = self._rows.get((event.process, event.partition), {})
         return opened.get(key) == there and any(
             each.key == key and each.value == there and each.offset > event.offset
             for each in self.history.visible(event.partition)

@@ -50,7 +50,7 @@ class HotDirectoryIsKept(Invariant):
         }
 
     def _state(self, event: Event) -> Iterator[str]:
-        here = event.actor.partition("/")[0], event.task
+        here = event.process, event.task
         if event.attributes["after"] == "CLOSED":
             self._open.pop(here, None)
             self._closed[here] = event.time

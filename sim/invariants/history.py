@@ -167,7 +167,7 @@ class History:
             self._store(event, record.key, record.value)
 
     def _store(self, event: Event, key: bytes, value: bytes | None) -> None:
-        process = event.actor.partition("/")[0]
+        process = event.process
         stored = self.stored.setdefault((process, event.partition), {})
         first, _ = stored.get((key, value), (event.sequence, 0))
         stored[key, value] = first, event.sequence

@@ -161,7 +161,7 @@ class NothingIsWipedWithoutNeed(Invariant):
         yield from ()
 
     def _closed(self, event: Event) -> Iterator[str]:
-        here = event.actor.partition("/")[0], event.task
+        here = event.process, event.task
         if event.attributes["closing"] == "CLEAN":
             self._clean[here] = self._is_for_older(here[0])
         else:
@@ -172,10 +172,10 @@ class NothingIsWipedWithoutNeed(Invariant):
         if event.attributes["wipe"]:
             yield from self._wiped(event)
         else:
-            self._clean.pop((event.actor.partition("/")[0], event.task), None)
+            self._clean.pop((event.process, event.task), None)
 
     def _wiped(self, event: Event) -> Iterator[str]:
-        here = event.actor.partition("/")[0], event.task
+        here = event.process, event.task
         is_for_older = self._clean.pop(here, None)
         manages = self._releases.get(here[0], (True, False))[0]
         if is_for_older is not None and (manages or is_for_older):

@@ -155,7 +155,7 @@ class OneHolderInAProcess(Invariant):
         }
 
     def _state(self, event: Event) -> Iterator[str]:
-        process = event.actor.partition("/")[0]
+        process = event.process
         here = process, event.task
         after = event.attributes["after"]
         if after == "CLOSED":
@@ -220,7 +220,7 @@ class RestoringIsPaired(Invariant):
         """A task that is given up is restored no longer, and somebody waits for the end of it."""
         if event.attributes["after"] != "SUSPENDED":
             return
-        process = event.actor.partition("/")[0]
+        process = event.process
         for (actor, partition), task in list(self._started.items()):
             if task == event.task and actor.partition("/")[0] == process:
                 del self._started[actor, partition]

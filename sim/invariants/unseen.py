@@ -36,7 +36,7 @@ class Unseen:
 
     def see(self, event: Event) -> None:
         """Take an event in."""
-        process = event.actor.partition("/")[0]
+        process = event.process
         match event.kind:
             case "thread.producer":
                 self._producers.setdefault(process, set()).add(event.attributes["producer"])

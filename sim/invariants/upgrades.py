@@ -62,7 +62,7 @@ class ClosedStoreKeepsItsOffset(Invariant):
         yield from ()
 
     def _confirm(self, event: Event) -> Iterator[str]:
-        here = event.actor.partition("/")[0], event.task
+        here = event.process, event.task
         for place in [each for each in self._closing if each[:2] == here]:
             offset = self._closing.pop(place)
             # A store that could not be closed has said so, and its task is not closed cleanly.
@@ -71,7 +71,7 @@ class ClosedStoreKeepsItsOffset(Invariant):
         yield from ()
 
     def _forget(self, event: Event) -> Iterator[str]:
-        here = event.actor.partition("/")[0], event.task
+        here = event.process, event.task
         for places in (self._closed, self._rebuilt):
             for place in [each for each in places if each[:2] == here]:
                 del places[place]
@@ -90,7 +90,7 @@ class ClosedStoreKeepsItsOffset(Invariant):
 
 
 def _place(event: Event) -> Place:
-    return event.actor.partition("/")[0], event.task, event.partition
+    return event.process, event.task, event.partition
 
 
 class MirrorsOnlyCopy(Invariant):

@@ -323,7 +323,7 @@ def test_rolling_over_the_new_ones_copy_and_then_take_over(*, exactly_once: bool
     stopped = [each.sequence for each in of(events, "instance.stopped")][-1]
     assert new
     assert all(each.sequence > stopped for each in new)
-    copying = {each.actor.partition("/")[0] for each in of(events, "update.batch")}
+    copying = {each.process for each in of(events, "update.batch")}
     assert copying & {"instance-2", "instance-3"}
 
 
