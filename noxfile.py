@@ -189,7 +189,8 @@ def campaign(session: nox.Session) -> None:
 def cluster(session: nox.Session) -> None:
     """Carry out a plan on a standalone cluster of two workers, too, with a packed environment.
 
-    The argument is the plan; the tables must be those of one machine. It needs Java 17.
+    The arguments are the plan, and the directory of the campaign that one machine made of it, if it
+    is there already. The tables must be the same. It needs Java 17.
     """
     install(session, extras="spark")
     session.install("venv-pack>=0.2")

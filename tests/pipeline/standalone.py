@@ -4,7 +4,9 @@ It starts a standalone master of Spark and two workers, all on the loopback inte
 PySpark of this environment. The executors run the Python of an environment that is packed and
 shipped, if venv-pack is installed, and the Python of this one otherwise.
 
-    python -P tests/pipeline/standalone.py PLAN
+    python -P tests/pipeline/standalone.py PLAN [DIRECTORY]
+
+The directory is that of a campaign which this machine has done with the same plan, if there is one.
 """
 
 from __future__ import annotations
@@ -152,7 +154,10 @@ def main() -> None:
     with TemporaryDirectory(prefix="streamproof-standalone-") as name:
         directory = Path(name)
         here, there = directory / "here", directory / "there"
-        campaign(plan, here, "--jobs", "2")
+        if len(sys.argv) > 2:
+            here = Path(sys.argv[2]).absolute()
+        else:
+            campaign(plan, here, "--jobs", "2")
         with cluster(directory) as address:
             campaign(plan, there, "--master", address, **packed(directory))
         for table in ORDER:
