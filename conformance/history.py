@@ -436,7 +436,7 @@ class _Judge:
                         missed.setdefault(each, []).append((read, set(writers.values())))
         for one, calls in missed.items():
             for first, seen in calls:
-                for other in seen & missed.keys():
+                for other in (each for each in missed if each in seen):
                     for second, its in missed[other]:
                         if one in its and first.span < second.span:
                             text = f"{first.reader} saw {other.name} and not {one.name}"

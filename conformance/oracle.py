@@ -143,10 +143,13 @@ class History:
         }
 
     def values_since(self, commit: Commit) -> dict[bytes, set[bytes | None]]:
-        """For each key the values it may have if writes after the commit may count or not."""
+        """For each key the values it may have if writes after the commit may count or not.
+
+        The keys are in the order in which they were first written.
+        """
         content = self.content_at(commit)
         allowed: dict[bytes, set[bytes | None]] = {
-            key: {content.get(key)} for key in {write.key for write in self.writes}
+            write.key: {content.get(write.key)} for write in self.writes
         }
         for write in self.writes[commit.writes :]:
             allowed[write.key].add(write.value)

@@ -161,6 +161,16 @@ def test_values_since_a_commit(steps: list[Write | dict[TopicPartition, int | No
         assert history.content_at(commit) == fold(committed)
 
 
+def test_values_since_a_commit_are_in_the_order_of_writing() -> None:
+    """So a broken state is always told by the same key, however Python hashes."""
+    history = History(exact=True)
+    keys = [b"%d" % number for number in range(50)]
+    for offset, key in enumerate([*keys, *reversed(keys)]):
+        history.write(Write(CHANGELOG, offset, key, b"value"))
+    assert list(history.values_since(history.commits[0])) == keys
+
+
+
 @MODEL
 @given(WRITES, KEYS)
 def test_values_ever(writes: list[Write], key: bytes) -> None:
