@@ -488,7 +488,9 @@ class StreamThread:
             # A store that cannot be closed properly is closed nonetheless, and not tried again.
             while task.id in self.tasks:
                 with suppress(ProcessorStateError):
-                    yield from self._give_up(task, Closing.DIRTY)
+                    # A corrupted one has no offsets any more that would tell how far its rows go.
+                    closing = Closing.CORRUPTED if task.corrupted else Closing.DIRTY
+                    yield from self._give_up(task, closing)
         self._disk.unlock_all(self.name)
         self._close_clients()
         if not self._is_stopping:

@@ -189,6 +189,8 @@ class Membership(Generic[S, A]):
         if self._is_closed:
             # Who is about to go does not say once more that it is here.
             return
+        # An assignment that was taken meanwhile has ended another rebalance than this one.
+        self.is_rebalancing = True
         # Who wants another rebalance from here on comes too late for this one.
         self._wanted = self._world.time.event()
         described = self._describe()

@@ -300,6 +300,7 @@ class StreamTask:
         Args:
             closing: how it ends, which says whether the offsets are committed.
         """
+        self.corrupted |= closing is Closing.CORRUPTED
         for holder in self.stores.values():
             if isinstance(holder.store, CachingKeyValueStore):
                 holder.store.entries().clear()
@@ -310,11 +311,6 @@ class StreamTask:
         self._emit("task.closed", closing=closing.name)
         self.commit_needed = self.commit_requested = False
         self.become(TaskState.CLOSED)
-
-    def revive(self) -> None:
-        """Begin anew after it was closed."""
-        self.become(TaskState.CREATED)
-        self.corrupted = False
 
     def _close_stores(self) -> None:
         holders, self.stores = list(self.stores.values()), {}

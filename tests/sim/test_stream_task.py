@@ -385,12 +385,10 @@ def test_a_life(tmp_path: Path) -> None:
     world.feed(task, b"a")
     assert not task.commit_needed
     task.close(Closing.CLEAN)
-    task.revive()
-    assert task.state is TaskState.CREATED
     states = [
         cast(str, each.attributes["after"]) for each in world.events if each.kind == "task.state"
     ]
-    assert states == ["RESTORING", "RUNNING", "SUSPENDED", "CLOSED", "CREATED"]
+    assert states == ["RESTORING", "RUNNING", "SUSPENDED", "CLOSED"]
 
 
 def test_a_store_whose_changelog_is_an_input_is_not_logged(tmp_path: Path) -> None:
