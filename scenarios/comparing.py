@@ -180,11 +180,18 @@ def _when(row: Row) -> tuple[int, bool, int]:
 
 
 def _settings(first: Played, second: Played) -> Iterator[Setting]:
-    plans = dict(_flat("", first.plan)), dict(_flat("", second.plan))
+    plans = _told(first), _told(second)
     for name in sorted(plans[0].keys() | plans[1].keys()):
         one, other = (plan.get(name, "") for plan in plans)
         if one != other:
             yield Setting(name, one, other)
+
+
+def _told(run: Played) -> dict[str, str]:
+    """The settings of a run: of its plan, or else those that its events tell."""
+    if run.plan is None:
+        return {name: str(value) for name, value in run.settings.items()}
+    return dict(_flat("", run.plan))
 
 
 def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:

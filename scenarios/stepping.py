@@ -75,11 +75,10 @@ class _Walk:
     def begin(self) -> None:
         """Tell what the run is, and show its first event."""
         played, plan = self._played, self._played.plan
-        guarantee = "exactly-once" if plan.config.exactly_once else "at-least-once"
+        guarantee = "exactly-once" if played.exactly_once else "at-least-once"
+        topology = "" if plan is None else f"{plan.topology}, "
         defects = f", with {' and '.join(played.defects)}" if played.defects else ""
-        self._say(
-            f"{played.name}: {plan.topology}, {guarantee}{defects}; {len(self._events):,} events"
-        )
+        self._say(f"{played.name}: {topology}{guarantee}{defects}; {len(self._events):,} events")
         if played.violations:
             self._say(f"broken in the end: {played.violations[0].message}", "red")
         self._say("Type n for the next event, f for the first violation, ? for all there is.")

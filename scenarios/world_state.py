@@ -125,6 +125,13 @@ class Store:
         rows: Rows = {**self.disk, **self.memory, **self.staged}
         return {key: value for key, value in rows.items() if value is not None}
 
+    @property
+    def is_volatile(self) -> bool:
+        """Whether a crash would take something away."""
+        return self.is_open and bool(
+            self.memory or self.staged or self.flushed_offset != self.committed_offset
+        )
+
     def copy(self) -> Store:
         """The same store, which changes apart from this one."""
         return replace(
@@ -137,6 +144,8 @@ class Store:
 
     def flush(self, now: int) -> None:
         """What was only in memory is on the disk; not synced, so that the power may take it."""
+        if not self.is_persistent:
+            return
         for key, value in self.memory.items():
             if value is None:
                 self.disk.pop(key, None)

@@ -255,14 +255,18 @@ class _Watch:
     def _told(self) -> str:
         rate = self._ran / max(time.monotonic() - self._started, 0.001)
         return (
-            f"{self._ran:,} runs, {rate:.1f}/s, {len(self._shapes)} found, "
-            f"{len(self._marks)} of {len(MARKS)} marks"
+            f"{_count(self._ran, 'run')}, {rate:.1f}/s, {len(self._shapes)} found, "
+            f"{len(self._marks)} of {len(MARKS)} situations"
         )
 
 
 def _found_line(run: Explored, shape: Shape) -> Text:
     message = run.violations[0][1]
     return Text(f"✗ seed {run.seed} ({run.topology}) {shape.requirement}: {message}", style="red")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' if number != 1 else ''}"
 
 
 def _sum_up(console: Console, ledger: Ledger) -> None:
@@ -272,12 +276,11 @@ def _sum_up(console: Console, ledger: Ledger) -> None:
         marks.update(name for name, hits in each.marks.items() if hits)
     events = sum(each.events for each in ledger.runs)
     failed = sum(bool(each.violations) for each in ledger.runs)
-    console.print(
-        f"{len(ledger.runs):,} runs, {events:,} events; {failed:,} runs break a promise, in "
-        f"{len(findings(ledger.runs))} ways."
-    )
+    ways = len(findings(ledger.runs))
+    came = f"{failed:,} of them broken, in {_count(ways, 'way')}" if failed else "none broken"
+    console.print(f"{_count(len(ledger.runs), 'run')}, {_count(events, 'event')}; {came}.")
     never = [name for name, hits in marks.items() if not hits]
-    console.print(f"Marks: {len(marks) - len(never)} of {len(marks)} reached.")
+    console.print(f"{len(marks) - len(never)} of {len(marks)} situations came about.")
     for name in never:
         console.print(f"  not reached: {name}")
 

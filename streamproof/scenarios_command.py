@@ -55,11 +55,15 @@ def list_scenarios(
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("scenario", no_wrap=True)
     table.add_column("what it is about")
-    table.add_column("variants")
     for each in chosen:
-        table.add_row(each.name, escape(each.file.title), escape(", ".join(each.setups)))
+        table.add_row(each.name, escape(each.file.title))
     console.print(table)
-    console.print(f"{len(chosen)} scenarios. `streamproof replay NAME` plays one.", style="dim")
+    console.print(
+        f"{len(chosen)} scenarios. `streamproof scenarios NAME` tells one, with its variants; "
+        "`streamproof replay NAME` plays it.",
+        style="dim",
+        soft_wrap=True,
+    )
 
 
 def _tell(console: Console, scenario: Scenario) -> None:
@@ -101,7 +105,9 @@ def _play_all(console: Console, chosen: list[Scenario], stores: list[Wanted]) ->
             table.add_row(escape(scenario.name), escape(setup.name), *cells)
             progress.advance(task)
     console.print(table)
-    console.print(f"{len(chosen)} scenarios, {len(runs)} variants, {len(surprising)} surprises.")
+    counts = (len(chosen), "scenario"), (len(runs), "variant"), (len(surprising), "surprise")
+    told = (f"{count} {what}{'s' if count != 1 else ''}" for count, what in counts)
+    console.print(f"{', '.join(told)}.")
     if surprising:
         console.print(Text(f"  $ {surprising[0]}"), soft_wrap=True)
     return bool(surprising)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# With importmode=importlib nothing puts this folder into sys.path, and so no test module could
+# import the one beside it.
+sys.path.append(str(Path(__file__).parent))
 
 # Examples open real stores and start processes: how long one takes says nothing.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])

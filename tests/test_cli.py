@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from commands import refused, run
 
 import streamproof
 from streamproof.conformance.catalogue import AREAS, load_catalogue, requirements_that_bind
 from streamproof.reports.runlog import read_run_log
 from streamproof.stores.builtin import BUILTIN
 
-COMMAND = Path(sys.executable).parent / "streamproof"
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ["badge.json", "junit.xml", "report.html", "run.ndjson", "summary.md"]
 MUTANT = "streamproof.conformance.mutants.stores:tombstones_dropped_on_commit"
-
-
-def run(*arguments: str | Path, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a command that ends as expected, without a traceback and in 80 columns."""
-    done = subprocess.run(
-        [COMMAND, *arguments],
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    return done
-
-
-def refused(*arguments: str | Path, cwd: Path) -> str:
-    """The one line with which a command is refused."""
-    done = run(*arguments, cwd=cwd, code=3)
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("streamproof: ")
-    assert done.stdout == ""
-    return line
 
 
 def test_version(tmp_path: Path) -> None:
@@ -56,6 +30,13 @@ def test_help_lists_the_commands(tmp_path: Path) -> None:
     text = run("--help", cwd=tmp_path).stdout
     for command in ("verify", "report", "requirements", "subjects"):
         assert command in text
+
+
+def test_a_misspelt_command_is_named_with_what_is_close(tmp_path: Path) -> None:
+    """Although no command is imported before it is asked for."""
+    done = run("requirments", cwd=tmp_path, code=3)
+    assert "No such command 'requirments'" in done.stderr
+    assert "'requirements'" in done.stderr
 
 
 def test_the_module_is_the_command(tmp_path: Path) -> None:

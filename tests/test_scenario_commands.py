@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import refused, run
 
 from streamproof.scenarios.reading import library
 from streamproof.sim.trace_files import read_trace
-
-COMMAND = Path(sys.executable).parent / "streamproof"
 
 NAME = "KAFKA-20685"
 
@@ -44,33 +40,6 @@ defects = ["keeps-unclean-store"]
 """
 
 
-def run(
-    *arguments: str | Path, cwd: Path, code: int = 0, columns: int = 80, stdin: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """Run a command that ends as expected, and never with a traceback."""
-    done = subprocess.run(
-        [COMMAND, *arguments],
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": str(columns)},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    return done
-
-
-def refused(*arguments: str | Path, cwd: Path) -> str:
-    """The one line with which a command is refused."""
-    done = run(*arguments, cwd=cwd, code=3)
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("streamproof: ")
-    return line
-
-
 def written(directory: Path, text: str = BROKEN) -> Path:
     """A scenario file."""
     path = directory / "mine.toml"
@@ -79,7 +48,7 @@ def written(directory: Path, text: str = BROKEN) -> Path:
 
 
 def test_all_scenarios_are_listed(tmp_path: Path) -> None:
-    """A line each at 120 columns, and how to play one."""
+    """By name, and how to play one."""
     lines = run("scenarios", cwd=tmp_path, columns=120).stdout.splitlines()
     listed = {line.split()[0] for line in lines[1:-1] if not line.startswith(" ")}
     assert listed == library().keys()
@@ -176,6 +145,13 @@ def test_a_run_is_written_to_a_file(kind: str, suffix: str, tmp_path: Path) -> N
             assert next(read_trace(file)).kind == "application.started"
 
 
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """And the option by which there can be another one."""
+    done = run("replay", NAME, "--format", "html", "--out", "/proc/none", cwd=tmp_path, code=3)
+    assert "/proc/none" in done.stderr
+    assert "--out" in done.stderr
+
+
 def test_two_runs_are_compared(tmp_path: Path) -> None:
     """The variants of one scenario, or two targets; anything else is refused."""
     done = run("replay", NAME, "--compare", cwd=tmp_path, columns=120)
@@ -204,13 +180,13 @@ def test_only_what_was_until_a_moment_is_shown(tmp_path: Path) -> None:
         (["replay", "KAFKA-2068"], "Did you mean"),
         (["replay", f"{NAME}@wrong"], "has no variant 'wrong'; it has: fixed, defect."),
         (["replay", "missing.toml"], "missing.toml: the scenario cannot be read"),
-        (["replay", NAME, "failure.json"], "one by one"),
+        (["replay", NAME, "failure.json"], "one kind at a time"),
+        (["replay", NAME, "--run", "a"], "--run names a run of a trace"),
         (["replay", NAME, "--set", "threads"], "write KEY=VALUE"),
         (["replay", NAME, "--set", "thread=2"], "there is no setting 'thread'"),
         (["replay", NAME, "--defect", "none"], "There is no defect 'none'"),
         (["replay", NAME, "--subject", "none"], "none"),
         (["replay", f"{NAME}@defect", "--subject", "rocksdb"], "cannot be played with real stores"),
-        (["replay", NAME, "--format", "html", "--out", "/proc/none"], "--out"),
         (["scenarios", "none"], "There is no scenario 'none'"),
     ],
 )
@@ -222,7 +198,7 @@ def test_what_cannot_be_is_refused(arguments: list[str], told: str, tmp_path: Pa
 def test_the_library_is_played(tmp_path: Path) -> None:
     """One of it here; each variant with each store, and nothing surprises."""
     done = run("scenarios", NAME, "--play", "--subject", "rocksdb", cwd=tmp_path, columns=120)
-    assert "1 scenarios, 2 variants, 0 surprises." in done.stdout
+    assert "1 scenario, 2 variants, 0 surprises." in done.stdout
     assert "TASK-003 breaks" in done.stdout
     assert "not played:" in done.stdout
     failing = run("scenarios", written(tmp_path), "--play", cwd=tmp_path, code=1)

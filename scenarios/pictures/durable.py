@@ -1,26 +1,27 @@
 """What is on the disk, and what is in memory only: what a crash takes away, store by store.
 
-Events tell what stores hold when they are found and closed, and each write, commit and flush in
-between. What a store writes by itself is not told, so what is said to be in memory may be on the
-disk already; that it is found there says the event of the next opening.
+What there is at a moment, :mod:`streamproof.scenarios.moments` tells. Here it is noted down
+whenever it changes, with two things that belong to a picture only: in which lanes there is
+anything, and how far the writes to a store are in its changelog.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from streamproof.scenarios.moments import Moment, process_of
+from streamproof.scenarios.played import Played
+from streamproof.sim.invariants.history import GROUP_TARGET
 from streamproof.sim.trace import Event
 
-__all__ = ["Level", "Moment", "Shelf", "Span", "Stock", "follow"]
+__all__ = ["Holding", "Level", "Span", "Stock", "follow"]
 
 NOWHERE = -1
 """The offset of a store that has none."""
 
 
-class Moment(NamedTuple):
+class Holding(NamedTuple):
     """What there is of one store, from one event on.
 
     Attributes:
@@ -65,147 +66,84 @@ class Span(NamedTuple):
     is_volatile: bool
 
 
-@dataclass
-class Shelf:
-    """What is in one store now.
-
-    Attributes:
-        disk: the rows on the disk.
-        memory: what was written since the last flush; ``None`` is a deletion.
-        staged: what was written since the last commit, if it stages its writes.
-        disk_offset: the offset on the disk.
-        committed: the offset of the last commit.
-        offset: the last offset that is in it.
-        is_open: whether a process has it open.
-        is_persistent: whether it is on the disk at all.
-    """
-
-    disk: dict[bytes, bytes | None] = field(default_factory=dict)
-    memory: dict[bytes, bytes | None] = field(default_factory=dict)
-    staged: dict[bytes, bytes | None] = field(default_factory=dict)
-    disk_offset: int = NOWHERE
-    committed: int = NOWHERE
-    offset: int = NOWHERE
-    is_open: bool = False
-    is_persistent: bool = True
-
-    @property
-    def is_volatile(self) -> bool:
-        """Whether a crash would take something away."""
-        return self.is_open and bool(
-            self.memory or self.staged or self.disk_offset != self.committed
-        )
-
-    def flush(self) -> None:
-        """What is in memory is on the disk from now on, with the offset of the last commit."""
-        if self.is_persistent:
-            self.disk |= self.memory
-            self.disk_offset = self.committed
-            self.memory.clear()
-
-    def lose_memory(self) -> None:
-        """The process is dead."""
-        self.memory.clear()
-        self.staged.clear()
-        if not self.is_persistent:
-            self.disk_offset = NOWHERE
-        self.offset = self.committed = self.disk_offset
-        self.is_open = False
-
-    def at(self, sequence: int) -> Moment:
-        """What there is, from an event on."""
-        return Moment(
-            sequence,
-            self.is_open,
-            sum(value is not None for value in self.disk.values()),
-            len(self.memory),
-            len(self.staged),
-            self.disk_offset,
-            self.offset,
-        )
-
-
 class Stock(NamedTuple):
     """What is where, during a whole run.
 
     Attributes:
-        moments: by store, what there is of it from each event on that changes it.
+        holdings: by store, what there is of it from each event on that changes it.
         ends: by partition, where its log ends.
         committed: by input, the committed offset.
         spans: the parts of the lanes in which there is somebody, or something.
     """
 
-    moments: dict[str, list[Moment]]
+    holdings: dict[str, list[Holding]]
     ends: dict[str, list[Level]]
     committed: dict[str, list[Level]]
     spans: list[Span]
 
 
-def follow(events: Iterable[Event], origins: Mapping[int, Event], *, transactional: bool) -> Stock:
+def follow(played: Played, origins: Mapping[int, Event]) -> Stock:
     """Follow all stores through a run.
 
     Args:
-        events: of the run.
+        played: the run.
         origins: by the number of the event of a record in a changelog, the write to the store.
-        transactional: whether stores stage their writes.
     """
-    follower = _Follower(origins, transactional=transactional)
-    last = 0
-    for each in events:
+    follower = _Follower(played.defects, origins)
+    for each in played.events:
         follower.see(each)
-        last = each.sequence
-    follower.end(last)
+    follower.end()
     return follower.stock
 
 
 class _Follower:
-    """Takes the events of a run in, one after the other."""
+    """Goes from moment to moment, and notes down what has changed.
 
-    def __init__(self, origins: Mapping[int, Event], *, transactional: bool) -> None:
+    Args:
+        defects: the mistakes that the runtime makes.
+        origins: as of :func:`follow`.
+    """
+
+    def __init__(self, defects: tuple[str, ...], origins: Mapping[int, Event]) -> None:
         self.stock = Stock({}, {}, {}, [])
-        self._transactional = transactional
-        self._shelves: defaultdict[str, Shelf] = defaultdict(Shelf)
-        # The records of each log, for what a restored batch brings.
-        self._records: defaultdict[str, list[tuple[int, bytes, bytes | None]]] = defaultdict(list)
+        self._moment = Moment(defects)
         self._origins = origins
-        # The offset of the record that a task is at, by actor and input.
-        self._at: dict[tuple[str, str], int] = {}
+        # The lanes of the stores that were ever found, by process and changelog.
+        self._stores: dict[tuple[str, str], str] = {}
+        # The last record of each that was written while it is open: it tells its offset itself
+        # only when it commits.
+        self._written: dict[tuple[str, str], int] = {}
         # By lane, when its present span began, and whether that is volatile.
         self._open: dict[str, tuple[int, bool]] = {}
-        self._ways: dict[str, Callable[[Event], None]] = {
-            "log.appended": self._appended,
-            "offsets.committed": self._committed,
-            "transaction.marker": self._marked,
-            "task.processed": self._processed,
-            "task.state": self._changed,
-            "task.closed": self._closed,
-            "instance.started": self._started,
-            "instance.stopped": self._died,
-            "instance.crashed": self._died,
-            "disk.power_lost": self._died,
-            "task.wiped": self._wiped,
-            "state.cleaned": self._wiped,
-            "store.opened": self._opened,
-            "store.found": self._found,
-            "store.put": self._put,
-            "store.restored": self._restored,
-            "store.committed": self._stored,
-            "store.flushed": self._flushed,
-            "store.closing": self._closing,
-        }
 
     def see(self, event: Event) -> None:
         """Take an event in."""
-        way = self._ways.get(event.kind)
-        if way is not None:
-            way(event)
+        self._moment.see(event)
+        match event.kind:
+            case "log.appended" | "transaction.marker":
+                self._logged(event)
+            case "offsets.committed":
+                for partition in event.attributes["offsets"]:
+                    levels = self.stock.committed.setdefault(partition, [])
+                    levels.append(Level(event.sequence, self._moment.committed[partition]))
+            case "instance.started":
+                self._span(event.actor, event.sequence, is_volatile=False)
+            case "instance.stopped" | "instance.crashed":
+                self._ended(event.actor)
+            case "task.state":
+                is_there = (event.actor, event.task) in self._moment.tasks
+                lane = f"{process_of(event.actor)}/{event.task}"
+                self._span(lane, event.sequence, is_volatile=False if is_there else None)
+            case "task.closed" | "task.wiped" | "state.cleaned" | "disk.power_lost":
+                self._note_all(process_of(event.actor))
+            # One that is opened is shown once it is known what is in it.
+            case kind if kind.startswith("store.") and kind != "store.opened":
+                self._stored(event)
 
-    def end(self, last: int) -> None:
+    def end(self) -> None:
         """The run is over."""
         for lane in list(self._open):
-            self._span(lane, last + 1, None)
-
-    # Lanes.
+            self._span(lane, self._moment.sequence + 1, None)
 
     def _span(self, lane: str, sequence: int, is_volatile: bool | None) -> None:
         """From this event on a lane is like this; ``None`` is empty."""
@@ -219,145 +157,64 @@ class _Follower:
         if is_volatile is not None:
             self._open[lane] = (sequence, is_volatile)
 
-    def _note(self, place: str, sequence: int) -> None:
-        shelf = self._shelves[place]
-        moments = self.stock.moments.setdefault(place, [])
-        moments.append(shelf.at(sequence))
-        self._span(place, sequence, shelf.is_volatile if shelf.is_open else None)
+    def _ended(self, process: str) -> None:
+        """A process is gone, and what was open in it."""
+        for lane in [each for each in self._open if process_of(each) == process]:
+            self._span(lane, self._moment.sequence, None)
+        self._note_all(process)
 
-    def _started(self, event: Event) -> None:
-        self._span(event.actor, event.sequence, is_volatile=False)
-
-    def _died(self, event: Event) -> None:
-        host = f"{event.actor}/"
-        for lane in [each for each in self._open if each == event.actor or each.startswith(host)]:
-            if lane not in self._shelves:
-                self._span(lane, event.sequence, None)
-        for place, shelf in self._shelves.items():
-            if place.startswith(host) and shelf.is_open:
-                shelf.lose_memory()
-                self._note(place, event.sequence)
-
-    def _changed(self, event: Event) -> None:
-        ended = event.attributes.get("after") in {"CREATED", "CLOSED"}
-        self._span(_task(event), event.sequence, None if ended else False)
-
-    # Logs.
-
-    def _appended(self, event: Event) -> None:
-        more = event.attributes
-        key, value = more.get("key", b""), more.get("value")
-        self._level(self.stock.ends, event.partition, event, event.offset + 1)
-        self._records[event.partition].append((event.offset, key, value))
+    def _logged(self, event: Event) -> None:
+        """A log has grown; if by what a store has written, that is as new as the record."""
+        if event.partition.startswith(GROUP_TARGET):
+            return
+        end = Level(event.sequence, self._moment.log(event.partition).end)
+        self.stock.ends.setdefault(event.partition, []).append(end)
         origin = self._origins.get(event.sequence)
-        if origin is not None and self._shelves[_store(origin)].is_open:
-            self._shelves[_store(origin)].offset = event.offset
-            self._note(_store(origin), event.sequence)
-
-    def _marked(self, event: Event) -> None:
-        if event.offset >= 0:
-            self._level(self.stock.ends, event.partition, event, event.offset + 1)
-
-    def _committed(self, event: Event) -> None:
-        for partition, offset in event.attributes.get("offsets", {}).items():
-            self._level(self.stock.committed, partition, event, offset)
-
-    def _level(
-        self, levels: dict[str, list[Level]], partition: str, event: Event, offset: int
-    ) -> None:
-        levels.setdefault(partition, []).append(Level(event.sequence, offset))
-
-    def _processed(self, event: Event) -> None:
-        self._at[event.actor, event.partition] = event.offset
-
-    # Stores.
-
-    def _opened(self, event: Event) -> None:
-        persistent = event.attributes.get("persistent", True)
-        self._shelves[_store(event)].is_persistent = persistent
-
-    def _found(self, event: Event) -> None:
-        place = _store(event)
-        shelf = self._shelves[place]
-        shelf.memory.clear()
-        shelf.staged.clear()
-        shelf.disk = _rows(event)
-        shelf.offset = shelf.committed = shelf.disk_offset = event.offset
-        shelf.is_open = True
-        self._note(place, event.sequence)
-
-    def _put(self, event: Event) -> None:
-        place, more = _store(event), event.attributes
-        shelf = self._shelves[place]
-        key, value = more.get("key", b""), more.get("value")
-        (shelf.staged if self._transactional else shelf.memory)[key] = value
-        at = self._at.get((event.actor, event.partition))
-        if at is not None:
-            # Its changelog is the input that it comes from.
-            shelf.offset = at
-        self._note(place, event.sequence)
-
-    def _restored(self, event: Event) -> None:
-        place = _store(event)
-        shelf = self._shelves[place]
-        batch: dict[bytes, bytes | None] = {}
-        for offset, key, value in reversed(self._records[event.partition]):
-            if offset <= shelf.offset:
-                break
-            if offset <= event.offset:
-                batch.setdefault(key, value)
-        shelf.memory |= batch
-        shelf.offset = event.offset
-        self._note(place, event.sequence)
+        if origin is not None:
+            where = process_of(origin.actor), origin.partition
+            self._written[where] = event.offset
+            self._note(where)
 
     def _stored(self, event: Event) -> None:
-        place = _store(event)
-        shelf = self._shelves[place]
-        shelf.memory |= shelf.staged
-        shelf.staged.clear()
-        shelf.committed = event.offset
-        self._note(place, event.sequence)
+        """Something has happened to a store."""
+        process = process_of(event.actor)
+        where = process, event.partition
+        self._stores[where] = f"{process}/{event.task}/{event.partition}"
+        task = self._moment.tasks.get((event.actor, event.task))
+        if event.kind == "store.put" and task is not None and event.partition in task.processed:
+            # Its changelog is the input that it comes from.
+            self._written[where] = task.processed[event.partition] - 1
+        self._note(where)
 
-    def _flushed(self, event: Event) -> None:
-        self._shelves[_store(event)].flush()
-        self._note(_store(event), event.sequence)
+    def _note_all(self, process: str) -> None:
+        """Note down what there is of the stores of a process."""
+        for where in self._stores:
+            if where[0] == process:
+                self._note(where)
 
-    def _closing(self, event: Event) -> None:
-        place = _store(event)
-        shelf = self._shelves[place]
-        shelf.disk = _rows(event)
-        shelf.memory.clear()
-        shelf.staged.clear()
-        shelf.disk_offset = shelf.committed
-        self._note(place, event.sequence)
-
-    def _closed(self, event: Event) -> None:
-        corrupted = event.attributes.get("closing") == "CORRUPTED"
-        for place, shelf in self._shelves.items():
-            if place.startswith(f"{_task(event)}/") and shelf.is_open:
-                shelf.committed = NOWHERE if corrupted else shelf.committed
-                # To close a store is to flush it; only what is staged is dropped.
-                shelf.flush()
-                shelf.lose_memory()
-                self._note(place, event.sequence)
-
-    def _wiped(self, event: Event) -> None:
-        for place in self._shelves:
-            if place.startswith(f"{_task(event)}/"):
-                persistent = self._shelves[place].is_persistent
-                self._shelves[place] = Shelf(is_persistent=persistent)
-                self._note(place, event.sequence)
-
-
-def _task(event: Event) -> str:
-    """The lane of a task in a process."""
-    return f"{event.actor.partition('/')[0]}/{event.task}"
-
-
-def _store(event: Event) -> str:
-    """The lane of a store in a process."""
-    return f"{_task(event)}/{event.partition}"
-
-
-def _rows(event: Event) -> dict[bytes, bytes | None]:
-    return {row[0]: row[1] for row in event.attributes.get("rows", ())}
+    def _note(self, where: tuple[str, str]) -> None:
+        """Note down what there is of a store, if anything was ever in its lane."""
+        lane, sequence = self._stores.get(where), self._moment.sequence
+        if lane is None:
+            return
+        store = self._moment.stores.get(where)
+        is_open = store is not None and store.is_open
+        if not is_open:
+            self._written.pop(where, None)
+        if store is None:
+            holding = Holding(sequence, is_open, 0, 0, 0, NOWHERE, NOWHERE)
+        else:
+            holding = Holding(
+                sequence,
+                is_open,
+                len(store.disk),
+                len(store.memory),
+                len(store.staged),
+                max(store.flushed_offset, NOWHERE),
+                max(store.offset, self._written.get(where, NOWHERE)),
+            )
+        holdings = self.stock.holdings.setdefault(lane, [])
+        if not holdings or holdings[-1][1:] != holding[1:]:
+            holdings.append(holding)
+        is_volatile = store is not None and store.is_volatile
+        self._span(lane, sequence, is_volatile if is_open else None)

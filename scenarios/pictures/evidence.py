@@ -73,7 +73,7 @@ def finding(played: Played) -> Finding | None:
     if not played.violations:
         return None
     found = played.violations[0]
-    history = History(exactly_once=played.plan.config.exactly_once)
+    history = History(exactly_once=played.exactly_once)
     for each in played.events:
         if found.event is not None and each.sequence > found.event.sequence:
             break

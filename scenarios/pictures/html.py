@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from streamproof.scenarios.pictures.durable import Level, Moment
+from streamproof.scenarios.pictures.durable import Holding, Level
 from streamproof.scenarios.pictures.lanes import Item, Picture
 from streamproof.scenarios.pictures.words import GLYPHS, plain, sentence, visible
 
@@ -31,7 +31,7 @@ matters comes first, and then what comes last."""
 MOST_CHARACTERS = 400
 """Of each detail of an event, so much is shown."""
 
-Row = TypeVar("Row", Moment, Level)
+Row = TypeVar("Row", Holding, Level)
 
 _HARMLESS = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
 """What could end a block of JSON in a page, or a line of it, as JSON itself may write it."""
@@ -127,7 +127,7 @@ def _data(picture: Picture, items: Sequence[Item]) -> dict[str, Any]:
         ],
         "moments": {
             column[key]: _thinned(found, kept)
-            for key, found in stock.moments.items()
+            for key, found in stock.holdings.items()
             if key in column
         },
         "ends": {key: _thinned(found, kept) for key, found in stock.ends.items()},

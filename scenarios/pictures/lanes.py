@@ -171,7 +171,7 @@ def picture(played: Played, matters: AbstractSet[int] | None = None) -> Picture:
         lanes=placing.lanes(items),
         items=tuple(items),
         arrows=tuple(sorted(links.arrows, key=lambda each: (each.target, each.source))),
-        stock=follow(played.events, links.origins, transactional=played.plan.config.transactional),
+        stock=follow(played, links.origins),
         is_explained=matters is not None,
     )
 
@@ -209,19 +209,24 @@ def _guessed(played: Played, items: Sequence[Item]) -> list[Item]:
 
 
 def _about(played: Played) -> tuple[str, ...]:
-    plan = played.plan
-    guarantee = "exactly-once" if plan.config.exactly_once else "at-least-once"
-    stores = (
-        "stores that stage writes" if plan.config.transactional else "stores that write at once"
-    )
+    plan, is_staged = played.plan, played.settings.get("transactional", False)
+    guarantee = "exactly-once" if played.exactly_once else "at-least-once"
+    stores = "stores that stage writes" if is_staged else "stores that write at once"
+    if plan is None:
+        names = {each.actor for each in played.events if each.kind == "instance.started"}
+        return guarantee, stores, _instances(len(names))
     return (
         f"topology {plan.topology}",
         guarantee,
         stores if plan.persistent else f"{stores}, and are in memory only",
-        f"{plan.instances} instance{'s' if plan.instances != 1 else ''}",
+        _instances(plan.instances),
         f"commit every {plan.config.commit_interval_ms:,} ms",
         *([f"upgrade {plan.upgrade}"] if plan.upgrade else []),
     )
+
+
+def _instances(count: int) -> str:
+    return f"{count} instance{'s' if count != 1 else ''}"
 
 
 class _Placing:
@@ -234,7 +239,7 @@ class _Placing:
 
     def __init__(self, played: Played, links: Links) -> None:
         self._links = links
-        self._exactly_once = played.plan.config.exactly_once
+        self._exactly_once = played.exactly_once
         self._instances: set[str] = set()
         self._stores: dict[str, str] = {}
         for each in played.events:

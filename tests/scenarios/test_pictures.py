@@ -209,18 +209,36 @@ def events_with_crashes() -> list[Event]:
 
 def test_what_a_crash_takes_away_is_told() -> None:
     stock = picture(small_run(is_broken=True)).stock
-    (moments,) = stock.moments.values()
+    (holdings,) = stock.holdings.values()
     killed = next(
         each.sequence
         for each in small_run(is_broken=True).events
         if each.kind == "instance.crashed"
     )
-    before = [each for each in moments if each.sequence < killed][-1]
-    after = next(each for each in moments if each.sequence == killed)
+    before = [each for each in holdings if each.sequence < killed][-1]
+    after = next(each for each in holdings if each.sequence == killed)
     assert (before.is_open, before.on_disk, before.staged, before.offset) == (True, 1, 1, 3)
     assert (after.is_open, after.on_disk, after.staged, after.offset) == (False, 1, 0, 1)
     volatile = [each for each in stock.spans if each.is_volatile]
     assert [each.end for each in volatile][-1] == killed
+
+
+def test_a_store_in_memory_has_nothing_on_the_disk() -> None:
+    """However often it is flushed: a crash takes all of it."""
+    played = small_run()
+    for each in played.events:
+        if each.kind == "store.opened":
+            each.attributes["persistent"] = False
+    stock = picture(played).stock
+    (holdings,) = stock.holdings.values()
+    flushed = next(each.sequence for each in played.events if each.kind == "store.flushed")
+    killed = next(each.sequence for each in played.events if each.kind == "instance.crashed")
+    before = [each for each in holdings if each.sequence <= flushed][-1]
+    after = next(each for each in holdings if each.sequence == killed)
+    assert (before.is_open, before.on_disk, before.in_memory) == (True, 0, 1)
+    assert (after.is_open, after.on_disk, after.in_memory) == (False, 0, 0)
+    (span,) = (each for each in stock.spans if each.start < flushed < each.end and each.is_volatile)
+    assert span.end == killed
 
 
 def test_only_what_matters_is_shown_and_the_violation_always() -> None:
