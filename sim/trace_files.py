@@ -132,18 +132,21 @@ def events_of(rows: pa.RecordBatch | pa.Table, *, complete: bool = True) -> Iter
     Raises:
         UsageError: a value is missing, or is of another type than its kind has it.
     """
-    columns = [_values(rows, name) for name in SCHEMA.names]
-    for run, sequence, time, actor, kind, task, partition, offset, text in zip(
-        *columns, strict=True
-    ):
-        try:
-            attributes = _decoder(kind, complete=complete).decode(text)
-        except msgspec.DecodeError as error:
-            raise UsageError(
-                f"Event {sequence} of run {run!r} ({kind}) cannot be read: {error}. docs/events.md "
-                "says what a kind of events tells."
-            ) from error
-        yield Event(sequence, time, actor, kind, task, partition, offset, attributes)
+    runs, *columns, texts = (_values(rows, name) for name in SCHEMA.names)
+    sequences, kinds = columns[0], columns[3]
+    decoders = {kind: _decoder(kind, complete=complete) for kind in set(kinds)}
+
+    def attributes() -> Iterator[dict[str, Any]]:
+        for run, sequence, kind, text in zip(runs, sequences, kinds, texts, strict=True):
+            try:
+                yield decoders[kind].decode(text)
+            except msgspec.DecodeError as error:
+                raise UsageError(
+                    f"Event {sequence} of run {run!r} ({kind}) cannot be read: {error}. "
+                    "docs/events.md says what a kind of events tells."
+                ) from error
+
+    yield from map(Event, *columns, attributes())
 
 
 def _values(rows: pa.RecordBatch | pa.Table, name: str) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,7 +70,7 @@ def recheck(
     # Whoever does something else needs no Arrow.
     from streamproof.reports.rechecking.files import event_files, read_events, write_findings
     from streamproof.reports.rechecking.invariants import find_invariants
-    from streamproof.reports.rechecking.invariants import recheck as recheck_runs
+    from streamproof.reports.rechecking.pieces import recheck_files
     from streamproof.reports.rechecking.sets import recheck_sets
 
     chosen = find_invariants(invariant or ())
@@ -82,12 +83,15 @@ def recheck(
         ) from error
     spark = session(master, remote, "streamproof recheck")
     table = read_events(spark, files)
-    judged = (
-        recheck_sets(table, chosen if invariant else None) if sets else recheck_runs(table, chosen)
+    judging = (
+        recheck_sets(table, chosen if invariant else None)
+        if sets
+        else nullcontext(recheck_files(spark, files, chosen))
     )
     summary = _Summary()
-    for each in write_findings(judged, out):
-        summary.add(each)
+    with judging as judged:
+        for each in write_findings(judged, out):
+            summary.add(each)
     console = Console(highlight=False)
     summary.print(console, table)
     console.print(

@@ -34,6 +34,8 @@ metadata of its schema; one that does not is of version 1.
 
 Whoever brings the log of an application into this form can have it judged by the
 [invariants](simulator.md#invariants) of the simulator: see [re-checking](pipeline.md#re-checking).
+`streamproof replay orders.parquet` draws a run of it, and says what does not hold: see
+[a trace](scenarios.md#a-trace).
 Any program that writes Parquet will do. In Python there is a class for it:
 
 ```python

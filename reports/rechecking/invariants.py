@@ -31,7 +31,16 @@ from streamproof.stores.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["FINDINGS", "KNOWN", "Finding", "find_invariants", "judge", "recheck"]
+__all__ = [
+    "FINDINGS",
+    "KNOWN",
+    "Finding",
+    "find_invariants",
+    "in_order",
+    "judge",
+    "recheck",
+    "violations_in",
+]
 
 KNOWN: tuple[type[Invariant], ...] = (OffsetsAreContinuous, *INVARIANTS)
 """What is asked for unless something else is: whether the events are all there, and the rest."""
@@ -123,14 +132,11 @@ def judge(rows: pa.Table, invariants: Sequence[type[Invariant]]) -> Iterator[Fin
     """
     run = rows.column("run")[0].as_py() or ""
     try:
-        if any(each.null_count for each in rows.columns):
-            # It says where, and what should be there.
-            next(events_of(rows))
-        single = _once(rows.sort_by("sequence"))
+        single = in_order(rows)
         if len(single) < len(rows):
             yield Finding(run, "duplicate", "", "", DUPLICATE % (len(rows), len(single)), -1)
         events = chain.from_iterable(map(events_of, single.to_batches(BATCH)))
-        for each in _violations(events, invariants):
+        for each in violations_in(events, invariants):
             number = each.event.sequence if each.event else -1
             yield Finding(run, "violation", each.invariant, each.requirement, each.message, number)
     except UsageError as error:
@@ -140,12 +146,22 @@ def judge(rows: pa.Table, invariants: Sequence[type[Invariant]]) -> Iterator[Fin
         yield Finding(run, "unreadable", "", "", f"{text} Something is missing before that.", -1)
 
 
-def _once(rows: pa.Table) -> pa.Table:
-    """The same rows, each of them once.
+def in_order(rows: pa.Table) -> pa.Table:
+    """The events of one run in their order, each of them once.
+
+    Args:
+        rows: in any order, under the schema of a trace.
 
     Raises:
-        UsageError: different runs have this name, or events are missing.
+        UsageError: a value is missing, different runs have this name, or events are missing.
     """
+    if any(each.null_count for each in rows.columns):
+        # It says where, and what should be there.
+        next(events_of(rows))
+    numbers = rows.column("sequence").combine_chunks()
+    if numbers.equals(pa.array(range(len(rows)), pa.int64())):
+        return rows
+    rows = rows.sort_by("sequence")
     numbers = rows.column("sequence").combine_chunks()
     if pc.any(pc.equal(numbers[1:], numbers[:-1])).as_py():
         rows = rows.group_by(SCHEMA.names).aggregate([]).sort_by("sequence")
@@ -157,7 +173,19 @@ def _once(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _violations(events: Iterator[Event], invariants: Sequence[type[Invariant]]) -> list[Violation]:
+def violations_in(
+    events: Iterator[Event], invariants: Sequence[type[Invariant]]
+) -> list[Violation]:
+    """What does not hold in a run, in the order in which it is found.
+
+    Args:
+        events: of the run, in order; there is at least one.
+        invariants: what must hold.
+
+    Raises:
+        UsageError: it does not begin with the event that tells the guarantee.
+        InvariantError: an invariant raised, as something is missing.
+    """
     first = next(events)
     if first.kind != START:
         raise UsageError(WRONG_START % first.kind)

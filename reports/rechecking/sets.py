@@ -7,7 +7,8 @@ in the same events, message by message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,17 +39,18 @@ class SetCheck(NamedTuple):
     find: Callable[[DataFrame], DataFrame]
 
 
+@contextmanager
 def recheck_sets(
     events: DataFrame, invariants: Iterable[type[Invariant]] | None = None
-) -> DataFrame:
+) -> Iterator[DataFrame]:
     """Check all runs at once; no worker needs to hold one of them.
 
     Args:
         events: of any number of runs, with the columns of a trace; in any order. What matters of
-            them is persisted, until the session ends.
+            them is persisted while what was found is used.
         invariants: of those in ``SET_CHECKS``; all of them, if they are not given.
 
-    Returns:
+    Yields:
         What was found, with the columns of ``invariants.Finding``.
 
     Raises:
@@ -72,10 +74,15 @@ def recheck_sets(
         )
         .persist()
     )
-    if not wrong.isEmpty():
-        unreadable = wrong.where("what = 'unreadable'").select("run")
-        narrow = narrow.join(unreadable, "run", "left_anti").dropDuplicates(["run", "sequence"])
-    return reduce(_union, (_findings(narrow, each) for each in chosen), wrong)
+    try:
+        single = narrow
+        if not wrong.isEmpty():
+            unreadable = wrong.where("what = 'unreadable'").select("run")
+            single = narrow.join(unreadable, "run", "left_anti").dropDuplicates(["run", "sequence"])
+        yield reduce(_union, (_findings(single, each) for each in chosen), wrong)
+    finally:
+        wrong.unpersist()
+        narrow.unpersist()
 
 
 def _union(one: DataFrame, other: DataFrame) -> DataFrame:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from msgspec import Struct
 
 from streamproof.sim.invariants.history import History
 from streamproof.sim.trace import Event
-from streamproof.stores.errors import StreamproofError
+from streamproof.stores.errors import SuiteError
 
 __all__ = ["Invariant", "InvariantError", "Observer", "Violation", "Watch"]
 
@@ -18,7 +17,7 @@ Observer = Callable[[Event], Iterable[str]]
 """Looks at an event, and says what is broken by it: nothing, as a rule."""
 
 
-class InvariantError(StreamproofError):
+class InvariantError(SuiteError):
     """An invariant raised: the simulator is wrong, and not what it simulates."""
 
 
@@ -97,9 +96,12 @@ class Watch:
             InvariantError: an invariant raised.
         """
         self.history.see(event)
-        observers = self._observers.get(event.kind)
-        if observers is not None:
-            self._note(observers, event)
+        for invariant, observe in self._observers.get(event.kind, ()):
+            try:
+                for message in observe(event):
+                    self._note(invariant, message, event)
+            except Exception as error:
+                raise _raised(invariant, error, event) from error
 
     def end(self) -> list[Violation]:
         """Look at what is left once the run is over; all violations.
@@ -107,26 +109,20 @@ class Watch:
         Raises:
             InvariantError: an invariant raised.
         """
-        self._note([(each, partial(_at_end, each)) for each in self._invariants], None)
+        for invariant in self._invariants:
+            try:
+                for message in invariant.at_end():
+                    self._note(invariant, message, None)
+            except Exception as error:
+                raise _raised(invariant, error, None) from error
         return self.violations
 
-    def _note(
-        self,
-        observers: Iterable[tuple[Invariant, Callable[[Any], Iterable[str]]]],
-        event: Event | None,
-    ) -> None:
-        for invariant, observe in observers:
-            try:
-                for message in observe(event):
-                    self.violations.append(
-                        Violation(invariant.name, invariant.requirement, message, event)
-                    )
-            except Exception as error:
-                raise InvariantError(
-                    f"The invariant {invariant.name!r} raised {type(error).__name__}: {error}, at "
-                    f"{event or 'the end of the run'}. This is a mistake in the simulator."
-                ) from error
+    def _note(self, invariant: Invariant, message: str, event: Event | None) -> None:
+        self.violations.append(Violation(invariant.name, invariant.requirement, message, event))
 
 
-def _at_end(invariant: Invariant, _: None) -> Iterable[str]:
-    return invariant.at_end()
+def _raised(invariant: Invariant, error: Exception, event: Event | None) -> InvariantError:
+    return InvariantError(
+        f"The invariant {invariant.name!r} raised {type(error).__name__}: {error}, at "
+        f"{event or 'the end of the run'}. This is a mistake in the simulator."
+    )

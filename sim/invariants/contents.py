@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.base import Invariant, Observer
 from streamproof.sim.invariants.history import History, Record
@@ -135,9 +135,9 @@ class RunningStoreEqualsChangelog(_Contents):
         for partition in self._open:
             yield from self._ended(partition, event)
 
-    def _marked(self, event: Event) -> Iterator[str]:
+    def _marked(self, event: Event) -> Iterable[str]:
         # What was decided by a time-out has no event of its own but its markers.
-        return self._ended(event.partition, event)
+        return self._ended(event.partition, event) if event.partition in self._open else ()
 
     def _ended(self, partition: str, event: Event) -> Iterator[str]:
         producers = self._open.get(partition, set())
@@ -246,18 +246,21 @@ class CommittedOffsetIsInTheLog(Invariant):
         super().__init__(history)
         self._last: dict[tuple[str, str], int] = {}
 
-    def _opened(self, event: Event) -> Iterator[str]:
+    def _opened(self, event: Event) -> Iterable[str]:
         self._last[event.actor, event.partition] = event.offset
-        yield from self._beyond(event)
+        return self._beyond(event)
 
-    def _committed(self, event: Event) -> Iterator[str]:
-        before = self._last.get((event.actor, event.partition), -1)
-        self._last[event.actor, event.partition] = event.offset
-        if event.offset < before:
-            yield f"offset {event.offset} of {event.partition} was committed after {before}"
-        yield from self._beyond(event)
+    def _committed(self, event: Event) -> Iterable[str]:
+        here = event.actor, event.partition
+        before = self._last.get(here, -1)
+        self._last[here] = event.offset
+        if event.offset >= before:
+            return self._beyond(event)
+        back = f"offset {event.offset} of {event.partition} was committed after {before}"
+        return [back, *self._beyond(event)]
 
-    def _beyond(self, event: Event) -> Iterator[str]:
+    def _beyond(self, event: Event) -> Iterable[str]:
         end = self.history.log(event.partition).end
-        if event.offset >= end:
-            yield f"offset {event.offset} of {event.partition} is beyond its end, {end}"
+        if event.offset < end:
+            return ()
+        return [f"offset {event.offset} of {event.partition} is beyond its end, {end}"]

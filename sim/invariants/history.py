@@ -64,9 +64,11 @@ class Log:
         if not commit:
             self.aborted.update(offsets)
 
-    def since(self, offset: int) -> list[Record]:
-        """The records from an offset on, in order."""
-        return self.records[bisect_left(self.records, offset, key=lambda each: each.offset) :]
+    def since(self, offset: int) -> Iterator[Record]:
+        """The records from an offset on, in order, as far as they are there now."""
+        start = bisect_left(self.records, offset, key=lambda each: each.offset) if offset else 0
+        # Who asks takes a few of many as a rule, so that nothing is copied.
+        return map(self.records.__getitem__, range(start, len(self.records)))
 
     def committed(self, start: int = 0) -> Iterator[Record]:
         """The records that count, from an offset on, in order: neither aborted nor undecided."""
@@ -93,16 +95,18 @@ class History:
 
     def __init__(self, *, exactly_once: bool) -> None:
         self.exactly_once = exactly_once
-        self._seen_by: dict[str, Callable[[Event], None]] = {
-            "log.appended": self._append,
-            "log.compacted": self._compact,
-            "offsets.committed": self._commit,
-            "transaction.decided": self._decide,
-            "transaction.marker": self._mark,
+        self.unseen = Unseen()
+        self._seen_by: dict[str, list[Callable[[Event], None]]] = {
+            "log.appended": [self._append],
+            "log.compacted": [self._compact],
+            "offsets.committed": [self._commit],
+            "transaction.decided": [self._decide],
+            "transaction.marker": [self._mark],
         }
         if not exactly_once:
-            self._seen_by |= {"store.put": self._put, "store.restored": self._restore}
-        self.unseen = Unseen()
+            self._seen_by |= {"store.put": [self._put], "store.restored": [self._restore]}
+            for kind, see in self.unseen.observers.items():
+                self._seen_by.setdefault(kind, []).append(see)
         self.logs: dict[str, Log] = {}
         self.committed: dict[str, int] = {}
         self.compacted: dict[str, int] = {}
@@ -118,15 +122,12 @@ class History:
     def visible(self, partition: str, start: int = 0) -> Iterator[Record]:
         """The records of a partition that count under the guarantee, from an offset on."""
         log = self.log(partition)
-        return log.committed(start) if self.exactly_once else iter(log.since(start))
+        return log.committed(start) if self.exactly_once else log.since(start)
 
     def see(self, event: Event) -> None:
         """Take an event in."""
-        see = self._seen_by.get(event.kind)
-        if see is not None:
+        for see in self._seen_by.get(event.kind, ()):
             see(event)
-        if not self.exactly_once:
-            self.unseen.see(event)
 
     def _append(self, event: Event) -> None:
         more = event.attributes
@@ -173,7 +174,19 @@ class History:
         stored[key, value] = first, event.sequence
 
     def _restored(self, event: Event) -> list[Record]:
-        """The records of a batch: so many, up to its offset."""
+        """The records of a batch: from where the restoration was on, up to its offset.
+
+        If there are more of them than were read, compaction has taken the others away; and if it
+        cannot be told which, as it went on meanwhile, all of them may have been read.
+        """
         records = self.log(event.partition).records
+        start = self.unseen.start_of(event.process, event.partition)
+        begin = bisect_left(records, start, key=lambda record: record.offset)
         end = bisect_right(records, event.offset, key=lambda record: record.offset)
-        return records[max(end - event.attributes["records"], 0) : end]
+        batch = records[begin:end]
+        if len(batch) <= event.attributes["records"]:
+            return batch
+        cleaned = self.compacted.get(event.partition, 0)
+        last = {each.key: each.offset for each in records if each.offset < cleaned}
+        left = [each for each in batch if last.get(each.key, -1) <= each.offset]
+        return left if len(left) == event.attributes["records"] else batch

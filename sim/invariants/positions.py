@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.base import Invariant, Observer
 from streamproof.sim.invariants.history import History
@@ -48,15 +48,15 @@ class PositionIsNotAhead(Invariant):
         self._is_strict = more["transactional"] and more["exactly_once"]
         yield from ()
 
-    def _process(self, event: Event) -> Iterator[str]:
+    def _process(self, event: Event) -> Iterable[str]:
         if event.offset >= self._processed.get(event.partition, 0):
             self._processed[event.partition] = event.offset + 1
-        return iter(())
+        return ()
 
-    def _commit(self, event: Event) -> Iterator[str]:
+    def _commit(self, event: Event) -> Iterable[str]:
         for partition, offset in event.attributes["offsets"].items():
             self._committed[partition] = max(offset, self._committed.get(partition, 0))
-        return iter(())
+        return ()
 
     def _look(self, event: Event) -> Iterator[str]:
         what = "committed" if self._is_strict else "processed"

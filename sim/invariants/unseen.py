@@ -6,6 +6,7 @@ in the changelog, and the owner, which only writes there, never reads it. Its of
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
 from streamproof.sim.trace import Event
@@ -34,35 +35,53 @@ class Unseen:
         """The offsets of a changelog that a process has not seen."""
         return self._offsets.get((process, partition), frozenset())
 
-    def see(self, event: Event) -> None:
-        """Take an event in."""
+    def start_of(self, process: str, partition: str) -> int:
+        """Where the restoration of a changelog in a process goes on."""
+        return self._next.get((process, partition), 0)
+
+    @property
+    def observers(self) -> Mapping[str, Callable[[Event], None]]:
+        """Who takes in the events of each kind that matter."""
+        return {
+            "thread.producer": self._new_producer,
+            "store.running": self._run,
+            "restore.start": self._start,
+            "update.start": self._start,
+            "store.restored": self._restored,
+            "task.closed": self._closed,
+            "instance.crashed": self._gone,
+            "instance.stopped": self._gone,
+            "log.appended": self._appended,
+        }
+
+    def _new_producer(self, event: Event) -> None:
+        self._producers.setdefault(event.process, set()).add(event.attributes["producer"])
+
+    def _run(self, event: Event) -> None:
+        if not event.attributes["is_input"]:
+            self._running.setdefault((event.process, event.task), set()).add(event.partition)
+
+    def _start(self, event: Event) -> None:
+        self._next[event.process, event.partition] = event.attributes["start"]
+
+    def _closed(self, event: Event) -> None:
+        self._running.pop((event.process, event.task), None)
+
+    def _gone(self, event: Event) -> None:
         process = event.process
-        match event.kind:
-            case "thread.producer":
-                self._producers.setdefault(process, set()).add(event.attributes["producer"])
-            case "store.running" if not event.attributes["is_input"]:
-                self._running.setdefault((process, event.task), set()).add(event.partition)
-            case "restore.start" | "update.start":
-                self._next[process, event.partition] = event.attributes["start"]
-            case "store.restored":
-                self._restored((process, event.partition), event.offset)
-            case "task.closed":
-                self._running.pop((process, event.task), None)
-            case "instance.crashed" | "instance.stopped":
-                for each in [each for each in self._running if each[0] == process]:
-                    del self._running[each]
-            case "log.appended":
-                self._appended(event)
+        for each in [each for each in self._running if each[0] == process]:
+            del self._running[each]
 
     def _appended(self, event: Event) -> None:
+        partition, producer = event.partition, event.attributes["producer"]
         for (process, _), partitions in self._running.items():
-            own = event.attributes["producer"] in self._producers.get(process, ())
-            if event.partition in partitions and not own:
-                self._offsets.setdefault((process, event.partition), set()).add(event.offset)
-                self.partitions.add(event.partition)
+            if partition in partitions and producer not in self._producers.get(process, ()):
+                self._offsets.setdefault((process, partition), set()).add(event.offset)
+                self.partitions.add(partition)
 
-    def _restored(self, place: tuple[str, str], offset: int) -> None:
+    def _restored(self, event: Event) -> None:
         """A process has read a part of a changelog after all, and what was compacted there."""
-        seen = range(self._next.get(place, 0), offset + 1)
+        place = event.process, event.partition
+        seen = range(self._next.get(place, 0), event.offset + 1)
         self._next[place] = seen.stop
         self._offsets.get(place, set()).difference_update(seen)

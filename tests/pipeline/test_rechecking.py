@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamproof.cli import main
+from streamproof.reports.rechecking import pieces
 from streamproof.reports.rechecking.continuity import OffsetsAreContinuous
 from streamproof.reports.rechecking.files import event_files, read_events
 from streamproof.reports.rechecking.invariants import KNOWN, find_invariants, judge, recheck
+from streamproof.reports.rechecking.pieces import recheck_files
 from streamproof.reports.rechecking.sets import SET_CHECKS, recheck_sets
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import drawn_plan
@@ -97,6 +100,28 @@ def test_runs_are_judged_as_they_were(events: DataFrame, kept: Kept) -> None:
     """All of them, with and without defects, word for word and event by event."""
     assert found(recheck(events)) == kept.live
     assert events.count() == kept.events
+
+
+def test_runs_are_judged_where_their_files_are_read(
+    spark: SparkSession, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If they are in one piece; and all others as well, as if nobody had mixed them up."""
+    runs = [pq.read_table(each) for each in sorted(kept.directory.iterdir())]
+    parts = {
+        "apart": [*runs[:3], runs[9]],
+        "begins": [runs[3], runs[4][:100]],
+        "goes on": [runs[4][100:], runs[5]],
+        "torn": [runs[6][:7], runs[7], runs[6][7:]],
+        "alone": [runs[8]],
+    }
+    for name, each in parts.items():
+        pq.write_table(pa.concat_tables(each), tmp_path / f"{name}.parquet", row_group_size=250)
+    files = event_files([tmp_path])
+    assert found(recheck_files(spark, files)) == kept.live
+    mixed = {str(tmp_path / f"{each}.parquet") for each in ("begins", "goes on", "torn")}
+    assert pieces.mixed_files(spark, files) == mixed
+    monkeypatch.setattr(pieces, "LARGEST", 0)
+    assert pieces.mixed_files(spark, files) == set(map(str, files))
 
 
 def test_some_invariants_find_what_they_found_among_all(events: DataFrame, kept: Kept) -> None:
@@ -235,12 +260,25 @@ def test_sets_find_what_the_invariants_find(
     assert all(by_name[each.name] > 60 for each in chosen)
     table = pa.Table.from_batches([batch_of(name, each) for name, each in runs.items()])
     both = events.unionByName(spark.createDataFrame(table))
-    assert found(recheck_sets(both)) == expected + wrong
+    with recheck_sets(both) as findings:
+        assert found(findings) == expected + wrong
+
+
+def test_what_sets_need_is_let_go(spark: SparkSession, events: DataFrame) -> None:
+    """While what was found is used, what it comes from is kept; and nothing of it afterwards."""
+    kept_now = spark.sparkContext._jsc.getPersistentRDDs
+    before = kept_now().size()
+    with recheck_sets(events, find_invariants(["REBAL-001"])) as findings:
+        assert not found(findings)
+        assert kept_now().size() > before
+    assert kept_now().size() == before
 
 
 def test_sets_know_what_they_can_check(events: DataFrame) -> None:
-    with pytest.raises(UsageError, match="cannot be checked over all events at once"):
-        recheck_sets(events, find_invariants(["TASK-008"]))
+    chosen = find_invariants(["TASK-008"])
+    message = "cannot be checked over all events at once"
+    with pytest.raises(UsageError, match=message), recheck_sets(events, chosen):
+        pass
 
 
 def a_run(name: str, *, lacks: Sequence[int] = (), text: str = "") -> pa.Table:
@@ -310,13 +348,14 @@ def bad_events(spark: SparkSession) -> DataFrame:
 def test_a_run_that_cannot_be_judged_is_named(bad_events: DataFrame, sets: bool) -> None:
     """With what is wrong with it; all other runs are judged, each of them once."""
     chosen = find_invariants(["TASK-005"])
-    findings = (recheck_sets if sets else recheck)(bad_events, chosen)
-    messages = told(findings)
+    judging = recheck_sets(bad_events, chosen) if sets else nullcontext(recheck(bad_events, chosen))
+    with judging as findings:
+        messages, violations = told(findings), found(findings)
     assert messages.keys() == {(name, what) for name, (_, what, _) in BAD.items()}
     for name, (_, what, message) in BAD.items():
         pattern = message.replace("'bad'", f"'{name}'")
         assert re.match(pattern, messages[name, what]), messages[name, what]
-    went_back = {each[0]: n for each, n in found(findings).items() if "after" in each[2]}
+    went_back = {each[0]: n for each, n in violations.items() if "after" in each[2]}
     assert went_back == {"good": 1, "is there twice": 1}
 
 
@@ -379,9 +418,10 @@ def test_what_are_no_events_is_refused(spark: SparkSession) -> None:
         (spark.range(1), "the column 'run' is missing"),
         (spark.sql("select 1 as run"), "the column 'run' is of type int"),
     ):
-        for check in (recheck, recheck_sets):
-            with pytest.raises(UsageError, match=message):
-                check(frame)
+        with pytest.raises(UsageError, match=message):
+            recheck(frame)
+        with pytest.raises(UsageError, match=message), recheck_sets(frame):
+            pass
 
 
 def test_an_invariant_that_is_not_there_is_refused() -> None:

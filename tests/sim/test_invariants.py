@@ -21,6 +21,7 @@ from streamproof.sim.invariants.delivery import (
     CommittedInputWasProcessed,
     EachInputCountsOnce,
 )
+from streamproof.sim.invariants.history import History
 from streamproof.sim.invariants.liveness import (
     EveryTaskRuns,
     EveryThreadTakesPart,
@@ -244,6 +245,36 @@ def test_what_is_restored_is_seen_whatever_was_compacted_in_between() -> None:
     assert len(found(FoundStoreIsVouchedFor, *events, exactly_once=False)) == 2
     events[5] = ("restore.start", {"partition": CHANGELOG, "start": 1})
     assert len(found(FoundStoreIsVouchedFor, *events, exactly_once=False)) == 1
+
+
+@pytest.mark.parametrize(
+    ("cleaned", "count", "came"),
+    [
+        (0, 4, {b"1", b"2", b"3", b"4"}),
+        (4, 3, {b"1", b"3", b"4"}),
+        # It had read them before the log was compacted.
+        (4, 4, {b"1", b"2", b"3", b"4"}),
+        # The log was compacted in between, and nobody can tell what was read by then.
+        (4, 2, {b"1", b"2", b"3", b"4"}),
+    ],
+)
+def test_what_a_restoration_has_read_of_a_compacted_log(
+    cleaned: int, count: int, came: set[bytes]
+) -> None:
+    """At-least-once: what was left from where it began, and not the last records of all."""
+    keys = [b"d", b"a", b"b", b"b", b"c"]
+    log = [appended(offset, key, b"%d" % offset) for offset, key in enumerate(keys)]
+    events: list[Happens] = [
+        *log,
+        ("log.compacted", {"partition": CHANGELOG, "offset": cleaned}),
+        ("restore.start", {"partition": CHANGELOG, "start": 1}),
+        ("store.restored", {"partition": CHANGELOG, "offset": 4, "records": count}),
+    ]
+    history = History(exactly_once=False)
+    for number, (kind, more) in enumerate(events):
+        history.see(event(number, kind, dict(more)))
+    (stored,) = history.stored.values()
+    assert {value for _, value in stored} == came
 
 
 @pytest.mark.parametrize("kind", ["store.closing", "store.found"])
