@@ -12,7 +12,7 @@ from streamproof.conformance.engine import Task
 from streamproof.conformance.mutants import CANARY
 from streamproof.conformance.registry import load_checks
 from streamproof.conformance.run import CheckOutcome
-from streamproof.stores.errors import StreamproofError
+from streamproof.stores.errors import SuiteError
 
 __all__ = ["CANARY_SUBJECT", "CanaryError", "canary_task", "require_caught"]
 
@@ -23,7 +23,7 @@ CHECK = "crash.between_operations"
 """The quickest of the checks that kill; it needs no compiler."""
 
 
-class CanaryError(StreamproofError):
+class CanaryError(SuiteError):
     """The suite did not find the store wrong that it must find wrong."""
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
+import select
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple, Self, cast
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -27,6 +30,8 @@ from streamproof.conformance.saved import Replay
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.status import Status
 from streamproof.conformance.zygote import (
+    LOCK,
+    MOST_BYTES,
     SUITE_FAILED,
     Job,
     Opening,
@@ -51,27 +56,73 @@ MEMORY_NEEDED_BYTES = 2 * 1024**3
 """Free space from which on the memory file system is used for the work directory."""
 
 
+WORK = "streamproof-work-"
+"""What the names of work directories begin with."""
+
+
 @contextlib.contextmanager
 def work_directory(parent: Path | None = None) -> Iterator[Path]:
     """A directory for the databases of a run, deleted at its end.
 
     A killed process leaves the page cache behind, so that a memory file system shows the
     same crashes as a disk, and is much faster; it is used where it has room.
+
+    Whoever is killed leaves its directory behind. So its owner locks a file beside it, and the
+    kernel unlocks it when the owner and all its forks are gone: the next run deletes both.
+
+    Args:
+        parent: where it is made. Nothing else is deleted there: a file system that several
+            machines share may have locks that they do not.
+
+    Raises:
+        UsageError: it cannot be made.
     """
     memory = Path("/dev/shm")  # noqa: S108 - a private directory is made in it.
+    place = parent
     if parent is None and os.access(memory, os.W_OK | os.X_OK):
-        parent = memory if shutil.disk_usage(memory).free >= MEMORY_NEEDED_BYTES else None
+        place = memory if shutil.disk_usage(memory).free >= MEMORY_NEEDED_BYTES else None
     try:
-        directory = Path(tempfile.mkdtemp(prefix="streamproof-", dir=parent))
+        if parent is None:
+            _delete_abandoned(place or Path(tempfile.gettempdir()))
+        descriptor, name = tempfile.mkstemp(prefix=WORK, suffix=LOCK, dir=place)
+        lock = Path(name)
+        directory = lock.with_suffix("")
+        # Where there are no locks, nobody else gets one either.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        directory.mkdir(mode=0o700)
     except OSError as error:
         raise UsageError(
-            f"The work directory cannot be made in {parent}: {error.strerror}. "
+            f"The work directory cannot be made in {place}: {error.strerror}. "
             "Choose another one with --work-dir."
         ) from error
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        _delete(directory, lock)
+        os.close(descriptor)
+
+
+def _delete_abandoned(place: Path) -> None:
+    """Delete the work directories whose owners were killed."""
+    for lock in place.glob(f"{WORK}*{LOCK}"):
+        # It may be gone by now, or somebody else's, or in use.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found = os.fstat(descriptor)
+                if found.st_uid == os.geteuid() and found.st_nlink:
+                    _delete(lock.with_suffix(""), lock)
+            finally:
+                os.close(descriptor)
+
+
+def _delete(directory: Path, lock: Path) -> None:
+    """Delete a work directory; the lock stays if anything of it stays, for the next try."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if not directory.exists():
+        lock.unlink(missing_ok=True)
 
 
 class Task(NamedTuple):
@@ -103,39 +154,87 @@ class _Running:
     given_up: str = ""
 
 
-class _Zygote:
-    """The supervisor's side of a zygote."""
+class _Nursery:
+    """The supervisor's side of the process that forks the zygotes."""
 
-    def __init__(
-        self, subject: str, settings: Settings, directory: Path, libraries: str | None
-    ) -> None:
-        self.subject = subject
-        self.directory = directory
-        directory.mkdir()
+    def __init__(self, directory: Path, libraries: str | None) -> None:
         environment = dict(os.environ)
         # Hypothesis keeps a cache, which would otherwise be left in the user's directory.
         environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(directory / "hypothesis")
         if libraries is not None:
             environment["LD_PRELOAD"] = libraries
-        self.log = directory / "stderr.log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
+        self._log = directory / "stderr.log"
+        # Packets, so that what is sent is received in one piece.
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(LOAD_TIMEOUT_S)
+        with theirs, self._log.open("wb") as log:
+            self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "streamproof.conformance.zygote"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdin=theirs.fileno(),
+                stdout=log,
                 stderr=log,
                 env=environment,
                 start_new_session=True,
             )
-        self._requests = cast("IO[bytes]", self.process.stdin)
-        self.replies = cast("IO[bytes]", self.process.stdout)
+
+    def fork(self, opening: Opening, streams: Sequence[int]) -> int:
+        """Begin a zygote with these standard streams; its process.
+
+        Raises:
+            UsageError: there is none, as the suite cannot be imported.
+        """
+        answer = b""
+        with contextlib.suppress(OSError):
+            socket.send_fds(self._socket, [msgspec.json.encode(opening)], streams)
+            answer = self._socket.recv(MOST_BYTES)
+        if not answer:
+            raise UsageError(
+                f"Subject {opening.subject!r}: the process that imports the suite ended, or did "
+                f"not do so within {LOAD_TIMEOUT_S:.0f} s{_last_line(self._log)}."
+            )
+        return int(answer)
+
+    def stop(self) -> None:
+        """Let it end, after the zygotes."""
+        self._socket.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_S)
+        self._process.kill()
+        self._process.wait()
+
+
+class _Zygote:
+    """The supervisor's side of a zygote."""
+
+    def __init__(
+        self, subject: str, settings: Settings, directory: Path, nursery: _Nursery
+    ) -> None:
+        self.subject = subject
+        self.directory = directory
+        directory.mkdir()
+        self.log = directory / "stderr.log"
+        opening = Opening(
+            subject=subject, settings=settings, directory=str(directory), sys_path=sys.path
+        )
+        stdin, requests = os.pipe()
+        replies, stdout = os.pipe()
+        self._requests, self.replies = os.fdopen(requests, "wb"), os.fdopen(replies, "rb")
+        try:
+            with self.log.open("wb") as log:
+                self.pid = nursery.fork(opening, [stdin, stdout, log.fileno()])
+        except UsageError:
+            self._requests.close()
+            self.replies.close()
+            raise
+        finally:
+            os.close(stdin)
+            os.close(stdout)
+        # It is nobody's child here; this tells its end, and is never that of another.
+        self._process = os.pidfd_open(self.pid)
         self.buffer = b""
         self.lost = ""
-        self.send(
-            Opening(subject=subject, settings=settings, directory=str(directory), sys_path=sys.path)
-        )
 
-    def send(self, message: Opening | Job) -> None:
+    def send(self, message: Job) -> None:
         """Send one request; a dead zygote is noticed when its answers end."""
         with contextlib.suppress(BrokenPipeError):
             self._requests.write(msgspec.json.encode(message) + b"\n")
@@ -184,11 +283,12 @@ class _Zygote:
         """End the zygote, which was dismissed, and all that it has started."""
         with contextlib.suppress(OSError):
             self._requests.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(STOP_S)
-        self.process.kill()
-        _kill_session(self.process.pid)
-        self.process.wait()
+        if not select.select([self._process], [], [], STOP_S)[0]:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        _kill_session(self.pid)
+        select.select([self._process], [], [])
+        os.close(self._process)
         self.replies.close()
 
 
@@ -206,6 +306,7 @@ class Engine:
         self._directory = directory
         self._jobs = jobs
         self._libraries = preload(directory)
+        self._nursery: _Nursery | None = None
         self._zygotes: dict[str, _Zygote] = {}
         self._running: dict[tuple[str, int], _Running] = {}
         # Never one twice, in whatever run: what an earlier check has left behind says nothing
@@ -224,9 +325,10 @@ class Engine:
         Raises:
             UsageError: a subject cannot be loaded.
         """
+        self._nursery = self._nursery or _Nursery(self._directory, self._libraries)
         for subject in subjects:
             directory = self._directory / f"subject-{len(self._zygotes)}"
-            self._zygotes[subject] = _Zygote(subject, self._settings, directory, self._libraries)
+            self._zygotes[subject] = _Zygote(subject, self._settings, directory, self._nursery)
         return {name: zygote.wait_ready() for name, zygote in self._zygotes.items()}
 
     def run(
@@ -282,6 +384,9 @@ class Engine:
         for zygote in self._zygotes.values():
             zygote.stop()
         self._zygotes.clear()
+        if self._nursery is not None:
+            self._nursery.stop()
+            self._nursery = None
 
     def _receive(self, zygote: _Zygote, on_outcome: Callable[[str, CheckOutcome], None]) -> bool:
         replies, alive = zygote.read()
@@ -294,7 +399,7 @@ class Engine:
                 on_outcome(zygote.subject, self._outcome(running, reply.status))
         if not alive:
             zygote.lost = "the process that starts the checks died" + _last_line(zygote.log)
-            _kill_session(zygote.process.pid)
+            _kill_session(zygote.pid)
             for key in [key for key, one in self._running.items() if one.zygote is zygote]:
                 lost = self._running.pop(key)
                 on_outcome(zygote.subject, _no_answer(lost, suite_error=zygote.lost))

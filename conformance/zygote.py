@@ -1,13 +1,15 @@
-"""A warm process that forks one child for each check.
+"""Warm processes: one forks a zygote for each subject, and a zygote forks a child for each check.
 
-It has imported the suite and the subject, but has opened no store and started no thread, so that
-a fork of it is a clean process; a check therefore starts in milliseconds, cannot disturb
-another, and can itself fork children that are killed. It reads one JSON request a
-line on its standard input and answers on its standard output:
+A zygote has imported the suite and the subject, but has opened no store and started no thread, so
+that a fork of it is a clean process; a check therefore starts in milliseconds, cannot disturb
+another, and can itself fork children that are killed. To import the suite takes much longer than
+most subjects do, so that one process does so, the *nursery*, and forks the zygotes. Each packet on
+its standard input is an :class:`Opening`, with the standard streams of a zygote; it answers with
+the number of the process. A zygote tells about the subject, reads one JSON request a line on its
+standard input, and answers on its standard output:
 
 .. code-block:: text
 
-    -> {"subject": …, "settings": …, "directory": …, "sys_path": […]}
     <- {"ready": <subject info>}   or   {"refused": "why"}
     -> {"id": 7, "check": "kv.put_then_get"}
     <- {"id": 7, "pid": 4711}      when it has started
@@ -26,7 +28,9 @@ import os
 import select
 import shutil
 import signal
+import socket
 import sys
+import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -39,7 +43,17 @@ from streamproof.conformance.saved import Replay
 from streamproof.conformance.settings import Settings
 from streamproof.stores.errors import StreamproofError
 
-__all__ = ["SUITE_FAILED", "Job", "Opening", "Reply", "main", "outcome_path", "status_path"]
+__all__ = [
+    "LOCK",
+    "MOST_BYTES",
+    "SUITE_FAILED",
+    "Job",
+    "Opening",
+    "Reply",
+    "main",
+    "outcome_path",
+    "status_path",
+]
 
 _PR_SET_CHILD_SUBREAPER = 36
 """Of ``prctl``: orphans below this process become its children."""
@@ -47,9 +61,15 @@ _PR_SET_CHILD_SUBREAPER = 36
 SUITE_FAILED = 70
 """What a check exits with when the suite itself failed."""
 
+LOCK = ".lock"
+"""What the name of a file ends with that the owner of the work directory beside it has locked."""
+
+MOST_BYTES = 64 * 1024
+"""The size of an opening, at most."""
+
 
 class Opening(Struct, kw_only=True):
-    """The first request: what to load, and where to work."""
+    """What a zygote is to load, and where it works."""
 
     subject: str
     settings: Settings
@@ -94,9 +114,43 @@ def status_path(directory: Path, job: int) -> Path:
 
 
 def main() -> None:
-    """Serve until the standard input ends."""
+    """Fork zygotes until the standard input ends, and wait for their ends."""
+    # Nothing that is imported is garbage.
+    gc.disable()
+    with socket.socket(fileno=os.dup(0)) as supervisor:
+        while True:
+            packet, streams, *_ = socket.recv_fds(supervisor, MOST_BYTES, 3)
+            if not packet:
+                break
+            opening = msgspec.json.decode(packet, type=Opening)
+            # The suite is imported only now, when the path of the installed packages is known.
+            sys.path[:] = opening.sys_path
+            from streamproof.conformance.registry import checks_for
+
+            checks_for(opening.subject)
+            # What is there now is shared with all children; freezing it keeps it shared.
+            gc.freeze()
+            pid = os.fork()
+            if pid == 0:
+                # The supervisor knows by the end of the answers that the nursery is gone.
+                supervisor.close()
+                os.setsid()
+                for target, stream in enumerate(streams):
+                    os.dup2(stream, target)
+                    os.close(stream)
+                _serve(opening)
+                return
+            for stream in streams:
+                os.close(stream)
+            supervisor.send(str(pid).encode())
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def _serve(opening: Opening) -> None:
+    """Run checks of one subject until the standard input ends."""
     requests, replies = _take_over_streams()
-    opening = msgspec.json.decode(requests.readline(), type=Opening)
     sys.path[:] = opening.sys_path
     directory = Path(opening.directory)
 
@@ -106,7 +160,6 @@ def main() -> None:
             replies.write(msgspec.json.encode(message) + b"\n")
             replies.flush()
 
-    # The suite is imported only now, when the path of the installed packages is known.
     from streamproof.conformance.registry import checks_for
     from streamproof.conformance.subject import load_subject
 
@@ -117,8 +170,8 @@ def main() -> None:
         return
     checks = checks_for(opening.subject)
     gc.collect()
-    # What is there now is shared with all children; freezing it keeps it shared.
     gc.freeze()
+    gc.enable()
     reply(Reply(ready=subject.info()))
 
     _adopt_orphans()
@@ -167,6 +220,7 @@ def _remove(directory: Path) -> None:
     if not any(directory.parent.glob("subject-*")):
         # The last one out: nobody else is there to remove what the supervisor made.
         shutil.rmtree(directory.parent, ignore_errors=True)
+        Path(f"{directory.parent}{LOCK}").unlink(missing_ok=True)
 
 
 def _adopt_orphans() -> None:
@@ -232,8 +286,6 @@ def _child(check: Any, subject: Any, settings: Settings, directory: Path, reques
         temporary.rename(target)
         code = 0
     except BaseException:
-        import traceback
-
         traceback.print_exc()
     finally:
         # No clean-up of the subject's: a thread of a database that hangs must not hold us up.

@@ -7,6 +7,7 @@ them; each message says what is wrong, where, and what to do about it.
 
     StreamproofError
     ├── UsageError                  a command or a declaration is wrong
+    ├── SuiteError                  the suite or the simulator is wrong
     └── StoreError                  a state store could not do what was asked
         ├── InvalidStateStoreError  the store, transaction or iterator is closed
         ├── NullArgumentError       a key (or another required argument) is None
@@ -25,6 +26,7 @@ __all__ = [
     "ProcessorStateError",
     "StoreError",
     "StreamproofError",
+    "SuiteError",
     "TaskCorruptedError",
     "UnsupportedOperationError",
     "UsageError",
@@ -37,6 +39,10 @@ class StreamproofError(Exception):
 
 class UsageError(StreamproofError):
     """A command line, a subject or a declaration is wrong (exit code 3)."""
+
+
+class SuiteError(StreamproofError):
+    """The suite or the simulator is wrong, and not what it judges (exit code 70)."""
 
 
 class StoreError(StreamproofError):

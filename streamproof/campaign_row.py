@@ -30,7 +30,8 @@ def main() -> None:
     is_hosted = order.unit.kind != "verify" and order.unit.subject
     doer = _doer(order.unit, scratch) if is_hosted else None
     found = perform(order.unit, Path(order.directory), scratch, doer)
-    unfinished = scratch / f"{FOUND}.unfinished"
+    # A store may fork: then both processes come here, and either answer is whole.
+    unfinished = scratch / f"{FOUND}-{os.getpid()}"
     unfinished.write_bytes(msgspec.json.encode(found))
     unfinished.rename(scratch / FOUND)
 

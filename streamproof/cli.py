@@ -1,64 +1,16 @@
-"""The command line: verify stores, render reports again, list requirements and subjects."""
+"""The command line: which commands there are, and how a command ends."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
-import platform
-import secrets
+import importlib
 import sys
-import time
-from datetime import UTC, datetime
-from importlib import metadata
-from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, cast
+from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from typer.core import TyperGroup
 
 from streamproof import __version__
-from streamproof.campaign_command import campaign
-from streamproof.conformance.budget import parse_duration
-from streamproof.conformance.canary import CANARY_SUBJECT, CanaryError
-from streamproof.conformance.catalogue import AREAS, Binds, Requirement, load_catalogue
-from streamproof.conformance.engine import Engine, work_directory
-from streamproof.conformance.known import read_known_failures
-from streamproof.conformance.results import (
-    SCHEMA_VERSION,
-    Footer,
-    Header,
-    Note,
-    SubjectInfo,
-)
-from streamproof.conformance.saved import (
-    Archive,
-    clear_failures,
-    read_bank,
-)
-from streamproof.conformance.session import (
-    Session,
-    select_requirements,
-    verify_command,
-)
-from streamproof.conformance.settings import Settings
-from streamproof.conformance.subject import binds_of, builtin_names, load_subject
-from streamproof.conformance.verdicts import EXIT_SUITE_ERROR, exit_code, worst
-from streamproof.explore_command import explore
-from streamproof.host import serve_subject
-from streamproof.mutants_command import mutants
-from streamproof.progress import ConsoleObserver
-from streamproof.recheck_command import recheck
-from streamproof.replay_command import replay
-from streamproof.report_command import report
-from streamproof.reports.render import REPORTS, render_all
-from streamproof.reports.runlog import RunLogWriter
-from streamproof.runtime_command import list_defects, require_one_kind, with_defect
-from streamproof.scenarios_command import list_scenarios
-from streamproof.sim.invariants import InvariantError
-from streamproof.stores.errors import StreamproofError, UsageError
+from streamproof.stores.errors import StreamproofError, SuiteError
 
 __all__ = ["app", "main"]
 
@@ -66,17 +18,49 @@ __all__ = ["app", "main"]
 _CommandLineError: type[Exception] = typer.BadParameter.__bases__[0]
 
 EXIT_USAGE = 3
+EXIT_SUITE_ERROR = 70
 EXIT_INTERRUPTED = 130
 
-BANK = Path(".streamproof") / "bank"
-"""Where failures are kept if no other place is named, in the current directory."""
-
-_NEEDS_NOTHING: dict[Binds, str] = {
-    "store": "nothing beyond the plain methods",
-    "runtime": "nothing",
+_COMMANDS = {
+    "verify": "verify_command:verify",
+    "requirements": "requirements_command:requirements",
+    "subjects": "subjects_command:list_subjects",
+    "host": "subjects_command:host",
+    "campaign": "campaign_command:campaign",
+    "explore": "explore_command:explore",
+    "mutants": "mutants_command:mutants",
+    "recheck": "recheck_command:recheck",
+    "replay": "replay_command:replay",
+    "report": "report_command:report",
+    "scenarios": "scenarios_command:list_scenarios",
+    "defects": "runtime_command:list_defects",
 }
+"""Each command with its module and function, in the order in which the help lists them."""
+
+
+class _Commands(TyperGroup):
+    """The commands: only the one that is run is imported, as all take longer than many a run."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        # What is close to a word that is no command may be any of them.
+        for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
+            self.commands[name] = _load(name)
+        return self.commands.get(cmd_name)
+
+
+def _load(name: str) -> Any:
+    """Import a command."""
+    module, _, function = _COMMANDS[name].partition(":")
+    command = typer.Typer(add_completion=False, rich_markup_mode=None)
+    command.command(name)(getattr(importlib.import_module(f"streamproof.{module}"), function))
+    return typer.main.get_command(command)
+
 
 app = typer.Typer(
+    cls=_Commands,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -104,354 +88,12 @@ def options(
     """Options that stand before the command."""
 
 
-@app.command()
-def verify(
-    subjects: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SUBJECT...",
-            help="What to verify: module:factory, path/to/file.py:factory, a built-in name, or "
-            "'cmd:./my-store-host --dir {dir}' for a store in another language; or `runtime`, the "
-            "simulated runtime that stores are used by.",
-        ),
-    ],
-    guarantee: Annotated[
-        Literal["exactly-once", "at-least-once"], typer.Option(help="The processing guarantee.")
-    ] = "exactly-once",
-    spec: Annotated[
-        Literal["kips", "kafka-4.3", "kafka-4.4"],
-        typer.Option(help="The proposals as accepted, or what a Kafka release shipped of them."),
-    ] = "kips",
-    profile: Annotated[
-        Literal["smoke", "quick", "full"],
-        typer.Option(help="How much to try: seconds, a minute, or many minutes a subject."),
-    ] = "quick",
-    only: Annotated[
-        str, typer.Option(help="Requirement ids or areas to test, separated by commas.")
-    ] = "",
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Where every random decision follows from. Default: a new one."),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option(help="The directory that run.ndjson and the reports go to.")
-    ] = Path("streamproof-out"),
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=1, help="Checks at a time. Default: one a core.")
-    ] = os.cpu_count() or 1,
-    round_: Annotated[
-        int,
-        typer.Option("--round", min=0, help="Which of the searches that follow from the seed."),
-    ] = 0,
-    budget: Annotated[
-        str,
-        typer.Option(
-            help="Search on for so long in all, such as 90s, 10m or 1h, where it still learns; "
-            "every check is run once in any case."
-        ),
-    ] = "",
-    known_failures: Annotated[
-        Path | None,
-        typer.Option(help="A TOML file of failures that are known, each with reason and expiry."),
-    ] = None,
-    bank: Annotated[
-        Path | None,
-        typer.Option(
-            "--bank",
-            help="Where failures are kept, to be tried first the next time. "
-            "Default: .streamproof/bank in the current directory.",
-        ),
-    ] = None,
-    no_bank: Annotated[
-        bool, typer.Option("--no-bank", help="Neither keep failures nor try kept ones.")
-    ] = False,
-    defect: Annotated[
-        str,
-        typer.Option(
-            help="A mistake that the simulated runtime shall make, to see how it is found; "
-            "`streamproof defects` lists them."
-        ),
-    ] = "",
-    timeout: Annotated[
-        float,
-        typer.Option(min=0.1, help="Seconds after which a single call on a subject is a hang."),
-    ] = 20.0,
-    work_dir: Annotated[
-        Path | None,
-        typer.Option(help="Where the databases go. Default: /dev/shm if it has room, else /tmp."),
-    ] = None,
-) -> None:
-    """Verify one or more stores, or the simulated runtime, and write the evidence.
-
-    Exit codes: 0 success, 1 a promise is broken (or a store hangs or dies), 2 partial, 3 usage,
-    70 an error of the suite itself, 130 interrupted.
-    """
-    settings = Settings(
-        guarantee=guarantee,
-        spec=spec,
-        profile=profile,
-        seed=secrets.randbelow(10**9) if seed is None else seed,
-        operation_timeout_s=timeout,
-        round=round_,
-    )
-    names = list(dict.fromkeys(with_defect(subjects, defect)))
-    binds = require_one_kind(names, guarantee)
-    chosen = [name.strip() for name in only.split(",") if name.strip()]
-    if no_bank and bank is not None:
-        raise UsageError("--bank and --no-bank exclude each other: leave one of them out.")
-    places = _Places(out, None if no_bank else bank or BANK, known_failures, work_dir)
-    requirements = select_requirements(chosen, binds)
-    pace = _Pace(jobs, budget)
-    raise typer.Exit(_verify(names, settings, chosen, requirements, places, pace))
-
-
-class _Pace(NamedTuple):
-    """How many checks run at a time, and for how long to search, as it was written."""
-
-    jobs: int
-    budget: str
-
-
-class _Places(NamedTuple):
-    """Where a run reads from and writes to."""
-
-    out: Path
-    bank: Path | None
-    known_failures: Path | None
-    work_dir: Path | None
-
-
-def _verify(
-    names: list[str],
-    settings: Settings,
-    only: list[str],
-    requirements: list[Requirement],
-    places: _Places,
-    pace: _Pace,
-) -> int:
-    """Run, write the log as it goes, render the reports, and say how it ended."""
-    # A module in the current directory is found, as it is by other tools that load modules.
-    sys.path.insert(0, str(Path.cwd()))
-    console = Console(highlight=False)
-    out = places.out
-    budget_s = parse_duration(pace.budget) if pace.budget else 0.0
-    known = None
-    if places.known_failures is not None:
-        known = read_known_failures(places.known_failures, datetime.now(UTC).date())
-    saved, warnings = read_bank(places.bank, names) if places.bank else ([], [])
-    log_path = _prepare(out)
-    started = time.monotonic()
-    with (
-        work_directory(places.work_dir) as directory,
-        Engine(settings, directory, pace.jobs) as engine,
-    ):
-        # What must be found wrong first of all is a store, and says nothing of the simulator.
-        canary = (
-            [] if CANARY_SUBJECT in names or binds_of(names[0]) == "runtime" else [CANARY_SUBJECT]
-        )
-        infos = engine.load([*names, *canary])
-        for name in canary:
-            del infos[name]
-        # The evidence of an earlier run is given up only now, when this run is sure to begin;
-        # its reports must not be taken for those of this one, should it die.
-        for name in ("run.ndjson", *(name for name, _ in REPORTS.values())):
-            (out / name).unlink(missing_ok=True)
-        clear_failures(out)
-        archive = Archive(out, places.bank)
-        session = Session(
-            infos,
-            settings,
-            requirements,
-            known=known,
-            archive=archive,
-            bank=saved,
-            with_canary=bool(canary),
-        )
-        command = verify_command(names, settings, only, pace.budget)
-        header = _header(settings, only, session, list(infos.values()), command)
-        with RunLogWriter(log_path) as log:
-            log.write(header)
-            observer = ConsoleObserver(console, session, log.write)
-            footer = None
-            # Ctrl-C loses nothing that was found: the log has it, and is rendered below.
-            with contextlib.suppress(KeyboardInterrupt):
-                with observer:
-                    for subject, text in warnings:
-                        observer.record(Note(kind="warning", subject=subject, text=text))
-                    session.run(engine, observer, budget_s)
-                footer = _footer(session, header, time.monotonic() - started)
-                log.write(footer)
-    report = render_all(log_path, out)["html"]
-    if footer is None:
-        observer.interrupted(header.command, report)
-        return EXIT_INTERRUPTED
-    observer.summarise(footer, report)
-    return footer.exit_code
-
-
-def _prepare(out: Path) -> Path:
-    """The path of the run log, in a directory that can be written."""
-    log_path = out / "run.ndjson"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if log_path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "run.ndjson in it is a directory")
-        # The log of an earlier run stays, should this one not begin; an empty one does not.
-        is_new = not log_path.exists()
-        log_path.touch()
-        if is_new:
-            log_path.unlink()
-    except OSError as error:
-        raise UsageError(
-            f"The output directory {str(out)!r} cannot be written: {error.strerror}. "
-            "Choose another one with --out."
-        ) from error
-    return log_path
-
-
-def _header(
-    settings: Settings,
-    only: list[str],
-    session: Session,
-    infos: list[SubjectInfo],
-    command: str,
-) -> Header:
-    now = datetime.now(UTC)
-    libraries = ("rocksdict", "hypothesis")
-    return Header(
-        schema_version=SCHEMA_VERSION,
-        run_id=f"{now:%Y%m%dT%H%M%SZ}-{settings.seed}",
-        tool_version=__version__,
-        started_at=now.isoformat(timespec="seconds"),
-        seed=settings.seed,
-        profile=settings.profile,
-        guarantee=settings.guarantee,
-        spec=settings.spec,
-        only=only,
-        command=command,
-        subjects=infos,
-        requirements=[requirement.id for requirement in session.requirements],
-        platform={
-            "python": platform.python_version(),
-            "system": f"{platform.system()} {platform.machine()}",
-            **{name: metadata.version(name) for name in libraries},
-        },
-    )
-
-
-def _footer(session: Session, header: Header, duration_s: float) -> Footer:
-    verdicts = session.verdicts()
-    verdict = worst(each.verdict for each in verdicts)
-    first = next(iter(session.failures_worst_first()), None)
-    return Footer(
-        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        duration_s=round(duration_s, 3),
-        verdict=verdict,
-        exit_code=exit_code(verdict, session.results),
-        verdicts=verdicts,
-        reproduce=first.reproduce if first else header.command,
-        canary=session.canary,
-    )
-
-
-@app.command()
-def requirements(
-    identifier: Annotated[
-        str, typer.Argument(metavar="[ID]", help="An id or an area; all if it is left out.")
-    ] = "",
-) -> None:
-    """List the requirements, or show one in full."""
-    console = Console(highlight=False)
-    catalogue = load_catalogue()
-    if identifier in catalogue:
-        each = catalogue[identifier]
-        console.print(f"[bold]{each.id}[/]  {escape(each.title)}", soft_wrap=True)
-        rows = {
-            "promise": each.promise,
-            "level": f"{each.level}, {'core' if each.core else 'extended'}",
-            "binds": f"the {each.binds}",
-            "source": each.source,
-            "needs": ", ".join(each.needs) or _NEEDS_NOTHING[each.binds],
-            "guarantees": ", ".join(each.guarantees),
-            "specs": ", ".join(each.specs),
-            "tested by": ", ".join(each.checks) or f"no check: {each.untested}",
-        }
-        table = Table.grid(padding=(0, 2))
-        for name, text in rows.items():
-            table.add_row(name, escape(text))
-        console.print(table)
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("id", "level", "", "title"):
-        table.add_column(heading, no_wrap=heading != "title")
-    for each in _selected(identifier):
-        kind = "core" if each.core else "extended"
-        table.add_row(each.id, each.level, kind if each.checks else "untested", escape(each.title))
-    console.print(table)
-    console.print(f"Areas: {', '.join(AREAS)}", soft_wrap=True)
-
-
-def _selected(identifier: str) -> list[Requirement]:
-    """The requirements of an area, whomever they bind; all if none is named."""
-    found = [each for each in load_catalogue().values() if identifier in ("", each.area)]
-    return found or select_requirements([identifier])
-
-
-@app.command(name="subjects")
-def list_subjects() -> None:
-    """List the subjects that come with streamproof."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    # A name is there to be copied, so that it is never cut.
-    table.add_column("subject", no_wrap=True, min_width=max(map(len, builtin_names())))
-    for heading in ("version", "what it is"):
-        table.add_column(heading)
-    for name in builtin_names():
-        try:
-            info = load_subject(name).info()
-            package = f"{info.package} {info.version}" if info.package else ""
-            table.add_row(name, package, escape(info.description))
-        except UsageError as error:
-            table.add_row(name, "missing", escape(str(error)))
-    Console(highlight=False).print(table)
-
-
-@app.command()
-def host(
-    subject: Annotated[
-        str,
-        typer.Argument(
-            metavar="SUBJECT",
-            help="What to serve: module:factory, path/to/file.py:factory, or a built-in name.",
-        ),
-    ],
-    directory: Annotated[
-        Path | None,
-        typer.Option("--dir", help="Where the store keeps its files. Default: as open says."),
-    ] = None,
-) -> None:
-    """Serve a key-value store as a store host, for whoever speaks the protocol.
-
-    It is described in docs/store-host.md. `python -m streamproof.host` starts faster.
-    """
-    serve_subject(subject, directory)
-
-
-app.command()(campaign)
-app.command()(explore)
-app.command()(mutants)
-app.command()(recheck)
-app.command()(replay)
-app.command()(report)
-app.command(name="scenarios")(list_scenarios)
-app.command(name="defects")(list_defects)
-
-
 def main() -> None:
     """The entry point: run a command, and turn errors into a line and an exit code."""
     try:
         # Without standalone mode, a command's exit code is what the call returns.
         code = app(standalone_mode=False)
-    except (CanaryError, InvariantError) as error:
+    except SuiteError as error:
         print(f"streamproof: {error}", file=sys.stderr)
         code = EXIT_SUITE_ERROR
     except StreamproofError as error:

@@ -22,8 +22,8 @@ MARKER = "STREAMPROOF_TEST_MARKER"
 
 REPORTS = ("badge.json", "junit.xml", "report.html", "run.ndjson", "summary.md")
 
-POLLS = 200
-"""How often something that must happen soon is looked for; with pauses, ten seconds."""
+POLLS = 1200
+"""How often something that must happen soon is looked for; with pauses, a minute."""
 
 
 def until(condition: Callable[[], bool]) -> bool:

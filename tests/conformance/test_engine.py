@@ -22,6 +22,7 @@ from streamproof.conformance.session import Observer, Session, select_requiremen
 from streamproof.conformance.settings import Settings
 from streamproof.reports.render import render_all
 from streamproof.reports.runlog import RunLogWriter, read_run_log
+from streamproof.stores.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 SIDE_FILE = f"{ROOT / 'examples' / 'sqlite_side_file.py'}:make"
@@ -224,12 +225,28 @@ def test_a_lost_starter_answers_for_all_that_follows(tmp_path: Path) -> None:
     found: list[CheckOutcome] = []
     with Engine(Settings(profile="smoke"), tmp_path, jobs=1) as engine:
         engine.load(["in-memory"])
-        engine._zygotes["in-memory"].process.kill()
+        os.kill(engine._zygotes["in-memory"].pid, signal.SIGKILL)
         for _ in range(2):
             plan = [("in-memory", load_checks()[name]) for name in ("kv.empty_key", RANDOM)]
             engine.run(plan, lambda _, each: found.append(each))
     assert len(found) == 4
     assert all("the process that starts the checks died" in each.suite_error for each in found)
+
+
+def test_a_lost_nursery_costs_no_answer_of_what_is_loaded(tmp_path: Path) -> None:
+    """Only what is to be loaded after it is refused, with the reason."""
+    found: list[CheckOutcome] = []
+    with Engine(Settings(profile="smoke"), tmp_path, jobs=1) as engine:
+        engine.load(["in-memory"])
+        assert engine._nursery is not None
+        engine._nursery._process.kill()
+        with pytest.raises(
+            UsageError, match=r"'rocksdb': the process that imports the suite ended"
+        ):
+            engine.load(["rocksdb"])
+        plan = [("in-memory", load_checks()["kv.empty_key"])]
+        engine.run(plan, lambda _, each: found.append(each))
+    assert [each.suite_error for each in found] == [""]
 
 
 def test_no_room_for_the_databases(tmp_path: Path) -> None:

@@ -70,11 +70,12 @@ def test_mutants_are_killed_and_the_matrix_is_written(command_line: CommandLine)
 
 def test_all_requirements_can_be_asked(command_line: CommandLine) -> None:
     """What else a mutant breaks is told, and is not what kills it."""
-    code, text, matrix = run(command_line, "close_twice_raises", "--all")
+    code, text, matrix = run(command_line, "duplicates_overwrite", "--all")
     assert code == 0, text
     assert matrix is not None
     (row,) = matrix.rows
-    assert row.by == ["life.opens_and_closes"]
+    assert row.by == ["duplicates.duplicates_are_kept"]
+    assert "WIN-028" in row.collateral
     assert row.requirement not in row.collateral
     assert set(row.collateral) <= load_catalogue().keys()
 

@@ -170,7 +170,6 @@ def test_values_since_a_commit_are_in_the_order_of_writing() -> None:
     assert list(history.values_since(history.commits[0])) == keys
 
 
-
 @MODEL
 @given(WRITES, KEYS)
 def test_values_ever(writes: list[Write], key: bytes) -> None:
