@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -176,16 +176,68 @@ def read_run_log(path: Path | str) -> RunLog:
         DuplicateResultError: a requirement has two results for one subject.
     """
     path = Path(path)
+    # Nearly every log is fine, and is read three times as fast if nobody asks at each line.
+    return _read_at_once(path) or _read_by_lines(path)
+
+
+def _read_at_once(path: Path) -> RunLog | None:
+    """The log at a path; ``None`` if anything about it is unusual, for which see the lines."""
+    try:
+        if path.stat().st_size > MAX_LINE_BYTES:
+            return None
+        data = path.read_bytes()
+        records = _DECODER.decode_lines(data)
+    except (OSError, *_UNREADABLE):
+        return None
+    kept = _by_type(records)
+    # Where one record ends and the next begins there is nothing but the end of a line, and no
+    # JSON has that in the middle.
+    ends = data.count(b"}\n{") + data.endswith(b"}\n")
+    if len(kept[Header]) != 1 or not len(records) == ends == data.count(b"\n"):
+        return None
+    log = _run_log(kept)
+    subjects = {each.name for each in log.header.subjects}
+    told: list[CheckRecord | RequirementResult | Failure | Note] = [
+        *log.checks,
+        *log.results,
+        *log.failures,
+        *log.notes,
+    ]
+    named = {each.subject for each in told if not _is_about_the_run(each)}
+    answered = {(each.subject, each.requirement) for each in log.results}
+    is_in_order = records[0] is log.header and (not kept[Footer] or records[-1] is kept[Footer][0])
+    is_usual = (
+        is_in_order
+        and 1 <= log.header.schema_version <= SCHEMA_VERSION
+        and named <= subjects
+        and len(answered) == len(log.results)
+    )
+    return log if is_usual else None
+
+
+def _read_by_lines(path: Path) -> RunLog:
+    """The log at a path, or the first line in it that is not as it should be."""
     order = _Order()
-    kept: dict[type[Record], list[Any]] = defaultdict(list)
+    records = []
     for number, record in _records(path):
         if order.is_duplicate(record):
             raise DuplicateResultError(path, number, f"a second result for {_name(record)}")
         if why := order.objection(record):
             raise RunLogLineError(path, number, why)
-        kept[type(record)].append(record)
-    if not kept[Header]:
+        records.append(record)
+    if not records:
         raise RunLogMissingError(path, "is empty: the run died before it wrote anything")
+    return _run_log(_by_type(records))
+
+
+def _by_type(records: Iterable[Record]) -> dict[type[Record], list[Any]]:
+    kept: dict[type[Record], list[Any]] = defaultdict(list)
+    for record in records:
+        kept[type(record)].append(record)
+    return kept
+
+
+def _run_log(kept: dict[type[Record], list[Any]]) -> RunLog:
     return RunLog(
         header=kept[Header][0],
         checks=kept[CheckRecord],

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
 from streamproof.reports.tables.campaigns import (
+    AREA,
     EVENTS,
     campaign_events,
     campaign_problems,
@@ -19,7 +20,7 @@ from streamproof.reports.tables.campaigns import (
 from streamproof.reports.tables.reading import STAGED, base_table, staged_rows
 from streamproof.reports.tables.sources import CAMPAIGN_FILE, Sources
 
-__all__ = ["Base", "newest", "union"]
+__all__ = ["AREA", "Base", "newest", "numbered", "numbers", "union"]
 
 AGE = ("started_at", "run_id", "path")
 """The columns that put runs in order, the oldest first."""
@@ -117,6 +118,25 @@ def newest(*columns: str, before: Column | None = None) -> Column:
     """
     first = [] if before is None else [before]
     return sql.max_by(sql.struct(*columns), sql.struct(*first, *AGE))
+
+
+def numbers(base: Base) -> DataFrame:
+    """The number of each run, from 1 for the oldest: whole numbers are compared faster than ages.
+
+    There are as many as runs, so a worker has room for all of them.
+    """
+    return sql.broadcast(base.kept("numbers", _numbers))
+
+
+def _numbers(base: Base) -> DataFrame:
+    number = sql.row_number().over(Window.orderBy(*AGE)).cast("bigint")
+    day = sql.expr("regexp_extract(started_at, '^[0-9]{4}-[0-9]{2}-[0-9]{2}', 0)")
+    return base.table("runs").select(*AGE, "seed", number.alias("number"), day.alias("date"))
+
+
+def numbered(base: Base) -> DataFrame:
+    """All results, each with the ``number`` and the ``date`` of its run."""
+    return base.table("results").join(numbers(base).select("path", "number", "date"), "path")
 
 
 def _dropped(runs: DataFrame) -> DataFrame:

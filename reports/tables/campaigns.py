@@ -26,7 +26,7 @@ from streamproof.reports.campaigns.tables import (
 from streamproof.reports.tables.reading import STAGED
 from streamproof.reports.text import cell
 
-__all__ = ["EVENTS", "campaign_events", "campaign_problems", "campaign_rows"]
+__all__ = ["AREA", "EVENTS", "campaign_events", "campaign_problems", "campaign_rows"]
 
 EVENTS = (
     "path string, sequence bigint, time bigint, actor string, kind string, task string, "
@@ -43,7 +43,9 @@ _NAMES_SUBJECT = "subject != '' AND defect = ''"
 """Of which rows of a plan a subject is told."""
 
 _RUN_ID = "if(run_id = '', row, run_id)"
-_AREA = "regexp_replace(requirement, '(.)-[^-]*$', '$1')"
+AREA = """
+    if(instr(requirement, '-') > 1, regexp_replace(requirement, '-[^-]*$', ''), requirement)
+"""
 _CRASHES = "aggregate(map_values(crash_points), 0L, (sum, each) -> sum + each)"
 _KINDS = {each: f"coalesce(crash_points['{each}'], 0L)" for each in ("boundary", "line", "syscall")}
 
@@ -163,14 +165,14 @@ def _subjects(spark: SparkSession, directory: str) -> DataFrame:
 
 
 def _requirements(spark: SparkSession, directory: str) -> DataFrame:
-    results = _table(spark, directory, "results").withColumn("area", sql.expr(_AREA))
+    results = _table(spark, directory, "results").withColumn("area", sql.expr(AREA))
     return results.withColumn("checks", sql.array_join("checks", ", "))
 
 
 def _results(spark: SparkSession, directory: str) -> DataFrame:
     found = _table(spark, directory, "results").withColumns(
         {
-            "area": sql.expr(_AREA),
+            "area": sql.expr(AREA),
             "crashes": sql.expr(_CRASHES),
             **{kind: sql.expr(count) for kind, count in _KINDS.items()},
         }
@@ -208,7 +210,7 @@ def _failures(spark: SparkSession, directory: str) -> DataFrame:
     return (
         _table(spark, directory, "failures")
         .join(runs, "path")
-        .withColumns({"level": level, "area": sql.expr(_AREA)})
+        .withColumns({"level": level, "area": sql.expr(AREA)})
         .withColumnsRenamed({"command": "reproduce", "known": "known_because"})
     )
 

@@ -53,7 +53,7 @@ _RUN = _texts(run_id="the id that the run gave itself")
 _SUBJECT = _texts(subject="its name, as the user wrote it")
 _VERSION = _texts(version="of the distribution that the subject comes from; empty if unknown")
 _GUARANTEE = _texts(guarantee="`exactly-once` or `at-least-once`")
-_SPEC = _texts(spec="`kips`, `kafka-4.3` or `kafka-4.4`")
+_SPEC = _texts(spec="`kips`, `kafka-4.3` or `kafka-4.4`; empty of simulated worlds")
 _REQUIREMENT = _texts(requirement="its id, `AREA-NNN`")
 _STARTED = _texts(started_at="UTC, ISO 8601")
 _OF_REQUIREMENT = (
@@ -119,7 +119,7 @@ TABLES: dict[str, Table] = {
     ),
     "subjects": Table(
         "One subject in one run: what it says of itself.",
-        ("subject", "version", "guarantee", "started_at", "run_id", "path"),
+        ("subject", "version", "guarantee", "spec", "started_at", "run_id", "path"),
         (
             *_PATH,
             *_RUN,
@@ -127,6 +127,7 @@ TABLES: dict[str, Table] = {
             *_SUBJECT,
             *_VERSION,
             *_GUARANTEE,
+            *_SPEC,
             *_texts(
                 package="the distribution that it comes from",
                 description="one line",
@@ -152,7 +153,7 @@ TABLES: dict[str, Table] = {
     ),
     "results": Table(
         "What became of one requirement of one subject in one run.",
-        ("subject", "version", "guarantee", "requirement", "started_at", "run_id", "path"),
+        ("subject", "version", "guarantee", "spec", "requirement", "started_at", "run_id", "path"),
         (
             *_PATH,
             *_RUN,
@@ -175,7 +176,17 @@ TABLES: dict[str, Table] = {
     ),
     "failures": Table(
         "One way in which one run found a promise broken.",
-        ("subject", "version", "guarantee", "requirement", "shape", "started_at", "path", "check"),
+        (
+            "subject",
+            "version",
+            "guarantee",
+            "spec",
+            "requirement",
+            "shape",
+            "started_at",
+            "path",
+            "check",
+        ),
         (
             *_PATH,
             *_RUN,
@@ -201,12 +212,13 @@ TABLES: dict[str, Table] = {
         ),
     ),
     "matrix": Table(
-        "One requirement of one subject in one version under one guarantee, over all runs.",
-        ("subject", "version", "guarantee", "requirement"),
+        "One requirement of a subject in a version under a guarantee and a spec, over all runs.",
+        ("subject", "version", "guarantee", "spec", "requirement"),
         (
             *_SUBJECT,
             *_VERSION,
             *_GUARANTEE,
+            *_SPEC,
             *_REQUIREMENT,
             *_OF_REQUIREMENT,
             *_texts(
@@ -221,12 +233,13 @@ TABLES: dict[str, Table] = {
         ),
     ),
     "verdicts": Table(
-        "One subject in one version under one guarantee, over all runs.",
-        ("subject", "version", "guarantee"),
+        "One subject in a version under a guarantee and a spec, over all runs.",
+        ("subject", "version", "guarantee", "spec"),
         (
             *_SUBJECT,
             *_VERSION,
             *_GUARANTEE,
+            *_SPEC,
             *_texts(
                 combined="the verdict on the worst status of each requirement, and no better than "
                 "what any run said",
@@ -248,11 +261,12 @@ TABLES: dict[str, Table] = {
     ),
     "strength": Table(
         "How much is known of one requirement of one subject in one version.",
-        ("subject", "version", "guarantee", "requirement"),
+        ("subject", "version", "guarantee", "spec", "requirement"),
         (
             *_SUBJECT,
             *_VERSION,
             *_GUARANTEE,
+            *_SPEC,
             *_REQUIREMENT,
             *_texts(strength="the best of all passes; empty without one"),
             *_counts(
@@ -267,11 +281,12 @@ TABLES: dict[str, Table] = {
         ),
     ),
     "trends": Table(
-        "How one subject did under one guarantee in one version, or on one day.",
-        ("subject", "guarantee", "by", "first_at", "point"),
+        "How one subject did under a guarantee and a spec in one version, or on one day.",
+        ("subject", "guarantee", "spec", "by", "first_at", "point"),
         (
             *_SUBJECT,
             *_GUARANTEE,
+            *_SPEC,
             *_texts(
                 by="`version` or `date`",
                 point="the version, or the day: UTC, ISO 8601",
@@ -285,10 +300,11 @@ TABLES: dict[str, Table] = {
     ),
     "difference": Table(
         "One requirement of one subject that is not as it was.",
-        ("subject", "guarantee", "requirement"),
+        ("subject", "guarantee", "spec", "requirement"),
         (
             *_SUBJECT,
             *_GUARANTEE,
+            *_SPEC,
             *_REQUIREMENT,
             *_OF_REQUIREMENT,
             *_texts(
@@ -302,13 +318,13 @@ TABLES: dict[str, Table] = {
     ),
     "flaky": Table(
         "One requirement that held in some runs and was broken in others.",
-        ("subject", "version", "guarantee", "requirement", "spec"),
+        ("subject", "version", "guarantee", "spec", "requirement"),
         (
             *_SUBJECT,
             *_VERSION,
             *_GUARANTEE,
-            *_REQUIREMENT,
             *_SPEC,
+            *_REQUIREMENT,
             *_counts(held="runs in which it held", broken="runs in which it was broken"),
             *_texts(
                 held_run="the run_id of the newest run in which it held",

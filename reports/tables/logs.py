@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ import msgspec
 
 from streamproof.conformance.results import Failure, RequirementResult, SubjectVerdict
 from streamproof.reports.errors import RunLogError, RunLogLineError, RunLogVersionError
-from streamproof.reports.runlog import MAX_LINE_BYTES, RunLog, read_run_log
+from streamproof.reports.runlog import RunLog, read_run_log
 from streamproof.reports.wording import Shown
 
 __all__ = ["MAX_COUNT", "MAX_LOG_BYTES", "Columns", "area_of", "read_log"]
@@ -61,6 +62,7 @@ def read_log(path: str) -> dict[str, Columns]:
     return rows
 
 
+@lru_cache(maxsize=4096)
 def area_of(requirement: str) -> str:
     """The area of a requirement: ``KV`` of ``KV-001``."""
     return requirement.rpartition("-")[0] or requirement
@@ -68,11 +70,9 @@ def area_of(requirement: str) -> str:
 
 def _digests(path: str) -> tuple[str, str]:
     """What stands for the header of a log, and for its whole content."""
-    with Path(path).open("rb") as file:
-        head = hashlib.blake2b(file.readline(MAX_LINE_BYTES), digest_size=16).hexdigest()
-        file.seek(0)
-        whole = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
-    return head, whole.hexdigest()
+    content = Path(path).read_bytes()
+    head = content.partition(b"\n")[0]
+    return hashlib.sha256(head).hexdigest(), hashlib.sha256(content).hexdigest()
 
 
 def _without(path: str, error: RunLogError) -> str:
@@ -98,7 +98,7 @@ def _absurd(rows: dict[str, Columns]) -> str:
 
 def _rows(path: str, log: RunLog, head: str, content: str) -> dict[str, Columns]:
     described = _described(log)
-    answers = list(_answers(log, described))
+    answers = _answers(log, described)
     run = {"path": path, "run_id": log.header.run_id, "started_at": log.header.started_at}
     return {
         "runs": {name: [value] for name, value in _run(run, log, answers, head, content).items()},
@@ -137,10 +137,12 @@ def _run(
 
 
 def _subjects(run: dict[str, str], log: RunLog) -> Columns:
-    infos = list({each.name: each for each in log.header.subjects}.values())
+    header = log.header
+    infos = list({each.name: each for each in header.subjects}.values())
     stated = {each.subject: each for each in log.footer.verdicts} if log.footer else {}
     none = SubjectVerdict(subject="", verdict="error", summary="", core={}, extended={})
-    return _repeated(run, guarantee=log.header.guarantee, count=len(infos)) | {
+    same = _repeated(run, guarantee=header.guarantee, spec=header.spec, count=len(infos))
+    return same | {
         "subject": [each.name for each in infos],
         "version": [each.version for each in infos],
         "package": [each.package for each in infos],
@@ -154,13 +156,13 @@ def _subjects(run: dict[str, str], log: RunLog) -> Columns:
 
 def _described(log: RunLog) -> dict[str, RequirementResult]:
     """What the log says of each requirement, from whichever record says it first."""
-    known: dict[str, RequirementResult] = {}
-    for result in log.results:
-        known.setdefault(result.requirement, result)
+    known = {result.requirement: result for result in reversed(log.results)}
     for failure in log.failures:
-        known.setdefault(failure.requirement, _lost_result(failure))
+        if failure.requirement not in known:
+            known[failure.requirement] = _lost_result(failure)
     for requirement in log.header.requirements:
-        known.setdefault(requirement, _undecided(requirement))
+        if requirement not in known:
+            known[requirement] = _undecided(requirement)
     return known
 
 
@@ -197,27 +199,27 @@ def _undecided(
     )
 
 
-def _answers(log: RunLog, described: dict[str, RequirementResult]) -> Iterator[_Answer]:
+def _answers(log: RunLog, described: dict[str, RequirementResult]) -> list[_Answer]:
     """A status for every requirement of every subject, and what else is known of it."""
     # Of several failures of one requirement, the one that counts is not a known one.
     failures = sorted(log.failures, key=lambda each: not each.known)
     broken = {(each.subject, each.requirement): each for each in failures}
-    answered = set()
-    for result in log.results:
-        key = result.subject, result.requirement
-        answered.add(key)
-        # Whatever a result says, a failure was shown.
-        yield ("fail" if key in broken and result.status != "known" else result.status), result
-    for key, failure in broken.items():
-        if key not in answered:
-            lost = _lost_result(failure)
-            answered.add(key)
-            yield lost.status, lost
+    answered = {(each.subject, each.requirement): each for each in log.results}
+    # Whatever a result says, a failure was shown.
+    found: list[_Answer] = [
+        ("fail" if key in broken and result.status != "known" else result.status, result)
+        for key, result in answered.items()
+    ]
+    lost = [_lost_result(failure) for key, failure in broken.items() if key not in answered]
+    found += [(each.status, each) for each in lost]
     subjects = dict.fromkeys(each.name for each in log.header.subjects)
     planned = dict.fromkeys(log.header.requirements)
-    for subject, requirement in itertools.product(subjects, planned):
-        if (subject, requirement) not in answered:
-            yield "no result", _undecided(requirement, subject, described[requirement])
+    silent = itertools.product(subjects, planned)
+    return found + [
+        ("no result", _undecided(requirement, subject, described[requirement]))
+        for subject, requirement in silent
+        if (subject, requirement) not in answered and (subject, requirement) not in broken
+    ]
 
 
 def _requirements(run: dict[str, str], described: dict[str, RequirementResult]) -> Columns:
@@ -302,5 +304,5 @@ def _repeated(run: dict[str, str], *, count: int, **more: str | int) -> Columns:
 
 def _milliseconds(seconds: float) -> int:
     """Whole milliseconds, because sums of them do not depend on their order."""
-    # What is far out of range stays so, and is refused with the other numbers that are.
-    return round(max(-1, min(seconds, MAX_COUNT)) * 1000)
+    # What is far out of range, and may be no whole number at all, is refused like one below 0.
+    return round(seconds * 1000) if 0 <= seconds < MAX_COUNT else -1

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from streamproof.reports.tables.base import Base, newest
+from streamproof.reports.tables.base import AREA, Base, newest, numbered, numbers
 from streamproof.reports.tables.columns import COUNTED
 from streamproof.reports.tables.statuses import (
+    COMBINING,
     allowed,
-    combined,
+    by_rank,
     counts,
     evidence,
     number_of,
-    severity,
+    rank,
     worse,
     worst,
 )
 
 __all__ = ["make_cells", "make_matrix", "make_runs", "make_subjects", "make_verdicts"]
 
-_WHO = ("subject", "version", "guarantee")
+_WHO = ("subject", "version", "guarantee", "spec")
+_CELL = (*_WHO, "requirement")
+_LEVELS = ("MUST", "SHOULD", "MAY")
+
+_NUMBERS = 2**40
+"""All numbers of runs are less than this, so that two more facts fit beside one into 64 bits."""
 
 
 def make_subjects(base: Base) -> DataFrame:
@@ -56,36 +62,63 @@ def make_runs(base: Base) -> DataFrame:
 
 def make_matrix(base: Base) -> DataFrame:
     """The combined status and the newest of each requirement of each subject."""
-    return make_cells(base)
+    last = numbers(base).selectExpr(
+        "number AS last_number", "run_id AS latest_run", "started_at AS latest_at"
+    )
+    # Most results have no reason. Those that have one are looked up for the cells that show it.
+    shown = ["subject", "requirement", "worst_number"]
+    reasons = numbered(base).where("reason != ''").withColumnRenamed("number", "worst_number")
+    found = make_cells(base).join(last, "last_number")
+    return found.join(reasons.select(*shown, "reason"), shown, "left").fillna("", "reason")
 
 
 def make_cells(base: Base) -> DataFrame:
-    """The matrix, with the evidence for each of its cells: both take one look at all results."""
+    """What the matrix, the evidence and more are made from: all in one look at all results."""
     return base.kept("cells", _cells)
 
 
 def _cells(base: Base) -> DataFrame:
-    about = ("status", "area", "level", "core", "run_id", "started_at")
+    """Gathers nothing but whole numbers, for which Spark need not sort the results by their cells.
+
+    So what is to be known of one result is packed into one number, the weightiest in front: the
+    greatest is that of the result that counts.
+    """
+    weight = len(COMBINING) - rank("status", COMBINING)
+    is_decided = sql.expr("cast(status != 'no result' AS bigint)")
+    run = is_decided * _NUMBERS + sql.col("number")
+    says = (rank("status", COMBINING) * 4 + rank("level", _LEVELS)) * 2 + sql.expr("int(core)")
     found = (
-        base.table("results")
-        .groupBy(*_WHO, "requirement")
+        numbered(base)
+        .withColumn("last", run * 128 + says)
+        .withColumn("worst", weight * _NUMBERS + sql.col("number"))
+        # Then all that is counted in a cell is in one place, the seeds included.
+        .repartition(*_CELL)
+        .groupBy(*_CELL)
         .agg(
-            combined("status").alias("combined"),
-            newest(*about, before=sql.expr("status != 'no result'")).alias("last"),
-            newest("reason", before=severity("status"))["reason"].alias("reason"),
+            sql.max("last").alias("last"),
+            sql.max("worst").alias("worst"),
+            _newest_with("status = 'pass'").alias("held_number"),
+            _newest_with("status IN ('fail', 'known')").alias("broken_number"),
             number_of("status != 'no result'").alias("runs"),
             *counts("status"),
             *evidence(),
         )
     )
-    last = {"latest": "status", "latest_run": "run_id", "latest_at": "started_at"}
     return found.select(
         "*",
-        "last.area",
-        "last.level",
-        "last.core",
-        *[sql.col(f"last.{name}").alias(column) for column, name in last.items()],
+        sql.expr(AREA).alias("area"),
+        by_rank(sql.expr("last DIV 2 % 4"), _LEVELS).alias("level"),
+        sql.expr("last % 2 = 1").alias("core"),
+        by_rank(sql.expr("last DIV 8 % 16"), COMBINING).alias("latest"),
+        sql.expr(f"last DIV 128 % {_NUMBERS}").alias("last_number"),
+        by_rank(sql.expr(f"{len(COMBINING)} - worst DIV {_NUMBERS}"), COMBINING).alias("combined"),
+        sql.expr(f"worst % {_NUMBERS}").alias("worst_number"),
     )
+
+
+def _newest_with(condition: str) -> Column:
+    """The number of the newest run with such a result; null if there is none."""
+    return sql.max(sql.expr(f"if({condition}, number, NULL)"))
 
 
 def make_verdicts(base: Base) -> DataFrame:
@@ -94,7 +127,7 @@ def make_verdicts(base: Base) -> DataFrame:
         "collect_list(requirement) FILTER (WHERE combined = 'fail' AND level = 'MUST')"
     )
     found = (
-        make_matrix(base)
+        make_cells(base)
         .select(*_WHO, "requirement", "combined", "latest", "level", "core")
         .groupBy(*_WHO)
         .agg(

@@ -1,7 +1,8 @@
 """Reads run logs with Spark: each once, by the thousand, into the rows that all tables start from.
 
-The rows of all kinds travel as one wide table. Its column ``row`` tells them apart, and in the
-columns that a kind does not have there is null, which costs next to nothing.
+The rows of all kinds travel as one table, whose column ``row`` tells them apart. Nearly all of
+them are results, and the columns are those of results. A row of any other kind is text in one
+more column, as a JSON object.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
+from pyspark.sql import functions as sql
 
 from streamproof.reports.tables.columns import TABLES
 from streamproof.reports.tables.logs import Columns, read_log
@@ -50,11 +53,9 @@ def _staged() -> dict[str, dict[str, str]]:
 STAGED: dict[str, dict[str, str]] = _staged()
 """The kinds of rows that a log is read into: the columns of each, with their types."""
 
-_WIDE = {"row": "string"} | {
-    name: type_ for columns in STAGED.values() for name, type_ in columns.items()
-}
+_TRAVELLING = {"row": "string", **STAGED["results"], "told": "string"}
 _ARROW = {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}
-_SCHEMA = pa.schema([(name, _ARROW[type_]) for name, type_ in _WIDE.items()])
+_SCHEMA = pa.schema([(name, _ARROW[type_]) for name, type_ in _TRAVELLING.items()])
 
 
 def staged_rows(spark: SparkSession, sources: Sources) -> DataFrame:
@@ -66,13 +67,21 @@ def staged_rows(spark: SparkSession, sources: Sources) -> DataFrame:
     """
     tasks = max(1, min(len(sources.logs), -(-sources.size // BYTES_A_TASK)))
     paths = spark.createDataFrame([(path,) for path in sources.logs], "path string")
-    schema = ", ".join(f"`{name}` {type_}" for name, type_ in _WIDE.items())
-    return paths.repartition(tasks).mapInArrow(_read, schema)
+    return paths.repartition(tasks).mapInArrow(_read, _sql(_TRAVELLING))
 
 
 def base_table(rows: DataFrame, kind: str) -> DataFrame:
     """The rows of one kind."""
-    return rows.where(rows["row"] == kind).select(*STAGED[kind])
+    found = rows.where(rows["row"] == kind)
+    if kind == "results":
+        return found.select(*STAGED[kind])
+    told = sql.from_json("told", _sql(STAGED[kind]), {"mode": "FAILFAST"})
+    return found.select(told.alias("told")).select("told.*")
+
+
+def _sql(columns: dict[str, str]) -> str:
+    """A schema as Spark SQL writes it."""
+    return ", ".join(f"`{name}` {type_}" for name, type_ in columns.items())
 
 
 def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,8 +117,9 @@ class _Kept:
             self.count += len(columns["path"])
 
     def _describe(self, columns: Columns) -> None:
+        # All are of one run.
+        age = tuple(columns[name][0] for name in ("started_at", "run_id", "path") if columns[name])
         for index, requirement in enumerate(columns["requirement"]):
-            age = tuple(columns[name][index] for name in ("started_at", "run_id", "path"))
             newest = self._newest.get(requirement)
             if newest is None or newest[0] < age:
                 self._newest[requirement] = age, columns, index
@@ -132,11 +142,14 @@ class _Kept:
 
 def _batch(kind: str, columns: Columns) -> pa.RecordBatch:
     count = len(columns["path"])
+    if kind != "results":
+        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        columns = {"told": [msgspec.json.encode(row).decode() for row in rows]}
+    columns["row"] = [kind] * count
     arrays = [
         pa.array(columns[field.name], field.type)
         if field.name in columns
         else pa.nulls(count, field.type)
         for field in _SCHEMA
-        if field.name != "row"
     ]
-    return pa.RecordBatch.from_arrays([pa.array([kind] * count), *arrays], schema=_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

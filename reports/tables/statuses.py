@@ -18,11 +18,12 @@ __all__ = [
     "COMBINING",
     "TRIED",
     "allowed",
+    "by_rank",
     "combined",
     "counts",
     "evidence",
     "number_of",
-    "severity",
+    "rank",
     "worse",
     "worst",
 ]
@@ -50,23 +51,18 @@ _OUTCOMES = list(OUTCOMES)
 
 def combined(status: str) -> Column:
     """The one status of a group: that which outweighs all others of a column."""
-    return _by_rank(sql.min(_rank(status, COMBINING)), COMBINING)
+    return by_rank(sql.min(rank(status, COMBINING)), COMBINING)
 
 
 def worst(verdict: str) -> Column:
     """The worst verdict of a group."""
-    return _by_rank(sql.min(_rank(verdict, _OUTCOMES)), _OUTCOMES)
+    return by_rank(sql.min(rank(verdict, _OUTCOMES)), _OUTCOMES)
 
 
 def worse(one: str, other: str) -> Column:
     """The worse of two verdicts."""
-    ranks = (_rank(each, _OUTCOMES) for each in (one, other))
-    return _by_rank(sql.least(*ranks), _OUTCOMES)
-
-
-def severity(status: str) -> Column:
-    """The more, the more a status outweighs others."""
-    return -_rank(status, COMBINING)
+    ranks = (rank(each, _OUTCOMES) for each in (one, other))
+    return by_rank(sql.least(*ranks), _OUTCOMES)
 
 
 def counts(status: str) -> list[Column]:
@@ -103,23 +99,23 @@ def evidence() -> list[Column]:
     """What is known of a group of results, over those that tried something."""
     sums = ("examples", "operations", "crashes", "boundary", "line", "syscall", "other")
     strengths = [*STRENGTHS, ""]
-    best = sql.min(_rank(f"if({TRIED}, strength, NULL)", strengths))
+    best = sql.min(rank(f"if({TRIED}, strength, NULL)", strengths))
     return [
-        _by_rank(best, strengths).alias("strength"),
+        by_rank(best, strengths).alias("strength"),
         number_of(TRIED).alias("tried"),
-        # Not count_distinct, for which Spark would group all results a second time.
-        sql.size(sql.collect_set(sql.expr(f"if({TRIED}, seed, NULL)"))).alias("seeds"),
+        sql.count_distinct(sql.expr(f"if({TRIED}, seed, NULL)")).alias("seeds"),
         *[sql.sum(sql.expr(f"if({TRIED}, {name}, 0L)")).alias(name) for name in sums],
         sql.max(sql.expr(f"if({TRIED}, mutants, 0L)")).alias("mutants"),
         number_of(f"{TRIED} AND status != 'pass' AND crashes > 0").alias("caught"),
     ]
 
 
-def _rank(column: str, order: Iterable[str]) -> Column:
+def rank(column: str, order: Iterable[str]) -> Column:
     """The place of a value in an order, from 1; what is not in it counts as the first."""
     place = sql.array_position(sql.array(*map(sql.lit, order)), sql.expr(column))
     return sql.when(place == 0, 1).otherwise(place)
 
 
-def _by_rank(rank: Column, order: Iterable[str]) -> Column:
-    return sql.get(sql.array(*map(sql.lit, order)), rank - 1)
+def by_rank(place: Column, order: Iterable[str]) -> Column:
+    """The value at a place in an order, from 1."""
+    return sql.get(sql.array(*map(sql.lit, order)), place - 1)

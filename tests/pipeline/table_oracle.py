@@ -52,8 +52,8 @@ class Answer(NamedTuple):
         return self.told.log.header
 
     @property
-    def who(self) -> tuple[str, str, str]:
-        return self.subject, self.version, self.header.guarantee
+    def who(self) -> tuple[str, str, str, str]:
+        return self.subject, self.version, self.header.guarantee, self.header.spec
 
     @property
     def requirement(self) -> str:
@@ -152,6 +152,7 @@ def subjects(told: list[Told]) -> list[Row]:
                     "subject": info.name,
                     "version": info.version,
                     "guarantee": each.log.header.guarantee,
+                    "spec": each.log.header.spec,
                     "package": info.package,
                     "description": info.description,
                     "verdict": verdict,
@@ -210,7 +211,7 @@ def matrix(told: list[Told]) -> list[Row]:
         last = max(group, key=lambda one: (one.status != "no result", one.told.age))
         worst = max((one for one in group if one.status == status), key=lambda one: one.told.age)
         rows.append(
-            dict(zip(("subject", "version", "guarantee"), who, strict=True))
+            dict(zip(("subject", "version", "guarantee", "spec"), who, strict=True))
             | {
                 "requirement": requirement,
                 "level": last.result.level,
@@ -227,9 +228,13 @@ def matrix(told: list[Told]) -> list[Row]:
     return rows
 
 
+def who_of(row: Row) -> tuple[str, str, str, str]:
+    return row["subject"], row["version"], row["guarantee"], row["spec"]
+
+
 def verdicts(told: list[Told]) -> list[Row]:
-    cells = grouped(matrix(told), lambda row: (row["subject"], row["version"], row["guarantee"]))
-    said = grouped(subjects(told), lambda row: (row["subject"], row["version"], row["guarantee"]))
+    cells = grouped(matrix(told), who_of)
+    said = grouped(subjects(told), who_of)
     logs = {each.path: each for each in told}
     rows = []
     for who, group in said.items():
@@ -242,7 +247,7 @@ def verdicts(told: list[Told]) -> list[Row]:
 
         broken = [r["requirement"] for r in mine if (r["combined"], r["level"]) == ("fail", "MUST")]
         rows.append(
-            dict(zip(("subject", "version", "guarantee"), who, strict=True))
+            dict(zip(("subject", "version", "guarantee", "spec"), who, strict=True))
             | {
                 "combined": worst_verdict([best("combined"), *(complete or ["incomplete"])]),
                 "latest": worst_verdict([best("latest"), newest["verdict"]]),
@@ -279,7 +284,7 @@ def strength(told: list[Told]) -> list[Row]:
         caught = sum(one.status != "pass" and one.kills > 0 for one in group)
         low, high = interval(caught, crashes)
         rows.append(
-            dict(zip(("subject", "version", "guarantee"), who, strict=True))
+            dict(zip(("subject", "version", "guarantee", "spec"), who, strict=True))
             | {
                 "requirement": requirement,
                 "strength": min((one.result.strength for one in group), key=STRONGEST.index),
@@ -306,16 +311,17 @@ def trends(told: list[Told]) -> list[Row]:
     for by, of_answer, of_subject in points:
         statuses: dict[Any, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for one in answers(told):
-            key = one.subject, one.header.guarantee, of_answer(one)
+            key = one.subject, one.header.guarantee, one.header.spec, of_answer(one)
             statuses[key][one.requirement].append(one.status)
         runs = grouped(
-            subjects(told), lambda row, of=of_subject: (row["subject"], row["guarantee"], of(row))
+            subjects(told),
+            lambda row, of=of_subject: (row["subject"], row["guarantee"], row["spec"], of(row)),
         )
         for key, group in runs.items():
             counted = tally(worst_status(each) for each in statuses[key].values())
             asked = sum(counted.values()) - counted["unsupported"] - counted["untested"]
             rows.append(
-                dict(zip(("subject", "guarantee", "point"), key, strict=True))
+                dict(zip(("subject", "guarantee", "spec", "point"), key, strict=True))
                 | {
                     "by": by,
                     "first_at": min(row["started_at"] for row in group),
@@ -328,16 +334,16 @@ def trends(told: list[Told]) -> list[Row]:
     return rows
 
 
-def newest_version(told: list[Told]) -> dict[tuple[str, str, str], Row]:
+def newest_version(told: list[Told]) -> dict[tuple[str, str, str, str], Row]:
     """The combined status of each requirement, in the version of the newest run."""
     logs = {each.path: each for each in told}
-    newest: dict[tuple[str, str], str] = {}
+    newest: dict[tuple[str, str, str], str] = {}
     for row in sorted(subjects(told), key=lambda row: logs[row["path"]].age):
-        newest[row["subject"], row["guarantee"]] = row["version"]
+        newest[row["subject"], row["guarantee"], row["spec"]] = row["version"]
     return {
-        (row["subject"], row["guarantee"], row["requirement"]): row
+        (row["subject"], row["guarantee"], row["spec"], row["requirement"]): row
         for row in matrix(told)
-        if newest[row["subject"], row["guarantee"]] == row["version"]
+        if newest[row["subject"], row["guarantee"], row["spec"]] == row["version"]
     }
 
 
@@ -358,7 +364,7 @@ def difference(before: list[Told], after: list[Told]) -> list[Row]:
             elif is_ == "pass" and was in ("fail", "known"):
                 change = "fixed"
             rows.append(
-                dict(zip(("subject", "guarantee", "requirement"), key, strict=True))
+                dict(zip(("subject", "guarantee", "spec", "requirement"), key, strict=True))
                 | {
                     "change": change,
                     "before": was,
@@ -372,14 +378,12 @@ def difference(before: list[Told], after: list[Told]) -> list[Row]:
 
 def flaky(told: list[Told]) -> list[Row]:
     rows = []
-    for key, group in grouped(
-        answers(told), lambda one: (*one.who, one.requirement, one.header.spec)
-    ).items():
+    for key, group in grouped(answers(told), lambda one: (*one.who, one.requirement)).items():
         held = [one for one in group if one.status == "pass"]
         broken = [one for one in group if one.status in ("fail", "known")]
         if held and broken:
             good, bad = (max(each, key=lambda one: one.told.age) for each in (held, broken))
-            names = ("subject", "version", "guarantee", "requirement", "spec")
+            names = ("subject", "version", "guarantee", "spec", "requirement")
             rows.append(
                 dict(zip(names, key, strict=True))
                 | {
@@ -414,6 +418,7 @@ def failures(told: list[Told]) -> list[Row]:
             "path": each.path,
             "started_at": each.log.header.started_at,
             "guarantee": each.log.header.guarantee,
+            "spec": each.log.header.spec,
             "version": next(i.version for i in each.log.header.subjects if i.name == one.subject),
             "subject": one.subject,
             "requirement": one.requirement,

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from random_runs import draw_runs, write_runs
 from table_oracle import Told
 
 from streamproof.conformance.results import SCHEMA_VERSION
+from streamproof.reports import runlog
 from streamproof.reports.tables import logs
 from streamproof.reports.tables.logs import read_log
 from streamproof.reports.tables.sources import find_sources
@@ -171,6 +174,41 @@ def test_a_failure_that_is_not_known_outweighs_a_known_one(told: Told) -> None:
         (failure.subject, failure.requirement)
     )
     assert results["status"][place] == "fail"
+
+
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_log_is_read_at_once_or_line_by_line_with_the_same_outcome(
+    told: Told, data: st.DataObject
+) -> None:
+    """Whatever becomes of its lines; a log that is fine is read at once."""
+    lines = lines_of(told)
+    path = Path(told.path)
+    assert runlog._read_at_once(path) == runlog._read_by_lines(path) == told.log
+    path = path.with_name("changed.ndjson")
+    place = data.draw(st.integers(0, len(lines) - 1))
+    line = lines[place]
+    cut = data.draw(st.integers(0, len(line)))
+    lines[place : place + 1] = data.draw(
+        st.sampled_from(
+            [
+                [],
+                [line, line],
+                [line, b"\n"],
+                [line[:-1]],
+                [line.replace(b"{", b"{\n", 1)],
+                [line[:-1], lines[-1], b"\n"],
+                [line[:cut], data.draw(st.binary(max_size=2)), line[cut:]],
+            ]
+        )
+    )
+    path.write_bytes(b"".join(lines))
+
+    at_once = runlog._read_at_once(path)
+
+    # What is not read at once is left to the lines. What is, must be the same there.
+    if at_once is not None:
+        assert at_once == runlog._read_by_lines(path)
 
 
 # Finding what is to be read.
