@@ -7,6 +7,7 @@ requirement of which a version has no row is shown as *no result*, and never as 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,8 @@ from streamproof.reports.site.data import (
     Promise,
     Rows,
     VerdictRow,
+    WorldFailure,
+    Worlds,
 )
 from streamproof.reports.site.names import page_names
 from streamproof.reports.view import Tally
@@ -145,7 +148,7 @@ class Broken:
     Attributes:
         records: as the runs found it, the newest version first.
         versions: the oldest first.
-        now: whether the newest version of the subject fails the requirement.
+        now: whether the newest version of the subject fails the requirement in this way.
     """
 
     page: str
@@ -159,12 +162,18 @@ class Broken:
     def newest(self) -> Failure:
         return self.records[0]
 
+    @property
+    def of_baseline(self) -> bool:
+        """Whether nothing but the baseline has it."""
+        return self.newest.of_baseline
+
 
 @dataclass(frozen=True)
 class Site:
     """All that the pages show.
 
     Attributes:
+        outcome: the worst verdict on a subject, or that of simulated worlds if it is worse.
         areas: the requirements of each area, with its name, in the order of the catalogue.
         failures: those of the newest versions first, and the worst of them first.
         changes: the most pressing first.
@@ -178,6 +187,43 @@ class Site:
     failures: tuple[Broken, ...]
     changes: tuple[Change, ...]
     requirement_pages: dict[str, str]
+
+    @cached_property
+    def broken_now(self) -> tuple[Broken, ...]:
+        """The failures that newest versions have."""
+        return tuple(failure for failure in self.failures if failure.now)
+
+    @cached_property
+    def honest_worlds(self) -> tuple[Worlds, ...]:
+        """Those in which no mistake was made on purpose: nothing may be broken there."""
+        return tuple(each for each in self.rows.worlds if not each.defect)
+
+    @cached_property
+    def defects(self) -> dict[str, tuple[tuple[Worlds, ...], tuple[WorldFailure, ...]]]:
+        """The worlds with each mistake made on purpose, and how they failed."""
+        return {
+            name: (
+                tuple(each for each in self.rows.worlds if each.defect == name),
+                tuple(each for each in self.rows.world_failures if each.defect == name),
+            )
+            for name in sorted({each.defect for each in self.rows.worlds if each.defect})
+        }
+
+    @cached_property
+    def failing_worlds(self) -> tuple[WorldFailure, ...]:
+        """How worlds failed in which no mistake was made on purpose, those without answer last."""
+        found = [each for each in self.rows.world_failures if not each.defect]
+        return tuple(sorted(found, key=lambda each: (each.outcome == "error", -each.worlds)))
+
+    @cached_property
+    def digest(self) -> str:
+        """Stands for all that the report is made from, in any order: 16 hexadecimal digits."""
+        found = hashlib.sha256()
+        for name in Rows.__struct_fields__:
+            value = getattr(self.rows, name)
+            rows = sorted(map(repr, value)) if isinstance(value, tuple) else [value]
+            found.update("\n".join([name, *rows, ""]).encode("utf-8", "backslashreplace"))
+        return found.hexdigest()[:16]
 
     @cached_property
     def by_key(self) -> dict[Key, Series]:
@@ -209,6 +255,16 @@ class Site:
         for row in self.rows.flaky:
             found[(row.subject, row.guarantee), row.requirement].append(row)
         return dict(found)
+
+    @cached_property
+    def flaky(self) -> list[Flaky]:
+        """What is flaky, in newest versions first."""
+
+        def is_old(row: Flaky) -> bool:
+            series = self.by_key.get((row.subject, row.guarantee))
+            return series is None or row.version != series.version
+
+        return sorted(self.rows.flaky, key=is_old)
 
     @cached_property
     def changed(self) -> Counter[ChangeKind]:
@@ -260,13 +316,26 @@ def arrange(rows: Rows) -> Site:
     changes = rows.changes if rows.baseline else tuple(_since_last(series))
     return Site(
         rows=rows,
-        outcome=_worst([each.outcome for each in series]) if series else "error",
+        outcome=_outcome(rows, series),
         series=series,
         areas=areas,
         failures=_failures(rows, series, known),
         changes=tuple(sorted(changes, key=_change_key)),
         requirement_pages=page_names(known),
     )
+
+
+def _outcome(rows: Rows, all_series: tuple[Series, ...]) -> Outcome:
+    """The worst verdict on a subject; a world that fails is a failure, whatever the subjects do."""
+    found = [series.outcome for series in all_series]
+    honest = [each for each in rows.worlds if not each.defect]
+    if any(each.broken for each in honest):
+        found.append("failure")
+    elif any(each.silent for each in honest):
+        found.append("error")
+    elif honest and not found:
+        found.append("success")
+    return _worst(found) if found else "error"
 
 
 def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
@@ -460,8 +529,8 @@ def _way_name(key: Key, requirement: str, shape: str) -> str:
 def _broken(page: str, series: Series, promise: Promise, records: list[Failure]) -> Broken:
     order = {version: place for place, version in enumerate(series.versions)}
 
-    def age(row: Failure) -> tuple[int, str]:
-        return order.get(row.version, -1), row.run_id
+    def age(row: Failure) -> tuple[bool, int, str]:
+        return not row.of_baseline, order.get(row.version, -1), row.run_id
 
     newest_first = sorted(records, key=age, reverse=True)
     return Broken(
@@ -471,7 +540,8 @@ def _broken(page: str, series: Series, promise: Promise, records: list[Failure])
         records=tuple(newest_first),
         versions=tuple(dict.fromkeys(row.version for row in reversed(newest_first))),
         now=series.status(promise.requirement) in _FAILED
-        and newest_first[0].version == series.version,
+        and newest_first[0].version == series.version
+        and not newest_first[0].of_baseline,
     )
 
 

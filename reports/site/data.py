@@ -29,6 +29,8 @@ __all__ = [
     "Subject",
     "Unreached",
     "VerdictRow",
+    "WorldFailure",
+    "Worlds",
 ]
 
 ChangeKind = Literal["broken", "fixed", "changed", "added", "removed"]
@@ -99,6 +101,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     guarantee: str
     requirement: str
     status: Shown
+    spec: str = ""
     latest: Shown | None = None
     reason: str = ""
     strength: Strength = ""
@@ -139,6 +142,7 @@ class VerdictRow(Struct, frozen=True, kw_only=True):
     version: str
     guarantee: str
     verdict: Outcome
+    spec: str = ""
     latest_at: str = ""
     runs: int = 1
 
@@ -153,6 +157,7 @@ class Failure(Struct, frozen=True, kw_only=True):
         reproduce: the command that runs the check again with the same seed.
         known: why it does not count; empty if it does.
         runs: how many runs of the version found it.
+        of_baseline: whether a run of the baseline found it, and none that the report is on.
     """
 
     subject: str
@@ -160,6 +165,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     guarantee: str
     requirement: str
     run_id: str
+    spec: str = ""
     check: str = ""
     shape: str = ""
     tried: str = ""
@@ -169,6 +175,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     reproduce: str = ""
     known: str = ""
     runs: int = 1
+    of_baseline: bool = False
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -186,6 +193,7 @@ class Change(Struct, frozen=True, kw_only=True):
     kind: ChangeKind
     before: Shown | None
     after: Shown | None
+    spec: str = ""
     version_before: str = ""
     version_after: str = ""
 
@@ -199,6 +207,7 @@ class Flaky(Struct, frozen=True, kw_only=True):
     requirement: str
     held: int
     broken: int
+    spec: str = ""
     held_run: str = ""
     broken_run: str = ""
     held_seed: int = 0
@@ -229,6 +238,73 @@ class Unreached(Struct, frozen=True, kw_only=True):
     runs: int = 0
 
 
+class Worlds(Struct, frozen=True, kw_only=True):
+    """Simulated worlds, or scenarios, of campaigns that were asked for alike.
+
+    Attributes:
+        kind: ``simulate``, or ``scenario``.
+        subject: the store in them; empty for model stores.
+        guarantee: under which they ran; empty if they did not come to that.
+        defect: the mistake that the runtime made on purpose; empty if none.
+        count: how many there were.
+        held: in how many every promise held, or the scenario came as it is expected to.
+        broken: in how many a promise was broken, or the scenario came otherwise.
+        silent: how many gave no answer: they raised, died or took too long.
+        events: in all of them.
+    """
+
+    kind: str
+    subject: str
+    guarantee: str
+    defect: str = ""
+    count: int
+    held: int
+    broken: int
+    silent: int
+    events: int = 0
+
+
+class WorldFailure(Struct, frozen=True, kw_only=True):
+    """One way in which worlds or scenarios failed, as the shortest that shows it has it.
+
+    Attributes:
+        kind: ``simulate``, or ``scenario``.
+        outcome: ``fail``, or ``error`` if there was no answer.
+        subject: the store in it; empty for model stores.
+        scenario: ``NAME@VARIANT``; empty if it is none.
+        defect: the mistake that the runtime made on purpose; empty if none.
+        requirement: that is broken; empty if a scenario came otherwise, or without an answer.
+        shape: the name of the invariant.
+        found: what is wrong, or why there is no answer.
+        seed: of the world; -1 in a scenario.
+        topology: of the simulated application.
+        events: how many events there were in it.
+        sequence: the event by which it was found; -1 at the end of the world.
+        time: when that was, in virtual milliseconds; -1 at the end of the world.
+        command: what a user types to see the same.
+        worlds: how many show it.
+    """
+
+    kind: str
+    outcome: Literal["fail", "error"]
+    subject: str = ""
+    scenario: str = ""
+    defect: str = ""
+    requirement: str = ""
+    shape: str = ""
+    found: str = ""
+    title: str = ""
+    expected: str = ""
+    seed: int = -1
+    guarantee: str = ""
+    topology: str = ""
+    events: int = 0
+    sequence: int = -1
+    time: int = -1
+    command: str = ""
+    worlds: int = 1
+
+
 class Distribution(Struct, frozen=True, kw_only=True):
     """How one measure of simulated runs is distributed: its quantiles.
 
@@ -256,6 +332,7 @@ class Day(Struct, frozen=True, kw_only=True):
     subject: str
     guarantee: str
     counts: dict[Shown, int]
+    spec: str = ""
 
 
 class Rows(Struct, frozen=True, kw_only=True):
@@ -277,6 +354,8 @@ class Rows(Struct, frozen=True, kw_only=True):
     flaky: tuple[Flaky, ...] = ()
     problems: tuple[Problem, ...] = ()
     unreached: tuple[Unreached, ...] = ()
+    worlds: tuple[Worlds, ...] = ()
+    world_failures: tuple[WorldFailure, ...] = ()
     distributions: tuple[Distribution, ...] = ()
     days: tuple[Day, ...] = ()
     baseline: str = ""

@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from streamproof.reports.junit import add_properties, count_cases, explained
 from streamproof.reports.site.arrange import Broken, Series, Site
-from streamproof.reports.site.data import Cell, Promise, Rows
+from streamproof.reports.site.data import Cell, Promise, Rows, WorldFailure, Worlds
+from streamproof.reports.site.phrases import worlds_name
 from streamproof.reports.text import PROGRAM_CHARS, cell, detail
 from streamproof.reports.wording import STATUSES, Shown
 
@@ -36,6 +37,9 @@ _CTRF: dict[Shown, Literal["passed", "failed", "skipped", "other"]] = {
     "untested": "skipped",
 }
 """What CTRF calls each status; it has no word for a known failure, and it is no pass."""
+
+WORLDS = "simulated worlds"
+"""The suite of the worlds in which no mistake was made on purpose."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """A spreadsheet takes a cell for a formula that begins with one of these."""
@@ -67,8 +71,10 @@ def csv_tables(site: Site) -> Iterator[tuple[str, bytes]]:
 def render_ctrf(site: Site) -> bytes:
     """The newest version of each subject in the Common Test Report Format: a test for each promise.
 
-    Statuses that CTRF has no word for are in ``rawStatus``. Runs have no common length, so a test
-    has no duration; the times of the summary are when the first and the last run started.
+    Simulated worlds are tests as well, one for all that were asked for alike. Statuses that CTRF
+    has no word for are in ``rawStatus``. What is flaky has a tag, because CTRF calls flaky only
+    what passed in the end. Runs have no common length, so a test has no duration; the times of
+    the summary are when the first and the last run started.
     """
     tests = [
         _ctrf_test(site, series, promise)
@@ -76,6 +82,7 @@ def render_ctrf(site: Site) -> bytes:
         for promise in site.promises.values()
         if promise.requirement in series.rows
     ]
+    tests += [_ctrf_world(site, each) for each in site.honest_worlds]
     counts = Counter(test["status"] for test in tests)
     started = sorted(_milliseconds(run.started_at) for run in site.rows.runs)
     report = {
@@ -89,11 +96,14 @@ def render_ctrf(site: Site) -> bytes:
                 **{kind: counts[kind] for kind in ("passed", "failed", "skipped")},
                 "pending": 0,
                 "other": counts["other"],
-                "flaky": sum(test["flaky"] for test in tests),
-                "suites": len(site.series),
+                "suites": len(site.series) + bool(site.honest_worlds),
                 "start": started[0] if started else 0,
                 "stop": started[-1] if started else 0,
-                "extra": {"verdict": site.outcome, "problems": len(site.rows.problems)},
+                "extra": {
+                    "verdict": site.outcome,
+                    "problems": len(site.rows.problems),
+                    "digest": site.digest,
+                },
             },
             "tests": tests,
         },
@@ -104,6 +114,7 @@ def render_ctrf(site: Site) -> bytes:
 def render_junit(site: Site) -> bytes:
     """The newest version of each subject as JUnit XML: a suite for each, a case for each promise.
 
+    Simulated worlds are a suite as well, with a case for all that were asked for alike.
     What could not be read is a suite of its own, in error, so that no build server takes a report
     that lacks runs for a whole one.
     """
@@ -114,6 +125,10 @@ def render_junit(site: Site) -> bytes:
         for promise in site.promises.values():
             if promise.requirement in series.rows:
                 _case(suite, site, series, promise)
+    if site.honest_worlds:
+        suite = ET.SubElement(root, "testsuite", name=WORLDS)
+        for each in site.honest_worlds:
+            _world_case(suite, site, each)
     if site.rows.problems:
         suite = ET.SubElement(root, "testsuite", name="what was read")
         for problem in site.rows.problems:
@@ -154,9 +169,12 @@ def _ctrf_test(site: Site, series: Series, promise: Promise) -> dict[str, Any]:
         "duration": 0,
         "suite": [cell(f"{series.label} {series.version}")],
         "rawStatus": status,
-        "tags": [promise.level, "core" if promise.core else "extended"],
+        "tags": [
+            promise.level,
+            "core" if promise.core else "extended",
+            *(["flaky"] if _is_flaky(site, series, promise) else []),
+        ],
         "labels": {"guarantee": series.guarantee, "evidence": found.strength if found else ""},
-        "flaky": _is_flaky(site, series, promise),
     }
     if status != "pass":
         test["message"] = _why(status, found)
@@ -193,6 +211,57 @@ def _case(suite: ET.Element, site: Site, series: Series, promise: Promise) -> No
             ET.SubElement(case, "error", message=cell(why), type=status)
         case _:
             ET.SubElement(case, "skipped", message=cell(f"{status}: {why}"))
+
+
+def _ctrf_world(site: Site, worlds: Worlds) -> dict[str, Any]:
+    status = _world_status(worlds)
+    test: dict[str, Any] = {
+        "name": worlds_name(worlds),
+        "status": _CTRF[status],
+        "duration": 0,
+        "suite": [WORLDS],
+        "rawStatus": status,
+        "labels": {"guarantee": worlds.guarantee, "kind": worlds.kind},
+    }
+    if status != "pass":
+        test["message"] = _world_message(worlds)
+        test["trace"] = _world_ways(site, worlds)
+    return test
+
+
+def _world_case(suite: ET.Element, site: Site, worlds: Worlds) -> None:
+    name = worlds_name(worlds)
+    case = ET.SubElement(suite, "testcase", classname=WORLDS, name=name, time="0.000")
+    status = _world_status(worlds)
+    if status != "pass":
+        tag = "failure" if status == "fail" else "error"
+        node = ET.SubElement(case, tag, message=_world_message(worlds), type=cell(worlds.kind, 40))
+        node.text = _world_ways(site, worlds)
+
+
+def _world_status(worlds: Worlds) -> Shown:
+    if worlds.broken:
+        return "fail"
+    return "error" if worlds.silent else "pass"
+
+
+def _world_message(worlds: Worlds) -> str:
+    return f"{worlds.broken} of {worlds.count} fail, {worlds.silent} give no answer"
+
+
+def _world_ways(site: Site, worlds: Worlds) -> str:
+    def is_of(way: WorldFailure) -> bool:
+        return (way.kind, way.subject) == (worlds.kind, worlds.subject)
+
+    return "\n\n".join(
+        explained(
+            Broken=" ".join(part for part in (way.requirement, way.shape, way.scenario) if part),
+            Found=way.found,
+            Reproduce=way.command,
+        )
+        for way in site.failing_worlds
+        if is_of(way)
+    )
 
 
 def _ways(site: Site, series: Series, promise: Promise) -> list[Broken]:

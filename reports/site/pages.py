@@ -8,6 +8,7 @@ pages' own security policy forbids any script and style but the site's, and load
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -22,16 +23,23 @@ from streamproof.reports.templating import asset, environment
 from streamproof.reports.text import cell
 from streamproof.reports.view import Tally
 from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS, Shown
+from streamproof.sim.defects import DEFECTS
 
 __all__ = ["MOST_ROWS", "render_pages"]
 
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+
 MOST_ROWS = 1000
 """A table that could have any number of rows shows so many; the CSV beside it has them all."""
+
+MOST_FAILING = 50
+"""So many ways in which worlds fail are shown in full."""
 
 PAGES = {
     "index": "Overview",
     "matrix": "Matrix",
     "failures": "Failures",
+    "worlds": "Worlds",
     "changes": "Changes",
     "trends": "Trends",
     "evidence": "Evidence",
@@ -44,13 +52,24 @@ PAGES = {
 """The pages at the top of the site, and what the navigation calls them."""
 
 
+PROBLEM_KINDS = {
+    "unreadable": "It is no log or table, or not a whole one. Nothing of that file counts.",
+    "newer": "A newer streamproof wrote it: this one reads none of it. Upgrade.",
+    "too large": "It is larger than is read at all.",
+    "duplicate": "The same run was read twice. It counts once.",
+    "conflict": "Two logs tell one run in different ways. The one with more that is broken counts.",
+    "same id": "Different runs have the same id. All of them count.",
+}
+"""What the kinds of problems mean, and what is done about each."""
+
+
 def render_pages(site: Site) -> Iterator[tuple[str, bytes]]:
     """Every file of the site: its path, with ``/``, and what is in it.
 
     The same rows give the same bytes, in the same order.
     """
     mine = "streamproof.reports.site"
-    style = asset("report.css") + "\n" + asset("site.css", mine)
+    style = asset("report.css") + "\n" + asset("site.css", mine) + _page_foot(site)
     yield "assets/site.css", style.encode()
     yield "assets/site.js", (asset("common.js") + asset("site.js", mine)).encode()
     yield "assets/search.js", _search_index(site).encode()
@@ -64,6 +83,12 @@ def render_pages(site: Site) -> Iterator[tuple[str, bytes]]:
         yield path, _page(site, "requirement", "../", **_requirement(site, promise))
     for failure in site.failures:
         yield f"failures/{failure.page}.html", _page(site, "failure", "../", failure=failure)
+
+
+def _page_foot(site: Site) -> str:
+    """What stands at the foot of every printed page: so no page can be put into another report."""
+    words = f"streamproof compliance report {site.digest}"
+    return f'@page {{ @bottom-left {{ content: "{words}"; }} }}\n'
 
 
 def _page(site: Site, name: str, root: str, page: str = "", **values: Any) -> bytes:
@@ -136,6 +161,9 @@ def _environment() -> Environment:
         changes=CHANGES,
         not_kept=charts.NOT_KEPT,
         most_rows=MOST_ROWS,
+        most_failing=MOST_FAILING,
+        defects=DEFECTS,
+        problem_kinds=PROBLEM_KINDS,
         phrases=phrases,
         strip=charts.strip,
         columns=_columns,
@@ -149,7 +177,7 @@ def _environment() -> Environment:
         batches=_batches,
         both=_both,
     )
-    found.filters.update(percent=_percent, share=_share)
+    found.filters.update(percent=_percent, share=_share, when=_when)
     return found
 
 
@@ -159,6 +187,13 @@ def _percent(share: float) -> str:
 
 def _share(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def _when(started_at: str) -> str:
+    """A time to the second, as people read it; what is none stays what it is."""
+    if _MOMENT.match(started_at):
+        return f"{started_at[:10]} {started_at[11:19]}"
+    return cell(started_at, 40)
 
 
 def _both(tallies: tuple[Tally, Tally]) -> Tally:

@@ -25,8 +25,18 @@ from streamproof.reports.site.data import (
     Subject,
     Unreached,
     VerdictRow,
+    Worlds,
 )
+from streamproof.reports.site.specs import specs_told_apart
+from streamproof.reports.site.worlds import (
+    read_world_failures,
+    read_worlds,
+    rows_with_defects,
+)
+from streamproof.reports.spark import session
 from streamproof.reports.tables.columns import COUNTED
+from streamproof.reports.tables.sources import CAMPAIGN_FILE, find_sources
+from streamproof.sim.marks import MARKS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
 
     from streamproof.reports.tables.door import Tables
 
-__all__ = ["read_rows", "rows_of"]
+__all__ = ["read_rows"]
 
 _Record = dict[str, Any]
 _Row = TypeVar("_Row")
@@ -71,33 +81,37 @@ def read_rows(
         before = load(*baseline, master=master, remote=remote) if baseline else None
         if before:
             stack.callback(before.close)
-        return rows_of(tables, before, ", ".join(map(str, baseline)))
-
-
-def rows_of(tables: Tables, baseline: Tables | None = None, name: str = "") -> Rows:
-    """The rows of a report.
-
-    Args:
-        tables: what the report is on.
-        baseline: what it is compared with.
-        name: how the report calls the baseline.
-    """
-    difference = tables.difference(baseline) if baseline else None
-    return Rows(
-        promises=tuple(map(_promise, _records(tables.requirements()))),
-        cells=_cells(tables),
-        verdicts=_verdicts(tables),
-        subjects=_subjects(tables),
-        runs=_converted(tables.runs(), Run),
-        failures=_failures(tables),
-        changes=tuple(map(_change, _records(difference))) if difference is not None else (),
-        flaky=_converted(tables.flaky(), Flaky),
-        problems=_converted(tables.problems(), Problem),
-        unreached=_converted(tables.marks_never(), Unreached),
-        distributions=(*_restorations(tables), *_waits(tables)),
-        days=_days(tables),
-        baseline=(name or "the baseline") if baseline else "",
-    )
+        problems = _converted(tables.problems(), Problem)
+        unread = {problem.path for problem in problems}
+        campaigns = [
+            each
+            for each in find_sources(*paths).campaigns
+            if str(Path(each, CAMPAIGN_FILE)) not in unread
+        ]
+        spark = session(master, remote)
+        worlds = read_worlds(spark, campaigns)
+        difference = _records(tables.difference(before)) if before else []
+        rows = Rows(
+            promises=tuple(map(_promise, _records(tables.requirements()))),
+            cells=_cells(tables),
+            verdicts=_verdicts(tables),
+            subjects=_subjects(tables),
+            runs=_runs(tables),
+            failures=(
+                *_failures(tables, rows_with_defects(spark, campaigns)),
+                *_no_longer(before, difference),
+            ),
+            changes=tuple(map(_change, difference)),
+            flaky=_converted(tables.flaky(), Flaky),
+            problems=problems,
+            unreached=_unreached(tables, worlds),
+            worlds=worlds,
+            world_failures=read_world_failures(spark, campaigns),
+            distributions=(*_restorations(tables), *_waits(tables)),
+            days=_days(tables),
+            baseline=", ".join(map(str, baseline)),
+        )
+        return specs_told_apart(rows)
 
 
 def _records(frame: DataFrame) -> list[_Record]:
@@ -115,7 +129,7 @@ def _promise(record: _Record) -> Promise:
 
 
 def _cells(tables: Tables) -> tuple[Cell, ...]:
-    keys = ("subject", "version", "guarantee", "requirement")
+    keys = ("subject", "version", "guarantee", "spec", "requirement")
     evidence = {
         tuple(record[key] for key in keys): record for record in _records(tables.strength())
     }
@@ -132,6 +146,7 @@ def _cell(record: _Record, evidence: _Record | None) -> Cell:
         subject=record["subject"],
         version=record["version"],
         guarantee=record["guarantee"],
+        spec=record["spec"],
         requirement=record["requirement"],
         status=record["combined"],
         latest=record["latest"],
@@ -155,6 +170,7 @@ def _verdicts(tables: Tables) -> tuple[VerdictRow, ...]:
             subject=record["subject"],
             version=record["version"],
             guarantee=record["guarantee"],
+            spec=record["spec"],
             verdict=record["combined"],
             latest_at=record["latest_at"],
             runs=record["runs"],
@@ -191,20 +207,64 @@ def _in_words(capabilities: str) -> str:
     return ", ".join(sorted(words))
 
 
-def _failures(tables: Tables) -> tuple[Failure, ...]:
-    """The newest of each way in which a version breaks a promise, and how many runs found it."""
+def _runs(tables: Tables) -> tuple[Run, ...]:
+    """The runs that judge subjects; of simulated worlds there are too many for the driver."""
+    frame = tables.spark.runs().where("origin = 'log' OR profile != ''")
+    return tuple(msgspec.convert(record, Run) for record in frame.toArrow().to_pylist())
+
+
+def _unreached(tables: Tables, worlds: tuple[Worlds, ...]) -> tuple[Unreached, ...]:
+    """What no run has seen: rows of campaigns tell only the situations that they have seen."""
+    found = {row.situation: row for row in _converted(tables.marks_never(), Unreached)}
+    if drawn := sum(each.count for each in worlds if each.kind == "simulate"):
+        records = _records(tables.situations())
+        known = {record["situation"] for record in records if record["hits"]}
+        for mark in MARKS:
+            if mark not in known:
+                found[mark] = Unreached(situation=mark, runs=drawn)
+    return tuple(found[situation] for situation in sorted(found))
+
+
+def _no_longer(before: Tables | None, difference: list[_Record]) -> tuple[Failure, ...]:
+    """The failures of a baseline in what no run of this report finds broken."""
+    keys = ("subject", "guarantee", "spec", "requirement")
+    gone = {
+        tuple(record[key] for key in keys)
+        for record in difference
+        if record["before"] in ("fail", "known") and record["after"] not in ("fail", "known")
+    }
+    if before is None or not gone:
+        return ()
+    return tuple(
+        msgspec.structs.replace(row, of_baseline=True)
+        for row in _failures(before)
+        if (row.subject, row.guarantee, row.spec, row.requirement) in gone
+    )
+
+
+def _failures(tables: Tables, left_out: SparkDataFrame | None = None) -> tuple[Failure, ...]:
+    """The newest of each way in which a version breaks a promise, and how many runs found it.
+
+    Args:
+        tables: where they are.
+        left_out: the ``path`` of runs whose failures say nothing about a subject.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
+    # What model stores show, and how scenarios come otherwise than expected, is told by itself.
+    known = tables.spark.failures().where("subject != '' AND requirement != ''")
+    if left_out is not None:
+        known = known.join(left_out, "path", "left_anti")
     # Programs are long, and thousands of runs find the same: only one of each leaves the workers.
-    way = Window.partitionBy("subject", "version", "guarantee", "requirement", "shape")
+    keys = ("subject", "version", "guarantee", "spec", "requirement", "shape")
+    way = Window.partitionBy(*keys)
     newest_first = way.orderBy(sql.desc("started_at"), sql.desc("run_id"), "path", "check")
-    found: SparkDataFrame = tables.spark.failures().select(
+    found = known.select(
         "*",
         sql.row_number().over(newest_first).alias("place"),
         sql.size(sql.collect_set("path").over(way)).alias("runs"),
     )
-    keys = ("subject", "version", "guarantee", "requirement", "shape")
     rows = found.where("place = 1").orderBy(*keys).toArrow().to_pylist()
     return tuple(
         msgspec.convert({**record, "known": record["known_because"]}, Failure) for record in rows
@@ -259,6 +319,7 @@ def _days(tables: Tables) -> tuple[Day, ...]:
             date=record["point"],
             subject=record["subject"],
             guarantee=record["guarantee"],
+            spec=record["spec"],
             counts={status: record[column] for status, column in COUNTED.items()},
         )
         for record in _records(tables.trends())

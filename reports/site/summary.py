@@ -29,7 +29,8 @@ def render_markdown(site: Site) -> bytes:
     """The verdict, each subject, and the worst of what is broken, changed and flaky."""
     lines = [f"## streamproof: {site.outcome}", "", f"**{_plain(headline(site), 300)}.**", ""]
     lines += [_plain(subline(site), 600), "", *_table(site)]
-    lines += _section("Broken", _broken(site)) + _section(_plain(compared(site)), _changed(site))
+    lines += _section("Broken", _broken(site)) + _section("Worlds that fail", _worlds(site))
+    lines += _section(_plain(compared(site)), _changed(site))
     lines += _section("Flaky", _flaky(site)) + _section("Could not be read", _problems(site))
     return ("\n".join(lines) + "\n").encode()
 
@@ -46,6 +47,8 @@ def render_badge(site: Site) -> bytes:
 
 
 def _message(site: Site) -> str:
+    if not site.series and site.honest_worlds:
+        return f"{site.outcome} · {plural(sum(each.count for each in site.honest_worlds), 'world')}"
     subjects = plural(len(site.series), "subject")
     broken = sum(series.broken > 0 for series in site.series)
     if broken:
@@ -54,6 +57,8 @@ def _message(site: Site) -> str:
 
 
 def _table(site: Site) -> list[str]:
+    if not site.series:
+        return []
     lines = [
         "| subject | version | verdict | core kept | extended kept | broken | no answer |",
         "|:--|:--|:--|--:|--:|--:|--:|",
@@ -92,8 +97,16 @@ def _broken(site: Site) -> list[str]:
     return [
         f"**{way.promise.level}** {_plain(way.promise.requirement, 40)}, "
         f"{_plain(way.series.label, 60)}: {_plain(way.promise.title)}{_shape(way)}"
-        for way in site.failures
-        if way.now
+        for way in site.broken_now
+    ]
+
+
+def _worlds(site: Site) -> list[str]:
+    return [
+        f"{_plain(each.requirement or each.scenario or each.kind, 60)}, "
+        f"{_plain(each.subject or 'model stores', 60)}: {_plain(each.found)}; "
+        f"see it with {_plain(each.command, 300)}"
+        for each in site.failing_worlds
     ]
 
 

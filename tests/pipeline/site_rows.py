@@ -18,6 +18,8 @@ from streamproof.reports.site.data import (
     Subject,
     Unreached,
     VerdictRow,
+    WorldFailure,
+    Worlds,
 )
 from streamproof.reports.wording import STATUSES, Outcome, Shown
 
@@ -28,6 +30,68 @@ store.commit({0: 1})
 kill_and_reopen(store)          # SIGKILL between put and commit
 assert store.get(b"a") == b"1"
 """
+
+WORLDS = (
+    Worlds(kind="scenario", subject="rocksdb", guarantee="", count=3, held=2, broken=0, silent=1),
+    Worlds(
+        kind="simulate",
+        subject="",
+        guarantee="exactly-once",
+        count=20,
+        held=19,
+        broken=1,
+        silent=0,
+        events=5000,
+    ),
+    Worlds(
+        kind="simulate",
+        subject="",
+        guarantee="exactly-once",
+        defect="ignores-lag",
+        count=8,
+        held=6,
+        broken=2,
+        silent=0,
+        events=2000,
+    ),
+)
+
+WORLD_FAILURES = (
+    WorldFailure(
+        kind="simulate",
+        outcome="fail",
+        requirement="EOS-101",
+        shape="Contents",
+        found="task 0_1 holds a=2, and its changelog a=1",
+        seed=11,
+        guarantee="exactly-once",
+        topology="count",
+        events=310,
+        sequence=207,
+        time=4120,
+        command="streamproof explore --seed 11",
+    ),
+    WorldFailure(
+        kind="simulate",
+        outcome="fail",
+        defect="ignores-lag",
+        requirement="IDLE-001",
+        shape="OldestFirst",
+        found="a newer record was processed first",
+        seed=4,
+        events=90,
+        command="streamproof explore --seed 4 --defect ignores-lag",
+        worlds=2,
+    ),
+    WorldFailure(
+        kind="scenario",
+        outcome="error",
+        subject="rocksdb",
+        scenario="KAFKA-10167@fixed",
+        found="it took longer than 300 s",
+        command="streamproof replay KAFKA-10167@fixed",
+    ),
+)
 
 HOSTILE = [
     "</script><img src=x onerror=alert(1)>",
@@ -208,6 +272,8 @@ def sample() -> Rows:
         ),
         problems=(Problem(path="runs/9/run.ndjson", line=31, kind="unreadable", what="not valid"),),
         unreached=(Unreached(situation="a standby was promoted while it restored", runs=3),),
+        worlds=WORLDS,
+        world_failures=WORLD_FAILURES,
         distributions=(
             Distribution(
                 measure="Duration of restorations",
@@ -293,6 +359,40 @@ def hostile(text: str) -> Rows:
         flaky=(Flaky(**keys, held=1, broken=1, held_run=text, broken_run=text),),
         problems=(Problem(path=text, what=text, kind=text),),
         unreached=(Unreached(situation=text),),
+        worlds=tuple(
+            Worlds(
+                kind=text,
+                subject=text,
+                guarantee=text,
+                defect=defect,
+                count=1,
+                held=0,
+                broken=1,
+                silent=0,
+            )
+            for defect in ("", text)
+        ),
+        world_failures=tuple(
+            WorldFailure(
+                kind=text,
+                outcome="fail",
+                subject=text,
+                scenario=text,
+                defect=defect,
+                requirement=text,
+                shape=text,
+                found=text,
+                title=text,
+                expected=text,
+                guarantee=text,
+                topology=text,
+                command=text,
+                seed=0,
+                sequence=0,
+                time=0,
+            )
+            for defect in ("", text)
+        ),
         distributions=(
             Distribution(
                 measure=text,

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import get_args
 
@@ -46,6 +47,8 @@ class Page(HTMLParser):
         self.loaded: list[str] = []
         self.text = ""
         self.unlabelled: list[str] = []
+        self.headings: list[int] = []
+        self.scopes = 0
         self.feed(content.decode())
         self.close()
         assert not self.open
@@ -63,6 +66,9 @@ class Page(HTMLParser):
                 self.loaded.append(value)
             elif name == "id":
                 self.ids.append(value)
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        self.scopes += tag == "th" and "scope" in given
         if tag == "svg" and not {"aria-label", "aria-hidden"} & given.keys():
             self.unlabelled.append(str(given))
         if tag not in self.VOID:
@@ -164,7 +170,11 @@ def text_of(name: str) -> str:
 
 def test_the_overview_says_the_worst_first() -> None:
     text = text_of("index.html")
-    assert "1 of 2 subjects breaks a promise of level MUST." in text
+    assert (
+        "1 of 2 subjects breaks a promise of level MUST; 1 of 23 simulated worlds breaks a "
+        "promise and 1 gives no answer." in text
+    )
+    assert "28 worlds and 3 scenarios were simulated, 8 of them with a mistake made on" in text
     assert "on 3 runs with 3 seeds, from 2026-03-01 to 2026-03-03" in text
     assert "Compared with the version before: 1 broken, 1 fixed, 2 added." in text
     assert text.index("rocksdb 1.10 failure 1 /3 1 /2 1 1") < text.index("lmdb 3.0 success")
@@ -202,7 +212,7 @@ def test_problems_situations_and_flaky_results_are_told() -> None:
     assert "a standby was promoted while it restored looked for in 3 runs" in text_of(
         "evidence.html"
     )
-    assert "kept in 20260302T101500Z-2, seed 2; broken in 20260303T101500Z-3" in text_of(
+    assert "kept in 20260302T101500Z-2, seed 2 broken in 20260303T101500Z-3" in text_of(
         "flaky.html"
     )
     assert "TXN-001 MUST extended uncommitted writes are invisible rocksdb fail 1.9 pass 1.10" in (
@@ -221,6 +231,108 @@ def test_the_document_has_a_title_page_and_lines_to_sign_on() -> None:
         assert part in text
     style = PAGES["assets/site.css"].decode()
     assert "counter(page)" in style
+
+
+def test_worlds_are_told_with_the_commands_that_show_them_again() -> None:
+    text = text_of("worlds.html")
+    for part in (
+        "1 of 23 simulated worlds breaks a promise and 1 gives no answer.",
+        "fail EOS-101 Contents model stores A promise is broken task 0_1 holds a=2",
+        "1 world shows it; the shortest has seed 11, topology count, exactly-once, 310 events",
+        "seen at event 207, after 4,120 virtual ms",
+        "streamproof explore --seed 11",
+        "error KAFKA-10167@fixed rocksdb No answer it took longer than 300 s",
+        "streamproof replay KAFKA-10167@fixed",
+        "8 2 IDLE-001 OldestFirst streamproof explore --seed 4 --defect ignores-lag",
+        "model stores worlds exactly-once none 20 19 1 – 5,000",
+        "a standby was promoted while it restored",
+    ):
+        assert part in text
+    assert "Simulated worlds that fail" in text_of("index.html")
+    assert text_of("index.html").index("EOS-101") < text_of("index.html").index("KAFKA-10167@fixed")
+
+
+def test_a_world_that_fails_makes_no_report_a_success() -> None:
+    """Even where every subject keeps all; a mistake made on purpose says nothing of anybody."""
+    rows = sample()
+    whole = msgspec.structs.replace(
+        rows,
+        cells=tuple(each for each in rows.cells if each.subject == "lmdb"),
+        verdicts=rows.verdicts[2:],
+    )
+    honest, on_purpose = rows.worlds[1:]
+    outcomes = {
+        worlds: arrange(msgspec.structs.replace(whole, worlds=worlds)).outcome
+        for worlds in ((), (on_purpose,), (honest,), rows.worlds[:1])
+    }
+    assert list(outcomes.values()) == ["success", "success", "failure", "error"]
+    alone = arrange(Rows(worlds=(msgspec.structs.replace(honest, broken=0),)))
+    assert alone.outcome == "success"
+    assert "No store was verified; 20 simulated worlds broke no promise." in (
+        Page(dict(render_pages(alone))["index.html"]).text
+    )
+
+
+def test_what_was_mended_since_a_baseline_links_to_its_failure() -> None:
+    rows = sample()
+    mended = Change(
+        subject="lmdb",
+        guarantee="exactly-once",
+        requirement="KV-001",
+        kind="fixed",
+        before="fail",
+        after="pass",
+        version_before="2.0",
+        version_after="3.0",
+    )
+    old = failure("lmdb", "2.0", "KV-001", of_baseline=True)
+    site = arrange(
+        msgspec.structs.replace(
+            rows, baseline="runs/old", changes=(mended,), failures=(*rows.failures, old)
+        )
+    )
+    files = dict(render_pages(site))
+    assert_whole(files)
+    (way,) = (each for each in site.failures if each.of_baseline)
+    assert not way.now
+    assert f"failures/{way.page}.html" in Page(files["changes.html"]).links
+    text = " ".join(Page(files[f"failures/{way.page}.html"]).text.split())
+    assert (
+        "It is of the baseline, runs/old: seen in 2.0. No run of the newest version, 3.0, has it."
+        in text
+    )
+    assert "2.0 of the baseline no longer" in " ".join(Page(files["failures.html"]).text.split())
+
+
+def test_a_failure_of_the_baseline_is_not_one_of_now() -> None:
+    """Versions of a store may be unknown: then the mended one has the name of the broken one."""
+    keys = {"subject": "s", "version": "", "requirement": "KV-001"}
+    rows = Rows(
+        cells=(cell(**keys, status="known"),),
+        failures=(failure(**keys, of_baseline=True),),
+        baseline="runs/old",
+    )
+    (way,) = arrange(rows).failures
+    assert not way.now
+
+
+def test_headings_and_tables_can_be_walked_through() -> None:
+    """No level of headings is left out, and every head of a table says what it is the head of."""
+    for name, page in parsed(PAGES).items():
+        assert page.headings[0] == 1, name
+        steps = [after - before for before, after in pairwise(page.headings)]
+        assert max(steps, default=0) <= 1, (name, page.headings)
+        assert page.tags["th"] == page.scopes, name
+
+
+def test_the_digest_stands_for_the_rows_and_not_for_their_order() -> None:
+    site = arrange(sample())
+    turned = msgspec.structs.replace(sample(), cells=sample().cells[::-1])
+    less = msgspec.structs.replace(sample(), cells=sample().cells[1:])
+    assert re.fullmatch("[0-9a-f]{16}", site.digest)
+    assert arrange(turned).digest == site.digest != arrange(less).digest
+    assert f"compliance report {site.digest}" in PAGES["assets/site.css"].decode()
+    assert f"of digest {site.digest}, comes to the verdict failure" in text_of("document.html")
 
 
 def one_cell_each(*found: tuple[str, Shown], **changes: Outcome) -> Site:
@@ -309,7 +421,7 @@ def test_with_a_baseline_its_changes_are_shown_instead() -> None:
     rows = msgspec.structs.replace(sample(), baseline="runs/old", changes=(change,))
     assert arrange(rows).changes == (change,)
     assert (
-        "Compared with runs/old: 1 changed."
+        "Compared with the baseline, runs/old: 1 changed."
         in Page(dict(render_pages(arrange(rows)))["index.html"]).text
     )
 

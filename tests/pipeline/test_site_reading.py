@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
+from test_table_campaigns import broken_row, world_row, write_campaign
 from typer.testing import CliRunner
 
 from streamproof.cli import app
@@ -21,11 +23,13 @@ from streamproof.conformance.results import (
     SubjectInfo,
     SubjectVerdict,
 )
+from streamproof.reports.campaigns.storing import Found
 from streamproof.reports.runlog import RunLogWriter
 from streamproof.reports.site import reading
 from streamproof.reports.site.arrange import arrange
 from streamproof.reports.site.data import Rows
 from streamproof.reports.site.reading import read_rows
+from streamproof.sim.marks import MARKS
 from streamproof.stores.errors import StreamproofError, UsageError
 
 if TYPE_CHECKING:
@@ -165,8 +169,8 @@ def test_rows_say_what_the_logs_say(rows: Rows) -> None:
         ("1.10", "success"),
         ("1.9", "failure"),
     ]
-    assert [(row.requirement, row.version, row.runs) for row in rows.failures] == [
-        ("CRASH-001", "1.9", 1)
+    assert [(row.requirement, row.version, row.runs, row.of_baseline) for row in rows.failures] == [
+        *(("CRASH-001", "1.9", 1, False), ("CRASH-001", "1.9", 1, True))
     ]
     (flaky,) = rows.flaky
     assert (flaky.held, flaky.broken, flaky.held_seed, flaky.broken_seed) == (1, 1, 2, 1)
@@ -190,6 +194,8 @@ def test_a_mistake_that_was_mended_is_fixed(rows: Rows, runs: Path) -> None:
     assert (change.before, change.after) == ("fail", "pass")
     assert (change.version_before, change.version_after) == ("1.9", "1.10")
     assert rows.baseline == str(runs / "1")
+    (old,) = (failure for failure in rows.failures if failure.of_baseline)
+    assert (old.requirement, old.version, old.found) == ("CRASH-001", "1.9", "found")
 
 
 def test_the_command_makes_a_report_of_the_rows(
@@ -236,3 +242,65 @@ def test_a_format_that_there_is_not_is_refused_before_anything_is_read(tmp_path:
 def test_a_directory_without_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StreamproofError, match="no run log"):
         CliRunner().invoke(app, ["report", str(tmp_path)], catch_exceptions=False)
+
+
+def test_worlds_of_a_campaign_are_told_by_themselves(spark: SparkSession, tmp_path: Path) -> None:
+    """What model stores and mistakes made on purpose show is nothing that a subject breaks."""
+    assert spark.version
+    found = [
+        Found(run=world_row("held", events=50)),
+        Found(
+            run=world_row("broken", events=90),
+            failures=[msgspec.structs.replace(broken_row("broken"), subject="")],
+        ),
+        Found(
+            run=world_row("broken sooner", events=40),
+            failures=[
+                msgspec.structs.replace(
+                    broken_row("broken sooner"), subject="", seed=7, found="the shortest"
+                )
+            ],
+        ),
+        Found(
+            run=world_row("broken on purpose", subject="rocksdb", version="1.0", defect="one"),
+            failures=[broken_row("broken on purpose")],
+        ),
+        Found(
+            run=world_row("broken store", subject="rocksdb", version="1.0"),
+            failures=[broken_row("broken store")],
+        ),
+        Found(
+            run=msgspec.structs.replace(
+                world_row("silent", scenario="a@fixed", problem="it took too long"),
+                kind="scenario",
+                outcome="error",
+            )
+        ),
+    ]
+    write_campaign(tmp_path / "nightly", found)
+
+    rows = read_rows([tmp_path / "nightly"])
+
+    counts = {
+        (row.kind, row.subject, row.defect): (row.count, row.held, row.broken, row.silent)
+        for row in rows.worlds
+    }
+    assert counts == {
+        ("scenario", "", ""): (1, 0, 0, 1),
+        ("simulate", "", ""): (3, 1, 2, 0),
+        ("simulate", "rocksdb", ""): (1, 0, 1, 0),
+        ("simulate", "rocksdb", "one"): (1, 0, 1, 0),
+    }
+    ways = {(row.outcome, row.subject, row.defect): row for row in rows.world_failures}
+    assert len(ways) == len(rows.world_failures) == 4
+    shortest = ways["fail", "", ""]
+    assert (shortest.worlds, shortest.seed, shortest.found) == (2, 7, "the shortest")
+    assert ways["error", "", ""].found == "it took too long"
+    assert [(row.subject, row.requirement, row.runs) for row in rows.failures] == [
+        ("rocksdb", "EOS-101", 1)
+    ]
+    assert rows.runs == ()
+    never = {row.situation: row.runs for row in rows.unreached}
+    assert set(never) == set(MARKS) - {"a task idled"}
+    assert never["a disk was full"] == 5
+    assert arrange(rows).outcome == "failure"
