@@ -8,6 +8,7 @@ their own command, and let those that search the current directory run in an emp
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -62,12 +63,27 @@ SIDE_BY_SIDE = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal", "
 of their own, so that more than a few at a time would only wait for each other."""
 
 
+MEMORY_NEEDED_BYTES = 2 * 1024**3
+"""Free space from which on the memory file system is used for the files of tests."""
+
+
+def memory_file_system() -> Path | None:
+    """The memory file system, if it has room: on a disk, tests wait wherever a store syncs."""
+    memory = Path("/dev/shm")  # noqa: S108 - a private directory is made in it.
+    room = shutil.disk_usage(memory).free if os.access(memory, os.W_OK | os.X_OK) else 0
+    return memory if room >= MEMORY_NEEDED_BYTES else None
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests, or with arguments, pass these to pytest."""
     install(session, "test", "examples", extras=EVERY_EXTRA)
     arguments = session.posargs or SIDE_BY_SIDE
-    session.run(f"{session.bin}/pytest", "--hypothesis-profile=ci", *arguments)
+    with TemporaryDirectory(dir=memory_file_system()) as temporary:
+        session.run(
+            *(f"{session.bin}/pytest", "--hypothesis-profile=ci"),
+            *(f"--basetemp={temporary}/tests", *arguments),
+        )
 
 
 @nox.session
@@ -201,6 +217,17 @@ def cluster(session: nox.Session) -> None:
         script,
         *(session.posargs or [str(ROOT / "examples" / "campaigns" / "plan.toml")]),
     )
+
+
+@nox.session
+def connected(session: nox.Session) -> None:
+    """Carry out a plan, judge it again and report on it by a Spark Connect server: needs Java 17.
+
+    The argument is the address of a server, if it shall be another one than that which is started.
+    """
+    install(session, extras="connect")
+    script = str(ROOT / "tests" / "pipeline" / "connected.py")
+    session.run("python", "-P", script, *session.posargs)
 
 
 @nox.session

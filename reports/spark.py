@@ -13,9 +13,12 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -32,8 +35,14 @@ OLDEST_JAVA = 17
 CONNECT_TIMEOUT_S = 5.0
 """How long a master may take to accept a connection; Spark itself would try for a minute."""
 
+LAST_WORDS_S = 1.0
+"""How long what has failed to start may take to say why."""
+
 MASTER_PORT, CONNECT_PORT = 7077, 15002
 """Where a standalone master and a Spark Connect server listen if the address names no port."""
+
+MODULE_WARNING = b"WARNING: Using incubator modules: jdk.incubator.vector"
+"""What Java says at each start, since Spark asks it for this module; no setting stops either."""
 
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|spark://.+|k8s://.+|yarn")
 
@@ -146,11 +155,52 @@ def _own_session(master: str, name: str, settings: Mapping[str, str]) -> SparkSe
     # What py4j has to say about a connection that ends is said better by the error itself.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
-        return builder.getOrCreate()
+        with _without_module_warning():
+            return builder.getOrCreate()
     except Exception as error:
+        # Something that is no master may have taken the connection, as the master's own web page.
+        hint = " See that a standalone master of this Spark listens there." if addresses else ""
         raise UsageError(
-            f"--master {master}: Spark did not start: {_first_line(error)}."
+            f"--master {master}: Spark did not start: {_first_line(error)}.{hint}"
         ) from error
+
+
+@contextmanager
+def _without_module_warning() -> Iterator[None]:
+    """Let whoever is started here say everything but ``MODULE_WARNING`` on the standard error."""
+    source, sink = os.pipe()
+    told = os.dup(2)
+    passing = Thread(target=_pass_on, args=(source, os.dup(told)), daemon=True)
+    passing.start()
+    os.dup2(sink, 2)
+    os.close(sink)
+    has_started = False
+    try:
+        yield
+        has_started = True
+    finally:
+        os.dup2(told, 2)
+        os.close(told)
+        if not has_started:
+            # It has said why, and that comes first.
+            passing.join(LAST_WORDS_S)
+
+
+def _pass_on(source: int, target: int) -> None:
+    """Copy what is said, without the warning, until nobody is left who could say more."""
+    with open(source, "rb") as lines, open(target, "wb") as out:
+        # Whoever speaks must not have to wait because nobody listens any more.
+        with suppress(OSError):
+            for line in lines:
+                if line.strip() == MODULE_WARNING:
+                    break
+                out.write(line)
+                out.flush()
+            while text := lines.read1():
+                out.write(text)
+                out.flush()
+        while lines.read1():
+            pass
 
 
 def _logging() -> str:
@@ -166,15 +216,19 @@ def _remote_session(remote: str, name: str, settings: Mapping[str, str]) -> Spar
     _require_one(f"--remote {remote}", [_Address(parts.hostname or "", parts.port or CONNECT_PORT)])
     from pyspark.sql import SparkSession
 
+    # A time is the same on every machine.
+    ours = {"spark.sql.session.timeZone": "UTC"}
+    # Runs are numbered all together, and there are few of them; a JVM of ours only logs this.
+    warnings.filterwarnings("ignore", "WARN WindowExpression: No Partition Defined")
     try:
         builder = SparkSession.builder.remote(remote).appName(name)
-        for key, value in settings.items():
+        for key, value in {**ours, **settings}.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
     except ImportError as error:
         raise UsageError(
             f"--remote {remote}: its client is not complete: {_first_line(error)}. "
-            "`pip install 'pyspark[connect]'` brings the rest."
+            "`pip install 'streamproof[connect]'` brings the rest."
         ) from error
     except Exception as error:
         raise UsageError(
@@ -247,5 +301,11 @@ def _require_one(what: str, addresses: list[_Address]) -> None:
 
 
 def _first_line(error: object) -> str:
-    """The first line of what somebody says, without its full stop."""
-    return next(iter(str(error).strip().splitlines()), "no reason is given").rstrip(".")
+    """The first line of what somebody says that says something, without its full stop."""
+    lines = str(error).strip().splitlines()
+    # Py4J says first which of its calls failed, and then why.
+    told = [each.removeprefix(": ") for each in lines if not each.startswith(_CALLING)]
+    return next(iter(told), "no reason is given").rstrip(".")
+
+
+_CALLING = "An error occurred while calling "

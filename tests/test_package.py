@@ -52,6 +52,14 @@ def test_the_command_tells_its_version(tmp_path: Path) -> None:
     assert streamproof.__version__ in result.stdout
 
 
+def test_the_command_line_imports_only_the_command_that_is_run(tmp_path: Path) -> None:
+    code = "import sys, streamproof.cli; print(*sys.modules)"
+    loaded = run_python(code, tmp_path).split()
+
+    assert not [each for each in loaded if each.endswith("_command")]
+    assert not {"hypothesis", "jinja2", "rocksdict", "simpy"} & set(loaded)
+
+
 @pytest.mark.parametrize("module", ["streamproof.cli", "streamproof.conformance.plugin"])
 def test_starting_up_loads_nothing_heavy(module: str, tmp_path: Path) -> None:
     """Spark, pandas and the adapted stores are for those who ask for them."""

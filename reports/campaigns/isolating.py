@@ -23,6 +23,9 @@ FOUND = "found.json"
 
 STDERR = "stderr.log"
 
+TAIL_BYTES = 4096
+"""So much of the end of what it has said is looked at: it may have said gigabytes."""
+
 
 class Order(Struct, frozen=True, kw_only=True):
     """What such a process is told, as a line of JSON on its standard input.
@@ -83,6 +86,8 @@ def _found(unit: Unit, directory: Path, scratch: Path, code: int) -> Found:
     with contextlib.suppress(FileNotFoundError):
         return msgspec.json.decode((scratch / FOUND).read_bytes(), type=Found)
     how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
-    lines = (scratch / STDERR).read_text("utf-8", "replace").strip().splitlines()
+    with (scratch / STDERR).open("rb") as log:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+        lines = log.read().decode("utf-8", "replace").strip().splitlines()
     last = f" ({lines[-1][:300]})" if lines else ""
     return failed_to_run(unit, directory, f"its process {how}, without an answer{last}")

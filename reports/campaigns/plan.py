@@ -53,10 +53,14 @@ __all__ = ["Conditions", "KeepEvents", "Plan", "Series", "read_plan"]
 
 KeepEvents = Literal["none", "failures", "all"]
 
-Seeds = tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=1)]]
+LAST_SEED = 2**63 - 1
+"""The tables have no place for a larger one."""
+
+Seeds = tuple[Annotated[int, Meta(ge=0, le=LAST_SEED)], Annotated[int, Meta(ge=1, le=LAST_SEED)]]
 """From the first to the last, which is left out."""
 
-Seconds = Annotated[float, Meta(gt=0)]
+Seconds = Annotated[float, Meta(gt=0, le=10_000_000)]
+"""More than a hundred days is a slip, and more than a clock of the system can hold is infinite."""
 
 WORLD_LIMIT_S = 300.0
 """So many seconds a world may take if the plan does not say; most take a few hundredths."""
@@ -153,6 +157,9 @@ class Conditions(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.json.encode(self, order="deterministic").decode()
 
 
+_LONGEST_FIRST: tuple[Profile, ...] = ("full", "quick", "smoke")
+
+
 class Series(NamedTuple):
     """Rows that differ in nothing but the seed.
 
@@ -177,9 +184,21 @@ class Series(NamedTuple):
     end: int
 
     @property
+    def conditions(self) -> Conditions:
+        """What its rows ask for besides."""
+        return msgspec.json.decode(self.settings, type=Conditions)
+
+    @property
     def is_isolated(self) -> bool:
         """Whether each row has a process of its own, because it runs code that is not ours."""
         return self.kind == "verify" or bool(self.subject)
+
+    @property
+    def turn(self) -> int:
+        """When it comes: 0 is first, and what may take longest."""
+        if self.kind == "verify":
+            return _LONGEST_FIRST.index(self.conditions.profile)
+        return len(_LONGEST_FIRST) + (not self.is_isolated)
 
 
 @dataclass(frozen=True)
@@ -270,6 +289,8 @@ def _told(error: str) -> str:
     text, _, place = error.partition(" - at `$")
     keys = place.rstrip("`").lstrip(".")
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
+    if text == "Expected `array`, got `object`" and keys in _BLOCKS:
+        return f"[{keys}] is one block of several, as there may be: write [[{keys}]]."
     if not unknown:
         return f"`{keys}` is wrong: {text[0].lower()}{text[1:]}." if keys else f"{text}."
     block = _BLOCKS.get(keys.partition("[")[0], _PlanFile)

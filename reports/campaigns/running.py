@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -9,35 +10,44 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import msgspec
-
 from streamproof import __version__
 from streamproof.reports.campaigns.executing import ATTEMPTS, CHUNK, DONE, Worker
-from streamproof.reports.campaigns.plan import Conditions, Plan
-from streamproof.reports.campaigns.storing import Tally, mend
-from streamproof.reports.campaigns.tables import MANIFEST, SCHEMA_VERSION, TABLES, read_table
+from streamproof.reports.campaigns.plan import Plan, Series
+from streamproof.reports.campaigns.storing import Tally, is_begun, mend
+from streamproof.reports.campaigns.tables import MANIFEST, SCHEMA_VERSION, TABLES, finished_rows
 from streamproof.reports.campaigns.units import frame, swarm_path, swarm_text
 from streamproof.stores.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Campaign", "Progress", "opened", "run"]
+__all__ = ["Campaign", "Progress", "opened", "pending", "run"]
 
 PARTS = 4
 """Partitions of worlds for each core: few, because a task of Spark costs about 40 ms, and more
 than one, because some take longer than others."""
 
+MOST_WORLDS = 16 * CHUNK
+"""So many worlds a partition has, about, where there are very many: a few minutes of work, so that
+a slow machine keeps nobody waiting for hours."""
+
+ALONE_PARTS = 64
+"""Partitions for each core, at most, of rows with a process of their own: each takes a second."""
+
 IDLE_JOBS = 3
 """So many jobs in a row may fail without getting any further."""
 
 LOOK_EVERY_S = 1.0
-"""How often it is looked what is done."""
+"""How often it is looked what is done, at most."""
+
+LOOKING_SHARE = 0.1
+"""How much of the time that may take: a directory with a million files has a long list."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +104,19 @@ def opened(plan: Plan, directory: Path) -> Campaign:
         "plan_digest": plan.digest,
     }
     try:
-        _require_same(directory, known)
-        for name in (*TABLES, "logs", "swarms", ATTEMPTS):
+        told = _require_same(directory, known)
+        for name in (*TABLES, "logs", "swarms"):
             (directory / name).mkdir(parents=True, exist_ok=True)
         _lock(directory)
+        # Those of a process that was killed mean nothing now.
+        shutil.rmtree(directory / ATTEMPTS, ignore_errors=True)
+        (directory / ATTEMPTS).mkdir(exist_ok=True)
         for each in plan.series:
-            swarm = msgspec.json.decode(each.settings, type=Conditions).swarm
+            swarm = each.conditions.swarm
             path = swarm_path(directory, swarm)
             if path and not path.exists():
                 path.write_text(swarm_text(swarm), "utf-8")
-        mended = mend(directory)
+        told += mend(directory)
         series = [each._asdict() for each in plan.series]
         _write(directory / MANIFEST, {**known, "plan": str(plan.path.absolute()), "series": series})
     except OSError as error:
@@ -111,11 +124,13 @@ def opened(plan: Plan, directory: Path) -> Campaign:
             f"The output directory {str(directory)!r} cannot be written: {error.strerror}. "
             "Choose another one with --out."
         ) from error
-    return Campaign(plan, directory, tuple(mended))
+    return Campaign(plan, directory, tuple(told))
 
 
-def _require_same(directory: Path, wanted: dict[str, Any]) -> None:
-    """See that no other plan is carried out in a directory.
+def _require_same(directory: Path, wanted: dict[str, Any]) -> list[str]:
+    """See that no other plan is carried out in a directory; what is to be told of it.
+
+    A plan of which no row is done gives way: it may have been mended since.
 
     Raises:
         UsageError: one is, or there is something else in it.
@@ -127,7 +142,7 @@ def _require_same(directory: Path, wanted: dict[str, Any]) -> None:
                 f"{directory} is not empty, and has no {MANIFEST}: it is no directory of a "
                 "campaign. Choose another one with --out."
             )
-        return
+        return []
     try:
         found = json.loads(manifest.read_text("utf-8"))
         different = [name for name in wanted if found[name] != wanted[name]]
@@ -136,6 +151,8 @@ def _require_same(directory: Path, wanted: dict[str, Any]) -> None:
             f"{manifest} cannot be read: {error}. Nothing was changed: choose another directory "
             "with --out."
         ) from error
+    if different and not is_begun(directory):
+        return ["No row was done of the plan that was here before: this one is in its place."]
     if different:
         told = ", ".join(
             f"its {name} is {found[name]}, and this one's is {wanted[name]}" for name in different
@@ -143,6 +160,7 @@ def _require_same(directory: Path, wanted: dict[str, Any]) -> None:
         raise UsageError(
             f"{directory} has another campaign: {told}. Choose another directory with --out."
         )
+    return []
 
 
 def _lock(directory: Path) -> None:
@@ -183,7 +201,7 @@ def run(
         chunk: rows that are written together.
 
     Raises:
-        UsageError: the workers of Spark cannot run rows.
+        UsageError: the workers of Spark cannot run rows, or have no room for what they find.
     """
     directory = campaign.directory
     attempts = directory / ATTEMPTS / uuid4().hex
@@ -206,6 +224,13 @@ def run(
             error = _carry_out(spark, campaign, worker, lambda: tell(progress()))
             if error is None:
                 return progress()
+            if f"[Errno {errno.ENOSPC}]" in str(error):
+                # To try again would cost all the rows of a chunk, and end in the same way.
+                raise UsageError(
+                    f"The disk is full: {_reason(error)}. Make room in {directory}, and where "
+                    "workers have their databases. What is finished is kept, and the same "
+                    "command goes on."
+                ) from error
             # A row during which a worker has died is done in a process of its own from now on: so
             # a job that had too many of them gets further when it is begun again.
             begun.update(each.name for each in attempts.iterdir())
@@ -227,16 +252,19 @@ def _carry_out(
 
     def work() -> None:
         try:
-            _pending(spark, campaign).mapInArrow(worker, DONE).count()
+            pending(spark, campaign).mapInArrow(worker, DONE).count()
         except Exception as error:  # noqa: BLE001 - told by the thread that waits for this one
             errors.append(error)
 
     thread = Thread(target=work, daemon=True)
     thread.start()
+    pause_s = LOOK_EVERY_S
     try:
         while thread.is_alive():
-            thread.join(LOOK_EVERY_S)
+            thread.join(pause_s)
+            begun = time.monotonic()
             look()
+            pause_s = max(LOOK_EVERY_S, (time.monotonic() - begun) / LOOKING_SHARE)
     except BaseException:
         spark.interruptAll()
         thread.join()
@@ -244,29 +272,35 @@ def _carry_out(
     return errors[0] if errors else None
 
 
-def _pending(spark: SparkSession, campaign: Campaign) -> DataFrame:
-    """The rows that are not done, shared out: those that take long and vary come first."""
-    done = read_table(spark, campaign.directory, "runs").select("row")
-    series, cores = campaign.plan.series, _cores(spark)
-    parts = []
-    for alone in (True, False):
-        some = [each for each in series if each.is_isolated == alone]
-        if some:
-            left = frame(spark, some).join(done, "row", "left_anti")
-            # Rows with a process of their own are few as a rule: with four places for each of
-            # them, hardly two that take minutes wait for one another.
-            rows = sum(each.end - each.first for each in some)
-            count = min(4 * rows, 16 * PARTS * cores) if alone else PARTS * cores
-            parts.append(_shared(left, count))
-    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+def pending(spark: SparkSession, campaign: Campaign) -> DataFrame:
+    """The rows that are not done, shared out: those that may take longest come first.
 
+    Spark begins the partitions in their order. So no core is left with an hour of work when the
+    others have none.
 
-def _shared(table: DataFrame, parts: int) -> DataFrame:
-    """So many partitions of a table, in each of which the rows have an order.
-
-    A worker that takes over from another one so finds the same chunks.
+    Args:
+        spark: the session; the more it does at a time, the more partitions there are.
+        campaign: the plan, and the directory that says what is done.
     """
-    return table.repartition(parts, "row").sortWithinPartitions("row")
+    directory, cores = campaign.directory, _cores(spark)
+    done = finished_rows(spark, directory) if is_begun(directory) else None
+    turns: dict[int, list[Series]] = {}
+    for each in campaign.plan.series:
+        turns.setdefault(each.turn, []).append(each)
+    parts = []
+    for _, some in sorted(turns.items()):
+        left = frame(spark, some)
+        left = left if done is None else left.join(done, "row", "left_anti")
+        rows = sum(each.end - each.first for each in some)
+        if some[0].is_isolated:
+            # Ranges of so few rows have a row each: none of them waits for another one's end.
+            left = left.repartitionByRange(min(rows, ALONE_PARTS * cores), "row")
+        else:
+            parts_of_worlds = max(PARTS * cores, rows // MOST_WORLDS)
+            left = left.repartition(min(rows, parts_of_worlds), "row")
+        # A worker that takes over from another one so finds the same chunks.
+        parts.append(left.sortWithinPartitions("row"))
+    return reduce(lambda table, part: table.unionByName(part), parts)
 
 
 def _cores(spark: SparkSession) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections import Counter
@@ -24,7 +25,7 @@ from streamproof.reports.campaigns.tables import (
     TableName,
 )
 
-__all__ = ["Found", "Tally", "chunk_name", "is_committed", "mend", "write_chunk"]
+__all__ = ["Found", "Tally", "chunk_name", "is_begun", "is_committed", "mend", "write_chunk"]
 
 UNFINISHED = "."
 """What the name of a file begins with that is not whole yet; Spark does not look at it."""
@@ -55,6 +56,13 @@ def chunk_name(rows: Iterable[str]) -> str:
     return f"{sha256(''.join(rows).encode()).hexdigest()[:24]}.parquet"
 
 
+def is_begun(directory: Path) -> bool:
+    """Whether any row of a campaign is done, or was, and cannot be read now."""
+    return any(
+        each for name in (COMMIT, f"{BROKEN}/{COMMIT}") for each in (directory / name).glob("*")
+    )
+
+
 def is_committed(directory: Path, chunk: str) -> bool:
     """Whether the rows of a chunk are done."""
     return (directory / COMMIT / chunk).exists()
@@ -72,8 +80,8 @@ def write_chunk(
         traces: files with the events of some of them.
     """
     if traces:
-        path = directory / "events" / chunk
-        _rename(_joined(traces, _unfinished(path)), path)
+        with _whole(directory / "events" / chunk) as unfinished:
+            _join(traces, unfinished)
     tables: dict[TableName, list[Any]] = {
         "results": [each for one in found for each in one.results],
         "failures": [each for one in found for each in one.failures],
@@ -81,29 +89,33 @@ def write_chunk(
     }
     for name, rows in tables.items():
         if rows:
-            path, schema = directory / name / chunk, TABLES[name]
-            table = pa.Table.from_pylist(msgspec.to_builtins(rows), schema=schema)
-            unfinished = _unfinished(path)
-            pq.write_table(table.replace_schema_metadata(METADATA), unfinished, compression="zstd")
-            _rename(unfinished, path)
+            table = pa.Table.from_pylist(msgspec.to_builtins(rows), schema=TABLES[name])
+            table = table.replace_schema_metadata(METADATA)
+            with _whole(directory / name / chunk) as unfinished:
+                pq.write_table(table, unfinished, compression="zstd")
 
 
-def _joined(traces: Sequence[Path], path: Path) -> Path:
-    """One file with the events of all; in memory, there is one trace at a time."""
+def _join(traces: Sequence[Path], path: Path) -> None:
+    """Write one file with the events of all; in memory, there is one trace at a time."""
     with pq.ParquetWriter(path, pq.read_schema(traces[0]), compression="zstd") as writer:
         for each in traces:
             writer.write_table(pq.read_table(each))
-    return path
 
 
-def _unfinished(path: Path) -> Path:
-    return path.with_name(f"{UNFINISHED}{path.name}-{os.getpid()}")
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """What to write to for a file to be there in the end, whole, also after a loss of power.
 
-
-def _rename(unfinished: Path, path: Path) -> None:
-    """Let a file be there, whole, also after a loss of power."""
-    with unfinished.open("rb") as file:
-        os.fsync(file.fileno())
+    Nothing is left of one that cannot be written: the disk may be full.
+    """
+    unfinished = path.with_name(f"{UNFINISHED}{path.name}-{os.getpid()}")
+    try:
+        yield unfinished
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
     unfinished.rename(path)
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
@@ -179,9 +191,12 @@ class Tally:
 
     def look(self) -> None:
         """Count what is new."""
-        for path in self._runs.glob("*.parquet"):
-            if path.name not in self._seen:
-                self._seen.add(path.name)
-                self.outcomes.update(
-                    pq.read_table(path, columns=["outcome"])["outcome"].to_pylist()
-                )
+        new: set[str] = set()
+        # A campaign that has just been started may have no directory yet.
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._runs) as entries:
+            new = {each.name for each in entries if each.name.endswith(".parquet")}
+        for name in new - self._seen:
+            # Of which there may be hundreds of thousands: `read_table` takes twice as long.
+            with pq.ParquetFile(self._runs / name) as file:
+                self.outcomes.update(file.read(["outcome"])["outcome"].to_pylist())
+            self._seen.add(name)

@@ -40,6 +40,7 @@ __all__ = [
     "RunRow",
     "TableName",
     "arrow_schema",
+    "finished_rows",
     "is_campaign",
     "read_table",
 ]
@@ -259,6 +260,14 @@ def read_table(spark: SparkSession, directory: Path, name: TableName) -> DataFra
     row = table["run" if name == "events" else "row"]
     both = (row == counted["counted"]) & (table["file"] == counted["counted_file"])
     return table.join(counted, both, "left_semi").drop("file")
+
+
+def finished_rows(spark: SparkSession, directory: Path) -> DataFrame:
+    """The ids of the rows that are done; one that is in two files is there twice.
+
+    To open a file costs Spark more than to read it, and this opens each of them once.
+    """
+    return _files(spark, directory, "runs").select("row")
 
 
 def _files(spark: SparkSession, directory: Path, name: TableName) -> DataFrame:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 from msgspec import Struct
 
 from streamproof.reports.campaigns.plan import Conditions, Series
@@ -66,12 +67,17 @@ def frame(spark: SparkSession, series: Iterable[Series]) -> DataFrame:
     """The rows of these series, which have none in common; the driver never has them all."""
     from pyspark.sql import functions as f
 
-    every = list(series)
-    short = [each for each in every if each.end - each.first <= LONG]
+    long: list[Series] = []
+    short: list[Series] = []
+    for each in series:
+        (short if each.end - each.first <= LONG else long).append(each)
     columns = [*Series._fields[:-2], "seed"]
-    parts = [_ranged(spark, each) for each in every if each not in short]
+    parts = [_ranged(spark, each) for each in long]
     if short:
-        spread = spark.createDataFrame(short, _SERIES)
+        # Spark takes a table of Arrow as it is, and needs Python workers for a list.
+        spread = spark.createDataFrame(
+            pa.Table.from_pylist([each._asdict() for each in short], _SERIES)
+        )
         seeds = f.explode(f.sequence("first", f.col("end") - 1)).alias("seed")
         parts.append(spread.select(*columns[:-1], seeds))
     table = parts[0]
@@ -81,8 +87,8 @@ def frame(spark: SparkSession, series: Iterable[Series]) -> DataFrame:
     return table.select(row, *columns)
 
 
-_SERIES = ", ".join(
-    f"{name} {'bigint' if name in ('first', 'end') else 'string'}" for name in Series._fields
+_SERIES = pa.schema(
+    [(name, pa.int64() if name in {"first", "end"} else pa.string()) for name in Series._fields]
 )
 """The types of a table of series."""
 

@@ -159,13 +159,14 @@ def _play(unit: Unit, scratch: Path, doer: Doer) -> Found:
     """Play a variant of a scenario."""
     target, _, variant = unit.scenario.rpartition("@")
     scenario = read(find(target))
-    judged = doer.play(scenario, scenario.setups[variant])
+    setup = scenario.setups[variant]
+    judged = doer.play(scenario, setup)
     played = judged.played
     run = _run(
         unit,
         outcome="fail" if judged.surprises else "pass",
-        guarantee=_guarantee(exactly_once=played.plan.config.exactly_once),
-        topology=played.plan.topology,
+        guarantee=_guarantee(exactly_once=played.exactly_once),
+        topology=setup.plan.topology,
         digest=played.digest,
         events=len(played.events),
         command=_command(unit, Path()),

@@ -34,6 +34,9 @@ START_S = 120.0
 CHANCE = ("started_at", "duration_s", "run_id", "attempts")
 """Columns that tell when something was done, and not what came of it."""
 
+EFFORT = ("examples", "operations", "crash_points")
+"""How often a real process died: the threads of a database decide which kills differ."""
+
 ORDER = {
     "runs": ["row"],
     "results": ["row", "requirement"],
@@ -136,11 +139,12 @@ def rows(out: Path, table: str) -> list[dict[str, Any]]:
     if not files:
         return []
     sort = [(name, "ascending") for name in ORDER[table]]
+    left_out = {*CHANCE, *EFFORT}
     found = ds.dataset(files).to_table().sort_by(sort).to_pylist()
     return [
         # The commands name the directory.
         json.loads(
-            json.dumps({name: each[name] for name in each if name not in CHANCE}).replace(
+            json.dumps({name: each[name] for name in each if name not in left_out}).replace(
                 str(out), "OUT"
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -11,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,19 +20,21 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from campaign_plans import FAULTY, SUBJECTS, plan_of, worlds
 from pyspark import cloudpickle
+from pyspark.sql import functions as f
 from typer.testing import CliRunner
 
 from streamproof.cli import app
 from streamproof.reports.campaigns import executing, running
 from streamproof.reports.campaigns.executing import Worker
-from streamproof.reports.campaigns.isolating import Order
-from streamproof.reports.campaigns.plan import Plan, read_plan
-from streamproof.reports.campaigns.running import Campaign, Progress, opened, run
+from streamproof.reports.campaigns.plan import read_plan
+from streamproof.reports.campaigns.running import Campaign, Progress, opened, pending, run
 from streamproof.reports.campaigns.storing import Found, Tally
 from streamproof.reports.campaigns.tables import TableName, read_table
-from streamproof.reports.campaigns.units import IDENTITY, Unit, row_id
+from streamproof.reports.campaigns.units import Unit
 from streamproof.reports.runlog import read_run_log
+from streamproof.scenarios.swarm_file import drawn_from
 from streamproof.sim.exploration import explore
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import read_trace
@@ -45,12 +49,6 @@ COMMAND = Path(sys.executable).parent / "streamproof"
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-def plan_of(tmp_path: Path, text: str) -> Plan:
-    path = tmp_path / "plan.toml"
-    path.write_text(text, "utf-8")
-    return read_plan(path)
-
-
 def carried_out(
     spark: SparkSession, tmp_path: Path, text: str, chunk: int = 4
 ) -> tuple[Campaign, Progress]:
@@ -59,19 +57,27 @@ def carried_out(
 
 
 def rows(spark: SparkSession, campaign: Campaign, name: TableName = "runs") -> list[Row]:
+    """What a reader of a campaign sees."""
     return list(read_table(spark, campaign.directory, name).collect())
+
+
+def files(campaign: Campaign, name: TableName = "runs") -> list[dict[str, Any]]:
+    """What the workers have written: each row once, if no reader has to look at that."""
+    paths = sorted((campaign.directory / name).glob("*.parquet"))
+    return [row for path in paths for row in pq.read_table(path).to_pylist()]
 
 
 def test_worlds_are_those_that_an_exploration_runs(spark: SparkSession, tmp_path: Path) -> None:
     """The same seeds come to the same digests, marks and failures."""
-    text = "[[simulate]]\nseeds = [0, 6]\ndefects = ['', 'commits-last-record']"
+    text = worlds(0, 4, "defects = ['', 'commits-last-record']")
     campaign, progress = carried_out(spark, tmp_path, text)
     found = rows(spark, campaign)
-    assert progress.rows == progress.tally.rows == len(found) == 12
+    assert progress.rows == progress.tally.rows == len(found) == 8
+    swarm = campaign.plan.series[0].conditions.swarm
     expected = {
         (defect, each.seed): each
         for defect in ("", "commits-last-record")
-        for each in explore(range(6), defect=defect)
+        for each in explore(range(4), defect=defect, draw=drawn_from(swarm, defect))
     }
     for row in found:
         one = expected.pop((row["defect"], row["seed"]))
@@ -86,38 +92,30 @@ def test_worlds_are_those_that_an_exploration_runs(spark: SparkSession, tmp_path
     assert not expected
     failures = rows(spark, campaign, "failures")
     failed = {each["row"] for each in found if each["outcome"] == "fail"}
-    assert failed
+    assert len(failed) == 3
     assert {each["row"] for each in failures} == failed
     # By default, only the events of worlds that failed are kept.
     assert {each["run"] for each in rows(spark, campaign, "events")} == failed
 
 
-def test_events_are_those_of_the_world(spark: SparkSession, tmp_path: Path) -> None:
+def test_events_are_kept_of_the_worlds_that_the_plan_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """Every file of events is a trace, with a run for each row."""
-    text = "[[simulate]]\nseeds = [0, 3]\nkeep_events = 'all'"
-    campaign, _ = carried_out(spark, tmp_path, text)
-    counts = {each["row"]: each["events"] for each in rows(spark, campaign)}
-    kept = Counter(each["run"] for each in rows(spark, campaign, "events"))
-    assert kept == counts
+    text = worlds(0, 3, "keep_events = 'all'") + worlds(0, 2, FAULTY, "keep_events = 'none'")
+    campaign, progress = carried_out(spark, tmp_path, text)
+    assert progress.tally.outcomes == {"pass": 3, "fail": 2}
+    counts = {each["row"]: each["events"] for each in files(campaign) if not each["defect"]}
+    assert Counter(each["run"] for each in files(campaign, "events")) == counts
     events = [each for path in campaign.directory.glob("events/*") for each in read_trace(path)]
     assert len(events) == sum(counts.values())
     assert all(isinstance(each, Event) for each in events)
 
 
-def test_none_of_the_events_are_kept_if_none_is_wanted(spark: SparkSession, tmp_path: Path) -> None:
-    text = "[[simulate]]\nseeds = [0, 4]\ndefects = ['commits-last-record']\nkeep_events = 'none'"
-    campaign, progress = carried_out(spark, tmp_path, text)
-    assert progress.tally.outcomes["fail"]
-    assert list(campaign.directory.glob("events/*")) == []
-
-
 REAL = """
-[[simulate]]
-seeds = [0, 1]
-subjects = ["rocksdb"]
-keep_events = "all"
 [[scenarios]]
 names = ["KAFKA-10167"]
+variants = ["fixed"]
 subjects = ["", "rocksdb"]
 [[verify]]
 subjects = ["streamproof.conformance.mutants.stores:tombstones_dropped_on_commit"]
@@ -128,123 +126,57 @@ only = ["KV-004", "KV-001"]
 
 def test_real_stores_scenarios_and_verifications(spark: SparkSession, tmp_path: Path) -> None:
     """A real store has processes of its own; the log of a verification is kept with its tables."""
-    campaign, _ = carried_out(spark, tmp_path, REAL)
-    found = rows(spark, campaign)
+    world = worlds(0, 1, "subjects = ['rocksdb']", "keep_events = 'all'")
+    campaign, _ = carried_out(spark, tmp_path, world + REAL)
+    found = files(campaign)
     outcomes = Counter((each["kind"], each["subject"], each["outcome"]) for each in found)
     mutant = "streamproof.conformance.mutants.stores:tombstones_dropped_on_commit"
     assert outcomes == {
         ("simulate", "rocksdb", "pass"): 1,
-        ("scenario", "", "pass"): 2,
-        ("scenario", "rocksdb", "pass"): 2,
+        ("scenario", "", "pass"): 1,
+        ("scenario", "rocksdb", "pass"): 1,
         ("verify", mutant, "fail"): 1,
     }
-    (world,) = (each for each in found if each["kind"] == "simulate")
-    kept = Counter(each["run"] for each in rows(spark, campaign, "events"))
-    assert kept == {world["row"]: world["events"]}
+    (world_row,) = (each for each in found if each["kind"] == "simulate")
+    kept = Counter(each["run"] for each in files(campaign, "events"))
+    assert kept == {world_row["row"]: world_row["events"]}
     (judged,) = (each for each in found if each["kind"] == "verify")
     log = read_run_log(campaign.directory / "logs" / judged["row"] / "run.ndjson")
-    results = rows(spark, campaign, "results")
+    results = files(campaign, "results")
     assert {(each["requirement"], each["status"]) for each in results} == {
         (each.requirement, each.status) for each in log.results
     }
     assert {each["row"] for each in results} == {judged["row"]}
-    (failure,) = rows(spark, campaign, "failures")
+    (failure,) = files(campaign, "failures")
     assert (failure["requirement"], failure["found"]) == ("KV-004", log.failures[0].found)
     assert (campaign.directory / failure["saved"]).is_file()
     assert judged["run_id"] == log.header.run_id
 
 
-SUBJECTS = """
-import os, signal, time
-from streamproof.stores.memory import InMemoryKeyValueStore
-
-class Own(InMemoryKeyValueStore):
-    def __init__(self):
-        super().__init__("store")
-
-class Stuck(Own):
-    def put(self, key, value):
-        time.sleep(3600)
-
-class Killer(Own):
-    def put(self, key, value):
-        os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_store_that_hangs_or_kills_its_process(spark: SparkSession, tmp_path: Path) -> None:
-    """There is no answer for its row, and all the others are done."""
-    module = tmp_path / "subjects.py"
-    module.write_text(SUBJECTS, "utf-8")
-    text = "\n".join(
-        f"[[simulate]]\nseeds = [0, 1]\nlimit_s = {limit_s}\nsubjects = ['{subject}']"
-        for subject, limit_s in (
-            (f"{module}:Stuck", 8),
-            (f"{module}:Killer", 60),
-            ("", 60),
-        )
-    )
-    campaign, _ = carried_out(spark, tmp_path, text)
-    problems = {
-        each["subject"]: (each["outcome"], each["problem"]) for each in rows(spark, campaign)
-    }
-    assert problems[""] == ("pass", "")
-    outcome, problem = problems[f"{module}:Stuck"]
-    assert (outcome, problem) == (
-        "error",
-        "it took longer than 8 s, and was ended; see limit_s in the plan",
-    )
-    outcome, problem = problems[f"{module}:Killer"]
-    assert outcome == "error"
-    assert problem.startswith("its process died of SIGKILL, without an answer")
-
-
-def test_a_row_does_not_outlive_its_worker(tmp_path: Path) -> None:
-    """Its process ends with the input that only the worker has the other end of."""
-    module = tmp_path / "subjects.py"
-    module.write_text(SUBJECTS, "utf-8")
-    values = ("simulate", f"{module}:Stuck", "", "", "", '{"limit_s":60.0}', 0)
-    unit = Unit(row=row_id(*values), **dict(zip(IDENTITY, values, strict=True)))
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    order = Order(unit=unit, directory=str(tmp_path), scratch=str(scratch))
-    row = subprocess.Popen(
-        [sys.executable, "-P", "-m", "streamproof.campaign_row"],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-    )
-    row.communicate(msgspec.json.encode(order) + b"\n")
-    assert row.returncode == -signal.SIGKILL
-    assert not (scratch / "found.json").exists()
-
-
 def test_a_world_that_takes_too_long(spark: SparkSession, tmp_path: Path) -> None:
-    text = "[[simulate]]\nseeds = [0, 3]\nlimit_s = 0.0001\nkeep_events = 'all'"
+    text = "[[simulate]]\nseeds = [0, 2]\nlimit_s = 0.0001\nkeep_events = 'all'"
     campaign, progress = carried_out(spark, tmp_path, text)
-    assert progress.tally.outcomes == {"error": 3}
-    for each in rows(spark, campaign):
+    assert progress.tally.outcomes == {"error": 2}
+    for each in files(campaign):
         assert each["problem"].startswith("it took longer than 0.0001 s")
         assert each["command"] == f"streamproof explore --seed {each['seed']} --runs 1"
-    assert rows(spark, campaign, "events") == []
+    assert files(campaign, "events") == []
 
 
 class KilledWorker(Worker):
-    """A worker that somebody kills while it runs row 7, and row 100.
-
-    Row 101 kills any process that it is run in.
-    """
+    """A worker that somebody kills while it runs row 2; row 5 kills any process it is run in."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         perform, isolated = executing.perform, executing.isolated
         module = Path(self.directory).parent / "subjects.py"
 
         def die(unit: Unit, *arguments: Any) -> Found:
-            if unit.seed in {7, 100, 101}:
+            if unit.seed in {2, 5}:
                 os.kill(os.getpid(), signal.SIGKILL)
             return perform(unit, *arguments)
 
         def die_again(unit: Unit, *arguments: Any) -> Found:
-            if unit.seed == 101:
+            if unit.seed == 5:
                 unit = msgspec.structs.replace(unit, subject=f"{module}:Killer")
             return isolated(unit, *arguments)
 
@@ -261,15 +193,15 @@ def test_rows_during_which_a_worker_dies(
     """What was killed by chance is done; a row that kills its process is an error."""
     (tmp_path / "subjects.py").write_text(SUBJECTS, "utf-8")
     monkeypatch.setattr(running, "Worker", KilledWorker)
-    text = "[[simulate]]\nseeds = [0, 12]\n[[simulate]]\nseeds = [100, 102]"
-    campaign, progress = carried_out(spark, tmp_path, text)
+    campaign, progress = carried_out(spark, tmp_path, worlds(0, 6))
     found = {each["seed"]: each for each in rows(spark, campaign)}
-    assert sorted(found) == [*range(12), 100, 101]
-    assert progress.tally.rows == 14
-    assert [seed for seed, each in found.items() if each["outcome"] == "error"] == [101]
-    assert found[101]["problem"].startswith("its process died of SIGKILL, without an answer")
-    for each in explore([7, 100]):
-        assert found[each.seed]["digest"] == each.digest
+    assert sorted(found) == [*range(6)]
+    assert progress.tally.rows == 6
+    assert [seed for seed, each in found.items() if each["outcome"] == "error"] == [5]
+    assert found[5]["problem"].startswith("its process died of SIGKILL, without an answer")
+    swarm = campaign.plan.series[0].conditions.swarm
+    (by_chance,) = explore([2], draw=drawn_from(swarm, ""))
+    assert found[2]["digest"] == by_chance.digest
     assert list((campaign.directory / "attempts").iterdir()) == []
 
 
@@ -289,24 +221,40 @@ def test_a_chunk_whose_answer_was_lost_is_not_done_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "Worker", LostWorker)
-    campaign, _ = carried_out(spark, tmp_path, "[[simulate]]\nseeds = [0, 20]")
-    assert sorted(each["seed"] for each in rows(spark, campaign)) == [*range(20)]
-    tables = [pq.read_table(each) for each in campaign.directory.glob("runs/*")]
-    assert sum(len(each) for each in tables) == 20
+    campaign, _ = carried_out(spark, tmp_path, worlds(0, 12))
+    assert (campaign.directory / "logs" / "lost").exists()
+    assert sorted(each["seed"] for each in files(campaign)) == [*range(12)]
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            ModuleNotFoundError("No module named 'streamproof'"),
+            r"cannot run rows: .*No module named 'streamproof'",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            r"The disk is full: OSError: \[Errno 28\] No space left on device\. Make room",
+        ),
+    ],
+)
 def test_workers_that_cannot_run_anything(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    told: str,
 ) -> None:
     """A campaign does not try again and again what never works."""
 
     class Broken(Worker):
         def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            raise ModuleNotFoundError("No module named 'streamproof'")
+            raise error
 
     monkeypatch.setattr(running, "Worker", Broken)
-    with pytest.raises(UsageError, match=r"cannot run rows: .*No module named 'streamproof'"):
-        carried_out(spark, tmp_path, "[[simulate]]\nseeds = [0, 1]")
+    with pytest.raises(UsageError, match=told):
+        carried_out(spark, tmp_path, worlds(0, 1))
 
 
 def truncated(path: Path) -> None:
@@ -319,9 +267,8 @@ def foreign(path: Path) -> None:
 
 def test_files_that_cannot_be_read_are_made_again(spark: SparkSession, tmp_path: Path) -> None:
     """They are put aside with all of their chunk; nothing is counted twice, and the rest stays."""
-    text = "[[simulate]]\nseeds = [0, 6]\ndefects = ['commits-last-record']"
-    campaign, _ = carried_out(spark, tmp_path, text, chunk=1)
-    before = {each["row"]: each["digest"] for each in rows(spark, campaign)}
+    campaign, _ = carried_out(spark, tmp_path, worlds(0, 5, FAULTY), chunk=1)
+    before = {each["row"]: each["digest"] for each in files(campaign)}
     chunks = sorted((campaign.directory / "failures").iterdir())
     damaged = {
         "runs": (chunks[0].name, truncated),
@@ -342,16 +289,16 @@ def test_files_that_cannot_be_read_are_made_again(spark: SparkSession, tmp_path:
         assert (campaign.directory / "broken" / table / name).exists()
         assert not (campaign.directory / "runs" / name).exists()
     run(spark, again, lambda _: None, 1)
-    assert {each["row"]: each["digest"] for each in rows(spark, again)} == before
-    assert len(rows(spark, again)) == 6
+    found = files(again)
+    assert {each["row"]: each["digest"] for each in found} == before
+    assert len(found) == 5
     assert {each: each.stat().st_mtime_ns for each in others} == written
 
 
 def test_what_was_not_finished_does_not_count(spark: SparkSession, tmp_path: Path) -> None:
     """Not for a reader, and not for the next run of the command, which deletes it and says so."""
-    text = "[[simulate]]\nseeds = [0, 4]\ndefects = ['commits-last-record']"
-    campaign, _ = carried_out(spark, tmp_path, text, chunk=1)
-    failures = len(rows(spark, campaign, "failures"))
+    campaign, _ = carried_out(spark, tmp_path, worlds(0, 4, FAULTY), chunk=1)
+    failures = len(files(campaign, "failures"))
     name = min((campaign.directory / "failures").iterdir()).name
     # As if the process had been killed before the last of the files of this chunk.
     (campaign.directory / "runs" / name).unlink()
@@ -361,23 +308,25 @@ def test_what_was_not_finished_does_not_count(spark: SparkSession, tmp_path: Pat
     again = opened(campaign.plan, campaign.directory)
     assert again.mended == ("3 files that were not finished are made again.",)
     run(spark, again, lambda _: None, 1)
-    assert len(rows(spark, again)) == 4
-    assert len(rows(spark, again, "failures")) == failures
+    assert len(files(again)) == 4
+    assert len(files(again, "failures")) == failures
 
 
 def test_a_row_in_two_files_counts_once(spark: SparkSession, tmp_path: Path) -> None:
     """As it may be where a cluster has lost a worker that lived on."""
-    text = "[[simulate]]\nseeds = [0, 3]\ndefects = ['commits-last-record']"
-    campaign, _ = carried_out(spark, tmp_path, text, chunk=3)
-    counts = {name: len(rows(spark, campaign, name)) for name in ("runs", "failures", "events")}
+    campaign, _ = carried_out(spark, tmp_path, worlds(0, 3, FAULTY), chunk=3)
+    counts = {name: len(files(campaign, name)) for name in ("runs", "failures", "events")}
+    assert all(counts.values())
     for path in list(campaign.directory.glob("*/*.parquet")):
         path.with_name(f"f{path.name}").write_bytes(path.read_bytes())
     assert {name: len(rows(spark, campaign, name)) for name in counts} == counts
 
 
 def test_another_plan_is_refused(tmp_path: Path) -> None:
+    """If any row of the one before is done; and a manifest that cannot be understood, always."""
     directory = tmp_path / "out"
     opened(plan_of(tmp_path, "[[simulate]]\nseeds = [0, 4]"), directory)
+    (directory / "runs" / "0.parquet").touch()
     other = plan_of(tmp_path, "[[simulate]]\nseeds = [0, 5]")
     with pytest.raises(UsageError, match="has another campaign: its plan_digest is"):
         opened(other, directory)
@@ -388,6 +337,16 @@ def test_another_plan_is_refused(tmp_path: Path) -> None:
     manifest.write_text("{")
     with pytest.raises(UsageError, match="cannot be read"):
         opened(other, directory)
+    assert (directory / "runs" / "0.parquet").exists()
+
+
+def test_a_plan_of_which_nothing_is_done_may_be_mended(tmp_path: Path) -> None:
+    directory = tmp_path / "out"
+    opened(plan_of(tmp_path, "[[simulate]]\nseeds = [0, 4]"), directory)
+    other = plan_of(tmp_path, "[[simulate]]\nseeds = [0, 5]")
+    (told,) = opened(other, directory).mended
+    assert told.startswith("No row was done of the plan that was here before")
+    assert json.loads((directory / "campaign.json").read_text())["plan_digest"] == other.digest
 
 
 def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
@@ -397,25 +356,59 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["plan.toml"]
 
 
+LENGTHS = """
+[[simulate]]
+seeds = [0, 6]
+[[simulate]]
+seeds = [0, 3]
+subjects = ["rocksdb"]
+[[verify]]
+subjects = ["in-memory"]
+profiles = ["smoke", "full"]
+seeds = [0, 5]
+"""
+
+
+def test_what_may_take_longest_is_begun_first(spark: SparkSession, tmp_path: Path) -> None:
+    """And no row with a process of its own waits for another one in the same partition."""
+    table = pending(spark, opened(plan_of(tmp_path, LENGTHS), tmp_path / "out"))
+    parts = table.groupBy(
+        f.spark_partition_id().alias("part"),
+        "kind",
+        f.col("settings").contains("full").alias("full"),
+        f.col("subject").alias("subject"),
+    ).count()
+    found = [tuple(row) for row in parts.orderBy("part").collect()]
+    assert [(*what, count) for _, *what, count in found[:13]] == [
+        *[("verify", True, "in-memory", 1)] * 5,
+        *[("verify", False, "in-memory", 1)] * 5,
+        *[("simulate", False, "rocksdb", 1)] * 3,
+    ]
+    assert {(kind, subject) for _, kind, _, subject, _ in found[13:]} == {("simulate", "")}
+    assert sum(count for *_, count in found[13:]) == 6
+
+
 def test_what_is_no_campaign_has_no_tables(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no campaign\.json"):
         read_table(spark, tmp_path, "runs")
 
 
-def test_the_command_sums_up(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_the_command_sums_up(tmp_path: Path) -> None:
     """Kinds and outcomes, distinct failures, what never came about, and how to see the worst."""
     plan_of(
         tmp_path,
-        "[[simulate]]\nseeds = [0, 8]\ndefects = ['commits-last-record']\ntopologies = ['count']",
+        f"[[simulate]]\nseeds = [0, 4]\n{FAULTY}\ntopologies = ['count']",
     )
     out = tmp_path / "out"
     asked = ["campaign", str(tmp_path / "plan.toml"), "--out", str(out)]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 1, done.output
-    failed = rows(spark, opened(read_plan(tmp_path / "plan.toml"), out), "failures")
+    failed = files(opened(read_plan(tmp_path / "plan.toml"), out), "failures")
+    assert failed
     for each in failed:
         assert f"{each['requirement']} {each['shape']}" in done.output
-    assert "8 of 8 rows" in done.output
+    assert "4 of 4 rows" in done.output
     assert "Marks never reached: " in done.output
     command = shlex.split(done.output.splitlines()[-1])
     assert command[:3] == ["$", "streamproof", "explore"]
@@ -423,17 +416,23 @@ def test_the_command_sums_up(spark: SparkSession, tmp_path: Path) -> None:
     assert Path(command[-1]).read_text() == 'topologies = ["count"]\n'
     again = CliRunner().invoke(app, asked)
     assert again.exit_code == 1
-    assert "8 of 8 rows, 0.0/s" in again.output
+    assert "4 of 4 rows, 0.0/s" in again.output
 
 
-def started(plan: Path, out: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [COMMAND, "campaign", plan, "--out", out, "--jobs", "2"],
+@contextmanager
+def started(plan: Path, out: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command, which is killed in the end, if it has not ended by then."""
+    with subprocess.Popen(
+        [COMMAND, "campaign", plan, "--out", out, "--jobs", "3"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         cwd=plan.parent,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def wait_for_rows(process: subprocess.Popen[str], out: Path, least: int) -> int:
@@ -449,25 +448,34 @@ def wait_for_rows(process: subprocess.Popen[str], out: Path, least: int) -> int:
 def test_a_driver_that_is_killed_and_one_that_is_interrupted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What is finished stays, and the same command goes on with the rest."""
-    plan = plan_of(tmp_path, "[[simulate]]\nseeds = [0, 240]")
+    """What is finished stays, and the same command goes on with the rest.
+
+    Two rows wait for a file to be there, so that none of the three runs can be too quick.
+    """
+    module = tmp_path / "subjects.py"
+    module.write_text(SUBJECTS, "utf-8")
+    waiting = f"subjects = ['{module}:First', '{module}:Second']"
+    plan = plan_of(tmp_path, worlds(0, 8) + worlds(8, 9, waiting))
     out = tmp_path / "out"
-    first = started(plan.path, out)
-    killed_at = wait_for_rows(first, out, 1)
-    with pytest.raises(UsageError, match="another process carries out a campaign there"):
-        opened(plan, out)
-    first.kill()
-    first.communicate()
-    assert killed_at < 240
-    second = started(plan.path, out)
-    wait_for_rows(second, out, killed_at + 1)
-    second.send_signal(signal.SIGINT)
-    output, _ = second.communicate()
+    with started(plan.path, out) as first:
+        wait_for_rows(first, out, 1)
+        with pytest.raises(UsageError, match="another process carries out a campaign there"):
+            opened(plan, out)
+        first.kill()
+        # Its JVM has the same output, so that this waits for the end of both.
+        first.communicate()
+    (tmp_path / "First").touch()
+    with started(plan.path, out) as second:
+        wait_for_rows(second, out, 9)
+        second.send_signal(signal.SIGINT)
+        output, _ = second.communicate()
     assert second.returncode == 130
-    assert output.splitlines()[-1] == f"  $ streamproof campaign {plan.path} --out {out} --jobs 2"
+    assert output.splitlines()[-1] == f"  $ streamproof campaign {plan.path} --out {out} --jobs 3"
+    (tmp_path / "Second").touch()
     campaign = opened(plan, out)
     progress = run(spark, campaign, lambda _: None)
-    assert 0 < progress.before < 240
+    assert progress.before == 9
+    assert progress.tally.rows == 10
     found = rows(spark, campaign)
-    assert sorted(each["seed"] for each in found) == [*range(240)]
-    assert progress.tally.rows == 240
+    assert sorted(each["seed"] for each in found) == [*range(8), 8, 8]
+    assert {each["outcome"] for each in found} == {"pass"}

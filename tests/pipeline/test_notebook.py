@@ -30,7 +30,7 @@ def test_the_notebook_shows_a_matrix_a_trend_and_a_difference(
     expected = oracle.matrix(told)
     assert shown["matrix"].shape == (
         len({row["requirement"] for row in expected}),
-        len({(row["subject"], row["version"], row["guarantee"]) for row in expected}),
+        len({oracle.who_of(row) for row in expected}),
     )
     points = {row["point"] for row in oracle.trends(told) if row["by"] == "version"}
     assert set(shown["trend"].columns) == points

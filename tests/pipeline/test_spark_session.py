@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +102,41 @@ def test_nobody_listens(option: str, closed_port: int) -> None:
     address = f"{scheme}://127.0.0.1:{closed_port}"
     with pytest.raises(UsageError, match=f"--{option} {address}: nothing answers there"):
         session(**{option: address})
+
+
+def test_what_listens_is_no_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark gives up after a minute; what Py4J says of it first tells nobody anything."""
+    from pyspark.sql import SparkSession
+
+    def give_up(_: object) -> None:
+        raise RuntimeError(
+            "An error occurred while calling None.org.apache.spark.sql.SparkSession.\n"
+            ": java.lang.IllegalStateException: It was stopped.\n\tat org.apache.spark"
+        )
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", give_up)
+    # What a session sets is set back in the end.
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"spark://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(UsageError) as error:
+            session(address)
+    assert str(error.value) == (
+        f"--master {address}: Spark did not start: java.lang.IllegalStateException: It was "
+        "stopped. See that a standalone master of this Spark listens there."
+    )
+
+
+def test_what_java_says_of_a_module_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+    """Of all that it says, and nothing else; what is not a whole line is said as well."""
+    said = f"one\n{sessions.MODULE_WARNING.decode()}\ntwo\nthree"
+    fails = ["sh", "-c", 'printf "$0" >&2; exit 1', said]
+    with pytest.raises(subprocess.CalledProcessError), sessions._without_module_warning():
+        subprocess.run(fails, check=True)
+    assert capfd.readouterr().err == "one\ntwo\nthree"
+    os.write(2, b"four")
+    assert capfd.readouterr().err == "four"
 
 
 def test_a_session_that_runs_is_used_as_it_is(spark: SparkSession) -> None:
