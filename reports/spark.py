@@ -44,6 +44,10 @@ MASTER_PORT, CONNECT_PORT = 7077, 15002
 MODULE_WARNING = b"WARNING: Using incubator modules: jdk.incubator.vector"
 """What Java says at each start, since Spark asks it for this module; no setting stops either."""
 
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+"""For a JVM that works for a minute, or waits for Python: to compile its code as well as can be
+takes longer than that saves. Compliance tables over 10,000 logs take two thirds of the time."""
+
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|spark://.+|k8s://.+|yarn")
 
 
@@ -145,6 +149,8 @@ def _own_session(master: str, name: str, settings: Mapping[str, str]) -> SparkSe
         # A worker must not find a folder of its current directory in place of a package.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
     }
+    if master.startswith("local"):
+        ours["spark.driver.defaultJavaOptions"] = _SHORT_LIVED
     if master.startswith("local") or (addresses and all(each.is_here for each in addresses)):
         ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -165,6 +165,7 @@ def _cell(record: _Record, evidence: _Record | None) -> Cell:
 
 
 def _verdicts(tables: Tables) -> tuple[VerdictRow, ...]:
+    """The verdicts on what was judged: what only ran in worlds, and broke nothing, has none."""
     return tuple(
         VerdictRow(
             subject=record["subject"],
@@ -176,6 +177,7 @@ def _verdicts(tables: Tables) -> tuple[VerdictRow, ...]:
             runs=record["runs"],
         )
         for record in _records(tables.verdicts())
+        if record["version"] or record["requirements"] or record["combined"] != "partial"
     )
 
 

@@ -125,6 +125,8 @@ def _table(spark: SparkSession, directory: str, name: TableName) -> DataFrame:
     found = read_table(spark, Path(directory), name)
     path = sql.concat(sql.lit(f"{directory}/"), "row")
     found = found.withColumn("path", path)
+    if name == "runs":
+        found = found.withColumn("spec", sql.expr(_SPEC))
     if "duration_s" in found.columns:
         found = found.withColumn("duration_ms", sql.expr("cast(round(duration_s * 1000) AS long)"))
     return found.withColumn("run_id", sql.expr(_RUN_ID)) if "run_id" in found.columns else found
@@ -150,6 +152,9 @@ def _runs(spark: SparkSession, directory: str) -> DataFrame:
         )
     )
 
+
+_SPEC = "if(kind != 'verify', 'kips', spec)"
+"""What a row judges by: the simulator does as the proposals say."""
 
 _STATED = """
     CASE WHEN kind = 'verify' THEN verdict WHEN outcome = 'pass' THEN 'success'

@@ -53,7 +53,7 @@ _RUN = _texts(run_id="the id that the run gave itself")
 _SUBJECT = _texts(subject="its name, as the user wrote it")
 _VERSION = _texts(version="of the distribution that the subject comes from; empty if unknown")
 _GUARANTEE = _texts(guarantee="`exactly-once` or `at-least-once`")
-_SPEC = _texts(spec="`kips`, `kafka-4.3` or `kafka-4.4`; empty of simulated worlds")
+_SPEC = _texts(spec="`kips`, `kafka-4.3` or `kafka-4.4`; the first of simulated worlds")
 _REQUIREMENT = _texts(requirement="its id, `AREA-NNN`")
 _STARTED = _texts(started_at="UTC, ISO 8601")
 _OF_REQUIREMENT = (

@@ -6,7 +6,7 @@ import msgspec
 from site_rows import cell, failure, promise, verdict
 
 from streamproof.reports.site.arrange import arrange
-from streamproof.reports.site.data import Cell, Rows
+from streamproof.reports.site.data import Rows
 from streamproof.reports.site.pages import render_pages
 from streamproof.reports.site.specs import specs_told_apart
 from streamproof.reports.wording import Outcome, Shown
@@ -55,13 +55,3 @@ def test_what_holds_by_one_spec_and_is_broken_by_another_is_told_as_both() -> No
     assert [each.series.guarantee for each in site.failures] == [f"{guarantee}, kafka-4.3"]
     pages = dict(render_pages(site))
     assert f"{guarantee}, kafka-4.3".encode() in pages["matrix.html"]
-
-
-def test_what_has_no_spec_stands_by_itself() -> None:
-    """As what simulated worlds find broken."""
-    rows = joined(judged("kips", "pass", "success"), judged("", "fail", "failure"))
-
-    cells: tuple[Cell, ...] = specs_told_apart(rows).cells
-
-    guarantee = rows.cells[0].guarantee
-    assert [each.guarantee for each in cells] == [f"{guarantee}, kips", guarantee]
