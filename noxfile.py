@@ -227,7 +227,7 @@ def connected(session: nox.Session) -> None:
     """
     install(session, extras="connect")
     script = str(ROOT / "tests" / "pipeline" / "connected.py")
-    session.run("python", "-P", script, *session.posargs)
+    session.run("python", script, *session.posargs)
 
 
 @nox.session

@@ -3,7 +3,7 @@
 It starts a server on the loopback interface, with the PySpark of this environment, or uses the one
 at an address that is given. A client has no JVM: whatever needs one fails here.
 
-    python -P tests/pipeline/connected.py [ADDRESS]
+    python tests/pipeline/connected.py [ADDRESS]
 """
 
 from __future__ import annotations
