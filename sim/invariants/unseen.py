@@ -29,6 +29,10 @@ class Unseen:
         self._offsets: dict[tuple[str, str], set[int]] = {}
         # Where a restoration goes on, by process and changelog.
         self._next: dict[tuple[str, str], int] = {}
+        # How far a newer format was built from a changelog, by process and changelog.
+        self._rebuilt: dict[tuple[str, str], int] = {}
+        # The formats that a process was started with last.
+        self._formats: dict[str, list[int]] = {}
         self.partitions: set[str] = set()
 
     def of(self, process: str, partition: str) -> AbstractSet[int]:
@@ -48,6 +52,8 @@ class Unseen:
             "restore.start": self._start,
             "update.start": self._start,
             "store.restored": self._restored,
+            "store.rebuilt": self._note_rebuilt,
+            "instance.started": self._started,
             "task.closed": self._closed,
             "instance.crashed": self._gone,
             "instance.stopped": self._gone,
@@ -85,3 +91,15 @@ class Unseen:
         seen = range(self._next.get(place, 0), event.offset + 1)
         self._next[place] = seen.stop
         self._offsets.get(place, set()).difference_update(seen)
+
+    def _note_rebuilt(self, event: Event) -> None:
+        self._rebuilt[event.process, event.partition] = event.offset
+
+    def _started(self, event: Event) -> None:
+        """What a newer format was built from was read for it, if it is used from now on."""
+        process, formats = event.process, event.attributes["formats"]
+        if self._formats.get(process, formats) != formats:
+            for place in [each for each in self._rebuilt if each[0] == process]:
+                seen = range(self._rebuilt.pop(place) + 1)
+                self._offsets.get(place, set()).difference_update(seen)
+        self._formats[process] = formats
