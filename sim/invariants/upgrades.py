@@ -43,7 +43,14 @@ class ClosedStoreKeepsItsOffset(Invariant):
             "store.opened": self._open,
             "store.rebuilt": self._rebuild,
             "instance.started": self._start,
+            "instance.crashed": self._crash,
         }
+
+    def _crash(self, event: Event) -> Iterator[str]:
+        """What was built may have been in memory only, or is wiped with all that is there."""
+        for place in [each for each in self._rebuilt if each[0] == event.actor]:
+            del self._rebuilt[place]
+        yield from ()
 
     def _rebuild(self, event: Event) -> Iterator[str]:
         self._rebuilt[_place(event)] = event.offset
