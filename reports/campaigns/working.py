@@ -106,7 +106,10 @@ def failed_to_run(unit: Unit, directory: Path, problem: str) -> Found:
 
 def _run(unit: Unit, **found: Any) -> RunRow:
     """What is kept of a row: what it asks for, and what was found."""
-    return RunRow(**msgspec.to_builtins(unit) | {"started_at": _now(), **found})
+    asked = msgspec.to_builtins(unit)
+    if unit.kind == "verify":
+        asked |= {"spec": unit.conditions.spec, "profile": unit.conditions.profile}
+    return RunRow(**asked | {"started_at": _now(), **found})
 
 
 def _command(unit: Unit, directory: Path) -> str:
@@ -267,8 +270,6 @@ def _of_log(unit: Unit, log: RunLog, died: str) -> Found:
         version=info.version,
         description=info.description,
         capabilities=msgspec.json.encode(info.capabilities, order="sorted").decode(),
-        profile=header.profile,
-        spec=header.spec,
         run_id=header.run_id,
         started_at=header.started_at,
         command=header.command,

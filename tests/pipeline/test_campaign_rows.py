@@ -20,12 +20,18 @@ from streamproof.reports.campaigns.running import opened
 from streamproof.reports.campaigns.storing import Found, write_chunk
 from streamproof.reports.campaigns.tables import RunRow
 from streamproof.reports.campaigns.units import IDENTITY, Unit, row_id
+from streamproof.reports.campaigns.working import failed_to_run
 
 
 def unit_of(tmp_path: Path, subject: str, limit_s: float) -> Unit:
     """The row of a small world with one of these stores."""
     (tmp_path / "subjects.py").write_text(SUBJECTS, "utf-8")
     text = worlds(0, 1, f"limit_s = {limit_s}", f"subjects = ['{tmp_path}/subjects.py:{subject}']")
+    return first_unit(tmp_path, text)
+
+
+def first_unit(tmp_path: Path, text: str) -> Unit:
+    """The first row of a plan that has one series."""
     (series,) = plan_of(tmp_path, text).series
     values = (*series[:-2], 0)
     return Unit(row=row_id(*values), **dict(zip(IDENTITY, values, strict=True)))
@@ -50,6 +56,14 @@ def test_a_store_that_hangs_or_ends_its_process(
     assert found.outcome == outcome, found.problem
     assert found.problem.startswith(problem)
     assert len(found.problem) < 400
+
+
+def test_a_verification_without_an_answer_says_what_was_asked(tmp_path: Path) -> None:
+    """Then a report counts it where its results would have counted, and lists it as a run."""
+    text = "[[verify]]\nsubjects = ['in-memory']\nspecs = ['kafka-4.3']\nprofiles = ['smoke']"
+    unit = first_unit(tmp_path, text)
+    run = failed_to_run(unit, tmp_path, "it broke").run
+    assert (run.outcome, run.spec, run.profile) == ("error", "kafka-4.3", "smoke")
 
 
 def test_a_row_does_not_outlive_its_worker(tmp_path: Path) -> None:
