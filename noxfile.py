@@ -58,9 +58,12 @@ def demo(session: nox.Session) -> None:
     session.log(f"The report: {out / 'report.html'}")
 
 
-SIDE_BY_SIDE = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal", "--durations=25")
-"""Neighbours stay together, because they share what takes long to make. Many tests start processes
-of their own, so that more than a few at a time would only wait for each other."""
+WORKERS = min(4, (os.cpu_count() or 1) + 1)
+"""Tests that run at a time: one more than cores, since many wait for a process of their own to
+start, to hang or to die. More than a few would only wait for each other."""
+
+SIDE_BY_SIDE = (f"--numprocesses={WORKERS}", "--dist=worksteal", "--durations=25")
+"""Neighbours stay together, because they share what takes long to make."""
 
 
 MEMORY_NEEDED_BYTES = 2 * 1024**3

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-__all__ = ["TICKS", "Generators", "mine_literals"]
+__all__ = ["TICKS", "Generators", "among", "mine_literals"]
+
+T = TypeVar("T")
 
 EDGE_KEYS = (
     b"a",
@@ -48,22 +51,34 @@ LITERAL_LIMIT = 24
 """How many literals of the subject's module are used, at most."""
 
 
+@lru_cache(maxsize=1024)
+def among(values: tuple[T, ...]) -> SearchStrategy[T]:
+    """One of some values: the same strategy whenever it is asked for.
+
+    Hypothesis looks into every strategy when it first draws from it, and that takes longer than
+    the drawing. So whatever is drawn in each step of a program must not be made in each step.
+    """
+    return st.sampled_from(values)
+
+
 class Generators:
     """Strategies for one subject."""
 
     def __init__(self, literals: tuple[bytes, ...] = ()) -> None:
         self.edge_keys: tuple[bytes, ...] = tuple(dict.fromkeys(EDGE_KEYS + literals))
+        # Each is made once, for the reason that `among` gives.
+        self._values = st.one_of(st.sampled_from(EDGE_VALUES), st.binary(max_size=8))
+        self._keys = st.one_of(st.sampled_from(self.edge_keys), st.binary(min_size=1, max_size=3))
+        self._bounds = st.one_of(st.none(), self._keys)
+        self._key_ranges = st.tuples(self._bounds, self._bounds)
 
     def keys(self) -> SearchStrategy[bytes]:
         """A key that is not empty; a few of them recur."""
-        return st.one_of(
-            st.sampled_from(self.edge_keys),
-            st.binary(min_size=1, max_size=3),
-        )
+        return self._keys
 
     def values(self) -> SearchStrategy[bytes]:
         """A value, which may be empty."""
-        return st.one_of(st.sampled_from(EDGE_VALUES), st.binary(max_size=8))
+        return self._values
 
     def entries(
         self, max_size: int = 8, *, min_size: int = 0
@@ -92,11 +107,11 @@ class Generators:
 
     def bounds(self) -> SearchStrategy[bytes | None]:
         """A bound of a range, or ``None`` for an open side."""
-        return st.one_of(st.none(), self.keys())
+        return self._bounds
 
     def key_ranges(self) -> SearchStrategy[tuple[bytes | None, bytes | None]]:
         """Both bounds of a range of keys, which may be inverted."""
-        return st.tuples(self.bounds(), self.bounds())
+        return self._key_ranges
 
     def ticks(self) -> SearchStrategy[int]:
         """One of a few times; see :meth:`streamproof.conformance.timed.Times.at`."""

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from streamproof.reports.spark import session
 from streamproof.reports.text import cell
+from streamproof.reports.wording import plural
 from streamproof.stores.errors import UsageError
 
 if TYPE_CHECKING:
@@ -134,8 +135,9 @@ class _Summary:
     def print(self, console: Console, events: DataFrame) -> None:
         """Print what was found in events."""
         count, runs = events.count(), events.select("run").distinct().count()
-        found = f"{self.violations.total():,} violations" if self.violations else "no violation"
-        console.print(f"{count:,} events of {runs:,} runs: {found}.")
+        violations = self.violations.total()
+        found = plural(violations, "violation") if violations else "no violation"
+        console.print(f"{plural(count, 'event')} of {plural(runs, 'run')}: {found}.")
         if self.violations:
             console.print(self._table())
         for each in self._told:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import ClassVar, cast
+from operator import attrgetter
+from typing import Any, ClassVar, cast
 
 import hypothesis
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ def random_programs(run: CheckRun) -> None:
     machine = type(
         "StoreMachineOfThisRun",
         (StoreMachine,),
-        {"run": run, "can": run.subject.capabilities, "generators": run.generators()},
+        {"run": run, "can": run.subject.capabilities, **_strategies(run.generators())},
     )
     # However short the search is, every rule is used at least once.
     run.shrinking(lambda: every_rule_once(machine))
@@ -66,15 +67,22 @@ def every_rule_once(machine: type[StoreMachine]) -> None:
         program.teardown()
 
 
-def _few_keys(machine: StoreMachine) -> SearchStrategy[bytes]:
-    return st.sampled_from(machine.generators.edge_keys[:FEW_KEYS])
+def _strategies(generators: Generators) -> dict[str, SearchStrategy[Any]]:
+    """What a machine draws from: made once for all programs."""
+    few = st.sampled_from(generators.edge_keys[:FEW_KEYS])
+    return {
+        "few_keys": few,
+        "any_key": st.one_of(few, generators.keys()),
+        "values": generators.values(),
+        "bounds": generators.bounds(),
+    }
 
 
 # What is drawn depends on the subject, which the machine that is being run knows.
-KEYS = st.runner().flatmap(_few_keys)
-ANY_KEY = st.runner().flatmap(lambda m: st.one_of(_few_keys(m), m.generators.keys()))
-VALUES = st.runner().flatmap(lambda m: m.generators.values())
-BOUNDS = st.runner().flatmap(lambda m: m.generators.bounds())
+KEYS = st.runner().flatmap(attrgetter("few_keys"))
+ANY_KEY = st.runner().flatmap(attrgetter("any_key"))
+VALUES = st.runner().flatmap(attrgetter("values"))
+BOUNDS = st.runner().flatmap(attrgetter("bounds"))
 WRITES = st.lists(st.tuples(KEYS, st.one_of(st.none(), VALUES)), max_size=4)
 
 
@@ -88,7 +96,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     run: ClassVar[CheckRun]
     can: ClassVar[Capabilities]
-    generators: ClassVar[Generators]
+    few_keys: ClassVar[SearchStrategy[bytes]]
+    any_key: ClassVar[SearchStrategy[bytes]]
+    values: ClassVar[SearchStrategy[bytes]]
+    bounds: ClassVar[SearchStrategy[bytes | None]]
 
     def __init__(self) -> None:
         super().__init__()

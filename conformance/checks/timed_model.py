@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from operator import attrgetter
 from typing import ClassVar, cast
 
 import hypothesis
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from hypothesis.strategies import SearchStrategy
 
-from streamproof.conformance.generators import TICKS, Generators
+from streamproof.conformance.generators import TICKS, among
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
 from streamproof.conformance.registry import check
 from streamproof.conformance.run import CheckRun
@@ -44,7 +45,17 @@ def random_session_programs(run: CheckRun) -> None:
 
 def run_programs(run: CheckRun, base: type[TimedMachine]) -> None:
     """Run a program that uses every rule, and then random ones."""
-    attributes = {"run": run, "generators": run.generators()}
+    generators = run.generators()
+    values = generators.values()
+    if not run.subject.capabilities.retain_duplicates:
+        # To a store that retains duplicates, a tombstone means nothing.
+        values = st.one_of(st.none(), values)
+    attributes = {
+        "run": run,
+        "keys": st.sampled_from(generators.edge_keys[:FEW_KEYS]),
+        "key_ranges": generators.key_ranges(),
+        "values": values,
+    }
     machine = type(f"{base.__name__}OfThisRun", (base,), attributes)
 
     def every_rule_once() -> None:
@@ -62,17 +73,24 @@ def run_programs(run: CheckRun, base: type[TimedMachine]) -> None:
     run.shrinking(lambda: run_state_machine_as_test(seeded, settings=settings))
 
 
-def _keys(machine: TimedMachine) -> SearchStrategy[bytes]:
-    return st.sampled_from(machine.generators.edge_keys[:FEW_KEYS])
-
-
 # What is drawn depends on the subject, and on the time that the program has come to.
-KEYS = st.runner().flatmap(_keys)
-KEY_RANGES = st.runner().flatmap(lambda m: m.generators.key_ranges())
-TIMES = st.runner().flatmap(lambda m: st.sampled_from(m.some_times()))
-BOUNDS = st.runner().flatmap(lambda m: st.sampled_from((-1, 0, *m.some_times(), LONG_MAX)))
-WINDOWED = st.runner().flatmap(lambda m: m.some_windowed())
-VALUES = st.runner().flatmap(lambda m: m.some_values())
+RUNNER = st.runner()
+KEYS = RUNNER.flatmap(attrgetter("keys"))
+KEY_RANGES = RUNNER.flatmap(attrgetter("key_ranges"))
+TIMES = RUNNER.flatmap(lambda m: among(m.some_times()))
+BOUNDS = RUNNER.flatmap(lambda m: among((-1, 0, *m.some_times(), LONG_MAX)))
+VALUES = RUNNER.flatmap(attrgetter("values"))
+
+
+@st.composite
+def windows_of_keys(draw: st.DrawFn) -> Windowed:
+    """A key and its window, or a session, which may be longer than the retention."""
+    machine = cast(TimedMachine, draw(RUNNER))
+    times = among(machine.some_times())
+    return machine.some_windowed(draw(machine.keys), lambda: draw(times))
+
+
+WINDOWED = windows_of_keys()
 
 
 def able(holds: Callable[[TimedMachine], bool]) -> Callable[..., Callable[..., None]]:
@@ -84,7 +102,9 @@ class TimedMachine(RuleBasedStateMachine):
     """A store beside its oracle: what is live, and what is committed."""
 
     run: ClassVar[CheckRun]
-    generators: ClassVar[Generators]
+    keys: ClassVar[SearchStrategy[bytes]]
+    key_ranges: ClassVar[SearchStrategy[tuple[bytes | None, bytes | None]]]
+    values: ClassVar[SearchStrategy[bytes | None]]
     requirement: ClassVar[str]
 
     def __init__(self) -> None:
@@ -105,23 +125,18 @@ class TimedMachine(RuleBasedStateMachine):
         """Close the store and delete its directory."""
         self.stack.close()
 
-    def some_times(self) -> list[int]:
+    def some_times(self) -> tuple[int, ...]:
         """Times within one retention, around where things expire, and somewhat later."""
         now = self.content.stream_time
         edges = {self.times.first_kept(now), self.times.first_readable(now)}
         around = {edge - back for edge in edges for back in (0, 1)}
         later = {now + 1, now + self.times.interval_ms, now + self.can.retention_ms}
-        early = [self.times.at(tick) for tick in range(TICKS)]
-        return early + sorted(time for time in around | later | {now} if time >= 0)
+        early = (self.times.at(tick) for tick in range(TICKS))
+        return (*early, *sorted(time for time in around | later | {now} if time >= 0))
 
-    def some_windowed(self) -> SearchStrategy[Windowed]:
-        """A key and its window."""
-        return st.builds(self.times.windowed, _keys(self), st.sampled_from(self.some_times()))
-
-    def some_values(self) -> SearchStrategy[bytes | None]:
-        """A value or a tombstone, which means nothing to a store that retains duplicates."""
-        values = self.generators.values()
-        return values if self.can.retain_duplicates else st.one_of(st.none(), values)
+    def some_windowed(self, key: bytes, draw_time: Callable[[], int]) -> Windowed:
+        """A window of a key, at times that are drawn."""
+        return self.times.windowed(key, draw_time())
 
     def every_rule(self) -> None:
         """Use every rule that the subject can follow."""
@@ -289,15 +304,10 @@ class SessionMachine(TimedMachine):
 
     requirement = "SESS-047"
 
-    def some_windowed(self) -> SearchStrategy[Windowed]:
-        """A key and a session, which may be longer than the retention."""
-        times = st.sampled_from(self.some_times())
-        return st.builds(
-            lambda key, one, other: Windowed(key, Window(min(one, other), max(one, other))),
-            _keys(self),
-            times,
-            times,
-        )
+    def some_windowed(self, key: bytes, draw_time: Callable[[], int]) -> Windowed:
+        """A session of a key, which may be longer than the retention."""
+        one, other = draw_time(), draw_time()
+        return Windowed(key, Window(min(one, other), max(one, other)))
 
     def every_rule(self) -> None:
         """Use every rule that the subject can follow."""

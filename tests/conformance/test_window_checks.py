@@ -19,7 +19,6 @@ from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.lab import ChangelogRecord
 from streamproof.conformance.mutants import MUTANTS
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.results import Profile
 from streamproof.conformance.run import CheckOutcome, CheckRun, Finding, run_check
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.status import Status
@@ -121,9 +120,7 @@ def test_a_wrong_store_is_caught(requirement: str, store: type[DictStore], tmp_p
         if not findings:
             directory = tmp_path / name
             directory.mkdir()
-            # Long programs take long to be made short.
-            profile: Profile = "smoke" if CHECKS[name].raw else "quick"
-            settings = Settings(profile=profile, seed=3)
+            settings = Settings(profile="smoke", seed=3)
             outcome = outcome_of(subject_of(store), name, directory, settings)
             assert outcome is not None
             assert outcome.suite_error == ""

@@ -526,7 +526,7 @@ def test_the_command_tells_and_keeps_what_is_found(
 def test_the_command_tells_of_nothing(command: Any, kept: Kept, tmp_path: Path) -> None:
     code, text = command(kept.directory / "nothing [0].parquet", "--out", tmp_path)
     assert code == 0
-    assert "of 1 runs: no violation." in text
+    assert "of 1 run: no violation." in text
     assert (tmp_path / "violations.ndjson").read_bytes() == b""
     assert pq.read_table(tmp_path / "violations.parquet").num_rows == 0
 
