@@ -40,6 +40,9 @@ __all__ = ["mutants"]
 EXIT_SURVIVED = 1
 """What the command ends with if a mutant survives, or a right store is blamed."""
 
+CHECKS_FROM_COLUMNS = 110
+"""How wide a terminal has to be for a column with the checks that have killed a mutant."""
+
 EXIT_INTERRUPTED = 130
 
 
@@ -231,13 +234,16 @@ def _table(*headings: str) -> Table:
 
 def _show(console: Console, matrix: KillMatrix) -> None:
     """Print the matrix by mutant and by area, and how it ended."""
-    by_mutant = _table("", "mutant", "requirement", "s", "tries", "crashes", "by")
+    headings = ["", "mutant", "requirement", "s", "tries", "crashes", "by"]
+    # A narrow terminal has no room for the checks; the files that are written have them all.
+    is_wide = console.width >= CHECKS_FROM_COLUMNS
+    by_mutant = _table(*(headings if is_wide else headings[:-1]))
     for row in matrix.rows:
         mark, style = ("✓", "") if row.outcome == "killed" else ("✗", "red")
         numbers = ((row.seconds, ".2f"), (row.examples, "g"), (row.crashes, "g"))
         cells = ["" if number is None else format(number, how) for number, how in numbers]
-        by = ", ".join(row.by)
-        by_mutant.add_row(mark, row.mutant, row.requirement, *cells, by, style=style)
+        by = [", ".join(row.by)] if is_wide else []
+        by_mutant.add_row(mark, row.mutant, row.requirement, *cells, *by, style=style)
     by_area = _table("area", "requirements", "with mutants", "mutants", "killed", "s")
     for area in [each for each in matrix.areas if each.mutants]:
         counts = (area.requirements, area.with_mutants, area.mutants, area.killed)
