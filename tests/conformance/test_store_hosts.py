@@ -139,7 +139,7 @@ def test_a_mistake_is_found_and_its_program_shows_it(command_line: CommandLine) 
 
 def test_the_verdict_is_the_same_from_afar(command_line: CommandLine) -> None:
     """Whether a store is called or asked changes no result."""
-    only = ("--only", "KV,OFFSET,TXN,CRASH-003")
+    only = ("--only", "KV,OFFSET,TXN,CRASH-003,POWER-003")
     near = command_line.verify("rocksdb-transactional", *only).results
     far = command_line.verify(served("rocksdb-transactional"), *only).results
 
