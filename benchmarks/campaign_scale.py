@@ -23,15 +23,22 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streamproof.reports.campaigns import executing, running
-from streamproof.reports.campaigns.executing import Worker
-from streamproof.reports.campaigns.plan import read_plan
-from streamproof.reports.campaigns.running import Campaign, opened, pending, run
-from streamproof.reports.campaigns.storing import Found, Tally, chunk_name, mend, write_chunk
-from streamproof.reports.campaigns.tables import RunRow, read_table
-from streamproof.reports.campaigns.units import IDENTITY, Unit, frame, row_id
-from streamproof.reports.spark import session
-from streamproof.sim.marks import MARKS
+from streamproof.reports.pipeline.campaigns import driver as running
+from streamproof.reports.pipeline.campaigns import executor as executing
+from streamproof.reports.pipeline.campaigns.campaign_plan import read_plan
+from streamproof.reports.pipeline.campaigns.campaign_tables import RunRow, read_table
+from streamproof.reports.pipeline.campaigns.chunk_files import (
+    Found,
+    Tally,
+    chunk_name,
+    mend,
+    write_chunk,
+)
+from streamproof.reports.pipeline.campaigns.driver import Campaign, opened, pending, run
+from streamproof.reports.pipeline.campaigns.executor import Worker
+from streamproof.reports.pipeline.campaigns.units import IDENTITY, Unit, frame, row_id
+from streamproof.reports.pipeline.spark import session
+from streamproof.sim.coverage_marks import MARKS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

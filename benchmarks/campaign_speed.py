@@ -14,9 +14,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from streamproof.reports.campaigns.plan import read_plan
-from streamproof.reports.campaigns.running import opened, run
-from streamproof.reports.spark import session
+from streamproof.reports.pipeline.campaigns.campaign_plan import read_plan
+from streamproof.reports.pipeline.campaigns.driver import opened, run
+from streamproof.reports.pipeline.spark import session
 from streamproof.sim.exploration import explore
 
 PROCESSES = 2

@@ -22,14 +22,14 @@ from random import Random
 from rich.console import Console
 from rich.table import Table
 
-from streamproof.conformance.crash.judge import history_of, judge
-from streamproof.conformance.crash.kill import BATCH, CrashPoint, KillEngine
+from streamproof.conformance.check_engine import work_directory
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.crash.crash_judge import history_of, judge
+from streamproof.conformance.crash.kill_engine import BATCH, CrashPoint, KillEngine
 from streamproof.conformance.crash.program import random_program
-from streamproof.conformance.engine import work_directory
+from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckRun
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.status import Status
 from streamproof.conformance.subject import load_subject
 
 SECONDS = 5.0

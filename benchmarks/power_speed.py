@@ -22,19 +22,19 @@ from random import Random
 from rich.console import Console
 from rich.table import Table
 
-from streamproof.conformance.crash.judge import judge
-from streamproof.conformance.crash.kill import BATCH
+from streamproof.conformance.check_engine import work_directory
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.crash.crash_judge import judge
+from streamproof.conformance.crash.kill_engine import BATCH
 from streamproof.conformance.crash.program import Program, random_program
-from streamproof.conformance.engine import work_directory
+from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.power.disk import JOURNALLED, disk_of
-from streamproof.conformance.power.engine import PowerEngine
-from streamproof.conformance.power.recorder import preload, recorder_is_loaded
-from streamproof.conformance.power.states import DAMAGES, choose
-from streamproof.conformance.power.trace import write_tree
+from streamproof.conformance.power.disk_states import DAMAGES, choose
+from streamproof.conformance.power.power_engine import PowerEngine
+from streamproof.conformance.power.syscall_recorder import preload, recorder_is_loaded
+from streamproof.conformance.power.syscall_trace import write_tree
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckRun
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.status import Status
 from streamproof.conformance.subject import load_subject
 
 SECONDS = 5.0

@@ -22,14 +22,14 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from streamproof.reports.rechecking.files import event_files, read_events
-from streamproof.reports.rechecking.invariants import judge, recheck
-from streamproof.reports.rechecking.pieces import recheck_files
-from streamproof.reports.rechecking.sets import recheck_sets
-from streamproof.reports.spark import session
+from streamproof.reports.pipeline.rechecking.event_files import event_files, read_events
+from streamproof.reports.pipeline.rechecking.run_invariants import judge, recheck
+from streamproof.reports.pipeline.rechecking.set_checks import recheck_sets
+from streamproof.reports.pipeline.rechecking.whole_runs import recheck_files
+from streamproof.reports.pipeline.spark import session
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import INVARIANTS, Watch
-from streamproof.sim.swarm import run
+from streamproof.sim.simulation import run
 from streamproof.sim.trace_files import TraceFile, events_of
 
 if TYPE_CHECKING:

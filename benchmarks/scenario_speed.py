@@ -17,12 +17,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from streamproof.scenarios.playing import play
-from streamproof.scenarios.reading import library, read
+from streamproof.scenarios.play import play
+from streamproof.scenarios.scenario_reader import library, read
 from streamproof.scenarios.shrinking import Failing, shrink
 from streamproof.sim.choices import Choices
 from streamproof.sim.disks import Disk, RealDisk
-from streamproof.sim.swarm import Plan, run
+from streamproof.sim.simulation import Plan, run
 from streamproof.sim.world import World
 from streamproof.stores.rocksdb import RocksDBStore
 

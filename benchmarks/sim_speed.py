@@ -26,7 +26,7 @@ from rich.table import Table
 
 from streamproof.sim.choices import Choices
 from streamproof.sim.disks import Disk, RealDisk
-from streamproof.sim.swarm import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, Plan, run
 from streamproof.sim.trace_files import TraceFile
 from streamproof.sim.workloads import WorkloadConfig
 from streamproof.sim.world import World

@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.reports.site.arrange import arrange
-from streamproof.reports.site.data import (
+from streamproof.reports.pipeline.site.pages import render_pages
+from streamproof.reports.pipeline.site.site_builder import arrange
+from streamproof.reports.pipeline.site.site_data import (
     Cell,
     Day,
     Distribution,
@@ -29,8 +30,7 @@ from streamproof.reports.site.data import (
     Unreached,
     VerdictRow,
 )
-from streamproof.reports.site.pages import render_pages
-from streamproof.reports.site.writing import write_files
+from streamproof.reports.pipeline.site.site_writer import write_files
 from streamproof.reports.wording import STATUSES, Outcome, Shown
 
 AIM_S = 60.0

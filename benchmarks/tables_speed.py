@@ -30,9 +30,9 @@ from streamproof.conformance.results import (
     SubjectInfo,
     SubjectVerdict,
 )
-from streamproof.reports.spark import session
-from streamproof.reports.tables.columns import TABLES
-from streamproof.reports.tables.door import load_tables
+from streamproof.reports.pipeline.spark import session
+from streamproof.reports.pipeline.tables.api import load_tables
+from streamproof.reports.pipeline.tables.columns import TABLES
 
 LIMIT_S = 60.0
 """All tables together, over 10,000 logs and a million results, on two cores."""

@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from streamproof.conformance.engine import Task
+from streamproof.conformance.check_engine import Task
+from streamproof.conformance.check_run import CheckOutcome
 from streamproof.conformance.registry import Check
-from streamproof.conformance.run import CheckOutcome
-from streamproof.stores.errors import UsageError
+from streamproof.errors import UsageError
 
 __all__ = ["Search", "parse_duration"]
 

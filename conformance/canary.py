@@ -8,11 +8,11 @@ found in other stores means nothing.
 
 from __future__ import annotations
 
-from streamproof.conformance.engine import Task
+from streamproof.conformance.check_engine import Task
+from streamproof.conformance.check_run import CheckOutcome
 from streamproof.conformance.mutants import CANARY
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckOutcome
-from streamproof.stores.errors import SuiteError
+from streamproof.errors import SuiteError
 
 __all__ = ["CANARY_SUBJECT", "CanaryError", "canary_task", "require_caught"]
 

@@ -114,7 +114,7 @@ class Generators:
         return self._key_ranges
 
     def ticks(self) -> SearchStrategy[int]:
-        """One of a few times; see :meth:`streamproof.conformance.timed.Times.at`."""
+        """One of a few times; see :meth:`streamproof.conformance.windowed_trial.Times.at`."""
         return st.integers(0, TICKS - 1)
 
     def windows(self, max_size: int = 10) -> SearchStrategy[list[tuple[bytes, int]]]:

@@ -21,7 +21,8 @@ from streamproof.conformance.catalogue import (
     load_catalogue,
     requirements_that_bind,
 )
-from streamproof.conformance.engine import Engine
+from streamproof.conformance.check_engine import Engine
+from streamproof.conformance.check_run import CheckOutcome, Effort
 from streamproof.conformance.kill_results import AreaRow, MutantOutcome, MutantRow
 from streamproof.conformance.mutants import MUTANTS, Mutant
 from streamproof.conformance.registry import load_checks
@@ -32,7 +33,6 @@ from streamproof.conformance.results import (
     Spec,
     Status,
 )
-from streamproof.conformance.run import CheckOutcome, Effort
 from streamproof.conformance.session import select_requirements
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.verdicts import (
@@ -41,8 +41,8 @@ from streamproof.conformance.verdicts import (
     result_of,
     untested_result,
 )
+from streamproof.errors import UsageError
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import UsageError
 
 __all__ = [
     "Group",

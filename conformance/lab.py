@@ -25,20 +25,21 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from streamproof.conformance.as_key_value import SessionRows, WindowRows, rows_of
 from streamproof.conformance.crash import triggers
-from streamproof.conformance.hygiene import (
+from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Piece, disk_of
+from streamproof.conformance.power.syscall_recorder import preload, recorder_is_loaded, run_recorded
+from streamproof.conformance.power.syscall_trace import write_tree
+from streamproof.conformance.process_resources import (
     FileWatch,
     children,
     count_handles,
     count_threads,
     open_files,
 )
-from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Piece, disk_of
-from streamproof.conformance.power.recorder import preload, recorder_is_loaded, run_recorded
-from streamproof.conformance.power.trace import write_tree
 from streamproof.conformance.results import Guarantee, Spec
-from streamproof.conformance.rows import SessionRows, WindowRows, rows_of
 from streamproof.conformance.subject import Subject, load_subject
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -53,7 +54,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.errors import TaskCorruptedError, UsageError
+from streamproof.stores.errors import TaskCorruptedError
 from streamproof.stores.metrics import Level, Metrics
 from streamproof.stores.runtime.restoration import Restoration, StateRestoreListener
 from streamproof.stores.windows import Window, Windowed
@@ -220,7 +221,7 @@ class Lab:
         ``world`` is what ``conformance.simulated.world.Simulated`` has.
         """
         # Whoever simulates nothing needs no simulator.
-        from streamproof.conformance.simulated.campaign import simulate
+        from streamproof.conformance.simulated.world_campaign import simulate
 
         return simulate(self.subject, world, self.directory, guarantee=self.guarantee, spec=spec)
 
@@ -359,7 +360,7 @@ class Lab:
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True, exist_ok=True)
 
-    # What the store holds and leaves; see :mod:`streamproof.conformance.hygiene`.
+    # What the store holds and leaves; see :mod:`streamproof.conformance.process_resources`.
 
     def open_and_close(self, times: int) -> None:
         """Open a store, write, read, commit the next offset and close it, one after another."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from streamproof.conformance.runner import Verifier
     from streamproof.conformance.settings import Settings
+    from streamproof.conformance.single_requirement import Verifier
 
 __all__ = [
     "pytest_addoption",
@@ -66,7 +66,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def streamproof_verifier() -> Iterator[Verifier]:
     """Verifies requirements; what it has started ends with the session."""
-    from streamproof.conformance.runner import Verifier
+    from streamproof.conformance.single_requirement import Verifier
 
     here = str(Path.cwd())
     if here not in sys.path:

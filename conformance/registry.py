@@ -36,7 +36,7 @@ class Check:
     """One check.
 
     Attributes:
-        name: ``module.function``.
+        name: ``area.function``, as ``kv.put_and_get`` of ``kv_checks``.
         requirements: what it tests; the first is blamed for what is about none in particular.
         function: what does it.
         given: the arguments of a property.
@@ -66,7 +66,8 @@ def check(
     """Register a function as a check of ``requirements``."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+        module = function.__module__.rpartition(".")[2].removesuffix("_checks")
+        name = f"{module}.{function.__name__}"
         _checks[name] = Check(name, requirements, function, given, raw, weight)
         return function
 

@@ -16,8 +16,9 @@ from streamproof.conformance.catalogue import (
     load_catalogue,
     requirements_that_bind,
 )
-from streamproof.conformance.engine import Engine, Task
-from streamproof.conformance.known import KnownFailures
+from streamproof.conformance.check_engine import Engine, Task
+from streamproof.conformance.check_run import CheckOutcome
+from streamproof.conformance.known_failures import KnownFailures
 from streamproof.conformance.registry import Check, checks_for
 from streamproof.conformance.results import (
     CheckRecord,
@@ -27,8 +28,7 @@ from streamproof.conformance.results import (
     SubjectInfo,
     SubjectVerdict,
 )
-from streamproof.conformance.run import CheckOutcome
-from streamproof.conformance.saved import Archive, SavedFailure, saved_from
+from streamproof.conformance.saved_failures import Archive, SavedFailure, saved_from
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.shapes import MOST_SHAPES
 from streamproof.conformance.verdicts import (
@@ -39,8 +39,8 @@ from streamproof.conformance.verdicts import (
     untested_result,
     verdict_of,
 )
+from streamproof.errors import UsageError
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import UsageError
 
 __all__ = [
     "Observer",

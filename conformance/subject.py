@@ -21,12 +21,12 @@ from types import ModuleType
 from typing import Any
 
 from streamproof import __version__
+from streamproof.conformance.as_key_value import rows_of
 from streamproof.conformance.catalogue import Binds
 from streamproof.conformance.results import SubjectInfo
-from streamproof.conformance.rows import rows_of
+from streamproof.errors import UsageError
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import UsageError
 from streamproof.stores.host.client import HostFactory
 
 __all__ = ["RUNTIME", "Subject", "binds_of", "builtin_names", "defect_of", "load_subject"]

@@ -16,8 +16,8 @@ from typing import ClassVar
 
 from streamproof.conformance.catalogue import Requirement
 from streamproof.conformance.results import Guarantee, Profile, Spec
-from streamproof.conformance.runner import Verifier, assert_kept
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.single_requirement import Verifier, assert_kept
 
 __all__ = ["StateStoreConformance"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from streamproof.conformance.catalogue import Requirement
-from streamproof.conformance.runner import Verifier, assert_kept
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.single_requirement import Verifier, assert_kept
 
 
 def test_requirement(

@@ -32,7 +32,7 @@ from streamproof.stores.metrics import Level
 from streamproof.stores.windows import Window, Windowed
 
 if TYPE_CHECKING:
-    from streamproof.conformance.run import CheckRun
+    from streamproof.conformance.check_run import CheckRun
 
 __all__ = ["Entry", "Handle", "Trial", "render", "render_program"]
 

@@ -14,6 +14,7 @@ from functools import cache
 import msgspec
 
 from streamproof.conformance.catalogue import Requirement
+from streamproof.conformance.check_run import CheckOutcome, Finding
 from streamproof.conformance.mutants import MUTANTS
 from streamproof.conformance.results import (
     Failure,
@@ -25,7 +26,6 @@ from streamproof.conformance.results import (
     SubjectVerdict,
     Verdict,
 )
-from streamproof.conformance.run import CheckOutcome, Finding
 from streamproof.conformance.violations import brief
 from streamproof.sim.defects import DEFECTS
 from streamproof.stores.capabilities import Capabilities

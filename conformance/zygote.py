@@ -37,11 +37,11 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from streamproof.conformance.hygiene import children
+from streamproof.conformance.process_resources import children
 from streamproof.conformance.results import Profile, SubjectInfo
-from streamproof.conformance.saved import Replay
+from streamproof.conformance.saved_failures import Replay
 from streamproof.conformance.settings import Settings
-from streamproof.stores.errors import StreamproofError
+from streamproof.errors import StreamproofError
 
 __all__ = [
     "LOCK",
@@ -273,8 +273,8 @@ def _child(check: Any, subject: Any, settings: Settings, directory: Path, reques
     try:
         # A process group of its own, so that a hanging check can be ended with all it started.
         os.setpgid(0, 0)
-        from streamproof.conformance.run import CheckRun, run_check
-        from streamproof.conformance.status import Status
+        from streamproof.conformance.check_run import CheckRun, run_check
+        from streamproof.conformance.heartbeat import Status
 
         work = directory / f"task-{job}"
         work.mkdir()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamproof.reports.tables.door import Tables
+    from streamproof.reports.pipeline.tables.api import Tables
 
 __all__ = ["load"]
 
@@ -28,10 +28,10 @@ def load(*paths: Path | str, master: str = "", remote: str = "") -> Tables:
     Raises:
         UsageError: there is nothing to read at a path; or PySpark, Java or the master is missing.
     """
-    from streamproof.stores.errors import UsageError
+    from streamproof.errors import UsageError
 
     try:
-        from streamproof.reports.tables.door import load_tables
+        from streamproof.reports.pipeline.tables.api import load_tables
     except ImportError as error:
         raise UsageError(
             f"Tables need PySpark and pandas ({error}): `pip install 'streamproof[spark]'`."

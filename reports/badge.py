@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from streamproof.reports.view import ReportView, SubjectView
+from streamproof.reports.report_view import ReportView, SubjectView
 from streamproof.reports.wording import Outcome, plural
 
 __all__ = ["render_badge"]

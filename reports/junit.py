@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from streamproof.reports.text import PROGRAM_CHARS, cell, detail
-from streamproof.reports.view import Cell, FailureView, ReportView, Row, SubjectView
+from streamproof.reports.report_view import Cell, FailureView, ReportView, Row, SubjectView
+from streamproof.reports.safe_text import PROGRAM_CHARS, cell, detail
 from streamproof.reports.wording import STATUSES
 
 __all__ = ["add_properties", "count_cases", "explained", "render_junit"]

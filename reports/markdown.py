@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from streamproof.reports.text import cell
-from streamproof.reports.view import FailureView, ReportView, SubjectView, Tally
+from streamproof.reports.report_view import FailureView, ReportView, SubjectView, Tally
+from streamproof.reports.safe_text import cell
 from streamproof.reports.wording import STRENGTHS, Shown, duration, headline, plural, subline
 
 __all__ = ["MAX_LINES", "render_markdown"]

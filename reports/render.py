@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from streamproof.reports.arrange import build_view
 from streamproof.reports.badge import render_badge
-from streamproof.reports.html import render_html
+from streamproof.reports.html_report import render_html
 from streamproof.reports.junit import render_junit
 from streamproof.reports.markdown import render_markdown
-from streamproof.reports.runlog import read_run_log
+from streamproof.reports.report_builder import build_view
+from streamproof.reports.run_log import read_run_log
 
 __all__ = ["REPORTS", "render_all"]
 

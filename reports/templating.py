@@ -1,6 +1,6 @@
 """What all pages have in common: how text gets into them, and the files that they are made with.
 
-Every string passes through :func:`~streamproof.reports.text.detail` and Jinja's escaping, by
+Every string passes through :func:`~streamproof.reports.safe_text.detail` and Jinja's escaping, by
 construction: a template cannot forget it.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from streamproof.reports.text import PROGRAM_CHARS, cell, detail
+from streamproof.reports.safe_text import PROGRAM_CHARS, cell, detail
 from streamproof.reports.wording import plural
 
 __all__ = ["asset", "environment"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from streamproof.conformance.results import Status, Strength, Verdict
-from streamproof.reports.text import cell
+from streamproof.reports.safe_text import cell
 
 if TYPE_CHECKING:
-    from streamproof.reports.view import ReportView, SubjectView
+    from streamproof.reports.report_view import ReportView, SubjectView
 
 __all__ = [
     "OUTCOMES",

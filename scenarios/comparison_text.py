@@ -10,11 +10,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from streamproof.scenarios.changes import counted
-from streamproof.scenarios.comparing import Comparison, Measured, Row
-from streamproof.scenarios.moments import process_of
-from streamproof.scenarios.pictures.words import kind_of, plain, told
-from streamproof.scenarios.played import Played
+from streamproof.scenarios.comparison import Comparison, Measured, Row
+from streamproof.scenarios.pictures.event_words import kind_of, plain, told
+from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.state.diff import counted
+from streamproof.scenarios.state.fold import process_of
 from streamproof.sim.trace import Event
 
 __all__ = ["render_comparison"]

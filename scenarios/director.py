@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from streamproof.scenarios.performing import Performer
+from streamproof.scenarios.actions import Performer
 from streamproof.scenarios.scenario import AnyAction, EventPattern, Fault
 from streamproof.sim.choices import Choices
 from streamproof.sim.hosts import Steps
-from streamproof.sim.swarm import Stage
+from streamproof.sim.simulation import Stage
 from streamproof.sim.trace import Event
 
 __all__ = ["Director", "matches"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from streamproof.scenarios.scenario import Power, Scenario, Setup
 from streamproof.sim.disks import Disk, RealDisk
-from streamproof.sim.swarm import MakeDisk, Plan
+from streamproof.sim.simulation import MakeDisk, Plan
 from streamproof.sim.world import World
 from streamproof.stores.api import KeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore

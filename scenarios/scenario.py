@@ -1,6 +1,7 @@
 """A crash scenario as data: a world, what happens in it and when, and what is expected of it.
 
-:mod:`streamproof.scenarios.reading` reads one from a TOML file, whose keys are the attributes here.
+:mod:`streamproof.scenarios.scenario_reader` reads one from a TOML file, whose keys are the
+attributes here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from streamproof.sim.application import StreamsConfig
-from streamproof.sim.swarm import Plan
+from streamproof.sim.simulation import Plan
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.workloads import WorkloadConfig
 
@@ -94,7 +95,7 @@ class EventPattern(_Table, kw_only=True):
     """Events that are alike; what is left out may be anything.
 
     Attributes:
-        kind: as in ``streamproof.sim.kinds``.
+        kind: as in ``streamproof.sim.event_kinds``.
         actor: an instance, one of its threads, or ``brokers``.
         task: the id of a task.
         partition: a partition, or a changelog.
@@ -268,7 +269,7 @@ class Fault(Action, kw_only=True, tag="fault"):
 
     Attributes:
         at: from then on it is waited for; from the start, if nothing is said.
-        site: its name, as in ``streamproof.sim.faults``.
+        site: its name, as in ``streamproof.sim.fault_sites``.
         whom: the instance, thread or partition that it happens to; any, if it is left out.
         what: the request that it happens to; any, if it is left out.
         nth: which time that the site is asked for this.
@@ -333,7 +334,7 @@ class ChoicesTable(_Table):
 
     Attributes:
         seed: they follow from it.
-        recorded: they were made before; see :mod:`streamproof.scenarios.recorded`.
+        recorded: they were made before; see :mod:`streamproof.scenarios.choice_codec`.
         variant: the variant that they were recorded with.
         digest: what came of it then.
     """

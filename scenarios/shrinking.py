@@ -16,14 +16,14 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
-from streamproof.scenarios.causes import what_matters
-from streamproof.scenarios.played import Played
+from streamproof.errors import UsageError
+from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.slicing import what_matters
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import Simulate
 from streamproof.sim.invariants import Violation
-from streamproof.sim.swarm import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, Plan, run
 from streamproof.sim.trace import Event, Watcher
-from streamproof.stores.errors import UsageError
 
 __all__ = [
     "MOST_RUNS",

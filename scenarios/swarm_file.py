@@ -30,15 +30,15 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from streamproof.errors import UsageError
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.nemesis import KINDS
-from streamproof.sim.swarm import Plan
+from streamproof.sim.rolling_upgrade import UPGRADES
+from streamproof.sim.simulation import Plan
 from streamproof.sim.topologies import TOPOLOGIES
-from streamproof.sim.upgrades import UPGRADES
 from streamproof.sim.workloads import WorkloadConfig
-from streamproof.stores.errors import UsageError
 
 __all__ = ["EVERYTHING", "Swarm", "check_swarm", "drawn_from", "read_swarm"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from streamproof.errors import UsageError
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.upkeep import TopicConfig
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
@@ -13,12 +14,11 @@ from streamproof.sim.decisions.idling import DISABLED, Mode
 from streamproof.sim.hosts import Host
 from streamproof.sim.network import REQUEST_TIMEOUT_MS, Network
 from streamproof.sim.tasks.assignor import AssignorConfig
-from streamproof.sim.tasks.global_table import GlobalTable
-from streamproof.sim.tasks.queues import BUFFERED_RECORDS_PER_PARTITION
+from streamproof.sim.tasks.global_stores import GlobalTable
+from streamproof.sim.tasks.record_queues import BUFFERED_RECORDS_PER_PARTITION
 from streamproof.sim.tasks.stream_task import TaskConfig
 from streamproof.sim.topology import Topology
 from streamproof.sim.world import World
-from streamproof.stores.errors import UsageError
 from streamproof.stores.runtime.restoration import StandbyUpdateListener, StateRestoreListener
 
 __all__ = ["Application", "StreamsConfig"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from streamproof.sim.errors import DivergedError
+from streamproof.sim.broker_errors import DivergedError
 from streamproof.stores.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

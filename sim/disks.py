@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
+from streamproof.errors import UsageError
 from streamproof.sim.hosted_store import HostedStore, WatchCall
 from streamproof.sim.model_store import ModelDisk, ModelStore
 from streamproof.sim.releases import LATEST, Release
@@ -23,7 +24,7 @@ from streamproof.sim.upgraded_stores import AheadStore, CheckpointingStore, Mana
 from streamproof.sim.world import World
 from streamproof.stores.api import KeyValueStore
 from streamproof.stores.capabilities import Capabilities, Durability
-from streamproof.stores.errors import ProcessorStateError, UsageError
+from streamproof.stores.errors import ProcessorStateError
 from streamproof.stores.legacy import LegacyCheckpointingStateStore
 
 __all__ = ["SLOW_MS", "Disk", "MakeStore", "RealDisk", "SimulatedDisk"]

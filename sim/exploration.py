@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
-from streamproof.sim.swarm import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, Plan, run
 
 __all__ = ["Draw", "Explored", "Searched", "Simulate", "drawn_plan", "explore", "search"]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
-from streamproof.sim.errors import SubjectError
+from streamproof.sim.broker_errors import SubjectError
 from streamproof.stores.api import (
     WRITE_BUFFER_BYTES_CONFIG,
     ChangelogRecord,

@@ -13,10 +13,10 @@ from streamproof.sim.disks import Disk, SimulatedDisk
 from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.releases import LATEST, Release
 from streamproof.sim.state_directory import StateDirectory
-from streamproof.sim.tasks.global_table import GlobalTable
-from streamproof.sim.tasks.rebuilding import rebuild
+from streamproof.sim.stream_thread import StreamThread
+from streamproof.sim.tasks.format_rebuild import rebuild
+from streamproof.sim.tasks.global_stores import GlobalTable
 from streamproof.sim.tasks.stream_task import StreamTask
-from streamproof.sim.threads import StreamThread
 from streamproof.stores.errors import ProcessorStateError
 
 __all__ = ["Instance"]

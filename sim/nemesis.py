@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 
 from simpy.events import Event
 
+from streamproof.errors import UsageError
 from streamproof.sim.choices import Choices
 from streamproof.sim.hosts import Steps
+from streamproof.sim.instance_faults import Troubles
 from streamproof.sim.instances import Instance
 from streamproof.sim.network import Network
-from streamproof.sim.troubles import Troubles
 from streamproof.sim.world import World
-from streamproof.stores.errors import UsageError
 
 __all__ = [
     "DRIFTS_PPM",

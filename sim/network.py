@@ -11,7 +11,11 @@ from typing import Any, TypeVar
 
 from simpy.events import Event
 
-from streamproof.sim.errors import BrokerError, CoordinatorNotAvailableError, RequestTimeoutError
+from streamproof.sim.broker_errors import (
+    BrokerError,
+    CoordinatorNotAvailableError,
+    RequestTimeoutError,
+)
 from streamproof.sim.world import World
 
 __all__ = ["REQUEST_TIMEOUT_MS", "RETRY_BACKOFF_MS", "Network"]

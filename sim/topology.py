@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 from zlib import crc32
 
-from streamproof.sim.brokers.log import Entry
+from streamproof.errors import UsageError
+from streamproof.sim.brokers.partition_log import Entry
 from streamproof.stores.api import KeyValueStore
-from streamproof.stores.errors import UsageError
 
 __all__ = [
     "Init",

@@ -17,9 +17,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamproof.sim.kinds import KINDS
+from streamproof.errors import UsageError
+from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.trace import Event
-from streamproof.stores.errors import UsageError
 
 __all__ = [
     "BATCH",

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from msgspec import Struct
 from simpy.events import Event
 
+from streamproof.errors import UsageError
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.choices import Choices
-from streamproof.sim.clients.outside import TRANSACTION_TIMEOUT_MS, OutsideProducer
+from streamproof.sim.clients.external_producer import TRANSACTION_TIMEOUT_MS, OutsideProducer
 from streamproof.sim.hosts import Steps
 from streamproof.sim.topology import Topology, partition_for
 from streamproof.sim.world import World
-from streamproof.stores.errors import UsageError
 
 __all__ = ["Sent", "Workload", "WorkloadConfig"]
 

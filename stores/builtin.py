@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import StateStore
-from streamproof.stores.errors import UsageError
 
 __all__ = ["BUILTIN", "BuiltinStore"]
 

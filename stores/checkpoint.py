@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from streamproof.stores.api import StateStoreContext, TopicPartition
-from streamproof.stores.directories import sync_directory
 from streamproof.stores.errors import ProcessorStateError
+from streamproof.stores.synced_directories import sync_directory
 
 __all__ = [
     "OFFSET_UNKNOWN",

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     UPGRADE_FROM_CONFIG,
     UPGRADE_MODE_CONFIG,
@@ -40,7 +41,6 @@ from streamproof.stores.checkpoint import (
     OffsetCheckpoint,
     changelog_partition,
 )
-from streamproof.stores.errors import UsageError
 from streamproof.stores.offset_import import POSITION_FILE
 from streamproof.stores.offsets import (
     POSITION_KEY,

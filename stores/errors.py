@@ -1,23 +1,22 @@
-"""Every error that streamproof raises, in one small hierarchy.
+"""The errors that a state store raises.
 
 The names follow Kafka's exceptions, so that a Streams developer recognises
 them; each message says what is wrong, where, and what to do about it.
 
 .. code-block:: text
 
-    StreamproofError
-    ├── UsageError                  a command or a declaration is wrong
-    ├── SuiteError                  the suite or the simulator is wrong
-    └── StoreError                  a state store could not do what was asked
-        ├── InvalidStateStoreError  the store, transaction or iterator is closed
-        ├── NullArgumentError       a key (or another required argument) is None
-        ├── InvalidArgumentError    an argument is out of range
-        ├── ProcessorStateError     the files of the store cannot be used
-        ├── TaskCorruptedError      the state must be wiped and restored
-        └── UnsupportedOperationError
+    StoreError                  a state store could not do what was asked
+    ├── InvalidStateStoreError  the store, transaction or iterator is closed
+    ├── NullArgumentError       a key (or another required argument) is None
+    ├── InvalidArgumentError    an argument is out of range
+    ├── ProcessorStateError     the files of the store cannot be used
+    ├── TaskCorruptedError      the state must be wiped and restored
+    └── UnsupportedOperationError
 """
 
 from __future__ import annotations
+
+from streamproof.errors import StreamproofError
 
 __all__ = [
     "InvalidArgumentError",
@@ -25,24 +24,9 @@ __all__ = [
     "NullArgumentError",
     "ProcessorStateError",
     "StoreError",
-    "StreamproofError",
-    "SuiteError",
     "TaskCorruptedError",
     "UnsupportedOperationError",
-    "UsageError",
 ]
-
-
-class StreamproofError(Exception):
-    """The root of all errors that streamproof raises on purpose."""
-
-
-class UsageError(StreamproofError):
-    """A command line, a subject or a declaration is wrong (exit code 3)."""
-
-
-class SuiteError(StreamproofError):
-    """The suite or the simulator is wrong, and not what it judges (exit code 70)."""
 
 
 class StoreError(StreamproofError):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     KeyValueStore,
     StateStore,
@@ -25,7 +26,6 @@ from streamproof.stores.errors import (
     InvalidStateStoreError,
     ProcessorStateError,
     TaskCorruptedError,
-    UsageError,
 )
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.wrapped import WrappedKeyValueStore

@@ -29,7 +29,6 @@ from rocksdict import (
 )
 
 from streamproof.stores.api import TopicPartition
-from streamproof.stores.directories import make_directory
 from streamproof.stores.errors import ProcessorStateError
 from streamproof.stores.offsets import (
     POSITION_KEY,
@@ -38,6 +37,7 @@ from streamproof.stores.offsets import (
     decode_partition,
 )
 from streamproof.stores.rocksdb_scans import scan_range
+from streamproof.stores.synced_directories import make_directory
 from streamproof.stores.write_batch import WriteTarget
 
 __all__ = [

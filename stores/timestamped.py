@@ -31,10 +31,7 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import (
-    InvalidStateStoreError,
-    UnsupportedOperationError,
-)
+from streamproof.stores.errors import InvalidStateStoreError, UnsupportedOperationError
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.rocksdb_database import committed_offsets
 from streamproof.stores.timestamped_lazy import LazyRocksDBStore, TransactionalLazyRocksDBStore

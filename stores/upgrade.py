@@ -49,6 +49,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, Literal, cast, get_args
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     UPGRADE_FROM_CONFIG,
     UPGRADE_MODE_CONFIG,
@@ -57,12 +58,10 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.directories import sync_directory
 from streamproof.stores.errors import (
     InvalidStateStoreError,
     ProcessorStateError,
     TaskCorruptedError,
-    UsageError,
 )
 from streamproof.stores.rocksdb_database import (
     DATA_COLUMN_FAMILY,
@@ -70,6 +69,7 @@ from streamproof.stores.rocksdb_database import (
     column_families,
     committed_offsets,
 )
+from streamproof.stores.synced_directories import sync_directory
 
 __all__ = [
     "BackgroundRebuild",

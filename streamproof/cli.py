@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from streamproof import __version__
-from streamproof.stores.errors import StreamproofError, SuiteError
+from streamproof.errors import StreamproofError, SuiteError
 
 __all__ = ["app", "main"]
 
@@ -22,18 +22,18 @@ EXIT_SUITE_ERROR = 70
 EXIT_INTERRUPTED = 130
 
 _COMMANDS = {
-    "verify": "verify_command:verify",
-    "requirements": "requirements_command:requirements",
-    "subjects": "subjects_command:list_subjects",
-    "host": "subjects_command:host",
-    "campaign": "campaign_command:campaign",
-    "explore": "explore_command:explore",
-    "mutants": "mutants_command:mutants",
-    "recheck": "recheck_command:recheck",
-    "replay": "replay_command:replay",
-    "report": "report_command:report",
-    "scenarios": "scenarios_command:list_scenarios",
-    "defects": "runtime_command:list_defects",
+    "verify": "verify:verify",
+    "requirements": "requirements:requirements",
+    "subjects": "subjects:list_subjects",
+    "host": "subjects:host",
+    "campaign": "campaign:campaign",
+    "explore": "explore:explore",
+    "mutants": "mutants:mutants",
+    "recheck": "recheck:recheck",
+    "replay": "replay:replay",
+    "report": "report:report",
+    "scenarios": "scenarios:list_scenarios",
+    "defects": "defects:list_defects",
 }
 """Each command with its module and function, in the order in which the help lists them."""
 
@@ -55,7 +55,9 @@ def _load(name: str) -> Any:
     """Import a command."""
     module, _, function = _COMMANDS[name].partition(":")
     command = typer.Typer(add_completion=False, rich_markup_mode=None)
-    command.command(name)(getattr(importlib.import_module(f"streamproof.{module}"), function))
+    command.command(name)(
+        getattr(importlib.import_module(f"streamproof.commands.{module}"), function)
+    )
     return typer.main.get_command(command)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from streamproof.conformance.subject import HOST, load_subject
-from streamproof.stores.errors import StreamproofError, UsageError
+from streamproof.errors import StreamproofError, UsageError
 from streamproof.stores.host.serve import Host, serve
 
 __all__ = ["serve_subject"]

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.exploration import Explored, Searched, explore, search
-from streamproof.sim.marks import MARKS
 
 CONSOLE = Console(width=120)
 JOBS = os.cpu_count() or 1

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streamproof.cli import EXIT_INTERRUPTED
-from streamproof.reports.runlog import RunLog, read_run_log
+from streamproof.reports.run_log import RunLog, read_run_log
 from streamproof.stores.builtin import BUILTIN
 
 OURS = [name for name, store in BUILTIN.items() if store.extra is None]

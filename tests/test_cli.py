@@ -12,12 +12,12 @@ from commands import refused, run
 
 import streamproof
 from streamproof.conformance.catalogue import AREAS, load_catalogue, requirements_that_bind
-from streamproof.reports.runlog import read_run_log
+from streamproof.reports.run_log import read_run_log
 from streamproof.stores.builtin import BUILTIN
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ["badge.json", "junit.xml", "report.html", "run.ndjson", "summary.md"]
-MUTANT = "streamproof.conformance.mutants.stores:tombstones_dropped_on_commit"
+MUTANT = "streamproof.conformance.mutants.store_mutants:tombstones_dropped_on_commit"
 
 
 def test_version(tmp_path: Path) -> None:

@@ -17,11 +17,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.errors import (
-    InvalidStateStoreError,
-    NullArgumentError,
-    ProcessorStateError,
-)
+from streamproof.stores.errors import InvalidStateStoreError, NullArgumentError, ProcessorStateError
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 EXAMPLES = ["sqlite_store", "sqlite_side_file"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.reports.runlog import read_run_log
+from streamproof.reports.run_log import read_run_log
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 COMMAND = Path(sys.executable).parent / "streamproof"

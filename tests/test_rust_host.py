@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.reports.runlog import RunLog, read_run_log
+from streamproof.reports.run_log import RunLog, read_run_log
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples" / "rust-host"
 COMMAND = Path(sys.executable).parent / "streamproof"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import refused, run
 
-from streamproof.scenarios.reading import library
+from streamproof.scenarios.scenario_reader import library
 from streamproof.sim.trace_files import read_trace
 
 NAME = "KAFKA-20685"

@@ -14,16 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 from commands import run
 
-from streamproof.replay_command import replay
+from streamproof.commands.replay import replay
+from streamproof.commands.trace_replay import read_runs
+from streamproof.errors import UsageError
 from streamproof.scenarios.pictures import picture, render_text
-from streamproof.scenarios.played import Played
-from streamproof.scenarios.playing import play
-from streamproof.scenarios.reading import find
-from streamproof.scenarios.reading import read as read_scenario
+from streamproof.scenarios.play import play
+from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.scenario_reader import find
+from streamproof.scenarios.scenario_reader import read as read_scenario
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile
-from streamproof.stores.errors import UsageError
-from streamproof.trace_replay import read_runs
 
 BROKEN, KEPT = "KIP-892-commit-order@defect", "KIP-892-commit-order@fixed"
 

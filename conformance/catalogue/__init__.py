@@ -131,7 +131,7 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
     ``snapshot_iterators`` follows from ``iterator_view``, ``isolated_reads`` means that there is
     a way to read past staged writes; ``power_durability`` and ``flush_durability`` are what
     ``durability`` says; ``rows`` means that a put overwrites, so that the store can be
-    seen as a key-value store (see :mod:`streamproof.conformance.rows`).
+    seen as a key-value store (see :mod:`streamproof.conformance.as_key_value`).
     """
     if name == "key_value":
         return capabilities.kind == "key-value"

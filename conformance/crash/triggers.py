@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from streamproof.conformance.crash.libraries import build_library
-from streamproof.stores.errors import UsageError
+from streamproof.conformance.crash.preloaded_libraries import build_library
+from streamproof.errors import UsageError
 from streamproof.stores.host import client as host
 
 __all__ = [

@@ -32,7 +32,7 @@ class Mutant:
     requirement: str
     spec: Spec = "kips"
     guarantee: Guarantee = "exactly-once"
-    module: str = "stores"
+    module: str = "store_mutants"
     right: tuple[str, ...] = ("rocksdb", "rocksdb-transactional")
 
     @property
@@ -43,68 +43,70 @@ class Mutant:
 
 def _windows(name: str, mistake: str, requirement: str) -> Mutant:
     right = ("rocksdb-window", "in-memory-window")
-    return Mutant(name, mistake, requirement, module="windows", right=right)
+    return Mutant(name, mistake, requirement, module="window_mutants", right=right)
 
 
 def _sessions(name: str, mistake: str, requirement: str) -> Mutant:
     right = ("rocksdb-session", "in-memory-session")
-    return Mutant(name, mistake, requirement, module="windows", right=right)
+    return Mutant(name, mistake, requirement, module="window_mutants", right=right)
 
 
 def _timestamps(name: str, mistake: str, requirement: str) -> Mutant:
     right = ("rocksdb-timestamped", "rocksdb-timestamped-lazy")
-    return Mutant(name, mistake, requirement, module="timestamps", right=right)
+    return Mutant(name, mistake, requirement, module="timestamp_mutants", right=right)
 
 
 def _crashes(name: str, mistake: str, requirement: str) -> Mutant:
-    right = (f"{__name__}.crashes:journalled", "rocksdb-transactional")
-    return Mutant(name, mistake, requirement, module="crashes", right=right)
+    right = (f"{__name__}.crash_mutants:journalled", "rocksdb-transactional")
+    return Mutant(name, mistake, requirement, module="crash_mutants", right=right)
 
 
 def _power(name: str, mistake: str, requirement: str) -> Mutant:
-    right = tuple(f"{__name__}.power:{store}" for store in ("durable", "whole_file"))
+    right = tuple(f"{__name__}.power_mutants:{store}" for store in ("durable", "whole_file"))
     if requirement == "POWER-010":
         right = ("rocksdb",)
-    return Mutant(name, mistake, requirement, module="power", right=right)
+    return Mutant(name, mistake, requirement, module="power_mutants", right=right)
 
 
 def _basics(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
     right = right or ("rocksdb", "in-memory")
-    return Mutant(name, mistake, requirement, module="basics", right=right)
+    return Mutant(name, mistake, requirement, module="basic_mutants", right=right)
 
 
 def _staged(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
     right = right or ("rocksdb", "rocksdb-transactional")
-    return Mutant(name, mistake, requirement, module="staged", right=right)
+    return Mutant(name, mistake, requirement, module="transaction_mutants", right=right)
 
 
 def _hygiene(name: str, mistake: str, requirement: str) -> Mutant:
     right = ("rocksdb", "rocksdb-transactional", "in-memory")
-    return Mutant(name, mistake, requirement, module="hygiene", right=right)
+    return Mutant(name, mistake, requirement, module="hygiene_mutants", right=right)
 
 
 def _anomalies(name: str, mistake: str, requirement: str) -> Mutant:
     right = ("rocksdb-transactional", "rocksdb", "in-memory")
-    return Mutant(name, mistake, requirement, module="anomalies", right=right)
+    return Mutant(name, mistake, requirement, module="anomaly_mutants", right=right)
 
 
 def _tasks(
     name: str, mistake: str, requirement: str, guarantee: Guarantee = "exactly-once"
 ) -> Mutant:
-    right = ("in-memory", "rocksdb-transactional", f"{__name__}.crashes:journalled")
-    return Mutant(name, mistake, requirement, guarantee=guarantee, module="tasks", right=right)
+    right = ("in-memory", "rocksdb-transactional", f"{__name__}.crash_mutants:journalled")
+    return Mutant(
+        name, mistake, requirement, guarantee=guarantee, module="task_mutants", right=right
+    )
 
 
 def _metamorphic(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
     right = right or ("rocksdb", "rocksdb-transactional")
-    return Mutant(name, mistake, requirement, module="metamorphic", right=right)
+    return Mutant(name, mistake, requirement, module="metamorphic_mutants", right=right)
 
 
 CANARY = Mutant(
     "offsets_written_before_rows",
     "a commit writes its offsets, and close the rows",
     "CRASH-005",
-    module="canary",
+    module="canary_mutant",
     right=("rocksdb", "rocksdb-transactional"),
 )
 """The mutant that every run tries first: if it is not caught, no answer can be trusted."""
@@ -165,14 +167,14 @@ MUTANTS = (
         "duplicates_overwrite",
         "a put into the same window replaces the one before",
         "WIN-025",
-        module="windows",
+        module="window_mutants",
         right=("rocksdb-window-duplicates",),
     ),
     Mutant(
         "staged_windows_show",
         "READ_COMMITTED reads staged windows",
         "WIN-049",
-        module="windows",
+        module="window_mutants",
         right=("rocksdb-window-transactional",),
     ),
     Mutant(
@@ -180,7 +182,7 @@ MUTANTS = (
         "the newest segment's offset stands for all segments",
         "CRASH-005",
         guarantee="at-least-once",
-        module="windows",
+        module="window_mutants",
         right=("rocksdb-window-segments",),
     ),
     _sessions("touching_sessions_missed", "a search leaves out sessions that touch", "SESS-011"),
@@ -200,7 +202,7 @@ MUTANTS = (
         "an old entry is deleted before the new one is written",
         "UPGRADE-013",
         guarantee="at-least-once",
-        module="timestamps",
+        module="timestamp_mutants",
         right=("rocksdb-timestamped-lazy",),
     ),
     _timestamps("downgrade_shows_nothing", "the older store begins anew", "UPGRADE-009"),
@@ -208,54 +210,59 @@ MUTANTS = (
         "offset_without_the_old_data",
         "the committed offset is taken over, and no entry",
         "UPGRADE-003",
-        module="timestamps",
+        module="timestamp_mutants",
         right=("rocksdb",),
     ),
-    Mutant("position_not_kept", "a restart forgets the position", "POS-007", module="positions"),
-    Mutant("position_goes_back", "the last offset wins", "POS-003", module="positions"),
     Mutant(
-        "position_mixes_partitions", "partitions share an offset", "POS-004", module="positions"
+        "position_not_kept", "a restart forgets the position", "POS-007", module="position_mutants"
+    ),
+    Mutant("position_goes_back", "the last offset wins", "POS-003", module="position_mutants"),
+    Mutant(
+        "position_mixes_partitions",
+        "partitions share an offset",
+        "POS-004",
+        module="position_mutants",
     ),
     Mutant(
         "position_of_staged_writes",
         "staged writes move the position of the store",
         "POS-010",
-        module="positions",
+        module="position_mutants",
         right=("rocksdb-transactional",),
     ),
     Mutant(
         "position_of_the_commit_before",
         "a commit stores the position of the one before",
         "POS-012",
-        module="positions",
+        module="position_mutants",
         right=("rocksdb", "rocksdb-transactional"),
     ),
     Mutant(
         "cache_not_flushed_before_the_commit",
         "a commit covers writes that are still in the cache",
         "RESTORE-012",
-        module="layers",
+        module="layer_mutants",
         right=("rocksdb-stack",),
     ),
     Mutant(
         "commit_counted_twice",
         "a commit is recorded twice",
         "METRIC-004",
-        module="layers",
+        module="layer_mutants",
         right=("rocksdb-stack",),
     ),
     Mutant(
         "metrics_stay_behind",
         "close leaves the metrics registered",
         "METRIC-009",
-        module="layers",
+        module="layer_mutants",
         right=("rocksdb-stack",),
     ),
     Mutant(
         "last_record_of_a_batch_lost",
         "restoring loses the last record of a batch",
         "LISTEN-001",
-        module="layers",
+        module="layer_mutants",
     ),
     _crashes(
         "journal_deleted_before_it_is_applied",
@@ -359,7 +366,7 @@ MUTANTS = (
         "loss_of_power_unnoticed",
         "no status tells of a loss of power",
         "POWER-015",
-        module="power",
+        module="power_mutants",
         right=("rocksdb",),
     ),
     _basics("open_flag_stays", "is_open is true once it was", "LIFE-001"),
@@ -387,7 +394,7 @@ MUTANTS = (
         "None is stored as the offset 0",
         "OFFSET-006",
         "kafka-4.4",
-        module="basics",
+        module="basic_mutants",
         right=("rocksdb",),
     ),
     _basics(

@@ -24,7 +24,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streamproof.conformance.power.trace import Call, Kind, Trace, Tree
+from streamproof.conformance.power.syscall_trace import Call, Kind, Trace, Tree
 
 __all__ = ["JOURNALLED", "NEVER", "PORTABLE", "Disk", "Effect", "FileSystem", "Piece", "disk_of"]
 

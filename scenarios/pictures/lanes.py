@@ -15,11 +15,18 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from streamproof.scenarios.pictures.durable import Stock, follow
-from streamproof.scenarios.pictures.evidence import Finding, finding
-from streamproof.scenarios.pictures.links import Arrow, Links
-from streamproof.scenarios.pictures.words import Kind, harmless, kind_of, literals, told, visible
-from streamproof.scenarios.played import Played
+from streamproof.scenarios.pictures.arrows import Arrow, Links
+from streamproof.scenarios.pictures.durability import Stock, follow
+from streamproof.scenarios.pictures.event_words import (
+    Kind,
+    harmless,
+    kind_of,
+    literals,
+    told,
+    visible,
+)
+from streamproof.scenarios.pictures.violation_text import Finding, finding
+from streamproof.scenarios.recorded_run import Played
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.trace import Event
 

@@ -13,9 +13,20 @@ from typing import Any
 
 from simpy.events import Event
 
-from streamproof.sim.brokers.groups import NO_TIMES, GroupCoordinator
-from streamproof.sim.brokers.log import NO_PRODUCER, Entry, Fetched, Isolation, PartitionLog
-from streamproof.sim.brokers.transactions import Marker, ProducerIdentity, TransactionCoordinator
+from streamproof.sim.broker_errors import OffsetOutOfRangeError
+from streamproof.sim.brokers.group_coordinator import NO_TIMES, GroupCoordinator
+from streamproof.sim.brokers.partition_log import (
+    NO_PRODUCER,
+    Entry,
+    Fetched,
+    Isolation,
+    PartitionLog,
+)
+from streamproof.sim.brokers.transaction_coordinator import (
+    Marker,
+    ProducerIdentity,
+    TransactionCoordinator,
+)
 from streamproof.sim.brokers.upkeep import (
     TopicConfig,
     clean_up,
@@ -23,7 +34,6 @@ from streamproof.sim.brokers.upkeep import (
     fail_over,
     forget_idle_transactions,
 )
-from streamproof.sim.errors import OffsetOutOfRangeError
 from streamproof.sim.hosts import Steps
 from streamproof.sim.world import World
 from streamproof.stores.errors import InvalidArgumentError

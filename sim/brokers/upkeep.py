@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamproof.errors import UsageError
 from streamproof.sim.hosts import Steps
 from streamproof.sim.world import World
-from streamproof.stores.errors import UsageError
 
 if TYPE_CHECKING:
     from streamproof.sim.brokers.cluster import Cluster
-    from streamproof.sim.brokers.log import PartitionLog
+    from streamproof.sim.brokers.partition_log import PartitionLog
 
 __all__ = [
     "CLEANER_BACKOFF_MS",

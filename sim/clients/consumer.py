@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from simpy.events import Event
 
+from streamproof.sim.broker_errors import BrokerError, OffsetOutOfRangeError, RequestTimeoutError
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.log import Entry, Fetched, Isolation
+from streamproof.sim.brokers.partition_log import Entry, Fetched, Isolation
 from streamproof.sim.decisions.lag import current_lag
-from streamproof.sim.errors import BrokerError, OffsetOutOfRangeError, RequestTimeoutError
 from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.network import Network
 from streamproof.sim.world import World

@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 
 from simpy.events import Event
 
-from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.groups import NO_TIMES
-from streamproof.sim.brokers.transactions import ProducerIdentity
-from streamproof.sim.errors import (
+from streamproof.sim.broker_errors import (
     BrokerError,
     ConcurrentTransactionsError,
     InvalidTxnStateError,
     RequestTimeoutError,
 )
+from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.brokers.group_coordinator import NO_TIMES
+from streamproof.sim.brokers.transaction_coordinator import ProducerIdentity
 from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.network import Network
 from streamproof.sim.world import World

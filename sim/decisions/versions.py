@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from streamproof.stores.errors import UsageError
+from streamproof.errors import UsageError
 
 __all__ = [
     "EARLIEST_PROBEABLE_VERSION",

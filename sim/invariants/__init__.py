@@ -11,7 +11,6 @@ from streamproof.sim.invariants.assignments import (
     WorkGoesWhereTheStateIs,
     WorkIsEven,
 )
-from streamproof.sim.invariants.base import Invariant, InvariantError, Violation, Watch
 from streamproof.sim.invariants.contents import (
     ClosedStoreEqualsChangelog,
     CommittedOffsetIsInTheLog,
@@ -24,7 +23,7 @@ from streamproof.sim.invariants.delivery import (
     CommittedInputWasProcessed,
     EachInputCountsOnce,
 )
-from streamproof.sim.invariants.directories import HotDirectoryIsKept, NothingIsLeftInUse
+from streamproof.sim.invariants.invariant import Invariant, InvariantError, Violation, Watch
 from streamproof.sim.invariants.liveness import (
     EveryTaskRuns,
     EveryThreadTakesPart,
@@ -41,6 +40,7 @@ from streamproof.sim.invariants.ownership import (
     RestoringIsPaired,
 )
 from streamproof.sim.invariants.positions import PositionIsNotAhead
+from streamproof.sim.invariants.state_directories import HotDirectoryIsKept, NothingIsLeftInUse
 from streamproof.sim.invariants.upgrades import ClosedStoreKeepsItsOffset, MirrorsOnlyCopy
 from streamproof.sim.invariants.visibility import (
     MetricsAddUp,

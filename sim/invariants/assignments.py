@@ -17,8 +17,8 @@ from streamproof.sim.decisions.lag import (
     task_lag,
 )
 from streamproof.sim.decisions.versions import EARLIEST_PROBEABLE_VERSION, OFFSET_SUM_VERSION
-from streamproof.sim.invariants.base import Invariant, Observer
-from streamproof.sim.invariants.history import History
+from streamproof.sim.invariants.invariant import Invariant, Observer
+from streamproof.sim.invariants.log_history import History
 from streamproof.sim.trace import Event
 
 __all__ = [

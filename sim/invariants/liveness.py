@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from streamproof.sim.invariants.base import Invariant, Observer
-from streamproof.sim.invariants.history import History
+from streamproof.sim.invariants.invariant import Invariant, Observer
+from streamproof.sim.invariants.log_history import History
 from streamproof.sim.trace import Event
 
 __all__ = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import isclose
 
-from streamproof.sim.invariants.base import Invariant, Observer
-from streamproof.sim.invariants.history import History
-from streamproof.sim.metrics import RATIOS
+from streamproof.sim.invariants.invariant import Invariant, Observer
+from streamproof.sim.invariants.log_history import History
 from streamproof.sim.trace import Event
+from streamproof.sim.updater_metrics import RATIOS
 
 __all__ = [
     "MetricsAddUp",

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from streamproof.errors import UsageError
 from streamproof.sim.decisions.punctuation import next_punctuation
 from streamproof.sim.topology import PunctuationType, Punctuator
-from streamproof.stores.errors import UsageError
 
 __all__ = ["Punctuations"]
 

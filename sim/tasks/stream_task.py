@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from streamproof.sim.brokers.log import Entry
+from streamproof.sim.brokers.partition_log import Entry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.commits import committable_offset, needs_commit
@@ -27,14 +27,14 @@ from streamproof.sim.decisions.recovery import (
     commits_after,
     opening,
 )
-from streamproof.sim.tasks.metrics import TaskMetrics
 from streamproof.sim.tasks.punctuations import Punctuations
-from streamproof.sim.tasks.queues import (
+from streamproof.sim.tasks.record_queues import (
     BUFFERED_RECORDS_PER_PARTITION,
     NO_TIME,
     PartitionGroup,
 )
-from streamproof.sim.tasks.states import FOLLOWS, TaskState
+from streamproof.sim.tasks.task_metrics import TaskMetrics
+from streamproof.sim.tasks.task_states import FOLLOWS, TaskState
 from streamproof.sim.topology import PunctuationType, Punctuator, TaskSpec, partition_for
 from streamproof.sim.trace import Trace
 from streamproof.stores.api import (

@@ -7,13 +7,13 @@ from typing import NamedTuple, Protocol
 
 from streamproof.sim.topologies import (
     aggregation,
-    global_table,
+    global_table_join,
     joins,
-    punctuation,
+    punctuated_count,
     repartition,
-    sessions,
+    session_count,
     stateless,
-    windows,
+    windowed_count,
 )
 from streamproof.sim.topologies.reference import Expected, Logs
 from streamproof.sim.topology import Topology
@@ -57,10 +57,12 @@ TOPOLOGIES: dict[str, Family] = {
     "stream-table-join": Family(joins.stream_table_topology, joins.stream_table_expected),
     "reused-table-join": Family(joins.reused_table_topology, joins.stream_table_expected),
     "stream-stream-join": Family(joins.stream_stream_topology, joins.stream_stream_expected),
-    "windowed-count": Family(windows.topology, windows.expected),
-    "session-count": Family(sessions.topology, sessions.expected),
+    "windowed-count": Family(windowed_count.topology, windowed_count.expected),
+    "session-count": Family(session_count.topology, session_count.expected),
     "last-byte-count": Family(repartition.topology, repartition.expected),
-    "global-table-join": Family(global_table.topology, global_table.expected),
-    "punctuated-count": Family(punctuation.topology, punctuation.expected, punctuation.SETTLE_MS),
+    "global-table-join": Family(global_table_join.topology, global_table_join.expected),
+    "punctuated-count": Family(
+        punctuated_count.topology, punctuated_count.expected, punctuated_count.SETTLE_MS
+    ),
 }
 """All of them by name, which is also the application id."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamproof.sim.brokers.log import Entry
+from streamproof.sim.brokers.partition_log import Entry
 from streamproof.sim.topologies.reference import (
     Expected,
     Logged,

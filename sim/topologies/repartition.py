@@ -7,7 +7,7 @@ Source: Kafka, KStream#selectKey and #repartition.
 
 from __future__ import annotations
 
-from streamproof.sim.brokers.log import Entry
+from streamproof.sim.brokers.partition_log import Entry
 from streamproof.sim.topologies.aggregation import count, counted
 from streamproof.sim.topologies.reference import (
     Expected,

@@ -5,7 +5,7 @@ Source: Kafka, KStream#filter and #mapValues.
 
 from __future__ import annotations
 
-from streamproof.sim.brokers.log import Entry
+from streamproof.sim.brokers.partition_log import Entry
 from streamproof.sim.topologies.reference import (
     Expected,
     Logs,

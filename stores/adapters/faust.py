@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+from streamproof.errors import UsageError
 from streamproof.stores.adapters import task_partition, translated
 from streamproof.stores.api import (
     WRITE_BUFFER_BYTES_CONFIG,
@@ -41,11 +42,7 @@ from streamproof.stores.api import (
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import (
-    InvalidStateStoreError,
-    UnsupportedOperationError,
-    UsageError,
-)
+from streamproof.stores.errors import InvalidStateStoreError, UnsupportedOperationError
 from streamproof.stores.iterators import RowIterator, StoreIterator
 
 try:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from streamproof.errors import UsageError
 from streamproof.stores.adapters import task_partition, translated
 from streamproof.stores.api import (
     WRITE_BUFFER_BYTES_CONFIG,
@@ -43,7 +44,6 @@ from streamproof.stores.errors import (
     InvalidStateStoreError,
     TaskCorruptedError,
     UnsupportedOperationError,
-    UsageError,
 )
 from streamproof.stores.transactions import AbstractTransaction, AbstractTransactionalStore
 

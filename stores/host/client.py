@@ -18,6 +18,7 @@ from weakref import WeakSet
 import msgspec
 from msgspec.json import Decoder
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
     PROCESSING_GUARANTEE_CONFIG,
@@ -32,7 +33,7 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import InvalidStateStoreError, UsageError
+from streamproof.stores.errors import InvalidStateStoreError
 from streamproof.stores.host.process import HostProcess, die_with_hosts, kill_hosts
 from streamproof.stores.host.protocol import PROTOCOL, Page, V
 from streamproof.stores.iterators import StoreIterator

@@ -20,7 +20,8 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 from msgspec.json import Decoder
 
-from streamproof.stores.errors import ProcessorStateError, StoreError, UsageError
+from streamproof.errors import UsageError
+from streamproof.stores.errors import ProcessorStateError, StoreError
 from streamproof.stores.host.protocol import KINDS, MAX_LINE_BYTES, PROTOCOL, Hello, Reply
 
 __all__ = ["HostProcess", "die_with_hosts", "kill_hosts"]

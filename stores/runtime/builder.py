@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import KeyValueStore, StateStore
-from streamproof.stores.errors import UsageError
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.runtime.cache import CachingKeyValueStore, CachingTimestampedKeyValueStore
 from streamproof.stores.runtime.changelogging import change_logging

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar, cast
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     IsolationLevel,
     KeyValueStore,
@@ -21,7 +22,6 @@ from streamproof.stores.api import (
     StateStoreContext,
 )
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import UsageError
 from streamproof.stores.runtime.layers import (
     SessionLayer,
     TimestampedKeyValueLayer,

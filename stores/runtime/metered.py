@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar, cast
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import KeyValueStore, StateStore, StateStoreContext, TopicPartition
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import UsageError
 from streamproof.stores.metrics import MetricDefinition, Metrics, Scope, Sensor
 from streamproof.stores.runtime.layers import (
     SessionLayer,

@@ -6,7 +6,7 @@ from streamproof.stores.api import ChangelogRecord, require_key
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.sessions import SessionStore
 from streamproof.stores.windowed.keys import parse_session_key, require_session
-from streamproof.stores.windowed.memory import InMemoryTimedStore
+from streamproof.stores.windowed.memory_rows import InMemoryTimedStore
 from streamproof.stores.windows import LONG_MAX, Window, Windowed, WindowedIterator
 
 __all__ = ["InMemorySessionStore", "default_store"]

@@ -6,7 +6,7 @@ from streamproof.stores.api import ChangelogRecord, require_key
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import InvalidArgumentError
 from streamproof.stores.windowed.keys import parse_window_key, require_time, windowed
-from streamproof.stores.windowed.memory import InMemoryTimedStore
+from streamproof.stores.windowed.memory_rows import InMemoryTimedStore
 from streamproof.stores.windows import WindowedIterator, WindowIterator, WindowStore
 
 __all__ = ["InMemoryWindowStore", "default_store"]

@@ -52,7 +52,6 @@ from streamproof.stores.api import (
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.directories import make_directory
 from streamproof.stores.errors import (
     InvalidArgumentError,
     InvalidStateStoreError,
@@ -60,6 +59,7 @@ from streamproof.stores.errors import (
 )
 from streamproof.stores.iterators import Row, RowIterator, StoreIterator, is_inverted, prefix_end
 from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.synced_directories import make_directory
 
 __all__ = ["SegmentDatabases", "SegmentOffset"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from streamproof.conformance.results import Failure, RequirementResult
-from streamproof.reports.runlog import RunLog, read_run_log
+from streamproof.reports.run_log import RunLog, read_run_log
 
 SUBJECTS = Path(__file__).resolve().parent.parent / "subjects"
 COMMAND = Path(sys.executable).parent / "streamproof"

@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.checks import anomalies, metamorphic, races
-from streamproof.conformance.history import PERMITTED, Anomaly, Read, Span
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.checks import anomaly_checks as anomalies
+from streamproof.conformance.checks import metamorphic_checks as metamorphic
+from streamproof.conformance.checks import race_checks as races
+from streamproof.conformance.heartbeat import Status
+from streamproof.conformance.isolation_history import PERMITTED, Anomaly, Read, Span
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckRun
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.status import Status
 from streamproof.conformance.subject import load_subject
 from streamproof.conformance.trial import Trial
 from streamproof.conformance.violations import Violation
@@ -34,7 +36,7 @@ def make_trials(tmp_path: Path) -> Iterator[Callable[..., Trial]]:
 
     def trial_of(subject: str, **settings: Any) -> Trial:
         run = CheckRun(
-            load_checks()["anomalies.interleaved"],
+            load_checks()["anomaly.interleaved"],
             load_subject(subject),
             Settings(profile="smoke", **settings),
             tmp_path,
@@ -80,7 +82,7 @@ def test_a_schedule_is_read_from_words() -> None:
 
 def test_there_is_a_schedule_for_each_requirement_of_the_check() -> None:
     for requirement, text in anomalies.SCHEDULES.items():
-        assert "anomalies.interleaved" in load_catalogue()[requirement].checks
+        assert "anomaly.interleaved" in load_catalogue()[requirement].checks
         assert anomalies.steps(text)
 
 

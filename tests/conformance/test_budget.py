@@ -12,12 +12,12 @@ import pytest
 from command_lines import SUBJECTS, CommandLine, until
 
 from streamproof.conformance.budget import RAREST, Search, parse_duration
-from streamproof.conformance.engine import Engine, Task, work_directory
+from streamproof.conformance.check_engine import Engine, Task, work_directory
+from streamproof.conformance.check_run import CheckOutcome, Evidence, Finding
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckOutcome, Evidence, Finding
 from streamproof.conformance.settings import Settings, derive_seed
-from streamproof.reports.runlog import read_run_log
-from streamproof.stores.errors import UsageError
+from streamproof.errors import UsageError
+from streamproof.reports.run_log import read_run_log
 
 EXAMPLE, PROPERTY, CRASH = "kv.empty_key", "kv.keys_are_exact", "crash.between_operations"
 PLAN = [("s", load_checks()[name]) for name in (EXAMPLE, PROPERTY, CRASH)]

@@ -13,11 +13,11 @@ from streamproof.cli import main
 from streamproof.conformance import canary
 from streamproof.conformance.canary import CanaryError, canary_task, require_caught
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_run import CheckOutcome, Evidence
 from streamproof.conformance.mutants import CANARY, MUTANTS
-from streamproof.conformance.run import CheckOutcome, Evidence
 from streamproof.conformance.settings import Settings
-from streamproof.reports.runlog import read_run_log
+from streamproof.reports.run_log import read_run_log
 
 
 def outcome_of(settings: Settings) -> CheckOutcome:

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from streamproof.conformance.catalogue import load_catalogue
+from streamproof.conformance.check_run import CheckRun, run_check
+from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckRun, run_check
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.status import Status
 from streamproof.conformance.subject import load_subject
 
 FORKING = {name for name in load_checks() if name.startswith(("crash.", "faults.", "power."))} | {
-    "errors.second_process",
+    "error.second_process",
     "position.position_after_a_crash",
-    "upgrades.killed_while_upgrading",
-    "upgrades.killed_while_upgrading_again",
-    "upgrades.killed_after_the_upgrade",
-    "upgrades.killed_while_preparing",
-    "upgrades.older_store_killed",
+    "upgrade.killed_while_upgrading",
+    "upgrade.killed_while_upgrading_again",
+    "upgrade.killed_after_the_upgrade",
+    "upgrade.killed_while_preparing",
+    "upgrade.older_store_killed",
 }
 SETTINGS = Settings(spec="kafka-4.4", profile="smoke", seed=5)
 KIPS = Settings(spec="kips", profile="smoke", seed=5)

@@ -11,10 +11,10 @@ from command_lines import SUBJECTS
 from test_judge import PLAIN, TRANSACTIONAL, broken, crashed_at, seen_at
 from test_kill_engine import run_python
 
-from streamproof.conformance.checks.crash import goes_on, side_by_side
-from streamproof.conformance.crash.campaign import describe
-from streamproof.conformance.crash.judge import history_of, judge
-from streamproof.conformance.crash.kill import Crashed, CrashPoint, changelog_of
+from streamproof.conformance.checks.crash_checks import goes_on, side_by_side
+from streamproof.conformance.crash.crash_judge import history_of, judge
+from streamproof.conformance.crash.kill_campaign import describe
+from streamproof.conformance.crash.kill_engine import Crashed, CrashPoint, changelog_of
 from streamproof.conformance.crash.program import ProgramBuilder
 from streamproof.conformance.crash.triggers import build_shim
 from streamproof.conformance.lab import CHANGELOG
@@ -146,12 +146,12 @@ def test_a_failure_is_told_in_words() -> None:
 FAULTY = """
 import os, json, sys, time
 from pathlib import Path
-from streamproof.conformance.crash.kill import CrashPoint, KillEngine
+from streamproof.conformance.crash.kill_engine import CrashPoint, KillEngine
 from streamproof.conformance.crash.program import ProgramBuilder
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckRun
+from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.status import Status
+from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.subject import load_subject
 
 subject, here = load_subject(sys.argv[1]), Path(sys.argv[2])
@@ -164,7 +164,7 @@ class Hanging(type(subject.factory())):
                 time.sleep(1000)
             raise
 subject = subject.__class__(subject.name, lambda: Hanging("hanging"), subject.capabilities, None)
-check = load_checks()["faults.full_disk"]
+check = load_checks()["disk_fault.full_disk"]
 status = Status(here / "status", create=True)
 settings = Settings(operation_timeout_s=0.5)
 engine = KillEngine(CheckRun(check, subject, settings, here, status))

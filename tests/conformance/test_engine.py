@@ -14,15 +14,15 @@ import pytest
 from command_lines import REPORTS, CommandLine, processes_with, until
 from msgspec.structs import replace
 
-from streamproof.conformance.engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_run import CheckOutcome
 from streamproof.conformance.registry import load_checks
 from streamproof.conformance.results import SCHEMA_VERSION, Footer, Header
-from streamproof.conformance.run import CheckOutcome
 from streamproof.conformance.session import Observer, Session, select_requirements
 from streamproof.conformance.settings import Settings
+from streamproof.errors import UsageError
 from streamproof.reports.render import render_all
-from streamproof.reports.runlog import RunLogWriter, read_run_log
-from streamproof.stores.errors import UsageError
+from streamproof.reports.run_log import RunLogWriter, read_run_log
 
 ROOT = Path(__file__).resolve().parents[2]
 SIDE_FILE = f"{ROOT / 'examples' / 'sqlite_side_file.py'}:make"
@@ -100,12 +100,12 @@ def outcomes(plan: dict[str, list[str]], jobs: int) -> dict[tuple[str, str], Any
 PLAIN = [name for name, check in load_checks().items() if not check.raw]
 CRASHES = ["crash.between_operations", "crash.in_every_line_of_commit"]
 RANDOM = "model.random_programs"
-MUTANTS = "streamproof.conformance.mutants.stores"
+MUTANTS = "streamproof.conformance.mutants.store_mutants"
 PLAN = {
     "in-memory": [*(name for name in PLAIN if name.startswith(("kv.", "restoration."))), RANDOM],
     SIDE_FILE: [*(name for name in PLAIN if name.startswith("commits.")), RANDOM, *CRASHES],
-    f"{MUTANTS}:prefix_end_overflows": ["ranges.prefix_scan", RANDOM],
-    f"{MUTANTS}:range_end_exclusive": ["ranges.bounds", "ranges.reverse_is_the_reverse", RANDOM],
+    f"{MUTANTS}:prefix_end_overflows": ["range.prefix_scan", RANDOM],
+    f"{MUTANTS}:range_end_exclusive": ["range.bounds", "range.reverse_is_the_reverse", RANDOM],
     f"{MUTANTS}:tombstones_dropped_on_commit": ["kv.delete_survives_commits", RANDOM],
 }
 

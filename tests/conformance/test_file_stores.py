@@ -17,13 +17,13 @@ import pytest
 from command_lines import SUBJECTS
 
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
-from streamproof.conformance.engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_run import CheckOutcome, CheckRun, Finding, run_check
+from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.mutants import MUTANTS
 from streamproof.conformance.registry import load_checks
 from streamproof.conformance.results import Profile
-from streamproof.conformance.run import CheckOutcome, CheckRun, Finding, run_check
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.status import Status
 from streamproof.conformance.subject import Subject
 
 sys.path.append(str(SUBJECTS))

@@ -16,11 +16,11 @@ from command_lines import SUBJECTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamproof.conformance.crash.kill import spread
+from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_run import CheckOutcome
+from streamproof.conformance.crash.kill_engine import spread
 from streamproof.conformance.crash.triggers import build_shim
-from streamproof.conformance.engine import Engine, work_directory
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckOutcome
 from streamproof.conformance.settings import Settings
 
 MODEL = settings.get_profile("conformance")
@@ -76,12 +76,12 @@ def run_python(
 DRIVER = """
 import json, sys
 from pathlib import Path
-from streamproof.conformance.crash.kill import CrashPoint, KillEngine
+from streamproof.conformance.crash.kill_engine import CrashPoint, KillEngine
 from streamproof.conformance.crash.program import ProgramBuilder
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckRun
+from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.status import Status
+from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.subject import load_subject
 
 subject, kind, here = sys.argv[1], sys.argv[2], Path(sys.argv[3])
@@ -160,8 +160,8 @@ def as_printed(found: str) -> str:
     return re.sub(r"^\{CHANGELOG: (\d+)\}$", r"[\1, None]", found)
 
 
-MUTANTS = "streamproof.conformance.mutants.stores"
-CRASHES = "streamproof.conformance.mutants.crashes"
+MUTANTS = "streamproof.conformance.mutants.store_mutants"
+CRASHES = "streamproof.conformance.mutants.crash_mutants"
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ CRASHES = "streamproof.conformance.mutants.crashes"
         (f"{CRASHES}:journal_deleted_before_it_is_applied", "crash.while_recovering"),
         (f"{CRASHES}:offsets_of_all_stores_together", "crash.several_stores"),
         (f"{CRASHES}:restore_commits_its_end_first", "crash.restoring_interrupted_again"),
-        (f"{CRASHES}:second_upgrade_deletes_first", "upgrades.killed_while_upgrading_again"),
-        (f"{CRASHES}:full_disk_ignored", "faults.full_disk"),
-        (f"{CRASHES}:journal_deleted_after_an_error", "faults.broken_disk"),
-        (f"{MUTANTS}:largest_offset_wins", "offsets.last_commit_counts"),
-        (f"{MUTANTS}:prefix_end_overflows", "ranges.prefix_scan_by_example"),
+        (f"{CRASHES}:second_upgrade_deletes_first", "upgrade.killed_while_upgrading_again"),
+        (f"{CRASHES}:full_disk_ignored", "disk_fault.full_disk"),
+        (f"{CRASHES}:journal_deleted_after_an_error", "disk_fault.broken_disk"),
+        (f"{MUTANTS}:largest_offset_wins", "offset.last_commit_counts"),
+        (f"{MUTANTS}:prefix_end_overflows", "range.prefix_scan_by_example"),
         (f"{MUTANTS}:empty_value_deletes", "kv.empty_value_is_a_value"),
     ],
     ids=lambda text: text.rpartition(":")[2] or text,

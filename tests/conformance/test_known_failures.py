@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from command_lines import SUBJECTS, CommandLine
 
-from streamproof.conformance.known import KnownFailures, read_known_failures
+from streamproof.conformance.known_failures import KnownFailures, read_known_failures
 from streamproof.conformance.results import Failure, RequirementResult, Status
 from streamproof.conformance.verdicts import exit_code, verdict_of
-from streamproof.stores.errors import UsageError
+from streamproof.errors import UsageError
 
 TODAY = date(2026, 3, 4)
 BAD = f"{SUBJECTS / 'bad_stores.py'}:delete_raises"

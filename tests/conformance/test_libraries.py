@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.conformance.crash.libraries import build_library
+from streamproof.conformance.crash.preloaded_libraries import build_library
 
 SOURCE = "int answer(void) { return 42; }"
 

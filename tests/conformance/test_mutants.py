@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.engine import Engine, work_directory
+from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.kill_matrix import Group, GroupRun, group_of, group_runs
 from streamproof.conformance.mutants import MUTANTS, Mutant
 from streamproof.conformance.results import Profile

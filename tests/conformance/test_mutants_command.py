@@ -14,6 +14,7 @@ import pytest
 from command_lines import CommandLine, until
 
 from streamproof.conformance.catalogue import load_catalogue
+from streamproof.conformance.check_run import Effort
 from streamproof.conformance.kill_matrix import (
     MOST_TOGETHER,
     Trying,
@@ -24,8 +25,11 @@ from streamproof.conformance.kill_matrix import (
 )
 from streamproof.conformance.kill_results import MATRIX_VERSION, KillMatrix, MutantRow
 from streamproof.conformance.mutants import MUTANTS
-from streamproof.conformance.run import Effort
-from streamproof.reports.kill_matrix import MATRIX_SCHEMA_FILE, matrix_schema_text, render_matrix
+from streamproof.reports.kill_matrix_report import (
+    MATRIX_SCHEMA_FILE,
+    matrix_schema_text,
+    render_matrix,
+)
 
 MUTANT = next(each for each in MUTANTS if each.name == "empty_value_deletes")
 KILLED = Trying(
@@ -74,7 +78,7 @@ def test_all_requirements_can_be_asked(command_line: CommandLine) -> None:
     assert code == 0, text
     assert matrix is not None
     (row,) = matrix.rows
-    assert row.by == ["duplicates.duplicates_are_kept"]
+    assert row.by == ["duplicate.duplicates_are_kept"]
     assert "WIN-028" in row.collateral
     assert row.requirement not in row.collateral
     assert set(row.collateral) <= load_catalogue().keys()

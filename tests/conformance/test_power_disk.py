@@ -16,7 +16,7 @@ from streamproof.conformance.power.disk import (
     FileSystem,
     disk_of,
 )
-from streamproof.conformance.power.trace import Call, Kind, Trace, Tree
+from streamproof.conformance.power.syscall_trace import Call, Kind, Trace, Tree
 
 MODEL = settings.get_profile("conformance")
 ROOT, SUB, FILE, OTHER_FILE = 100, 101, 102, 103

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.conformance.crash.judge import Ruling
-from streamproof.conformance.engine import Engine, work_directory
-from streamproof.conformance.power.campaign import promise_of
-from streamproof.conformance.power.recorder import preload
+from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_run import CheckOutcome, Finding
+from streamproof.conformance.crash.crash_judge import Ruling
+from streamproof.conformance.power.power_campaign import promise_of
+from streamproof.conformance.power.syscall_recorder import preload
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckOutcome, Finding
 from streamproof.conformance.settings import Settings
 
-MUTANTS = "streamproof.conformance.mutants.power"
+MUTANTS = "streamproof.conformance.mutants.power_mutants"
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ import sys
 from pathlib import Path
 
 from streamproof.conformance.power.disk import JOURNALLED, disk_of
-from streamproof.conformance.power.recorder import mark, run_recorded
-from streamproof.conformance.power.trace import actual_tree, write_tree
+from streamproof.conformance.power.syscall_recorder import mark, run_recorded
+from streamproof.conformance.power.syscall_trace import actual_tree, write_tree
 
 root, log = Path(sys.argv[1]), Path(sys.argv[2])
 
@@ -207,7 +207,7 @@ def test_a_store_that_is_right_stands_every_loss(subject: str) -> None:
 
 ESCAPING = """
 import mmap
-from streamproof.conformance.mutants.power import DurableStore
+from streamproof.conformance.mutants.power_mutants import DurableStore
 
 class Mapped(DurableStore):
     def init(self, context, root):

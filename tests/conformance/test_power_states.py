@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from test_power_disk import FILE, OTHER_FILE, ROOT, STEPS, create, played, rename, sync, write
 
 from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, disk_of
-from streamproof.conformance.power.states import (
+from streamproof.conformance.power.disk_states import (
     _CHOICES,
     DAMAGES,
     SECTOR_BYTES,
@@ -20,7 +20,7 @@ from streamproof.conformance.power.states import (
     smaller,
     states_at,
 )
-from streamproof.conformance.power.trace import Call, Trace, Tree
+from streamproof.conformance.power.syscall_trace import Call, Trace, Tree
 
 MODEL = settings.get_profile("conformance")
 EVERY: tuple[Damage, ...] = (*DAMAGES, "scattered")

@@ -14,29 +14,29 @@ import msgspec
 import pytest
 from command_lines import CommandLine
 
+from streamproof.conformance.check_run import CheckOutcome, CheckRun, run_check
+from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.registry import load_checks
 from streamproof.conformance.results import Guarantee, Profile, Spec
-from streamproof.conformance.run import CheckOutcome, CheckRun, run_check
-from streamproof.conformance.saved import Replay, read_failure
+from streamproof.conformance.saved_failures import Replay, read_failure
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.simulated import campaign
-from streamproof.conformance.simulated.campaign import simulate, try_world
-from streamproof.conformance.simulated.scenarios import names_for
-from streamproof.conformance.simulated.world import (
+from streamproof.conformance.simulated import world_campaign as campaign
+from streamproof.conformance.simulated.scenario_worlds import names_for
+from streamproof.conformance.simulated.store_world import (
     Simulated,
     drawn,
     is_ordered,
     simplifications,
     topologies_for,
 )
-from streamproof.conformance.status import Status
+from streamproof.conformance.simulated.world_campaign import simulate, try_world
 from streamproof.conformance.subject import Subject, load_subject
+from streamproof.errors import UsageError
 from streamproof.sim.invariants import Invariant
-from streamproof.sim.invariants.base import Observer
+from streamproof.sim.invariants.invariant import Observer
 from streamproof.stores.api import TopicPartition
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import UsageError
 from streamproof.stores.memory import InMemoryKeyValueStore
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
+from streamproof.conformance.check_run import CheckOutcome, CheckRun, run_check
+from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.registry import Check, load_checks
-from streamproof.conformance.run import CheckOutcome, CheckRun, run_check
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.status import Status
 from streamproof.conformance.subject import load_subject
 from streamproof.sim.decisions.assignment import Assignment
 from streamproof.sim.decisions.idling import Readiness
@@ -149,12 +149,12 @@ MISTAKES: list[Mistake] = [
     ("IDLE-007", "idling.side_by_side", "idling.ready_to_process", in_kafka_mode),
     ("IDLE-008", "idling.nothing_to_process", "idling.ready_to_process", replaced(ready=True)),
     ("IDLE-009", "idling.says_why", "idling.ready_to_process", replaced(waiting={})),
-    ("LAG-001", "lags.is_end_less_position", "lag.current_lag", answering(LagAnswer(0, False))),
-    ("LAG-002", "lags.no_position_no_lag", "lag.current_lag", answering(LagAnswer(0, False))),
-    ("LAG-003", "lags.asks_once", "lag.current_lag", answering(LagAnswer(None, True))),
-    ("LAG-008", "lags.sums", "lag.offset_sum", shifted),
-    ("LAG-009", "lags.of_clients", "lag.task_lag", shifted),
-    ("LAG-010", "lags.who_is_caught_up", "lag.is_caught_up", answering(True)),
+    ("LAG-001", "lag.is_end_less_position", "lag.current_lag", answering(LagAnswer(0, False))),
+    ("LAG-002", "lag.no_position_no_lag", "lag.current_lag", answering(LagAnswer(0, False))),
+    ("LAG-003", "lag.asks_once", "lag.current_lag", answering(LagAnswer(None, True))),
+    ("LAG-008", "lag.sums", "lag.offset_sum", shifted),
+    ("LAG-009", "lag.of_clients", "lag.task_lag", shifted),
+    ("LAG-010", "lag.who_is_caught_up", "lag.is_caught_up", answering(True)),
     ("TASK-013", "recovery.goes_on_after_the_offset", "recovery.opening", answering(Start(False))),
     (
         "TASK-014",
@@ -168,95 +168,95 @@ MISTAKES: list[Mistake] = [
     ("TASK-018", "recovery.unclean_ends_are_not", "recovery.commits_after", answering(True)),
     ("TASK-019", "recovery.an_empty_store_is_healthy", "recovery.opening", replaced(wipe=True)),
     ("ALOS-002", "recovery.a_replay_mends", "recovery.wipes_after", answering(True)),
-    ("TASK-020", "restoring.ends_with_the_log", "restoration.end_of", shifted),
-    ("TASK-021", "restoring.inputs_end_where_committed", "restoration.end_of", shifted),
+    ("TASK-020", "restore_range.ends_with_the_log", "restore_range.end_of", shifted),
+    ("TASK-021", "restore_range.inputs_end_where_committed", "restore_range.end_of", shifted),
     (
         "TASK-022",
-        "restoring.complete_when_all_is_applied",
-        "restoration.is_complete",
+        "restore_range.complete_when_all_is_applied",
+        "restore_range.is_complete",
         answering(True),
     ),
     (
         "TASK-022",
-        "restoring.complete_when_all_is_applied",
-        "restoration.is_complete",
+        "restore_range.complete_when_all_is_applied",
+        "restore_range.is_complete",
         answering(False),
     ),
-    ("TASK-023", "restoring.nothing_beyond_the_end", "restoration.applicable", shifted),
+    ("TASK-023", "restore_range.nothing_beyond_the_end", "restore_range.applicable", shifted),
     (
         "METRIC-106",
-        "restoring.what_remains_counts_offsets",
-        "restoration.remaining_after",
+        "restore_range.what_remains_counts_offsets",
+        "restore_range.remaining_after",
         shifted,
     ),
     (
         "TASK-024",
-        "committing.the_next_to_process",
+        "commit_timing.the_next_to_process",
         "commits.committable_offset",
         lambda _: lambda _head, position: position,
     ),
-    ("TASK-025", "committing.passes_markers", "commits.needs_commit", answering(False)),
-    ("TASK-026", "committing.after_the_interval", "commits.commit_is_due", answering(True)),
+    ("TASK-025", "commit_timing.passes_markers", "commits.needs_commit", answering(False)),
+    ("TASK-026", "commit_timing.after_the_interval", "commits.commit_is_due", answering(True)),
     (
         "TASK-027",
-        "committing.before_too_much_is_staged",
+        "commit_timing.before_too_much_is_staged",
         "commits.commit_is_due",
         answering(False),
     ),
-    ("TASK-028", "committing.looks_up_in_time", "commits.next_iterations", answering(0)),
+    ("TASK-028", "commit_timing.looks_up_in_time", "commits.next_iterations", answering(0)),
     (
         "TASK-029",
-        "committing.punctuations_stay_on_their_beat",
+        "commit_timing.punctuations_stay_on_their_beat",
         "punctuation.next_punctuation",
         lambda _: lambda _due, now, interval: now + interval,
     ),
-    ("ASSIGN-001", "assigning.each_task_is_active_once", "assignment.assign", without_one),
+    ("ASSIGN-001", "assignment.each_task_is_active_once", "assignment.assign", without_one),
     (
         "ASSIGN-002",
-        "assigning.nobody_has_a_task_twice",
+        "assignment.nobody_has_a_task_twice",
         "assignment.assign",
         with_copies("standby"),
     ),
     (
         "ASSIGN-003",
-        "assigning.as_many_standbys_as_asked_for",
+        "assignment.as_many_standbys_as_asked_for",
         "assignment.assign",
         with_copies("standby"),
     ),
     (
         "ASSIGN-004",
-        "assigning.work_stays_with_its_state",
+        "assignment.work_stays_with_its_state",
         "assignment.assign",
         all_for_the_first,
     ),
-    ("ASSIGN-004", "assigning.the_least_behind_goes_on", "assignment.assign", all_for_the_first),
-    ("ASSIGN-005", "assigning.warmups_are_bounded", "assignment.assign", with_copies("warmup")),
-    ("ASSIGN-006", "assigning.load_follows_threads", "assignment.assign", all_for_the_first),
+    ("ASSIGN-004", "assignment.the_least_behind_goes_on", "assignment.assign", all_for_the_first),
+    ("ASSIGN-005", "assignment.warmups_are_bounded", "assignment.assign", with_copies("warmup")),
+    ("ASSIGN-006", "assignment.load_follows_threads", "assignment.assign", all_for_the_first),
     (
         "ASSIGN-008",
-        "assigning.looks_again_while_something_moves",
+        "assignment.looks_again_while_something_moves",
         "assignment.assign",
         replaced(probing=False),
     ),
     (
         "ASSIGN-009",
-        "assigning.the_same_group_is_assigned_the_same",
+        "assignment.the_same_group_is_assigned_the_same",
         "assignment.assign",
         all_for_the_first,
     ),
     (
         "UPGRADE-102",
-        "versioning.all_can_read_the_answer",
+        "metadata_version.all_can_read_the_answer",
         "versions.answer_of",
         replaced(version=2),
     ),
     (
         "UPGRADE-103",
-        "versioning.members_find_a_version",
+        "metadata_version.members_find_a_version",
         "versions.next_version",
         replaced(version=3),
     ),
-    ("ASSIGN-010", "assigning.a_group_comes_to_rest", "assignment.assign", replaced(probing=True)),
+    ("ASSIGN-010", "assignment.a_group_comes_to_rest", "assignment.assign", replaced(probing=True)),
 ]
 """For each promise about a decision a check of it, and the function with a mistake in it."""
 
@@ -289,7 +289,7 @@ def test_a_decision_that_raises_is_found(tmp_path: Path, monkeypatch: pytest.Mon
         raise KeyError("in-7")
 
     monkeypatch.setattr(f"{DECISIONS}.lag.current_lag", fails)
-    (finding,) = outcome(tmp_path, CHECKS["lags.is_end_less_position"]).findings
+    (finding,) = outcome(tmp_path, CHECKS["lag.is_end_less_position"]).findings
     assert (finding.requirement, finding.shape) == ("LAG-001", "raised")
     assert finding.found == "raised KeyError: 'in-7'"
 
@@ -308,11 +308,11 @@ def test_a_program_shows_the_decision(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 BY_DEFECT = [
-    ("chooses-by-largest-time", "queueing.taken_in_order", "IDLE-001"),
+    ("chooses-by-largest-time", "queue.taken_in_order", "IDLE-001"),
     ("does-not-fence-producer", "fencing.a_new_producer_fences_the_one_before", "EOS-005"),
     ("ignores-generation", "fencing.old_generations_cannot_commit", "REBAL-003"),
-    ("restores-to-stable-end", "updating.waits_for_an_open_transaction", "TASK-030"),
-    ("suspends-without-a-word", "updating.suspended_and_started_again", "LISTEN-104"),
+    ("restores-to-stable-end", "state_updater.waits_for_an_open_transaction", "TASK-030"),
+    ("suspends-without-a-word", "state_updater.suspended_and_started_again", "LISTEN-104"),
 ]
 
 
@@ -328,114 +328,154 @@ def test_a_defect_is_found_by_a_small_world(
 
 SIM = "streamproof.sim"
 CONSUMER = f"{SIM}.clients.consumer.Consumer"
-ANNOUNCER = f"{SIM}.tasks.restorations.Announcer"
+ANNOUNCER = f"{SIM}.tasks.restoration_progress.Announcer"
 METRICS = "streamproof.stores.runtime.restore_metrics"
 
 Broken = tuple[str, str, str, object]
 
 BROKEN: list[Broken] = [
-    ("IDLE-010", "queueing.taken_in_order", f"{SIM}.tasks.queues.PartitionGroup._advance", None),
-    ("IDLE-011", "queueing.paused_when_full", f"{SIM}.tasks.queues.PartitionGroup.has_space", True),
+    (
+        "IDLE-010",
+        "queue.taken_in_order",
+        f"{SIM}.tasks.record_queues.PartitionGroup._advance",
+        None,
+    ),
+    (
+        "IDLE-011",
+        "queue.paused_when_full",
+        f"{SIM}.tasks.record_queues.PartitionGroup.has_space",
+        True,
+    ),
     (
         "IDLE-012",
-        "configuring.other_negative_idle_times_are_refused",
+        "configuration.other_negative_idle_times_are_refused",
         f"{SIM}.application.StreamsConfig.__post_init__",
         None,
     ),
     (
         "EOS-007",
-        "configuring.transactions_outlive_the_interval",
+        "configuration.transactions_outlive_the_interval",
         f"{SIM}.application.StreamsConfig.__post_init__",
         None,
     ),
-    ("LAG-002", "consuming.empty_without_a_position", f"{CONSUMER}.current_lag", 0),
-    ("LAG-004", "consuming.never_blocks", f"{CONSUMER}.current_lag", None),
-    ("LAG-005", "consuming.up_to_what_is_stable", f"{CONSUMER}.current_lag", 5),
-    ("LAG-006", "consuming.a_seek_leaves_it_stale", f"{CONSUMER}.current_lag", 0),
-    ("LAG-007", "consuming.only_of_what_is_assigned", f"{CONSUMER}.current_lag", None),
-    ("LAG-011", "consuming.markers_are_passed", f"{CONSUMER}.current_lag", 1),
+    ("LAG-002", "consumer.empty_without_a_position", f"{CONSUMER}.current_lag", 0),
+    ("LAG-004", "consumer.never_blocks", f"{CONSUMER}.current_lag", None),
+    ("LAG-005", "consumer.up_to_what_is_stable", f"{CONSUMER}.current_lag", 5),
+    ("LAG-006", "consumer.a_seek_leaves_it_stale", f"{CONSUMER}.current_lag", 0),
+    ("LAG-007", "consumer.only_of_what_is_assigned", f"{CONSUMER}.current_lag", None),
+    ("LAG-011", "consumer.markers_are_passed", f"{CONSUMER}.current_lag", 1),
     (
         "EOS-004",
-        "consuming.only_what_is_committed",
-        f"{SIM}.brokers.log.PartitionLog.is_aborted",
+        "consumer.only_what_is_committed",
+        f"{SIM}.brokers.partition_log.PartitionLog.is_aborted",
         0,
     ),
     (
         "EOS-006",
         "fencing.pending_offsets_are_waited_for",
-        f"{SIM}.brokers.groups.GroupCoordinator.committed",
+        f"{SIM}.brokers.group_coordinator.GroupCoordinator.committed",
         5,
     ),
     (
         "REBAL-004",
         "fencing.the_silent_are_left_out",
-        f"{SIM}.brokers.groups.GroupCoordinator.heartbeat",
+        f"{SIM}.brokers.group_coordinator.GroupCoordinator.heartbeat",
         False,
     ),
     (
         "REBAL-005",
         "fencing.static_members_come_back",
-        f"{SIM}.brokers.groups.GroupCoordinator.poll_sync",
+        f"{SIM}.brokers.group_coordinator.GroupCoordinator.poll_sync",
         None,
     ),
-    ("LISTEN-103", "updating.start_batches_end", f"{ANNOUNCER}.ended", None),
-    ("LISTEN-105", "updating.a_completed_one_is_not_suspended", f"{ANNOUNCER}.applied", None),
-    ("LISTEN-106", "updating.a_listener_that_raises", f"{ANNOUNCER}._tell", None),
+    ("LISTEN-103", "state_updater.start_batches_end", f"{ANNOUNCER}.ended", None),
+    ("LISTEN-105", "state_updater.a_completed_one_is_not_suspended", f"{ANNOUNCER}.applied", None),
+    ("LISTEN-106", "state_updater.a_listener_that_raises", f"{ANNOUNCER}._tell", None),
     (
         "LISTEN-107",
-        "updating.standbys_have_a_listener_of_their_own",
+        "state_updater.standbys_have_a_listener_of_their_own",
         f"{ANNOUNCER}.suspended",
         None,
     ),
     (
         "LISTEN-108",
-        "updating.nothing_has_to_be_overridden",
+        "state_updater.nothing_has_to_be_overridden",
         f"{ANNOUNCER}.suspended",
         None,
     ),
-    ("METRIC-112", "updating.tasks_are_counted", f"{SIM}.tasks.updater.StateUpdater._count", None),
+    (
+        "METRIC-112",
+        "state_updater.tasks_are_counted",
+        f"{SIM}.tasks.state_updater.StateUpdater._count",
+        None,
+    ),
     (
         "STANDBY-002",
-        "updating.standbys_wait_for_active_tasks",
+        "state_updater.standbys_wait_for_active_tasks",
         f"{SIM}.tasks.stream_task.StreamTask.apply",
         None,
     ),
     (
         "STANDBY-003",
-        "updating.standbys_follow",
+        "state_updater.standbys_follow",
         f"{SIM}.tasks.stream_task.StreamTask.apply",
         None,
     ),
     (
         "TASK-031",
-        "updating.commits_while_it_restores",
+        "state_updater.commits_while_it_restores",
         f"{SIM}.tasks.stream_task.StreamTask.commit_store",
         None,
     ),
     (
         "UPGRADE-104",
-        "versioning.what_cannot_agree_is_refused",
+        "metadata_version.what_cannot_agree_is_refused",
         f"{DECISIONS}.versions.answer_of",
         "an answer",
     ),
-    ("METRIC-102", "metering.of_the_updater", f"{METRICS}.StateUpdaterMetrics._register", None),
-    ("METRIC-103", "metering.of_a_task", f"{METRICS}.TaskUpdateMetrics.__init__", None),
-    ("METRIC-104", "metering.ratios_sum_to_one", f"{METRICS}.StateUpdaterMetrics._ratio", 0.3),
-    ("METRIC-105", "metering.restores_or_updates", f"{METRICS}.StateUpdaterMetrics._ratio", 0.25),
+    (
+        "METRIC-102",
+        "runtime_metric.of_the_updater",
+        f"{METRICS}.StateUpdaterMetrics._register",
+        None,
+    ),
+    ("METRIC-103", "runtime_metric.of_a_task", f"{METRICS}.TaskUpdateMetrics.__init__", None),
+    (
+        "METRIC-104",
+        "runtime_metric.ratios_sum_to_one",
+        f"{METRICS}.StateUpdaterMetrics._ratio",
+        0.3,
+    ),
+    (
+        "METRIC-105",
+        "runtime_metric.restores_or_updates",
+        f"{METRICS}.StateUpdaterMetrics._ratio",
+        0.25,
+    ),
     (
         "METRIC-107",
-        "metering.totals_stay",
+        "runtime_metric.totals_stay",
         f"{METRICS}.TaskRestoreMetrics.on_batch_restored",
         None,
     ),
-    ("METRIC-108", "metering.standbys_count_updates", f"{METRICS}.TaskUpdateMetrics.record", None),
+    (
+        "METRIC-108",
+        "runtime_metric.standbys_count_updates",
+        f"{METRICS}.TaskUpdateMetrics.record",
+        None,
+    ),
     (
         "METRIC-109",
-        "metering.rates_are_per_second",
+        "runtime_metric.rates_are_per_second",
         f"{METRICS}.StateUpdaterMetrics.record_restore_call",
         None,
     ),
-    ("METRIC-110", "metering.waiting_is_counted", "streamproof.stores.metrics.Sensor.record", None),
+    (
+        "METRIC-110",
+        "runtime_metric.waiting_is_counted",
+        "streamproof.stores.metrics.Sensor.record",
+        None,
+    ),
 ]
 """For each promise that is kept by an object a check, and a method that only answers so."""
 

@@ -7,16 +7,16 @@ import contextlib
 import pytest
 from command_lines import REPORTS, CommandLine, Ended
 
+from streamproof.commands.defects import require_one_kind
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
-from streamproof.conformance.runner import Verifier
 from streamproof.conformance.session import select_requirements
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.single_requirement import Verifier
 from streamproof.conformance.subject import binds_of, defect_of, load_subject
-from streamproof.reports.arrange import build_view
-from streamproof.runtime_command import require_one_kind
+from streamproof.errors import UsageError
+from streamproof.reports.report_builder import build_view
+from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.defects import DEFECTS
-from streamproof.sim.marks import MARKS
-from streamproof.stores.errors import UsageError
 
 
 @pytest.fixture(scope="module")

@@ -10,19 +10,20 @@ from typing import Any
 import pytest
 
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
+from streamproof.conformance.check_run import CheckOutcome, CheckRun, run_check
+from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckOutcome, CheckRun, run_check
-from streamproof.conformance.runtime import shrinking, swarm
-from streamproof.conformance.runtime.shrinking import Seeded, smallest_program
+from streamproof.conformance.runtime import swarm_checks as swarm
+from streamproof.conformance.runtime import world_programs as shrinking
+from streamproof.conformance.runtime.world_programs import Seeded, smallest_program
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.status import Status
 from streamproof.conformance.subject import load_subject
 from streamproof.sim.application import StreamsConfig
+from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.invariants import INVARIANTS
-from streamproof.sim.marks import MARKS
 from streamproof.sim.nemesis import KINDS
-from streamproof.sim.swarm import Plan
+from streamproof.sim.simulation import Plan
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.workloads import WorkloadConfig
 

@@ -14,11 +14,10 @@ from command_lines import CommandLine, Ended
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamproof.conformance.choices import decode_value, encode_value
-from streamproof.conformance.crash.kill import CrashPoint
+from streamproof.conformance.crash.kill_engine import CrashPoint
 from streamproof.conformance.crash.program import random_program
 from streamproof.conformance.results import Note
-from streamproof.conformance.saved import (
+from streamproof.conformance.saved_failures import (
     Archive,
     Choices,
     SavedFailure,
@@ -27,7 +26,8 @@ from streamproof.conformance.saved import (
     read_bank,
     read_failure,
 )
-from streamproof.stores.errors import UsageError
+from streamproof.conformance.value_codec import decode_value, encode_value
+from streamproof.errors import UsageError
 
 MODEL = settings.get_profile("conformance")
 
@@ -45,7 +45,7 @@ def make():
 RIGHT = WRONG.replace('value == b"x" * 300', "False")
 
 STORE = "mine.py:make"
-POWER = "streamproof.conformance.mutants.power"
+POWER = "streamproof.conformance.mutants.power_mutants"
 CHECKED = ("--only", "KV-001,KV-002,KV-011", "--seed", "1")
 
 
@@ -271,7 +271,7 @@ def test_a_broken_bank_does_not_stop_a_run(command_line: CommandLine) -> None:
 
 def test_a_crash_is_made_again(command_line: CommandLine) -> None:
     """From its program and its point, in far less time than it took to find."""
-    mutant = "streamproof.conformance.mutants.stores:data_flushed_alone"
+    mutant = "streamproof.conformance.mutants.store_mutants:data_flushed_alone"
     found = command_line.verify(mutant, "--only", "CRASH-004", "--no-bank")
     assert found.code == 1
     file = found.out / found.failures["CRASH-004"].saved

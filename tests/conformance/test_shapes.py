@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamproof.conformance.catalogue import load_catalogue
+from streamproof.conformance.check_run import CheckOutcome, CheckRun, Evidence, Finding, run_check
+from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.registry import Check
 from streamproof.conformance.results import Failure
-from streamproof.conformance.run import CheckOutcome, CheckRun, Evidence, Finding, run_check
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.shapes import (
     answers,
@@ -21,7 +22,6 @@ from streamproof.conformance.shapes import (
     shape_of_error,
     shape_of_words,
 )
-from streamproof.conformance.status import Status
 from streamproof.conformance.subject import load_subject
 from streamproof.conformance.trial import Trial
 from streamproof.conformance.verdicts import failures_of, result_of

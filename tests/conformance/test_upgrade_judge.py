@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from test_judge import EXACT, LOOSE, PLAIN, TRANSACTIONAL, broken, crashed_at, seen_at
 
-from streamproof.conformance.crash.judge import POSITION, Ruling, history_of, judge
+from streamproof.conformance.crash.crash_judge import POSITION, Ruling, history_of, judge
 from streamproof.conformance.crash.program import Operation, Program, ProgramBuilder
 from streamproof.conformance.lab import CHANGELOG, Lab
 from streamproof.conformance.oracle import History

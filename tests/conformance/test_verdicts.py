@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamproof.conformance.catalogue import Requirement
+from streamproof.conformance.check_run import CheckOutcome, Evidence, Finding
 from streamproof.conformance.results import RequirementResult, Status, Verdict
-from streamproof.conformance.run import CheckOutcome, Evidence, Finding
 from streamproof.conformance.verdicts import (
     SUITE_ERROR,
     applicable,

@@ -16,18 +16,18 @@ import pytest
 from command_lines import SUBJECTS
 
 from streamproof.conformance.catalogue import load_catalogue
+from streamproof.conformance.check_run import CheckOutcome, CheckRun, Finding, run_check
+from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.lab import ChangelogRecord
 from streamproof.conformance.mutants import MUTANTS
 from streamproof.conformance.registry import load_checks
-from streamproof.conformance.run import CheckOutcome, CheckRun, Finding, run_check
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.status import Status
 from streamproof.conformance.subject import Subject, load_subject
-from streamproof.conformance.timed import Times
 from streamproof.conformance.trial import entry_key
+from streamproof.conformance.windowed_trial import Times
 from streamproof.conformance.windows_oracle import WindowedContent
+from streamproof.errors import UsageError
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import UsageError
 from streamproof.stores.windows import Window, Windowed
 
 sys.path.append(str(SUBJECTS))
@@ -132,9 +132,9 @@ def test_a_wrong_store_is_caught(requirement: str, store: type[DictStore], tmp_p
 @pytest.mark.parametrize(
     ("store", "check", "requirement"),
     [
-        ("BoundExclusive", "windows.time_ranges", "WIN-007"),
-        ("NoTombstones", "timed.restoring_equals_putting", "WIN-044"),
-        ("TouchingMissed", "sessions.searches_by_example", "SESS-011"),
+        ("BoundExclusive", "window.time_ranges", "WIN-007"),
+        ("NoTombstones", "windowed.restoring_equals_putting", "WIN-044"),
+        ("TouchingMissed", "session.searches_by_example", "SESS-011"),
     ],
 )
 def test_a_printed_program_runs_as_it_stands(

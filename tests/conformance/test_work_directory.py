@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from command_lines import until
 
-from streamproof.conformance.engine import work_directory
+from streamproof.conformance.check_engine import work_directory
 
 OWNER = """
 import os, signal
-from streamproof.conformance.engine import work_directory
+from streamproof.conformance.check_engine import work_directory
 
 with work_directory() as directory:
     (directory / "database").mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamproof.reports.campaigns.plan import Plan, read_plan
+from streamproof.reports.pipeline.campaigns.campaign_plan import Plan, read_plan
 
 __all__ = ["FAULTY", "SUBJECTS", "plan_of", "worlds"]
 

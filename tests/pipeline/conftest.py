@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parent))
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small session on two cores; whatever asks for a session in this process gets this one."""
-    from streamproof.reports.spark import session
+    from streamproof.reports.pipeline.spark import session
 
     scratch = Path(tmp_path_factory.mktemp("spark"))
     running = session(

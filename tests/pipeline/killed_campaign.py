@@ -20,8 +20,8 @@ from tempfile import mkdtemp
 import pyarrow.dataset as ds
 from rich.console import Console
 
-from streamproof.reports.campaigns.plan import read_plan
-from streamproof.reports.campaigns.storing import Tally
+from streamproof.reports.pipeline.campaigns.campaign_plan import read_plan
+from streamproof.reports.pipeline.campaigns.chunk_files import Tally
 
 CONSOLE = Console(highlight=False)
 

@@ -25,7 +25,7 @@ from streamproof.conformance.results import (
     SubjectVerdict,
     Verdict,
 )
-from streamproof.reports.runlog import RunLog, RunLogWriter
+from streamproof.reports.run_log import RunLog, RunLogWriter
 
 __all__ = ["draw_runs", "write_runs"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamproof.reports.site.data import (
+from streamproof.reports.pipeline.site.site_data import (
     Cell,
     Change,
     Day,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from streamproof.conformance.results import RequirementResult
-from streamproof.reports.runlog import RunLog
+from streamproof.reports.run_log import RunLog
 
 Row = dict[str, Any]
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamproof.reports.campaigns import units
-from streamproof.reports.campaigns.plan import Series, read_plan
-from streamproof.reports.campaigns.units import IDENTITY, frame, row_id, swarm_text
-from streamproof.scenarios.reading import library
+from streamproof.errors import UsageError
+from streamproof.reports.pipeline.campaigns import units
+from streamproof.reports.pipeline.campaigns.campaign_plan import Series, read_plan
+from streamproof.reports.pipeline.campaigns.units import IDENTITY, frame, row_id, swarm_text
+from streamproof.scenarios.scenario_reader import library
 from streamproof.scenarios.swarm_file import Swarm, read_swarm
 from streamproof.sim.topologies import TOPOLOGIES
-from streamproof.stores.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from campaign_plans import SUBJECTS, plan_of, worlds
 
-from streamproof.reports.campaigns.isolating import Order, isolated
-from streamproof.reports.campaigns.running import opened
-from streamproof.reports.campaigns.storing import Found, write_chunk
-from streamproof.reports.campaigns.tables import RunRow
-from streamproof.reports.campaigns.units import IDENTITY, Unit, row_id
-from streamproof.reports.campaigns.working import failed_to_run
+from streamproof.reports.pipeline.campaigns.campaign_tables import RunRow
+from streamproof.reports.pipeline.campaigns.chunk_files import Found, write_chunk
+from streamproof.reports.pipeline.campaigns.driver import opened
+from streamproof.reports.pipeline.campaigns.row import failed_to_run
+from streamproof.reports.pipeline.campaigns.row_process import Order, isolated
+from streamproof.reports.pipeline.campaigns.units import IDENTITY, Unit, row_id
 
 
 def unit_of(tmp_path: Path, subject: str, limit_s: float) -> Unit:
@@ -73,7 +73,7 @@ def test_a_row_does_not_outlive_its_worker(tmp_path: Path) -> None:
     unit = unit_of(tmp_path, "Stuck", 60)
     order = Order(unit=unit, directory=str(tmp_path), scratch=str(scratch))
     row = subprocess.Popen(
-        [sys.executable, "-P", "-m", "streamproof.campaign_row"],
+        [sys.executable, "-P", "-m", "streamproof.reports.pipeline.campaigns.row_main"],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )

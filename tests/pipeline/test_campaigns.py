@@ -26,19 +26,20 @@ from pyspark.sql import functions as f
 from typer.testing import CliRunner
 
 from streamproof.cli import app
-from streamproof.reports.campaigns import executing, running
-from streamproof.reports.campaigns.executing import Worker
-from streamproof.reports.campaigns.plan import read_plan
-from streamproof.reports.campaigns.running import Campaign, Progress, opened, pending, run
-from streamproof.reports.campaigns.storing import Found, Tally
-from streamproof.reports.campaigns.tables import TableName, read_table
-from streamproof.reports.campaigns.units import Unit
-from streamproof.reports.runlog import read_run_log
+from streamproof.errors import UsageError
+from streamproof.reports.pipeline.campaigns import driver as running
+from streamproof.reports.pipeline.campaigns import executor as executing
+from streamproof.reports.pipeline.campaigns.campaign_plan import read_plan
+from streamproof.reports.pipeline.campaigns.campaign_tables import TableName, read_table
+from streamproof.reports.pipeline.campaigns.chunk_files import Found, Tally
+from streamproof.reports.pipeline.campaigns.driver import Campaign, Progress, opened, pending, run
+from streamproof.reports.pipeline.campaigns.executor import Worker
+from streamproof.reports.pipeline.campaigns.units import Unit
+from streamproof.reports.run_log import read_run_log
 from streamproof.scenarios.swarm_file import drawn_from
 from streamproof.sim.exploration import explore
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import read_trace
-from streamproof.stores.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -118,7 +119,7 @@ names = ["KAFKA-10167"]
 variants = ["fixed"]
 subjects = ["", "rocksdb"]
 [[verify]]
-subjects = ["streamproof.conformance.mutants.stores:tombstones_dropped_on_commit"]
+subjects = ["streamproof.conformance.mutants.store_mutants:tombstones_dropped_on_commit"]
 profiles = ["smoke"]
 only = ["KV-004", "KV-001"]
 """
@@ -130,7 +131,7 @@ def test_real_stores_scenarios_and_verifications(spark: SparkSession, tmp_path: 
     campaign, _ = carried_out(spark, tmp_path, world + REAL)
     found = files(campaign)
     outcomes = Counter((each["kind"], each["subject"], each["outcome"]) for each in found)
-    mutant = "streamproof.conformance.mutants.stores:tombstones_dropped_on_commit"
+    mutant = "streamproof.conformance.mutants.store_mutants:tombstones_dropped_on_commit"
     assert outcomes == {
         ("simulate", "rocksdb", "pass"): 1,
         ("scenario", "", "pass"): 1,

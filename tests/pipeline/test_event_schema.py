@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.reports.rechecking.event_schema import events_page
+from streamproof.reports.pipeline.rechecking.event_schema import events_page
+from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.invariants import INVARIANTS
-from streamproof.sim.kinds import KINDS
 from streamproof.sim.trace_files import read_trace
 
 PAGE = Path(__file__).parents[2] / "docs" / "events.md"

@@ -17,20 +17,25 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamproof.cli import main
-from streamproof.reports.rechecking import pieces
-from streamproof.reports.rechecking.continuity import OffsetsAreContinuous
-from streamproof.reports.rechecking.files import event_files, read_events
-from streamproof.reports.rechecking.invariants import KNOWN, find_invariants, judge, recheck
-from streamproof.reports.rechecking.pieces import recheck_files
-from streamproof.reports.rechecking.sets import SET_CHECKS, recheck_sets
+from streamproof.errors import UsageError
+from streamproof.reports.pipeline.rechecking import whole_runs as pieces
+from streamproof.reports.pipeline.rechecking.continuity import OffsetsAreContinuous
+from streamproof.reports.pipeline.rechecking.event_files import event_files, read_events
+from streamproof.reports.pipeline.rechecking.run_invariants import (
+    KNOWN,
+    find_invariants,
+    judge,
+    recheck,
+)
+from streamproof.reports.pipeline.rechecking.set_checks import SET_CHECKS, recheck_sets
+from streamproof.reports.pipeline.rechecking.whole_runs import recheck_files
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import drawn_plan
 from streamproof.sim.invariants import INVARIANTS, Invariant, Watch
-from streamproof.sim.invariants.base import Observer
-from streamproof.sim.swarm import run
+from streamproof.sim.invariants.invariant import Observer
+from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import SCHEMA, TraceFile, batch_of
-from streamproof.stores.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

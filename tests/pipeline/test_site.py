@@ -14,20 +14,20 @@ import msgspec
 import pytest
 from site_rows import HOSTILE, cell, failure, hostile, promise, sample, verdict
 
-from streamproof.reports.site.arrange import (
+from streamproof.errors import UsageError
+from streamproof.reports.pipeline.site.charts import Interval, columns, intervals, lines, strip
+from streamproof.reports.pipeline.site.page_names import page_names
+from streamproof.reports.pipeline.site.pages import MOST_ROWS, render_pages
+from streamproof.reports.pipeline.site.site_builder import (
     Site,
     arrange,
     kind_of_change,
     version_key,
 )
-from streamproof.reports.site.charts import Interval, columns, intervals, lines, strip
-from streamproof.reports.site.data import Change, ChangeKind, Rows
-from streamproof.reports.site.names import page_names
-from streamproof.reports.site.pages import MOST_ROWS, render_pages
-from streamproof.reports.site.reporting import FORMATS, write_report
-from streamproof.reports.site.writing import MANIFEST, write_files
+from streamproof.reports.pipeline.site.site_data import Change, ChangeKind, Rows
+from streamproof.reports.pipeline.site.site_report import FORMATS, write_report
+from streamproof.reports.pipeline.site.site_writer import MANIFEST, write_files
 from streamproof.reports.wording import STATUSES, Outcome, Shown
-from streamproof.stores.errors import UsageError
 
 PAGES = dict(render_pages(arrange(sample())))
 

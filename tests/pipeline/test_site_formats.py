@@ -15,11 +15,16 @@ import msgspec
 import pytest
 from site_rows import HOSTILE, hostile, sample
 
-from streamproof.reports.site.arrange import arrange
-from streamproof.reports.site.data import Cell, Rows
-from streamproof.reports.site.exports import csv_tables, json_tables, render_ctrf, render_junit
-from streamproof.reports.site.reporting import FORMATS
-from streamproof.reports.site.summary import render_badge, render_markdown
+from streamproof.reports.pipeline.site.exports import (
+    csv_tables,
+    json_tables,
+    render_ctrf,
+    render_junit,
+)
+from streamproof.reports.pipeline.site.site_builder import arrange
+from streamproof.reports.pipeline.site.site_data import Cell, Rows
+from streamproof.reports.pipeline.site.site_report import FORMATS
+from streamproof.reports.pipeline.site.site_summary import render_badge, render_markdown
 
 GOLDEN = Path(__file__).parent / "golden"
 RENDERED = {

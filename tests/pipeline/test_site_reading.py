@@ -23,14 +23,14 @@ from streamproof.conformance.results import (
     SubjectInfo,
     SubjectVerdict,
 )
-from streamproof.reports.campaigns.storing import Found
-from streamproof.reports.runlog import RunLogWriter
-from streamproof.reports.site import reading
-from streamproof.reports.site.arrange import arrange
-from streamproof.reports.site.data import Rows
-from streamproof.reports.site.reading import read_rows
-from streamproof.sim.marks import MARKS
-from streamproof.stores.errors import StreamproofError, UsageError
+from streamproof.errors import StreamproofError, UsageError
+from streamproof.reports.pipeline.campaigns.chunk_files import Found
+from streamproof.reports.pipeline.site import site_rows as reading
+from streamproof.reports.pipeline.site.site_builder import arrange
+from streamproof.reports.pipeline.site.site_data import Rows
+from streamproof.reports.pipeline.site.site_rows import read_rows
+from streamproof.reports.run_log import RunLogWriter
+from streamproof.sim.coverage_marks import MARKS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

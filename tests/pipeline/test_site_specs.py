@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from site_rows import cell, failure, promise, verdict
 
-from streamproof.reports.site.arrange import arrange
-from streamproof.reports.site.data import Rows
-from streamproof.reports.site.pages import render_pages
-from streamproof.reports.site.specs import specs_told_apart
+from streamproof.reports.pipeline.site.pages import render_pages
+from streamproof.reports.pipeline.site.site_builder import arrange
+from streamproof.reports.pipeline.site.site_data import Rows
+from streamproof.reports.pipeline.site.specs import specs_told_apart
 from streamproof.reports.wording import Outcome, Shown
 
 

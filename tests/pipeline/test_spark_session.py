@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamproof.reports import spark as sessions
-from streamproof.reports.spark import session
-from streamproof.stores.errors import UsageError
+from streamproof.errors import UsageError
+from streamproof.reports.pipeline import spark as sessions
+from streamproof.reports.pipeline.spark import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from streamproof.reports.campaigns.storing import Found, write_chunk
-from streamproof.reports.campaigns.tables import (
+from streamproof.reports.pipeline.campaigns.campaign_tables import (
     SCHEMA_VERSION,
     TABLES,
     FailureRow,
     ResultRow,
     RunRow,
 )
+from streamproof.reports.pipeline.campaigns.chunk_files import Found, write_chunk
 from streamproof.sim.choices import Choices
-from streamproof.sim.swarm import Plan, run
+from streamproof.sim.simulation import Plan, run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamproof.reports.tables.door import Tables
+    from streamproof.reports.pipeline.tables.api import Tables
 
 SEEDS = (44, 48, 52)
 """Worlds in which tasks restore, wait, and go on without waiting longer."""
@@ -156,7 +156,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
 
 
 def tables(spark: SparkSession, *directories: Path) -> Tables:
-    from streamproof.reports.tables.door import load_tables
+    from streamproof.reports.pipeline.tables.api import load_tables
 
     return load_tables(*directories, spark=spark)
 

@@ -17,16 +17,16 @@ from random_runs import draw_runs, write_runs
 from table_oracle import Told
 
 from streamproof.conformance.results import SCHEMA_VERSION
-from streamproof.reports import runlog
-from streamproof.reports.tables import logs
-from streamproof.reports.tables.logs import read_log
-from streamproof.reports.tables.sources import find_sources
-from streamproof.stores.errors import UsageError
+from streamproof.errors import UsageError
+from streamproof.reports import run_log as runlog
+from streamproof.reports.pipeline.tables import log_rows as logs
+from streamproof.reports.pipeline.tables.log_rows import read_log
+from streamproof.reports.pipeline.tables.sources import find_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamproof.reports.tables.door import Tables
+    from streamproof.reports.pipeline.tables.api import Tables
 
 SEED = 3
 """Draws runs whose first has failures."""
@@ -266,7 +266,7 @@ def test_a_log_as_such_may_have_any_name(told: Told, tmp_path: Path) -> None:
 
 
 def tables(spark: SparkSession, directory: Path) -> Tables:
-    from streamproof.reports.tables.door import load_tables
+    from streamproof.reports.pipeline.tables.api import load_tables
 
     return load_tables(directory, spark=spark)
 
@@ -321,7 +321,7 @@ def test_only_problems_is_an_answer_too(spark: SparkSession, tmp_path: Path) -> 
 
 def test_importing_the_reports_brings_neither_spark_nor_pandas() -> None:
     code = (
-        "import sys, streamproof.cli, streamproof.reports, streamproof.reports.tables;"
+        "import sys, streamproof.cli, streamproof.reports, streamproof.reports.pipeline.tables;"
         "print([each for each in ('pyspark', 'pandas') if each in sys.modules])"
     )
     done = subprocess.run(

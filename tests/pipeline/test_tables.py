@@ -12,13 +12,13 @@ import pytest
 import table_oracle as oracle
 from random_runs import draw_runs, write_runs
 
-from streamproof.reports.tables.columns import COUNTED, TABLES, tables_text
+from streamproof.reports.pipeline.tables.columns import COUNTED, TABLES, tables_text
 from streamproof.reports.wording import STATUSES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamproof.reports.tables.door import Tables
+    from streamproof.reports.pipeline.tables.api import Tables
 
 ORACLES: dict[str, Callable[[list[oracle.Told]], list[oracle.Row]]] = {
     "subjects": oracle.subjects,
@@ -35,7 +35,7 @@ ORACLES: dict[str, Callable[[list[oracle.Told]], list[oracle.Row]]] = {
 
 
 def tables(spark: SparkSession, directory: Path) -> Tables:
-    from streamproof.reports.tables.door import load_tables
+    from streamproof.reports.pipeline.tables.api import load_tables
 
     return load_tables(directory, spark=spark)
 
@@ -98,10 +98,10 @@ def digests(spark: SparkSession, paths: list[str], tasks: int, *values: str) -> 
         tasks: by how many the logs are read.
         values: of the settings.
     """
-    from streamproof.reports.tables.door import Tables
-    from streamproof.reports.tables.reading import BYTES_A_TASK
-    from streamproof.reports.tables.sources import Sources
-    from streamproof.reports.tables.spark_tables import SparkTables
+    from streamproof.reports.pipeline.tables.api import Tables
+    from streamproof.reports.pipeline.tables.log_reader import BYTES_A_TASK
+    from streamproof.reports.pipeline.tables.sources import Sources
+    from streamproof.reports.pipeline.tables.spark_tables import SparkTables
 
     before = [spark.conf.get(name) for name in SETTINGS]
     for name, value in zip(SETTINGS, values, strict=True):

@@ -24,7 +24,7 @@ from streamproof.conformance.results import (
     SubjectVerdict,
     Verdict,
 )
-from streamproof.reports.runlog import RunLog, RunLogWriter
+from streamproof.reports.run_log import RunLog, RunLogWriter
 
 SOURCE = "KIP-1035, Public Interfaces; StateStore.commit(Map)"
 PROGRAM = """\

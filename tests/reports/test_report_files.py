@@ -25,15 +25,15 @@ from sample_logs import (
     write_log,
 )
 
-from streamproof.reports.arrange import build_view
 from streamproof.reports.badge import render_badge
-from streamproof.reports.errors import RunLogMissingError
-from streamproof.reports.html import render_html
+from streamproof.reports.html_report import render_html
 from streamproof.reports.junit import render_junit
 from streamproof.reports.markdown import MAX_LINES, render_markdown
 from streamproof.reports.render import REPORTS, render_all
-from streamproof.reports.runlog import RunLog
-from streamproof.reports.text import cell, cut, detail
+from streamproof.reports.report_builder import build_view
+from streamproof.reports.run_log import RunLog
+from streamproof.reports.run_log_errors import RunLogMissingError
+from streamproof.reports.safe_text import cell, cut, detail
 
 GOLDEN = Path(__file__).parent / "golden"
 LOGS: dict[str, Callable[[], RunLog]] = {

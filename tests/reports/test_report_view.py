@@ -7,8 +7,8 @@ import pytest
 from sample_logs import failure, footer, good_log, header, mixed_log, realistic_log, result
 
 from streamproof.conformance.results import RequirementResult, Verdict
-from streamproof.reports.arrange import build_view
-from streamproof.reports.runlog import RunLog
+from streamproof.reports.report_builder import build_view
+from streamproof.reports.run_log import RunLog
 from streamproof.reports.wording import Outcome, duration, headline, subline
 
 

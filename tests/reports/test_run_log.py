@@ -20,8 +20,10 @@ from streamproof.conformance.results import (
     Record,
     RequirementResult,
 )
-from streamproof.reports import runlog
-from streamproof.reports.errors import (
+from streamproof.errors import StreamproofError
+from streamproof.reports import run_log as runlog
+from streamproof.reports.run_log import MAX_LINE_BYTES, RunLogWriter, read_run_log
+from streamproof.reports.run_log_errors import (
     DuplicateResultError,
     RunLogError,
     RunLogHeaderError,
@@ -30,8 +32,6 @@ from streamproof.reports.errors import (
     RunLogVersionError,
     RunLogWriteError,
 )
-from streamproof.reports.runlog import MAX_LINE_BYTES, RunLogWriter, read_run_log
-from streamproof.stores.errors import StreamproofError
 
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 _SUBJECTS = ["rocksdb", "cmd:./host", "a|b", "\u202e</script>"]

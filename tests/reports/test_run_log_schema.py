@@ -10,7 +10,12 @@ from pathlib import Path
 import jsonschema
 from sample_logs import mixed_log, write_log
 
-from streamproof.reports.schema import SCHEMA_FILE, generate_schema, load_schema, schema_text
+from streamproof.reports.run_log_schema import (
+    SCHEMA_FILE,
+    generate_schema,
+    load_schema,
+    schema_text,
+)
 
 
 def test_the_published_schema_is_the_generated_one() -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamproof.scenarios.moments import Moment
-from streamproof.scenarios.played import Played
+from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.state.fold import Moment
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.invariants import Violation
-from streamproof.sim.swarm import Plan
+from streamproof.sim.simulation import Plan
 from streamproof.sim.trace import Event, Trace
 
 THREAD = "instance-0/thread-0"

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streamproof.scenarios.exploring import findings
-from streamproof.scenarios.ledger import LEDGER
-from streamproof.scenarios.playing import play
-from streamproof.scenarios.reading import read
+from streamproof.scenarios.exploration_findings import findings
+from streamproof.scenarios.exploration_ledger import LEDGER
+from streamproof.scenarios.play import play
+from streamproof.scenarios.scenario_reader import read
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.exploration import Explored
 

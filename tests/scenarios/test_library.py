@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from streamproof.scenarios.playing import play
-from streamproof.scenarios.reading import library, read
+from streamproof.scenarios.play import play
 from streamproof.scenarios.real_stores import needs_model_stores, rocksdb_disks
+from streamproof.scenarios.scenario_reader import library, read
 from streamproof.sim.defects import DEFECTS
 
 SCENARIOS = {name: read(path) for name, path in library().items()}

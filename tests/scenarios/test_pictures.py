@@ -25,15 +25,15 @@ from streamproof.scenarios.pictures import (
     render_perfetto,
     render_text,
 )
-from streamproof.scenarios.pictures.html import MOST_EVENTS
+from streamproof.scenarios.pictures.event_words import GLYPHS, KINDS, readable, told
+from streamproof.scenarios.pictures.html_timeline import MOST_EVENTS
 from streamproof.scenarios.pictures.lanes import Item, chosen
-from streamproof.scenarios.pictures.text import MIN_WIDTH
-from streamproof.scenarios.pictures.words import GLYPHS, KINDS, readable, told
-from streamproof.scenarios.played import Played
-from streamproof.sim import kinds
+from streamproof.scenarios.pictures.text_lanes import MIN_WIDTH
+from streamproof.scenarios.recorded_run import Played
+from streamproof.sim import event_kinds as kinds
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Violation
-from streamproof.sim.swarm import Plan, run
+from streamproof.sim.simulation import Plan, run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile, read_trace
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from streamproof.scenarios.reading import find, library, read
+from streamproof.errors import UsageError
 from streamproof.scenarios.scenario import Crash, Send, schema
-from streamproof.stores.errors import UsageError
+from streamproof.scenarios.scenario_reader import find, library, read
 
 SCHEMA = Path(__file__).resolve().parents[2] / "scenarios" / "scenario.schema.json"
 

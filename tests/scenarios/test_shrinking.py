@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from streamproof.errors import UsageError
 from streamproof.scenarios.shrinking import (
     Failing,
     Step,
@@ -20,10 +21,9 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import drawn_plan
 from streamproof.sim.invariants import Violation
-from streamproof.sim.swarm import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, Plan, run
 from streamproof.sim.trace import Watcher
 from streamproof.sim.workloads import WorkloadConfig
-from streamproof.stores.errors import UsageError
 
 
 def failing(defect: str, seed: int) -> Failing:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from streamproof.errors import UsageError
 from streamproof.scenarios.swarm_file import EVERYTHING, Swarm, drawn_from, read_swarm
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import drawn_plan
-from streamproof.stores.errors import UsageError
 
 SMALL = """
 topologies = ["count", "stateless"]

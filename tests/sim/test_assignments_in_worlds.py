@@ -11,7 +11,7 @@ from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streamproof.sim.disks import Disk, SimulatedDisk
 from streamproof.sim.invariants import INVARIANTS, Watch
-from streamproof.sim.swarm import MakeDisk, Plan, run
+from streamproof.sim.simulation import MakeDisk, Plan, run
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.trace import Event
 from streamproof.sim.workloads import WorkloadConfig

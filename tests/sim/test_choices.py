@@ -9,9 +9,9 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
+from streamproof.sim.broker_errors import DivergedError
 from streamproof.sim.choices import Choices
-from streamproof.sim.errors import DivergedError
-from streamproof.sim.swarm import Plan, run
+from streamproof.sim.simulation import Plan, run
 from streamproof.stores.errors import InvalidArgumentError
 
 KNOWN = [1, 9, 8, 2, 5, 4, 7, 8]

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.transactions import State
-from streamproof.sim.choices import Choices
-from streamproof.sim.errors import (
+from streamproof.sim.broker_errors import (
     BrokerError,
     ConcurrentTransactionsError,
     OffsetOutOfRangeError,
     ProducerFencedError,
     RequestTimeoutError,
 )
+from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.brokers.transaction_coordinator import State
+from streamproof.sim.choices import Choices
 from streamproof.sim.hosts import Steps
 from streamproof.sim.network import Network
 from streamproof.sim.trace import Event

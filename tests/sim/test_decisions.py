@@ -34,7 +34,7 @@ from streamproof.sim.decisions.recovery import (
     opening,
     wipes_after,
 )
-from streamproof.sim.decisions.restoration import (
+from streamproof.sim.decisions.restore_range import (
     applicable,
     end_of,
     is_complete,

@@ -19,7 +19,7 @@ from streamproof.sim.releases import (
     WITH_FORMATS,
     Release,
 )
-from streamproof.sim.swarm import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, Plan, run
 from streamproof.sim.tasks.assignor import AssignorConfig, Subscription, mirroring, share_out
 from streamproof.sim.trace import Event
 from streamproof.sim.upgraded_formats import NEWER, PreparingStore, TimestampedStore, timestamped

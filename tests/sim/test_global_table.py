@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
+from streamproof.errors import UsageError
 from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.log import Isolation
+from streamproof.sim.brokers.partition_log import Isolation
 from streamproof.sim.choices import Choices
 from streamproof.sim.instances import Instance
 from streamproof.sim.network import Network
-from streamproof.sim.tasks.global_table import GlobalTable
+from streamproof.sim.tasks.global_stores import GlobalTable
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.reference import content
 from streamproof.sim.topology import Subtopology, Topology
 from streamproof.sim.trace import Event
 from streamproof.sim.workloads import Workload, WorkloadConfig
 from streamproof.sim.world import World
-from streamproof.stores.errors import UsageError
 
 
 class Bench:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantError, Watch
-from streamproof.sim.invariants.base import Observer
 from streamproof.sim.invariants.contents import (
     ClosedStoreEqualsChangelog,
     CommittedOffsetIsInTheLog,
@@ -21,13 +20,14 @@ from streamproof.sim.invariants.delivery import (
     CommittedInputWasProcessed,
     EachInputCountsOnce,
 )
-from streamproof.sim.invariants.history import History
+from streamproof.sim.invariants.invariant import Observer
 from streamproof.sim.invariants.liveness import (
     EveryTaskRuns,
     EveryThreadTakesPart,
     NothingIsWipedWithoutNeed,
     UncommittedBytesAreBounded,
 )
+from streamproof.sim.invariants.log_history import History
 from streamproof.sim.invariants.ordering import LeastTimestampFirst, WaitsForWhatIsThere
 from streamproof.sim.invariants.ownership import (
     AssignedTasksAreKept,

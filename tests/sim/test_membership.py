@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.groups import GroupState
+from streamproof.sim.brokers.group_coordinator import GroupState
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.membership import Membership
 from streamproof.sim.hosts import Host

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from disturbed_worlds import disturbed
 
+from streamproof.errors import UsageError
 from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.instances import Instance
@@ -24,7 +25,6 @@ from streamproof.sim.topologies.reference import differences
 from streamproof.sim.trace import Event
 from streamproof.sim.workloads import Workload, WorkloadConfig
 from streamproof.sim.world import World
-from streamproof.stores.errors import UsageError
 
 GUARANTEES = pytest.mark.parametrize("exactly_once", [True, False], ids=["EOS", "ALOS"])
 KINDS_OF_STORE = pytest.mark.parametrize("transactional", [False, True], ids=["plain", "staging"])

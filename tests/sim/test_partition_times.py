@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from streamproof.sim.application import Application, StreamsConfig
-from streamproof.sim.brokers.groups import GroupCoordinator
+from streamproof.sim.brokers.group_coordinator import GroupCoordinator
 from streamproof.sim.choices import Choices
 from streamproof.sim.instances import Instance
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.reference import differences
-from streamproof.sim.topologies.windows import GRACE_MS, SIZE_MS
+from streamproof.sim.topologies.windowed_count import GRACE_MS, SIZE_MS
 from streamproof.sim.world import World
 from streamproof.stores.windowed.keys import parse_window_key
 

@@ -10,7 +10,7 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Watch
 from streamproof.sim.invariants.positions import PositionIsNotAhead
-from streamproof.sim.swarm import Plan, run
+from streamproof.sim.simulation import Plan, run
 from streamproof.sim.trace import Event
 from streamproof.sim.workloads import WorkloadConfig
 

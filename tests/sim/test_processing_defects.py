@@ -10,7 +10,7 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.defects import DEFECTS
-from streamproof.sim.swarm import Plan, run
+from streamproof.sim.simulation import Plan, run
 from streamproof.sim.workloads import WorkloadConfig
 
 CALM = Plan(

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.choices import Choices
-from streamproof.sim.clients.producer import LINGER_MS, Producer
-from streamproof.sim.errors import (
+from streamproof.sim.broker_errors import (
     BrokerError,
     IllegalGenerationError,
     InvalidTxnStateError,
     ProducerFencedError,
     RequestTimeoutError,
 )
+from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.choices import Choices
+from streamproof.sim.clients.producer import LINGER_MS, Producer
 from streamproof.sim.hosts import Steps
 from streamproof.sim.network import Network
 from streamproof.sim.world import World

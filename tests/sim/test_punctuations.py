@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamproof.sim.brokers.log import Entry
+from streamproof.errors import UsageError
+from streamproof.sim.brokers.partition_log import Entry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.punctuation import next_punctuation
@@ -17,7 +18,6 @@ from streamproof.sim.tasks.punctuations import Punctuations
 from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
 from streamproof.sim.topology import ProcessorContext, PunctuationType, Subtopology, Topology
 from streamproof.sim.trace import Event, Trace
-from streamproof.stores.errors import UsageError
 
 
 @given(st.integers(0, 1_000), st.integers(0, 5_000), st.integers(1, 300))

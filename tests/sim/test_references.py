@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamproof.sim.brokers.log import Entry
+from streamproof.sim.brokers.partition_log import Entry
 from streamproof.sim.topologies.reference import (
     Expected,
     Order,

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from disturbed_worlds import Run, disturbed
 
+from streamproof.errors import UsageError
 from streamproof.sim.application import StreamsConfig
+from streamproof.sim.broker_errors import SubjectError
 from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN
 from streamproof.sim.disks import RealDisk
-from streamproof.sim.errors import SubjectError
 from streamproof.sim.trace import first_divergence
 from streamproof.sim.world import World
 from streamproof.stores.api import (
@@ -28,7 +29,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError, UsageError
+from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore

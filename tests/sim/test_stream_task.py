@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.log import Entry
+from streamproof.sim.brokers.partition_log import Entry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.recovery import Closing

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from streamproof.errors import UsageError
 from streamproof.sim.application import Application, StreamsConfig
-from streamproof.sim.brokers.log import Entry
+from streamproof.sim.brokers.partition_log import Entry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.idling import Mode
@@ -21,7 +22,6 @@ from streamproof.sim.topology import Subtopology, Topology
 from streamproof.sim.trace import Event
 from streamproof.sim.workloads import Workload, WorkloadConfig
 from streamproof.sim.world import World
-from streamproof.stores.errors import UsageError
 from streamproof.stores.metrics import Metrics
 
 

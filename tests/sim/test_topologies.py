@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamproof.sim.application import Application, StreamsConfig
-from streamproof.sim.brokers.log import Entry
+from streamproof.sim.brokers.partition_log import Entry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.instances import Instance
-from streamproof.sim.invariants.history import History
+from streamproof.sim.invariants.log_history import History
 from streamproof.sim.model_store import ModelDisk, ModelStore
 from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
 from streamproof.sim.topologies import TOPOLOGIES

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streamproof.sim.brokers.log import Entry
+from streamproof.errors import UsageError
+from streamproof.sim.brokers.partition_log import Entry
 from streamproof.sim.topology import ProcessorContext, Subtopology, Topology, partition_for
-from streamproof.stores.errors import UsageError
 
 
 def nothing(context: ProcessorContext, topic: str, record: Entry) -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamproof.errors import UsageError
 from streamproof.sim.trace import Event, Trace, first_divergence
 from streamproof.sim.trace_files import BATCH, SCHEMA, TraceFile, read_trace
-from streamproof.stores.errors import UsageError
 
 
 class Clock:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from streamproof.errors import UsageError
 from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.disks import Disk, RealDisk
@@ -15,7 +16,8 @@ from streamproof.sim.instances import Instance
 from streamproof.sim.invariants import INVARIANTS
 from streamproof.sim.model_store import ModelDisk
 from streamproof.sim.releases import BEFORE_OFFSETS
-from streamproof.sim.swarm import MakeDisk, Outcome, Plan, run
+from streamproof.sim.rolling_upgrade import UPGRADES, RollingUpgrade
+from streamproof.sim.simulation import MakeDisk, Outcome, Plan, run
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.trace import Event
@@ -24,7 +26,6 @@ from streamproof.sim.upgraded_stores import (
     CheckpointingStore,
     ManagingStore,
 )
-from streamproof.sim.upgrades import UPGRADES, RollingUpgrade
 from streamproof.sim.workloads import WorkloadConfig
 from streamproof.sim.world import World
 from streamproof.stores.api import (
@@ -35,7 +36,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.errors import TaskCorruptedError, UsageError
+from streamproof.stores.errors import TaskCorruptedError
 from streamproof.stores.rocksdb import RocksDBStore
 
 GUARANTEES = pytest.mark.parametrize("exactly_once", [True, False], ids=["EOS", "ALOS"])

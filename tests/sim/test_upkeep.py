@@ -10,23 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simpy.events import Event as SimEvent
 
-from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.log import PartitionLog
-from streamproof.sim.brokers.upkeep import TopicConfig
-from streamproof.sim.choices import Choices
-from streamproof.sim.clients.consumer import Consumer
-from streamproof.sim.clients.producer import Producer
-from streamproof.sim.errors import (
+from streamproof.errors import UsageError
+from streamproof.sim.broker_errors import (
     BrokerError,
     CoordinatorNotAvailableError,
     InvalidPidMappingError,
     OffsetOutOfRangeError,
     RequestTimeoutError,
 )
+from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.brokers.partition_log import PartitionLog
+from streamproof.sim.brokers.upkeep import TopicConfig
+from streamproof.sim.choices import Choices
+from streamproof.sim.clients.consumer import Consumer
+from streamproof.sim.clients.producer import Producer
 from streamproof.sim.network import Network
 from streamproof.sim.trace import Event
 from streamproof.sim.world import World
-from streamproof.stores.errors import InvalidArgumentError, UsageError
+from streamproof.stores.errors import InvalidArgumentError
 
 
 class Bench:

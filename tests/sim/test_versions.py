@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamproof.errors import UsageError
 from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streamproof.sim.decisions.versions import (
     EARLIEST_PROBEABLE_VERSION,
@@ -18,7 +19,6 @@ from streamproof.sim.decisions.versions import (
     next_version,
 )
 from streamproof.sim.tasks.assignor import encoded
-from streamproof.stores.errors import UsageError
 
 VERSIONS = st.integers(EARLIEST_PROBEABLE_VERSION, LATEST_SUPPORTED_VERSION)
 SPOKEN = st.tuples(VERSIONS, VERSIONS).map(lambda two: Spoken(min(two), max(two)))

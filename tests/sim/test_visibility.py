@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamproof.sim import swarm
+from streamproof.sim import simulation as swarm
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Invariant, Watch
 from streamproof.sim.invariants.visibility import (

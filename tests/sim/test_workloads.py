@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamproof.errors import UsageError
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.choices import Choices
-from streamproof.sim.faults import SITES
+from streamproof.sim.fault_sites import SITES
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topology import partition_for
 from streamproof.sim.workloads import Workload, WorkloadConfig
 from streamproof.sim.world import World
-from streamproof.stores.errors import UsageError
 
 JOIN = TOPOLOGIES["stream-table-join"].topology(3)
 

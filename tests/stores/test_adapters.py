@@ -265,7 +265,7 @@ class TestBoth:
     def test_missing_package_names_the_extra(
         self, adapter: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from streamproof.stores.errors import UsageError
+        from streamproof.errors import UsageError
 
         module = f"streamproof.stores.adapters.{adapter}"
         for name in list(sys.modules):

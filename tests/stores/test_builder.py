@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     ChangelogRecord,
     KeyValueStore,
@@ -18,7 +19,6 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.builtin import BUILTIN
-from streamproof.stores.errors import UsageError
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.metrics import Metrics
 from streamproof.stores.rocksdb import RocksDBStore

@@ -19,11 +19,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.errors import (
-    InvalidStateStoreError,
-    NullArgumentError,
-    StoreError,
-)
+from streamproof.stores.errors import InvalidStateStoreError, NullArgumentError, StoreError
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.runtime.cache import (

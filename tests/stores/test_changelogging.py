@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     ChangelogRecord,
     IsolationLevel,
@@ -16,12 +17,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.errors import (
-    InvalidStateStoreError,
-    NullArgumentError,
-    StoreError,
-    UsageError,
-)
+from streamproof.stores.errors import InvalidStateStoreError, NullArgumentError, StoreError
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.runtime.changelogging import ChangeLoggingStore, change_logging

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     WRITE_BUFFER_BYTES_CONFIG,
     ChangelogRecord,
@@ -21,7 +22,7 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.builtin import BUILTIN, BuiltinStore
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import InvalidStateStoreError, NullArgumentError, UsageError
+from streamproof.stores.errors import InvalidStateStoreError, NullArgumentError
 
 P0 = TopicPartition("log", 0)
 NAMES = (

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -23,7 +24,7 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.checkpoint import OFFSET_UNKNOWN, OffsetCheckpoint
 from streamproof.stores.downgrade import is_downgrade
-from streamproof.stores.errors import ProcessorStateError, UsageError
+from streamproof.stores.errors import ProcessorStateError
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
 

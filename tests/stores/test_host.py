@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     EXACTLY_ONCE,
     PROCESSING_GUARANTEE_CONFIG,
@@ -31,7 +32,6 @@ from streamproof.stores.errors import (
     ProcessorStateError,
     StoreError,
     UnsupportedOperationError,
-    UsageError,
 )
 from streamproof.stores.host import client, process
 from streamproof.stores.host.client import HostFactory, RemoteStore

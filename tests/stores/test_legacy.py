@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import UPGRADE_FROM_CONFIG, StateStoreContext, TopicPartition
 from streamproof.stores.checkpoint import OFFSET_UNKNOWN, OffsetCheckpoint
-from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError, UsageError
+from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
 from streamproof.stores.legacy import LegacyCheckpointingStateStore
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore

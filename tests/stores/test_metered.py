@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     ChangelogRecord,
     IsolationLevel,
@@ -16,7 +17,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.errors import InvalidStateStoreError, StoreError, UsageError
+from streamproof.stores.errors import InvalidStateStoreError, StoreError
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.metrics import Metrics
 from streamproof.stores.rocksdb import RocksDBStore

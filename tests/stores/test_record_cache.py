@@ -15,10 +15,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.errors import (
-    InvalidArgumentError,
-    StoreError,
-)
+from streamproof.stores.errors import InvalidArgumentError, StoreError
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.runtime.cache import (
     CACHE_MAX_BYTES,

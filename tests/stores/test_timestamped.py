@@ -23,11 +23,7 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import (
-    InvalidStateStoreError,
-    NullArgumentError,
-    ProcessorStateError,
-)
+from streamproof.stores.errors import InvalidStateStoreError, NullArgumentError, ProcessorStateError
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.timestamped import (

@@ -13,11 +13,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.errors import (
-    InvalidStateStoreError,
-    NullArgumentError,
-    TaskCorruptedError,
-)
+from streamproof.stores.errors import InvalidStateStoreError, NullArgumentError, TaskCorruptedError
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactional import (

@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 
 from streamproof.conformance.crash.triggers import build_shim
+from streamproof.errors import UsageError
 from streamproof.stores.api import (
     NO_TIMESTAMP,
     UPGRADE_FROM_CONFIG,
@@ -30,7 +31,6 @@ from streamproof.stores.errors import (
     ProcessorStateError,
     TaskCorruptedError,
     UnsupportedOperationError,
-    UsageError,
 )
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.timestamped import RocksDBLazyTimestampedStore, RocksDBTimestampedStore

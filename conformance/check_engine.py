@@ -1,0 +1,489 @@
+"""Runs checks against subjects: several at a time, each with a limit, each in its own process."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import select
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import msgspec
+
+from streamproof.conformance.check_run import CheckOutcome, Evidence
+from streamproof.conformance.heartbeat import Status
+from streamproof.conformance.power.syscall_recorder import preload
+from streamproof.conformance.registry import Check
+from streamproof.conformance.results import Profile, SubjectInfo
+from streamproof.conformance.saved_failures import Replay
+from streamproof.conformance.settings import Settings
+from streamproof.conformance.zygote import (
+    LOCK,
+    MOST_BYTES,
+    SUITE_FAILED,
+    Job,
+    Opening,
+    Reply,
+    outcome_path,
+    status_path,
+)
+from streamproof.errors import UsageError
+
+__all__ = ["Engine", "Task", "work_directory"]
+
+POLL_S = 0.25
+"""How often the supervisor looks for calls that hang, in seconds."""
+
+STOP_S = 5.0
+"""How long a zygote may take to end, in seconds, before it is killed."""
+
+LOAD_TIMEOUT_S = 60.0
+"""How long importing and constructing a subject may take, in seconds."""
+
+MEMORY_NEEDED_BYTES = 2 * 1024**3
+"""Free space from which on the memory file system is used for the work directory."""
+
+
+WORK = "streamproof-work-"
+"""What the names of work directories begin with."""
+
+
+@contextlib.contextmanager
+def work_directory(parent: Path | None = None) -> Iterator[Path]:
+    """A directory for the databases of a run, deleted at its end.
+
+    A killed process leaves the page cache behind, so that a memory file system shows the
+    same crashes as a disk, and is much faster; it is used where it has room.
+
+    Whoever is killed leaves its directory behind. So its owner locks a file beside it, and the
+    kernel unlocks it when the owner and all its forks are gone: the next run deletes both.
+
+    Args:
+        parent: where it is made. Nothing else is deleted there: a file system that several
+            machines share may have locks that they do not.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    memory = Path("/dev/shm")  # noqa: S108 - a private directory is made in it.
+    place = parent
+    if parent is None and os.access(memory, os.W_OK | os.X_OK):
+        place = memory if shutil.disk_usage(memory).free >= MEMORY_NEEDED_BYTES else None
+    try:
+        if parent is None:
+            _delete_abandoned(place or Path(tempfile.gettempdir()))
+        descriptor, name = tempfile.mkstemp(prefix=WORK, suffix=LOCK, dir=place)
+        lock = Path(name)
+        directory = lock.with_suffix("")
+        # Where there are no locks, nobody else gets one either.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        directory.mkdir(mode=0o700)
+    except OSError as error:
+        raise UsageError(
+            f"The work directory cannot be made in {place}: {error.strerror}. "
+            "Choose another one with --work-dir."
+        ) from error
+    try:
+        yield directory
+    finally:
+        _delete(directory, lock)
+        os.close(descriptor)
+
+
+def _delete_abandoned(place: Path) -> None:
+    """Delete the work directories whose owners were killed."""
+    for lock in place.glob(f"{WORK}*{LOCK}"):
+        # It may be gone by now, or somebody else's, or in use.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found = os.fstat(descriptor)
+                if found.st_uid == os.geteuid() and found.st_nlink:
+                    _delete(lock.with_suffix(""), lock)
+            finally:
+                os.close(descriptor)
+
+
+def _delete(directory: Path, lock: Path) -> None:
+    """Delete a work directory; the lock stays if anything of it stays, for the next try."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if not directory.exists():
+        lock.unlink(missing_ok=True)
+
+
+class Task(NamedTuple):
+    """One check of one subject.
+
+    Attributes:
+        round: in which round of the search; the first is that of the settings.
+        replay: a failure to be made again, instead of a search.
+        profile: how much to try, if not what the settings say.
+    """
+
+    subject: str
+    check: Check
+    round: int = 0
+    replay: Replay | None = None
+    profile: Profile | None = None
+
+
+@dataclass
+class _Running:
+    """A check that is under way."""
+
+    zygote: _Zygote
+    task: Task
+    job: int
+    pid: int = 0
+    started: float = field(default_factory=time.monotonic)
+    status: Status | None = None
+    given_up: str = ""
+
+
+class _Nursery:
+    """The supervisor's side of the process that forks the zygotes."""
+
+    def __init__(self, directory: Path, libraries: str | None) -> None:
+        environment = dict(os.environ)
+        # Hypothesis keeps a cache, which would otherwise be left in the user's directory.
+        environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(directory / "hypothesis")
+        if libraries is not None:
+            environment["LD_PRELOAD"] = libraries
+        self._log = directory / "stderr.log"
+        # Packets, so that what is sent is received in one piece.
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(LOAD_TIMEOUT_S)
+        with theirs, self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "streamproof.conformance.zygote"],
+                stdin=theirs.fileno(),
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def fork(self, opening: Opening, streams: Sequence[int]) -> int:
+        """Begin a zygote with these standard streams; its process.
+
+        Raises:
+            UsageError: there is none, as the suite cannot be imported.
+        """
+        answer = b""
+        with contextlib.suppress(OSError):
+            socket.send_fds(self._socket, [msgspec.json.encode(opening)], streams)
+            answer = self._socket.recv(MOST_BYTES)
+        if not answer:
+            raise UsageError(
+                f"Subject {opening.subject!r}: the process that imports the suite ended, or did "
+                f"not do so within {LOAD_TIMEOUT_S:.0f} s{_last_line(self._log)}."
+            )
+        return int(answer)
+
+    def stop(self) -> None:
+        """Let it end, after the zygotes."""
+        self._socket.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_S)
+        self._process.kill()
+        self._process.wait()
+
+
+class _Zygote:
+    """The supervisor's side of a zygote."""
+
+    def __init__(
+        self, subject: str, settings: Settings, directory: Path, nursery: _Nursery
+    ) -> None:
+        self.subject = subject
+        self.directory = directory
+        directory.mkdir()
+        self.log = directory / "stderr.log"
+        opening = Opening(
+            subject=subject, settings=settings, directory=str(directory), sys_path=sys.path
+        )
+        stdin, requests = os.pipe()
+        replies, stdout = os.pipe()
+        self._requests, self.replies = os.fdopen(requests, "wb"), os.fdopen(replies, "rb")
+        try:
+            with self.log.open("wb") as log:
+                self.pid = nursery.fork(opening, [stdin, stdout, log.fileno()])
+        except UsageError:
+            self._requests.close()
+            self.replies.close()
+            raise
+        finally:
+            os.close(stdin)
+            os.close(stdout)
+        # It is nobody's child here; this tells its end, and is never that of another.
+        self._process = os.pidfd_open(self.pid)
+        self.buffer = b""
+        self.lost = ""
+
+    def send(self, message: Job) -> None:
+        """Send one request; a dead zygote is noticed when its answers end."""
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.write(msgspec.json.encode(message) + b"\n")
+            self._requests.flush()
+
+    def read(self) -> tuple[list[Reply], bool]:
+        """The replies that have arrived, and whether the zygote is still there."""
+        chunk = os.read(self.replies.fileno(), 65536)
+        *lines, self.buffer = (self.buffer + chunk).split(b"\n")
+        return [msgspec.json.decode(line, type=Reply) for line in lines], bool(chunk)
+
+    def wait_ready(self) -> SubjectInfo:
+        """Wait until the subject is loaded.
+
+        Raises:
+            UsageError: it cannot be loaded; the message says why.
+        """
+        deadline = time.monotonic() + LOAD_TIMEOUT_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.replies, selectors.EVENT_READ)
+            while (left := deadline - time.monotonic()) > 0:
+                if not selector.select(left):
+                    break
+                replies, alive = self.read()
+                for reply in replies:
+                    if reply.ready is not None:
+                        return reply.ready
+                    raise UsageError(reply.refused)
+                if not alive:
+                    raise UsageError(
+                        f"Subject {self.subject!r}: the process ended while it was being loaded"
+                        f"{_last_line(self.log)}."
+                    )
+        raise UsageError(
+            f"Subject {self.subject!r} was not loaded within {LOAD_TIMEOUT_S:.0f} s; "
+            "importing the module or calling the factory hangs."
+        )
+
+    def dismiss(self) -> None:
+        """Let it end what it has started, also what left its session, and then itself."""
+        with contextlib.suppress(OSError, ValueError):
+            self._requests.write(b"\n")
+            self._requests.flush()
+
+    def stop(self) -> None:
+        """End the zygote, which was dismissed, and all that it has started."""
+        with contextlib.suppress(OSError):
+            self._requests.close()
+        if not select.select([self._process], [], [], STOP_S)[0]:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        _kill_session(self.pid)
+        select.select([self._process], [], [])
+        os.close(self._process)
+        self.replies.close()
+
+
+class Engine:
+    """Runs checks, ``jobs`` at a time.
+
+    Args:
+        settings: what the run was asked for.
+        directory: where the databases of the run go.
+        jobs: how many checks run at the same time.
+    """
+
+    def __init__(self, settings: Settings, directory: Path, jobs: int) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._jobs = jobs
+        self._libraries = preload(directory)
+        self._nursery: _Nursery | None = None
+        self._zygotes: dict[str, _Zygote] = {}
+        self._running: dict[tuple[str, int], _Running] = {}
+        # Never one twice, in whatever run: what an earlier check has left behind says nothing
+        # about a later one, and is not cut while somebody maps it.
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def load(self, subjects: Iterable[str]) -> dict[str, SubjectInfo]:
+        """Load all subjects, in a process each, and tell what they are.
+
+        Raises:
+            UsageError: a subject cannot be loaded.
+        """
+        self._nursery = self._nursery or _Nursery(self._directory, self._libraries)
+        for subject in subjects:
+            directory = self._directory / f"subject-{len(self._zygotes)}"
+            self._zygotes[subject] = _Zygote(subject, self._settings, directory, self._nursery)
+        return {name: zygote.wait_ready() for name, zygote in self._zygotes.items()}
+
+    def run(
+        self,
+        plan: Iterable[Task | tuple[str, Check]],
+        on_outcome: Callable[[str, CheckOutcome], None],
+        on_start: Callable[[str, Check], None] = lambda *_: None,
+    ) -> None:
+        """Run a plan and hand on each outcome as soon as it is there.
+
+        The plan is asked for its next task when there is room for it, so that it may depend on
+        the outcomes so far.
+        """
+        tasks = (Task(*each) for each in plan)
+        task = next(tasks, None)
+        with selectors.DefaultSelector() as selector:
+            for zygote in self._zygotes.values():
+                if not zygote.lost:
+                    selector.register(zygote.replies, selectors.EVENT_READ, zygote)
+            while task or self._running:
+                while task and len(self._running) < self._jobs:
+                    self._start(task, next(self._numbers), on_outcome, on_start)
+                    task = next(tasks, None)
+                for key, _ in selector.select(POLL_S):
+                    alive = self._receive(key.data, on_outcome)
+                    if not alive:
+                        selector.unregister(key.fileobj)
+                self._end_hanging()
+
+    def _start(
+        self,
+        task: Task,
+        number: int,
+        on_outcome: Callable[[str, CheckOutcome], None],
+        on_start: Callable[[str, Check], None],
+    ) -> None:
+        zygote = self._zygotes[task.subject]
+        running = _Running(zygote, task, number)
+        on_start(task.subject, task.check)
+        if zygote.lost:
+            on_outcome(task.subject, _no_answer(running, suite_error=zygote.lost))
+            return
+        self._running[task.subject, number] = running
+        zygote.send(Job(number, task.check.name, task.round, task.replay, task.profile))
+
+    def stop(self) -> None:
+        """End everything that is running."""
+        for running in self._running.values():
+            _kill_group(running.pid)
+        self._running.clear()
+        for zygote in self._zygotes.values():
+            zygote.dismiss()
+        for zygote in self._zygotes.values():
+            zygote.stop()
+        self._zygotes.clear()
+        if self._nursery is not None:
+            self._nursery.stop()
+            self._nursery = None
+
+    def _receive(self, zygote: _Zygote, on_outcome: Callable[[str, CheckOutcome], None]) -> bool:
+        replies, alive = zygote.read()
+        for reply in replies:
+            running = self._running[zygote.subject, reply.id]
+            if reply.pid:
+                running.pid = reply.pid
+            elif reply.status is not None:
+                del self._running[zygote.subject, reply.id]
+                on_outcome(zygote.subject, self._outcome(running, reply.status))
+        if not alive:
+            zygote.lost = "the process that starts the checks died" + _last_line(zygote.log)
+            _kill_session(zygote.pid)
+            for key in [key for key, one in self._running.items() if one.zygote is zygote]:
+                lost = self._running.pop(key)
+                on_outcome(zygote.subject, _no_answer(lost, suite_error=zygote.lost))
+        return alive
+
+    def _outcome(self, running: _Running, status: int) -> CheckOutcome:
+        directory = running.zygote.directory
+        path = outcome_path(directory, running.job)
+        call = self._current_call(running)
+        shutil.rmtree(directory / f"task-{running.job}", ignore_errors=True)
+        _kill_group(running.pid)
+        if running.given_up:
+            return _no_answer(running, subject_error=running.given_up)
+        if path.is_file():
+            outcome = msgspec.json.decode(path.read_bytes(), type=CheckOutcome)
+            path.unlink()
+            return outcome
+        if os.WIFSIGNALED(status):
+            name = signal.Signals(os.WTERMSIG(status)).name
+            during = f" during {call[0]}" if call else ""
+            return _no_answer(running, subject_error=f"the process was ended by {name}{during}")
+        if call:
+            return _no_answer(running, subject_error=f"the process exited during {call[0]}")
+        if os.WEXITSTATUS(status) != SUITE_FAILED:
+            return _no_answer(running, subject_error="the process exited between two calls")
+        text = "the check ended without an outcome" + _last_line(running.zygote.log)
+        return _no_answer(running, suite_error=text)
+
+    def _end_hanging(self) -> None:
+        """End the checks in which a call on the subject takes too long."""
+        for running in self._running.values():
+            if running.given_up or not running.pid:
+                continue
+            call = self._current_call(running)
+            limit = self._settings.operation_timeout_s
+            if call and call[1] > limit:
+                running.given_up = f"{call[0]} did not return within {limit:g} s"
+            elif time.monotonic() - running.started > self._settings.check_timeout_s:
+                running.given_up = f"not done within {self._settings.check_timeout_s:g} s"
+            if running.given_up:
+                _kill_group(running.pid)
+
+    def _current_call(self, running: _Running) -> tuple[str, float] | None:
+        if running.status is None:
+            path = status_path(running.zygote.directory, running.job)
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                running.status = Status(path)
+        return running.status.current() if running.status else None
+
+
+def _no_answer(
+    running: _Running, *, subject_error: str = "", suite_error: str = ""
+) -> CheckOutcome:
+    return CheckOutcome(
+        check=running.task.check.name,
+        evidence=Evidence(),
+        subject_error=subject_error,
+        suite_error=suite_error,
+        duration_s=time.monotonic() - running.started,
+        round=running.task.round,
+        replayed=running.task.replay.name if running.task.replay else "",
+    )
+
+
+def _kill_group(pid: int) -> None:
+    """End a check and everything that it started: they share a process group."""
+    if pid:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _kill_session(leader: int) -> None:
+    """End what a zygote has started, which its session tells, whether it told us or not."""
+    for path in Path("/proc").glob("[0-9]*"):
+        pid = int(path.name)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader:
+                os.kill(pid, signal.SIGKILL)
+
+
+def _last_line(log: Path) -> str:
+    """The last line that a process wrote to its standard error, to be added to a message."""
+    with contextlib.suppress(OSError):
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        if lines:
+            return f" ({lines[-1][:300]})"
+    return ""

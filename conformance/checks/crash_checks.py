@@ -1,0 +1,325 @@
+"""Crashes: the process is killed for real, again and again, and what is left is judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import zip_longest
+from random import Random
+
+import msgspec
+
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.crash.kill_campaign import Campaign
+from streamproof.conformance.crash.kill_engine import CrashPoint, spread
+from streamproof.conformance.crash.program import (
+    PARTITIONS,
+    Program,
+    ProgramBuilder,
+    random_program,
+)
+from streamproof.conformance.registry import check
+from streamproof.conformance.violations import Skipped
+
+JUDGED = (
+    "CRASH-001",
+    "CRASH-002",
+    "CRASH-003",
+    "CRASH-004",
+    "CRASH-005",
+    "CRASH-006",
+    "CRASH-008",
+    "CRASH-009",
+    "CRASH-010",
+    "CRASH-013",
+    "RESTORE-006",
+)
+"""What every crash of one store is judged by."""
+
+
+MOST_DEEP_CRASHES = 480
+"""Crashes, at most, of a check that crashes again and again, or on a long program."""
+
+FIRST_CRASHES = 4
+"""Crashes, at most, from each of which a search for further crashes goes on."""
+
+OVERWRITES = 16
+"""How often the same keys are written, with a flush after every other time: RocksDB merges files
+as soon as there are four of them."""
+
+VALUE_BYTES = 2_000
+"""The size of what is written then, in bytes."""
+
+DELETED = (2, 5)
+"""The records of a restored changelog that have no value."""
+
+
+def campaign(run: CheckRun) -> Campaign:
+    """The crashes that this check may spend."""
+    return Campaign(run, run.settings.limits.crash_points)
+
+
+def deep_campaign(run: CheckRun) -> Campaign:
+    """The crashes that a check may spend which is one of several that look more deeply."""
+    return Campaign(run, min(run.settings.limits.crash_points, MOST_DEEP_CRASHES))
+
+
+def seeded(run: CheckRun) -> Random:
+    """The random decisions of this check."""
+    return Random(run.seed)
+
+
+@check(*JUDGED, raw=True, weight=90)
+def between_operations(run: CheckRun) -> None:
+    """Kill the process after every operation of random programs."""
+    crashes = campaign(run)
+    random = seeded(run)
+    # What is flushed without a commit is on the disk, and must not be taken for committed.
+    flushed = ProgramBuilder().put(b"a", b"1").commit().put(b"b", b"2").then("flush")
+    crashes.boundaries(flushed.build())
+    for _ in range(6):
+        crashes.boundaries(random_program(random, commits=3))
+
+
+@check(*JUDGED, raw=True, weight=100)
+def in_every_line_of_commit(run: CheckRun) -> None:
+    """Kill the process before every line of Python of a commit."""
+    crashes = campaign(run)
+    first = ProgramBuilder().put(b"a", b"1").put(b"b", b"2").commit().put(b"a", b"3")
+    first.put(b"b", None).put(b"c", b"4").commit()
+    program = first.build()
+    crashes.lines(program, len(program) - 1, share=0.5)
+    # Reopened with a commit behind it, so that what the files held before is at stake too.
+    again = ProgramBuilder().put(b"a", b"1").put(b"b", b"2").commit().then("flush", "close", "open")
+    program = again.put(b"a", b"5").put(b"b", None).commit().then("flush").build()
+    crashes.lines(program, len(program) - 2, share=0.5)
+    crashes.lines(program, len(program) - 1)
+
+
+@check(*JUDGED, raw=True, weight=100)
+def in_every_system_call(run: CheckRun) -> None:
+    """Kill the process before every write-like system call of commits, flushes and close."""
+    crashes = campaign(run)
+    if not crashes.counts_syscalls:
+        raise Skipped("no C compiler is at hand to count system calls with (cc, gcc or clang)")
+    builder = ProgramBuilder().put(b"a", b"1").put(b"b", b"2").commit().then("flush")
+    builder.put(b"a", b"3").put(b"b", None).put(b"c", b"4").commit().then("flush")
+    builder.put(b"a", b"5").put(b"c", None).commit().put(b"d", b"uncommitted").then("close")
+    program = builder.build()
+    second_write = 5
+    crashes.syscalls(program, second_write, span=len(program) - second_write)
+
+
+@check(*JUDGED, raw=True, weight=90)
+def while_buffers_overflow(run: CheckRun) -> None:
+    """Kill the process while many commits overflow small write buffers to disk."""
+    crashes = campaign(run)
+    builder = ProgramBuilder(gap=2)
+    for number in range(60):
+        value = b"%d" % number + b"." * 3000
+        builder.put(b"k%d" % (number % 7), None if number % 11 == 10 else value)
+        builder.put(b"last", b"%d" % number)
+        builder.commit()
+    program = builder.build()
+    if crashes.counts_syscalls:
+        crashes.syscalls(program, 1, span=len(program) - 1, share=0.7)
+    crashes.boundaries(program)
+
+
+@check("CRASH-007", raw=True, weight=60)
+def several_partitions(run: CheckRun) -> None:
+    """Kill the process around commits of two changelog partitions."""
+    crashes = campaign(run)
+    program = random_program(seeded(run), commits=4, partitions=PARTITIONS)
+    crashes.boundaries(program)
+    commits = [i for i, each in enumerate(program.operations) if each.name == "commit"]
+    crashes.lines(program, commits[-1], share=0.5)
+    crashes.syscalls(program, commits[0], span=len(program) - commits[0])
+    blame(run, "CRASH-007")
+
+
+def around(run: CheckRun, crashes: Campaign, program: Program) -> None:
+    """Kill at every system call of a program, if none was found where it was to be killed.
+
+    A store host that writes nothing there has no point there; whatever was written before is
+    what a crash there leaves. Where no call can be seen at all, nothing is shown.
+    """
+    if not run.evidence.crash_points:
+        crashes.syscalls(program, 0, span=len(program))
+
+
+@check("CRASH-011", raw=True, weight=50)
+def while_closing(run: CheckRun) -> None:
+    """Kill the process before every line and system call of a clean close."""
+    crashes = campaign(run)
+    builder = ProgramBuilder().put(b"a", b"1").put(b"b", b"2").commit().put(b"b", None).commit()
+    program = builder.put(b"c", b"uncommitted").then("close").build()
+    last = len(program) - 1
+    crashes.lines(program, last, share=0.5)
+    crashes.syscalls(program, last)
+    around(run, crashes, program)
+    blame(run, "CRASH-011")
+
+
+@check("CRASH-012", raw=True, weight=60)
+def while_opening(run: CheckRun) -> None:
+    """Kill the process while it opens what was left by an unclean stop."""
+    crashes = campaign(run)
+    builder = ProgramBuilder().put(b"a", b"1").put(b"b", b"2").commit().then("flush")
+    builder.put(b"a", b"3").commit().then("close", "open")
+    program = builder.put(b"b", None).commit().build()
+    opening = [i for i, each in enumerate(program.operations) if each.name == "open"][-1]
+    crashes.lines(program, opening, share=0.5)
+    crashes.syscalls(program, opening)
+    crashes.lines(program, 0)
+    around(run, crashes, program)
+    blame(run, "CRASH-012")
+
+
+@check("CRASH-014", raw=True, weight=40)
+def while_forgetting(run: CheckRun) -> None:
+    """Kill the process around a commit that forgets all offsets."""
+    crashes = campaign(run)
+    builder = ProgramBuilder().put(b"a", b"1").commit().then("flush").put(b"a", b"2").commit({})
+    program = builder.then("flush").put(b"b", b"3").commit().build()
+    crashes.boundaries(program)
+    if any(each.expected == "no exception" for each in run.findings.values()):
+        run.findings.clear()
+        raise Skipped("commit({}) raises, which OFFSET-005 is about")
+    forgetting = 5
+    crashes.lines(program, forgetting, share=0.5)
+    crashes.syscalls(program, forgetting, span=2)
+    blame(run, "CRASH-014")
+
+
+@check("RESTORE-007", raw=True, weight=60)
+def while_restoring(run: CheckRun) -> None:
+    """Kill the process in the middle of a restoration, and restore again."""
+    crashes = campaign(run)
+    builder = ProgramBuilder(gap=2)
+    for batch in range(4):
+        entries: list[tuple[bytes, bytes | None]] = [(b"k%d" % batch, b"%d" % batch)]
+        entries += [(b"shared", b"%d" % batch), (b"k%d" % (batch - 1), None)]
+        builder.restore(entries)
+        builder.commit()
+    program = builder.then("flush").build()
+    crashes.boundaries(program)
+    restores = [i for i, each in enumerate(program.operations) if each.name == "restore"]
+    crashes.lines(program, restores[1], share=0.4)
+    crashes.syscalls(program, restores[1], span=len(program) - restores[1])
+    blame(run, "RESTORE-007")
+
+
+@check("CRASH-016", raw=True, weight=100)
+def while_recovering(run: CheckRun) -> None:
+    """Kill the process, kill it again while it recovers and goes on, and once more."""
+    crashes = deep_campaign(run)
+    builder = ProgramBuilder(gap=2).put(b"a", b"1").put(b"b", b"2").commit().then("flush")
+    builder.put(b"a", b"3").put(b"b", None).commit().then("flush")
+    program = builder.put(b"c", b"4").commit().build()
+    again, once_more = goes_on(builder, b"5"), goes_on(builder, b"6")
+    limit = crashes.left
+    firsts = crashes.points(program, 4, min(FIRST_CRASHES, 1 + limit // 12))
+    for first in firsts:
+        with crashes.after(program, first, limit // len(firsts)) as second:
+            second.lines(again, 0, share=0.25)
+            second.syscalls(again, 0, span=len(again), share=0.5)
+            second.boundaries(again, share=0.25)
+            for point in second.points(again, 0, 2):
+                with second.after(again, point, limit // len(firsts) // 4) as third:
+                    third.syscalls(once_more, 0, span=len(once_more), share=0.8)
+                    third.boundaries(once_more)
+    blame(run, "CRASH-016")
+
+
+def goes_on(builder: ProgramBuilder, value: bytes) -> Program:
+    """A program after a crash: it opens, replays the changelog, writes, commits and flushes.
+
+    Its offsets come after those of ``builder``.
+    """
+    after = ProgramBuilder(ends=builder.ends, gap=builder.gap)
+    after.catch_up().put(b"b", value).put(b"a", None).commit().then("flush").put(b"c", value)
+    return after.build()
+
+
+@check("CRASH-017", raw=True, weight=70)
+def several_stores(run: CheckRun) -> None:
+    """Kill the process while two stores of one task write, commit and flush in turn."""
+    crashes = deep_campaign(run)
+    first, second = (random_program(Random(seeded(run).random()), commits=3) for _ in range(2))
+    program = side_by_side(first, second)
+    crashes.boundaries(program, share=0.4)
+    crashes.syscalls(program, 0, span=len(program), share=0.5)
+    commits = [i for i, each in enumerate(program.operations) if each.name == "commit"]
+    crashes.lines(program, commits[-1], share=0.5)
+    crashes.lines(program, commits[-2])
+    blame(run, "CRASH-017")
+
+
+def side_by_side(first: Program, second: Program) -> Program:
+    """Two programs, each on a store of its own, whose operations take turns."""
+    turns = zip_longest(
+        (replace(each, store=1) for each in first.operations),
+        (replace(each, store=2) for each in second.operations),
+    )
+    return Program(tuple(each for turn in turns for each in turn if each is not None))
+
+
+@check("CRASH-018", raw=True, weight=90)
+def while_compacting(run: CheckRun) -> None:
+    """Kill the process while files that were overwritten many times are merged."""
+    crashes = deep_campaign(run)
+    builder = ProgramBuilder()
+    for number in range(OVERWRITES):
+        value = b"%d" % number + b"." * VALUE_BYTES
+        builder.put_all([(b"k%d" % key, value) for key in range(4)])
+        builder.put(b"gone", None if number % 2 else b"%d" % number)
+        # What was written once and long ago must come through every merge.
+        builder.put(b"once%d" % number, b"%d" % number).commit()
+        if number % 2:
+            builder.then("flush")
+    program = builder.then("close").build()
+    if crashes.counts_syscalls:
+        crashes.syscalls(program, 1, span=len(program) - 1, share=0.4)
+    crashes.boundaries(program, share=0.2)
+    blame(run, "CRASH-018")
+
+
+@check("RESTORE-015", raw=True, weight=80)
+def restoring_interrupted_again(run: CheckRun) -> None:
+    """Interrupt a restoration after any record, several times, with other batches each time."""
+    crashes = deep_campaign(run)
+    keys = (b"a", b"b", b"a", b"c", b"d", b"c", b"e", b"b")
+    entries = [
+        (key, None if number in DELETED else b"%d" % number) for number, key in enumerate(keys)
+    ]
+    limit = crashes.left
+    lengths = spread(len(entries), 1 + limit // 6)
+    for length in lengths:
+        begun = ProgramBuilder(gap=2).resume(1, length, entries).build()
+        going_on = ProgramBuilder().resume(2, 1).resume(3, 2).build()
+        ended = ProgramBuilder().resume(1, 1).resume(5, len(entries)).then("flush").build()
+        end = CrashPoint("boundary", len(begun))
+        with crashes.after(begun, end, limit // len(lengths)) as second:
+            second.boundaries(going_on, share=0.2)
+            second.syscalls(going_on, 1, span=2, share=0.4)
+            for point in second.points(going_on, 1, 2):
+                with second.after(going_on, point, limit // len(lengths) // 4) as third:
+                    third.boundaries(ended, share=0.5)
+                    third.syscalls(ended, 1, span=3)
+    blame(run, "RESTORE-015")
+
+
+def blame(run: CheckRun, requirement: str, *, unclean: bool = False) -> None:
+    """Make whatever was found here the concern of one requirement.
+
+    ``unclean`` includes an unclean stop that goes unnoticed, which is a matter of its own else.
+    """
+    findings = list(run.findings.values())
+    if not unclean:
+        findings = [each for each in findings if each.requirement != "CRASH-009"]
+    run.findings.clear()
+    for each in findings:
+        blamed = msgspec.structs.replace(each, requirement=requirement)
+        run.findings.setdefault((requirement, each.shape), blamed)
+    if not findings and run.evidence.crash_points:
+        run.evidence.exercised.add(requirement)

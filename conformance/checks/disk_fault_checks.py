@@ -1,0 +1,60 @@
+"""Faults of the disk: calls of the system fail, and the store raises, or did what it was asked."""
+
+from __future__ import annotations
+
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.checks.crash_checks import blame, goes_on
+from streamproof.conformance.crash.kill_campaign import Campaign
+from streamproof.conformance.crash.kill_engine import Kind
+from streamproof.conformance.crash.program import ProgramBuilder
+from streamproof.conformance.registry import check
+from streamproof.conformance.violations import Skipped
+
+MOST_FAULTS = 240
+"""Faults in one check, at most: after a failed write, RocksDB is given a second to flush."""
+
+MANNER = "ERR-010"
+"""How a store says that the disk failed is a recommendation, and is blamed by itself."""
+
+
+@check("ERR-008", MANNER, raw=True, weight=100)
+def full_disk(run: CheckRun) -> None:
+    """Let every write-like system call fail for want of space, from some call on."""
+    every_call(run, "enospc", "ERR-008")
+
+
+@check("ERR-009", MANNER, raw=True, weight=100)
+def broken_disk(run: CheckRun) -> None:
+    """Let every write-like system call fail with an input/output error, once or for good."""
+    every_call(run, "eio", "ERR-009")
+
+
+def every_call(run: CheckRun, kind: Kind, requirement: str) -> None:
+    """Let every call fail: in a short program, while buffers overflow, and after a crash."""
+    crashes = Campaign(run, min(run.settings.limits.crash_points // 2, MOST_FAULTS))
+    if not crashes.counts_syscalls:
+        raise Skipped("no C compiler is at hand to let system calls fail with (cc, gcc or clang)")
+    builder = ProgramBuilder(gap=2).put(b"a", b"1").put(b"b", b"2").commit().then("flush")
+    builder.put(b"a", b"3").put(b"b", None).commit().then("flush").put(b"c", b"4").commit()
+    program = builder.put(b"d", b"uncommitted").then("close").build()
+    crashes.faults(program, 0, kind, share=0.5)
+    after_a_crash(crashes, builder, kind)
+    overflowing = ProgramBuilder()
+    for number in range(40):
+        overflowing.put(b"k%d" % (number % 5), b"%d" % number + b"." * 3_000).commit()
+    crashes.faults(overflowing.build(), 1, kind)
+    manner = [each for each in run.findings.values() if each.requirement == MANNER]
+    for each in manner:
+        del run.findings[MANNER, each.shape]
+    blame(run, requirement)
+    run.findings.update({(MANNER, each.shape): each for each in manner})
+
+
+def after_a_crash(crashes: Campaign, builder: ProgramBuilder, kind: Kind) -> None:
+    """Let every call fail while the store recovers from a crash, and goes on."""
+    first = builder.build()
+    again = goes_on(builder, b"5")
+    second_commit = 7
+    for point in crashes.points(first, second_commit, 1):
+        with crashes.after(first, point, crashes.left // 2) as second:
+            second.faults(again, 0, kind)

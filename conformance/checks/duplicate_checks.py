@@ -1,0 +1,81 @@
+"""Windows that keep every put: stores for joins, which retain duplicates."""
+
+from __future__ import annotations
+
+from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import Handle, Trial
+from streamproof.conformance.windowed_trial import Times
+from streamproof.stores.windowed.keys import window_key
+from streamproof.stores.windows import LONG_MAX
+
+VALUES = (b"2", b"1", b"2", b"", b"3")
+"""Neither sorted nor distinct, so that neither order nor sameness can pass for insertion order."""
+
+
+def with_duplicates(t: Trial) -> tuple[Handle, int]:
+    """A store with several values in one window of one key, and where that window starts."""
+    now = Times(t.lab.subject.capabilities).base
+    store = t.open_store()
+    for value in VALUES:
+        store.put(b"a", value, now)
+        store.put(b"aa", b"other key", now)
+    store.put(b"a", b"other window", now + 1)
+    return store, now
+
+
+@check("WIN-025", "WIN-026", "WIN-027")
+def duplicates_are_kept(t: Trial) -> None:
+    """Put several values into one window, the same one twice among them."""
+    t.claim("WIN-025", "put several values into one window, then fetch it")
+    store, now = with_duplicates(t)
+    expected = [(now, value) for value in VALUES]
+    t.expect(sorted(store.scan("fetch_between", b"a", now, now)), sorted(expected))
+    t.expect(len(store.scan("all")), 2 * len(VALUES) + 1)
+    t.claim("WIN-026", "put several values into one window, then fetch them in that order")
+    t.expect(store.scan("fetch_between", b"a", now, now), expected)
+    found = store.scan("backward_fetch_between", b"a", now, now + 1)
+    t.expect(found, [(now + 1, b"other window"), *expected[::-1]])
+    ranged = store.scan("fetch_range", b"a", b"a", now, now)
+    t.expect([value for _, value in ranged], list(VALUES))
+    forward = store.scan("all")
+    t.expect(store.scan("backward_all"), forward[::-1])
+    t.claim("WIN-027", "put None into a window with several values")
+    dropped = store.read("dropped_records")
+    store.put(b"a", None, now)
+    store.put(b"b", None, now)
+    t.expect(store.scan("fetch_between", b"a", now, now), expected)
+    t.expect(store.scan("all"), forward)
+    t.expect(store.read("dropped_records"), dropped)
+
+
+@check("WIN-028", "WIN-029")
+def duplicates_survive_reopening(t: Trial) -> None:
+    """Put several values into one window, commit, reopen, and put further ones."""
+    t.claim("WIN-028", "put several values into one window, commit, reopen, then fetch it")
+    store, now = with_duplicates(t)
+    store.commit({CHANGELOG: 10})
+    store = t.reopen_store(store)
+    expected = [(now, value) for value in VALUES]
+    t.expect(store.scan("fetch_between", b"a", now, now), expected)
+    t.claim("WIN-029", "put a further value into a window after a reopening, then fetch it")
+    for value in (b"later", b"later still"):
+        store.put(b"a", value, now)
+    found = store.scan("fetch_between", b"a", now, now)
+    t.expect(found, [*expected, (now, b"later"), (now, b"later still")])
+
+
+@check("WIN-030")
+def duplicates_are_restored(t: Trial) -> None:
+    """Restore several values of one window, once and again."""
+    t.claim("WIN-030", "restore several values of one window, then fetch it")
+    now = Times(t.lab.subject.capabilities).base
+    store = t.open_store()
+    batch = [
+        ChangelogRecord(window_key(b"a", now, number), value, number)
+        for number, value in enumerate(VALUES, start=1)
+    ]
+    expected = [(now, value) for value in VALUES]
+    for _ in range(2):
+        t.restore(store, batch)
+        t.expect(store.scan("fetch_between", b"a", 0, LONG_MAX), expected)

@@ -1,0 +1,166 @@
+"""Isolation: what readers beside the writer may see."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.checks.race_checks import switching_often
+from streamproof.conformance.lab import CHANGELOG, IsolationLevel
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import SCAN_LIMIT, Handle, Trial
+
+GENERATION_KEYS = 64
+"""Keys that one commit of the concurrent check writes together."""
+
+
+def reader_and_writer(t: Trial) -> tuple[Handle, Handle, Handle]:
+    """A store, a way to read what is committed, and a way to stage writes.
+
+    With views, the store stages and the view reads; without, a transaction stages and the store
+    itself reads, which is how KIP-892 routes interactive queries.
+    """
+    store = t.open()
+    store.put_all([(b"a", b"1"), (b"b", b"2")])
+    store.commit({CHANGELOG: 1})
+    if t.lab.subject.capabilities.read_only_views:
+        return store, store.view(IsolationLevel.READ_COMMITTED), store
+    return store, store, store.begin()
+
+
+@check("ISO-001", "ISO-002", "ISO-003", "ISO-004")
+def staged_writes_are_hidden(t: Trial) -> None:
+    """Stage writes, read beside the writer, commit, read again."""
+    capabilities = t.lab.subject.capabilities
+    _, reader, writer = reader_and_writer(t)
+    writer.put(b"a", b"staged")
+    writer.put(b"c", b"new")
+    t.claim("ISO-001", "stage a put, then get the key as a committed reader")
+    t.expect((reader.get(b"a"), reader.get(b"c")), (b"1", None))
+    writer.delete(b"b")
+    t.claim("ISO-002", "stage a delete, then get the key as a committed reader")
+    t.expect(reader.get(b"b"), b"2")
+    t.claim("ISO-003", "stage writes, then scan as a committed reader")
+    before = [(b"a", b"1"), (b"b", b"2")]
+    if capabilities.scan:
+        t.expect(reader.scan("all"), before)
+    if capabilities.ranges:
+        t.expect(reader.scan("range", b"a", b"z"), before)
+    if capabilities.reverse:
+        t.expect(reader.scan("reverse_all"), before[::-1])
+    if capabilities.prefix_scan:
+        t.expect(reader.scan("prefix_scan", b"c"), [])
+    t.claim("ISO-004", "commit staged writes, then read as a committed reader")
+    writer.commit({CHANGELOG: 4})
+    t.expect([reader.get(key) for key in (b"a", b"b", b"c")], [b"staged", None, b"new"])
+
+
+@check("ISO-005")
+def rolled_back_writes_never_show(t: Trial) -> None:
+    """Stage writes, roll them back, and read beside the writer."""
+    t.claim("ISO-005", "roll back staged writes, then read as a committed reader")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: 1})
+    transaction = store.begin()
+    transaction.put(b"a", b"staged")
+    transaction.put(b"b", b"new")
+    transaction.close()
+    t.expect((store.get(b"a"), store.get(b"b")), (b"1", None))
+    store.commit({CHANGELOG: 2})
+    t.expect((store.get(b"a"), store.get(b"b")), (b"1", None))
+
+
+@check("ISO-006")
+def uncommitted_view_reads_staged(t: Trial) -> None:
+    """Read staged writes through a READ_UNCOMMITTED view."""
+    t.claim("ISO-006", "stage writes, then read with READ_UNCOMMITTED")
+    store, _, writer = reader_and_writer(t)
+    view = store.view(IsolationLevel.READ_UNCOMMITTED)
+    writer.put(b"a", b"staged")
+    writer.delete(b"b")
+    t.expect((view.get(b"a"), view.get(b"b")), (b"staged", None))
+
+
+SCANS = 50
+"""Scans for each commit that is asked for, before the reader has seen enough."""
+
+MOST_ROUNDS = 50
+"""So many times the commits that are asked for are made at most to get there."""
+
+
+@check("ISO-007", raw=True, weight=20)
+def commits_are_seen_whole(run: CheckRun) -> None:
+    """Scan from another thread while commits overwrite all keys at once."""
+    with run.trial("ISO-007") as t:
+        t.claim("ISO-007", "scan from another thread while each commit overwrites all keys")
+        keys = [b"key%02d" % number for number in range(GENERATION_KEYS)]
+        store = t.open()
+        t.note("# Another thread scans what is committed from here on, again and again.")
+        store.put_all([(key, b"0") for key in keys])
+        store.commit({CHANGELOG: 0})
+        views = run.subject.capabilities.read_only_views
+        reader = store.view(IsolationLevel.READ_COMMITTED).raw if views else store.raw
+        torn, scans = race(t, store, reader, keys, run.settings.limits.concurrent_commits)
+        run.evidence.examples += scans
+        t.expect_that(not torn, "every scan to see one commit, whole", f"values of several: {torn}")
+
+
+def race(
+    t: Trial, store: Handle, reader: Any, keys: list[bytes], commits: int
+) -> tuple[set[bytes], int]:
+    """Commit generation after generation while a thread scans; what a torn scan saw."""
+    done = threading.Event()
+    torn: set[bytes] = set()
+    scans = 0
+    errors: list[BaseException] = []
+
+    def scan() -> None:
+        nonlocal scans
+        try:
+            while not done.is_set() and not torn:
+                iterator = reader.all()
+                some = itertools.islice(iterator, SCAN_LIMIT)
+                seen = {bytes(value) for _, value in some}
+                if hasattr(iterator, "close"):
+                    iterator.close()
+                scans += 1
+                if len(seen) > 1:
+                    torn.update(seen)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=scan, name="reader")
+    thread.start()
+    views = t.lab.subject.capabilities.read_only_views
+    try:
+        with switching_often():
+            for number in range(1, MOST_ROUNDS * commits + 1):
+                # A reader that gets no turn, on a busy machine, has seen no commit at all.
+                if torn or errors or (number > commits and scans >= SCANS * commits):
+                    break
+                writer = store if views else store.begin()
+                for key in keys:
+                    with t.watching("put(…)"):
+                        writer.raw.put(key, b"%d" % number)
+                writer.commit({CHANGELOG: number})
+    finally:
+        done.set()
+        with t.watching("a scan on another thread"):
+            thread.join()
+    if errors:
+        t.fail("scans beside commits to work", f"{type(errors[0]).__name__}: {errors[0]}")
+    return torn, scans
+
+
+@check("ISO-008")
+def levels_agree_without_transactions(t: Trial) -> None:
+    """Read a store without transactions at both isolation levels."""
+    t.claim("ISO-008", "write, then read with both isolation levels")
+    store = t.open()
+    store.put(b"a", b"1")
+    for level in IsolationLevel:
+        view = store.view(level)
+        t.expect(view.get(b"a"), b"1")

@@ -1,0 +1,194 @@
+"""Restorations with a listener: begun, suspended at any time, begun again (KIP-869).
+
+The listener is told by the runtime's part, which is ours; what is asked of the subject is that the
+records are there when the listener was told so, however a restoration is cut up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamproof.conformance.checks.restoration_checks import Writes, expect_fold, records
+from streamproof.conformance.lab import CHANGELOG
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import Trial
+from streamproof.conformance.violations import SubjectRaised
+
+POLL = 1_000
+"""Records in the largest batch (Kafka: ``max.poll.records`` of the restore consumer)."""
+
+CHANGES: Writes = [
+    (b"a", b"1"),
+    (b"b", b"2"),
+    (b"a", None),
+    (b"c", b"3"),
+    (b"b", b"4"),
+    (b"a", b"5"),
+]
+
+
+@check("LISTEN-001", given=lambda g: {"writes": g.writes(12), "at": g.cuts()})
+def told_as_restored(t: Trial, writes: Writes, at: set[int]) -> None:
+    """Restore in batches, and compare what the listener is told with what can be read."""
+    t.claim("LISTEN-001", "restore in batches with a listener, and read after each")
+    store = t.open()
+    changelog = records(writes)
+    restoration = t.restoring(store, 0, len(changelog))
+    restoration.call("begin")
+    start = 0
+    expected: list[object] = [("start", 0, len(changelog))]
+    for end in sorted({cut + 1 for cut in at if cut + 1 < len(changelog)} | {len(changelog)}):
+        restoration.restore(changelog[start:end])
+        expected.append(("batch", end - 1, end - start))
+        expect_fold(t, store, writes[:end])
+        start = end
+    t.expect(t.told(), [*expected, ("end", len(changelog))])
+
+
+@check("LISTEN-002")
+def suspended_and_resumed(t: Trial) -> None:
+    """Suspend after every batch, and begin again from there."""
+    t.claim("LISTEN-002", "suspend a restoration after each batch, and begin it again")
+    changelog = records(CHANGES)
+    for cut in range(1, len(changelog)):
+        t.lab.wipe()
+        t.note("lab.wipe()")
+        store = t.open()
+        restoration = t.restoring(store, 0, len(changelog))
+        restoration.call("begin")
+        restoration.restore(changelog[:cut])
+        restoration.suspend()
+        expect_fold(t, store, CHANGES[:cut])
+        restoration.call("begin")
+        restoration.restore(changelog[cut:])
+        expect_fold(t, store, CHANGES)
+        first = [("start", 0, len(changelog)), ("batch", cut - 1, cut), ("suspended", cut)]
+        rest = len(changelog) - cut
+        second = [("start", cut, len(changelog)), ("batch", len(changelog) - 1, rest)]
+        t.expect(t.told(), [*first, *second, ("end", rest)])
+        store.close()
+
+
+@check("LISTEN-003")
+def nothing_to_restore(t: Trial) -> None:
+    """Begin a restoration that has reached its end already."""
+    t.claim("LISTEN-003", "begin a restoration with nothing to restore")
+    store = t.open()
+    t.restore(store, records(CHANGES))
+    restoration = t.restoring(store, len(CHANGES), len(CHANGES))
+    restoration.call("begin")
+    t.expect(t.told(), [("start", len(CHANGES), len(CHANGES)), ("end", 0)])
+    expect_fold(t, store, CHANGES)
+
+
+@check("LISTEN-004")
+def resumed_by_another_process(t: Trial) -> None:
+    """Suspend, commit, close; go on with a new store from the committed offset."""
+    t.claim("LISTEN-004", "suspend, commit, close, and go on from the committed offset")
+    changelog = records(CHANGES)
+    for cut in (1, 3, 5):
+        t.lab.wipe()
+        t.note("lab.wipe()")
+        store = t.open()
+        restoration = t.restoring(store, 0, len(changelog))
+        restoration.call("begin")
+        restoration.restore(changelog[:cut])
+        restoration.suspend()
+        store.commit({CHANGELOG: cut - 1})
+        store = t.reopen(store)
+        offset = store.committed_offset(CHANGELOG)
+        t.expect(offset, cut - 1)
+        restoration = t.restoring(store, cut, len(changelog))
+        restoration.call("begin")
+        restoration.restore(changelog[cut:])
+        expect_fold(t, store, CHANGES)
+        store.close()
+
+
+@check("LISTEN-005")
+def odd_batches(t: Trial) -> None:
+    """Give empty batches, a repeated batch, and records beyond the end."""
+    t.claim("LISTEN-005", "restore empty and repeated batches, and records beyond the end")
+    store = t.open()
+    changelog = records([*CHANGES, (b"a", b"beyond"), (b"beyond", b"1")])
+    restoration = t.restoring(store, 0, len(CHANGES))
+    restoration.call("begin")
+    restoration.restore([])
+    restoration.restore(changelog[:2])
+    restoration.restore(changelog[:4])
+    restoration.restore([])
+    restoration.restore(changelog[2:])
+    expect_fold(t, store, CHANGES)
+    t.expect(store.get(b"beyond"), None)
+    # The driver leaves out what need not be applied; other drivers do not.
+    t.restore(store, [])
+    expect_fold(t, store, CHANGES)
+    t.restore(store, changelog[2 : len(CHANGES)])
+    expect_fold(t, store, CHANGES)
+
+
+def attempt(t: Trial, call: Callable[[], object]) -> None:
+    """Make a call whose listener raises."""
+    try:
+        call()
+    except SubjectRaised:
+        t.lines[-1] = f"# {t.lines[-1]} raises: the listener does."
+
+
+@check("LISTEN-006")
+def a_listener_that_raises(t: Trial) -> None:
+    """Restore with a listener that raises each time."""
+    t.claim("LISTEN-006", "restore with a listener that raises, and read")
+    store = t.open()
+    changelog = records(CHANGES)
+    restoration = t.restoring(store, 0, len(changelog), listener_fails=True)
+    attempt(t, lambda: restoration.call("begin"))
+    attempt(t, lambda: restoration.restore(changelog[:3]))
+    expect_fold(t, store, CHANGES[:3])
+    attempt(t, lambda: restoration.restore(changelog[3:]))
+    expect_fold(t, store, CHANGES)
+    t.expect([event[0] for event in t.told()], ["start", "batch", "batch", "end"])
+
+
+@check("LISTEN-007")
+def a_whole_poll(t: Trial) -> None:
+    """Restore as many records as one poll returns at most."""
+    t.claim("LISTEN-007", f"restore {POLL} records in one batch")
+    writes: Writes = [
+        (b"k%d" % (number % 97), None if number % 13 == 12 else b"%d" % number)
+        for number in range(POLL)
+    ]
+    store = t.open()
+    # The batch itself is left out of the program: it says nothing, and is long.
+    t.note(f"# {POLL} records of 97 keys are restored in one batch.")
+    with t.watching("restore(…)"):
+        t.lab.restore(store.raw, records(writes))
+    expect_fold(t, store, writes)
+
+
+@check("LISTEN-008")
+def under_an_open_iterator(t: Trial) -> None:
+    """Restore while an iterator is open, as queries of a restoring store have one."""
+    t.claim("LISTEN-008", "open an iterator, restore in two batches, and read it to its end")
+    changelog = records(CHANGES)
+    store = t.open()
+    restoration = t.restoring(store, 0, len(changelog))
+    restoration.call("begin")
+    restoration.restore(changelog[:2])
+    entries = store.iterate("all")
+    first = entries.advance()
+    restoration.restore(changelog[2:4])
+    restoration.restore(changelog[4:])
+    rest = entries.remaining()
+    entries.release()
+    found = [] if first is None else [first, *rest]
+    if t.lab.subject.capabilities.iterator_view == "snapshot":
+        t.expect(sorted(found), [(b"a", b"1"), (b"b", b"2")])
+    else:
+        possible = {key: {value for each, value in CHANGES if each == key} for key, _ in found}
+        t.expect([each for each in found if each[1] not in possible[each[0]]], [])
+        keys = [key for key, _ in found]
+        t.expect(sorted(set(keys)), sorted(keys))
+        # It was there all the time, under one value or another.
+        t.expect(b"b" in keys, True)
+    expect_fold(t, store, CHANGES)

@@ -1,0 +1,310 @@
+"""Two ways that must lead to the same: no model says what is right, one side says it of the other.
+
+Each check runs one program in two ways, on stores of their own, and compares what they hold. The
+report shows both sides, and in the last line the keys in which they differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamproof.conformance.lab import CHANGELOG, ChangelogRecord, Lab
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import Entry, Handle, Trial
+from streamproof.conformance.windowed_trial import Timed, claim
+
+Writes = list[tuple[bytes, bytes | None]]
+
+ENDS: Writes = [(b"\x00", b"first"), (b"\xff\xff", b"last")]
+"""Keys at both ends of the order, where ranges go wrong."""
+
+PUTTING: tuple[tuple[str, str], ...] = (
+    ("KV-016", "write the same to each key, with the keys in another order"),
+    ("KV-010", "put_all what the other side puts"),
+    ("KV-007", "delete where the other side puts None"),
+)
+"""The ways to write the same."""
+
+REPLAYS: tuple[tuple[str, str], ...] = (
+    ("RESTORE-016", "restore what the other side has put"),
+    ("RESTORE-004", "restore twice what the other side has put"),
+    ("RESTORE-005", "restore in batches what the other side has put"),
+)
+"""The ways to restore the same."""
+
+
+def agree(t: Trial, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> None:
+    """Demand that two sides are equal; what is reported is where they are not."""
+    keys = [*one, *(key for key in other if key not in one)]
+    differing = [key for key in keys if one.get(key) != other.get(key)]
+    t.expect({key: other.get(key) for key in differing}, {key: one.get(key) for key in differing})
+
+
+def same_content(t: Trial, one: Handle, other: Handle, writes: Writes) -> None:
+    """Demand that two stores answer alike to every way of reading that they have."""
+    keys = sorted({key for key, _ in writes})
+    agree(t, {key: one.get(key) for key in keys}, {key: other.get(key) for key in keys})
+    if t.lab.subject.capabilities.scan:
+        agree(t, entries(one.scan("all")), entries(other.scan("all")))
+
+
+def entries(found: list[Entry]) -> dict[Any, Any]:
+    """The entries of a scan by key; one that comes twice has a list for its value."""
+    by_key: dict[Any, Any] = {}
+    for key, value in found:
+        by_key[key] = [by_key[key], value] if key in by_key else value
+    return by_key
+
+
+def write(store: Handle, writes: Writes) -> None:
+    """Put one after the other."""
+    for key, value in writes:
+        store.put(key, value)
+
+
+def cut(items: Sequence[Any], at: set[int]) -> list[Sequence[Any]]:
+    """A list in pieces; none of them is empty."""
+    ends = sorted({0, len(items), *(each + 1 for each in at if each < len(items))})
+    return [items[start:end] for start, end in pairwise(ends)]
+
+
+def plain(t: Trial, writes: Writes) -> Handle:
+    """One side, in a directory beside: it puts one after the other, and commits at the end."""
+    t.note("# One side.")
+    store = t.open("one")
+    write(store, writes)
+    store.commit({CHANGELOG: len(writes)})
+    return store
+
+
+def other_side(t: Trial) -> Handle:
+    """The other side, in the directory of the task, where it can be restored and reopened."""
+    t.note("# The other side.")
+    return t.open()
+
+
+# Where commits, flushes and reopenings fall.
+
+
+@check("COMMIT-009", given=lambda g: {"writes": g.writes(10), "at": g.cuts()})
+def commits_do_not_matter(t: Trial, writes: Writes, at: set[int]) -> None:
+    """Commit at the end only, and here and there as well."""
+    one = plain(t, writes)
+    t.claim("COMMIT-009", "commit in between what the other side commits at the end")
+    other = other_side(t)
+    for number, piece in enumerate(cut(writes, at), start=1):
+        write(other, list(piece))
+        other.commit({CHANGELOG: number})
+    same_content(t, one, other, writes)
+
+
+@check(
+    "COMMIT-010",
+    given=lambda g: {
+        "writes": g.writes(10),
+        "at": g.cuts(),
+        "pauses": st.lists(st.booleans(), min_size=6, max_size=6),
+    },
+)
+def reopening_does_not_matter(t: Trial, writes: Writes, at: set[int], pauses: list[bool]) -> None:
+    """Flush, or close and reopen, after commits here and there."""
+    one = plain(t, writes)
+    t.claim("COMMIT-010", "flush or reopen after commits that the other side makes at the end")
+    other = other_side(t)
+    for number, (piece, reopen) in enumerate(zip(cut(writes, at), pauses, strict=False), start=1):
+        write(other, list(piece))
+        other.commit({CHANGELOG: number})
+        if reopen:
+            other = t.reopen(other)
+        elif callable(getattr(other.raw, "flush", None)):
+            other.flush()
+    same_content(t, one, other, writes)
+
+
+# Ways to restore.
+
+
+@check(
+    "RESTORE-016",
+    "RESTORE-004",
+    "RESTORE-005",
+    given=lambda g: {
+        "writes": g.writes(12),
+        "at": g.cuts(),
+        "way": st.sampled_from(REPLAYS),
+    },
+)
+def restored_as_put(t: Trial, writes: Writes, at: set[int], way: tuple[str, str]) -> None:
+    """Restore the changelog of a store, in one of several ways, and compare the two."""
+    one = plain(t, writes)
+    t.claim(*way)
+    other = other_side(t)
+    records = [ChangelogRecord(key, value, offset) for offset, (key, value) in enumerate(writes)]
+    batches = cut(records, at) if way[0] == "RESTORE-005" else [records]
+    for batch in batches * (2 if way[0] == "RESTORE-004" else 1):
+        t.restore(other, list(batch))
+    other.commit({CHANGELOG: len(writes)})
+    same_content(t, one, other, writes)
+
+
+# Ways to write.
+
+
+@check(
+    "KV-016",
+    "KV-010",
+    "KV-007",
+    given=lambda g: {"writes": g.writes(12), "way": st.sampled_from(PUTTING)},
+)
+def written_in_other_ways(t: Trial, writes: Writes, way: tuple[str, str]) -> None:
+    """Write the same in one of several ways, and compare the two."""
+    one = plain(t, writes)
+    t.claim(*way)
+    other = other_side(t)
+    if way[0] == "KV-010":
+        other.put_all(writes)
+    elif way[0] == "KV-007":
+        for key, value in writes:
+            other.put(key, value) if value is not None else other.delete(key)
+    else:
+        # The order of the writes to one key stays.
+        write(other, sorted(writes, key=lambda each: each[0], reverse=True))
+    other.commit({CHANGELOG: len(writes)})
+    same_content(t, one, other, writes)
+
+
+@check("TXN-018", given=lambda g: {"writes": g.writes(10), "at": g.cuts()})
+def transactions_write_the_same(t: Trial, writes: Writes, at: set[int]) -> None:
+    """Write and commit on the store, and in explicit transactions."""
+    one = plain(t, writes)
+    t.claim("TXN-018", "write in transactions what the other side writes on the store")
+    other = other_side(t)
+    for number, piece in enumerate(cut(writes, at), start=1):
+        transaction = other.begin()
+        write(transaction, list(piece))
+        transaction.commit({CHANGELOG: number})
+    same_content(t, one, other, writes)
+
+
+CALLS = ("put", "delete", "put_if_absent", "get")
+
+
+@check(
+    "KV-017",
+    given=lambda g: {
+        "writes": g.writes(12),
+        "calls": st.lists(st.sampled_from(CALLS), min_size=12, max_size=12),
+    },
+)
+def answers_as_in_memory(t: Trial, writes: Writes, calls: list[str]) -> None:
+    """Make the same calls on the in-memory store that comes with the suite."""
+    t.claim("KV-017", "compare each answer with that of the store in memory")
+    one = in_memory(t)
+    other = other_side(t)
+    for call, (key, value) in zip(calls, writes, strict=False):
+        arguments = (key, value) if call.startswith("put") else (key,)
+        expected = one.call(call, *arguments)
+        found = other.call(call, *arguments)
+        if call != "put":
+            t.expect(found, expected)
+    one.commit({CHANGELOG: 0})
+    other.commit({CHANGELOG: 0})
+    same_content(t, one, other, writes)
+
+
+def in_memory(t: Trial) -> Handle:
+    """The in-memory store that comes with the suite."""
+    label = t.label_for("memory")
+    t.note(f"{label} = Lab('in-memory').open()")
+    lab = Lab("in-memory", guarantee=t.lab.guarantee, directory=t.lab.directory)
+    return Handle(t, lab.open(), label)
+
+
+# Ways to read.
+
+
+Bounds = tuple[bytes | None, bytes | None]
+
+
+def ranges_of(keys: list[bytes], drawn: Bounds) -> list[Bounds]:
+    """Ranges to read: one that is drawn, and those that begin or end with a key that is there."""
+    return list(dict.fromkeys((drawn, (keys[0], None), (None, keys[-1]))))
+
+
+def is_within(key: bytes, bounds: Bounds) -> bool:
+    """Whether a key is in a range."""
+    low, high = bounds
+    return (low is None or low <= key) and (high is None or key <= high)
+
+
+@check(
+    "RANGE-016",
+    given=lambda g: {"writes": g.writes(12), "bounds": g.key_ranges(), "prefix": g.prefixes()},
+)
+def all_ways_of_reading_agree(t: Trial, writes: Writes, bounds: Bounds, prefix: bytes) -> None:
+    """Read a range, backward, by prefix and key by key, and compare with the whole."""
+    t.claim("RANGE-016", "compare each way of reading with the part of all() that it is about")
+    can, keys = t.lab.subject.capabilities, sorted({key for key, _ in [*ENDS, *writes]})
+    store = t.open()
+    write(store, [*ENDS, *writes])
+    store.commit({CHANGELOG: 0})
+    # So that one part is committed and one is not, where that makes a difference.
+    write(store, writes[: len(writes) // 2])
+    whole = store.scan("all")
+    for key in keys:
+        t.expect(store.get(key), dict(whole).get(key))
+    for each in ranges_of(keys, bounds):
+        part = [entry for entry in whole if is_within(entry[0], each)]
+        t.expect(store.scan("range", *each), part)
+        if can.reverse:
+            t.expect(store.scan("reverse_range", *each), part[::-1])
+    if can.reverse:
+        t.expect(store.scan("reverse_all"), whole[::-1])
+    if can.prefix_scan:
+        t.expect(store.scan("prefix_scan", prefix), [e for e in whole if e[0].startswith(prefix)])
+
+
+@check("WIN-053", "SESS-048", given=lambda g: {"puts": g.windows(), "bounds": g.key_ranges()})
+def all_ways_of_fetching_agree(t: Trial, puts: list[tuple[bytes, int]], bounds: Bounds) -> None:
+    """Fetch by key, by range and at one time, and compare with the whole."""
+    claim(t, "WIN-053", "SESS-048", "compare each way of fetching with the part of all of it")
+    store, keys = Timed(t), sorted({key for key, _ in puts})
+    for number, (key, tick) in enumerate(puts):
+        store.put(key, b"%d" % number, store.times.at(tick))
+    whole = store.all()
+    for key in keys:
+        of_key = [entry for entry in whole if entry[0].key == key]
+        t.expect(store.of_key(key), of_key)
+        t.expect(sorted(store.of_key(key, backward=True)), sorted(of_key))
+    for each in ranges_of(keys, bounds):
+        within = [entry for entry in whole if is_within(entry[0].key, each)]
+        t.expect(store.of_keys(*each), within)
+        t.expect(sorted(store.of_keys(*each, backward=True)), sorted(within))
+    for key, tick in dict.fromkeys(puts):
+        time = store.times.at(tick)
+        found = [value for where, value in whole if where == store.times.windowed(key, time)]
+        t.expect(store.get(key, time), found[0] if found else None)
+
+
+@check("WIN-054", "SESS-049", given=lambda g: {"puts": g.windows()})
+def the_order_of_times_does_not_matter(t: Trial, puts: list[tuple[bytes, int]]) -> None:
+    """Put the same in time and out of it, while nothing expires."""
+    claim(t, "WIN-054", "SESS-049", "put backward in time what the other side puts forward")
+    values = {each: b"%d" % number for number, each in enumerate(puts)}
+    forward = sorted(values, key=lambda each: each[1])
+    found: list[dict[Any, Any]] = []
+    for order in (forward, forward[::-1]):
+        t.note("# One side." if not found else "# The other side.")
+        store = Timed(t)
+        for key, tick in order:
+            store.put(key, values[key, tick], store.times.at(tick))
+        found.append(entries(store.all()))
+        if len(found) == 1:
+            store.handle.close()
+            t.note("lab.wipe()")
+            t.lab.wipe()
+    agree(t, found[0], found[1])

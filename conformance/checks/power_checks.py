@@ -1,0 +1,165 @@
+"""The loss of power: what was not synced is lost in every legal way, and what is left is judged."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.checks.upgrade_checks import upgrading
+from streamproof.conformance.crash.kill_engine import spread
+from streamproof.conformance.crash.program import PARTITIONS, ProgramBuilder, random_program
+from streamproof.conformance.power.disk import PORTABLE
+from streamproof.conformance.power.power_campaign import PowerCampaign
+from streamproof.conformance.registry import check
+
+JUDGED = (
+    "POWER-001",
+    "POWER-002",
+    "POWER-003",
+    "POWER-004",
+    "POWER-005",
+    "POWER-006",
+    "POWER-008",
+    "POWER-009",
+    "POWER-010",
+    "POWER-015",
+)
+"""What every loss of power is judged by."""
+
+UNCLEAN = "POWER-015"
+"""The recommendation that an unclean stop is noticed."""
+
+LONG = 1_700
+"""The size of a value that is torn at the end of a sector, in bytes."""
+
+FIRST_LOSSES = 3
+"""Losses of power, at most, from each of which a search for further ones goes on."""
+
+
+def campaign(run: CheckRun) -> PowerCampaign:
+    """The losses of power that this check may spend."""
+    return PowerCampaign(run, run.settings.limits.power_states)
+
+
+def written() -> ProgramBuilder:
+    """Commits with long values, overwritten and deleted, each flushed."""
+    builder = ProgramBuilder(gap=2).put(b"a", b"1" * LONG).put(b"b", b"2").commit().then("flush")
+    builder.put(b"a", b"3" * LONG).put(b"b", None).put(b"c", b"4" * LONG).commit().then("flush")
+    return builder.put(b"c", None).put(b"a", b"5").commit()
+
+
+@check(*JUDGED, raw=True, weight=90)
+def after_commits(run: CheckRun) -> None:
+    """Lose the power after every call of programs that write, commit, flush and close."""
+    losses = campaign(run)
+    losses.lose(written().put(b"d", b"uncommitted").then("close").build(), share=0.5)
+    # What is flushed without a commit is on the disk, and must not be taken for committed.
+    flushed = ProgramBuilder().put(b"a", b"1").commit().put(b"b", b"2").then("flush")
+    losses.lose(flushed.build(), share=0.25)
+    random = Random(run.seed)
+    for left in (3, 2, 1):
+        losses.lose(random_program(random, commits=3), share=1 / left)
+
+
+@check(*JUDGED, raw=True, weight=90)
+def while_buffers_overflow(run: CheckRun) -> None:
+    """Lose the power while many commits overflow small write buffers, and files are merged."""
+    losses = campaign(run)
+    builder = ProgramBuilder(gap=2)
+    for number in range(24):
+        value = b"%d" % number + b"." * 3 * LONG
+        builder.put(b"k%d" % (number % 5), None if number % 11 == 10 else value)
+        builder.put(b"last", b"%d" % number).commit()
+        if number % 6 == 5:
+            builder.then("flush")
+    losses.lose(builder.build())
+
+
+@check("POWER-007", raw=True, weight=60)
+def several_partitions(run: CheckRun) -> None:
+    """Lose the power around commits of two changelog partitions."""
+    losses = campaign(run)
+    random = Random(run.seed)
+    losses.lose(random_program(random, commits=4, partitions=PARTITIONS), share=0.5)
+    losses.lose(random_program(random, commits=4, partitions=PARTITIONS))
+    blame(run, "POWER-007")
+
+
+@check("POWER-011", raw=True, weight=60)
+def while_closing_and_opening(run: CheckRun) -> None:
+    """Lose the power while a store is closed, opened again, and closed once more."""
+    losses = campaign(run)
+    builder = written().then("close", "open")
+    losses.lose(builder.put(b"b", b"6").commit().then("close", "open", "close").build())
+    blame(run, "POWER-011")
+
+
+@check("POWER-012", raw=True, weight=60)
+def while_upgrading(run: CheckRun) -> None:
+    """Lose the power while an older format is opened, and in the first commits after that."""
+    losses = campaign(run)
+    builder = upgrading().read(b"b").then("flush").put(b"a", b"5").put(b"b", None).commit()
+    losses.lose(builder.then("flush", "close", "open").build())
+    blame(run, "POWER-012")
+
+
+@check("POWER-013", raw=True, weight=60)
+def position_after_a_loss(run: CheckRun) -> None:
+    """Lose the power around commits, and compare position and offsets."""
+    losses = campaign(run)
+    builder = ProgramBuilder().put(b"a", b"1").commit().then("flush").put(b"b", b"2").then("flush")
+    builder.put(b"a", b"3").commit().then("close", "open").put(b"c", b"4").commit()
+    losses.lose(builder.then("close").build())
+    blame(run, "POWER-013")
+
+
+@check("POWER-014", raw=True, weight=60)
+def without_a_journal(run: CheckRun) -> None:
+    """Lose any of the names that a store made, renamed or removed and did not sync."""
+    losses = PowerCampaign(run, run.settings.limits.power_states, PORTABLE)
+    builder = written().then("close", "open").put(b"b", b"6").commit().then("flush")
+    losses.lose(builder.then("close").build(), ("scattered",))
+    blame(run, "POWER-014")
+
+
+@check("POWER-016", raw=True, weight=80)
+def while_recovering(run: CheckRun) -> None:
+    """Lose the power, and lose it again while the store recovers from that and goes on."""
+    losses = campaign(run)
+    builder = written()
+    firsts = losses.lose(builder.build(), ("lost", "reordered"), share=0.2)
+    after = ProgramBuilder(ends=builder.ends, gap=2)
+    after.catch_up().put(b"b", b"7").put(b"a", None).commit().then("flush").put(b"c", b"8")
+    chosen = spread(len(firsts), FIRST_LOSSES)
+    for left, index in zip(range(len(chosen), 0, -1), chosen, strict=True):
+        losses.lose(after.build(), share=1 / left, before=firsts[index - 1])
+    blame(run, "POWER-016")
+
+
+@check("POWER-017", raw=True, weight=60)
+def while_restoring(run: CheckRun) -> None:
+    """Lose the power in the middle of a restoration, and restore again."""
+    losses = campaign(run)
+    builder = ProgramBuilder(gap=2)
+    for batch in range(4):
+        entries: list[tuple[bytes, bytes | None]] = [(b"k%d" % batch, b"%d" % batch * LONG)]
+        entries += [(b"shared", b"%d" % batch), (b"k%d" % (batch - 1), None)]
+        builder.restore(entries).commit()
+    losses.lose(builder.then("flush", "close").build())
+    blame(run, "POWER-017")
+
+
+def blame(run: CheckRun, requirement: str) -> None:
+    """Make whatever was found here the concern of one requirement.
+
+    An unclean stop that goes unnoticed is a matter of its own.
+    """
+    findings = [each for each in run.findings.values() if each.requirement != UNCLEAN]
+    run.findings.clear()
+    for each in findings:
+        blamed = msgspec.structs.replace(each, requirement=requirement)
+        run.findings.setdefault((requirement, each.shape), blamed)
+    if not findings and run.evidence.crash_points:
+        run.evidence.exercised.add(requirement)

@@ -1,0 +1,198 @@
+"""Isolation on several threads: readers beside commits, and transactions beside each other.
+
+How often the threads meet is for the scheduler to choose. What they did is recorded, and only
+what no order of it explains is held against the store, so that no interleaving is a false alarm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.checks.anomaly_checks import KEYS, Stage, judge
+from streamproof.conformance.isolation_history import Read, Transaction
+from streamproof.conformance.lab import CHANGELOG, IsolationLevel
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import SCAN_LIMIT, Trial, close_iterator
+
+READS = 2_000
+"""Reads of one reader after which it stops, which bounds the history."""
+
+SWITCH_S = 1e-5
+"""How long a thread runs before another may, in seconds; Python's own 5 ms is a whole commit."""
+
+
+@contextlib.contextmanager
+def switching_often() -> Iterator[None]:
+    """Let threads take turns more often than Python does by itself."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
+class Crew:
+    """Threads that read or write until they are told to stop, and what they raised."""
+
+    def __init__(self, t: Trial) -> None:
+        self.t = t
+        self.done = threading.Event()
+        self.errors: list[BaseException] = []
+        self.threads: list[threading.Thread] = []
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run ``work`` on a thread of its own, which has begun when this returns.
+
+        Where a debugger or a measurement of coverage traces threads, Python refuses two of them
+        that begin at the same moment.
+        """
+        begun = threading.Event()
+
+        def guarded() -> None:
+            begun.set()
+            try:
+                work()
+            except BaseException as error:
+                self.errors.append(error)
+
+        thread = threading.Thread(target=guarded, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+        begun.wait()
+
+    def finish(self) -> None:
+        """Wait for the threads; what one of them raised breaks the promise."""
+        for thread in self.threads:
+            with self.t.watching("a call on another thread"):
+                thread.join()
+        if self.errors:
+            error = self.errors[0]
+            self.t.fail("calls on several threads to work", f"{type(error).__name__}: {error}")
+
+
+def keep_reading(stage: Stage, done: threading.Event, name: str, number: int) -> None:
+    """Get one key after the other, and scan where a scan shows one state, until the end."""
+    handle, level = stage.readers[number]
+    # Without transactions there is no commit that a scan could see whole.
+    scans = stage.scans and not stage.direct
+    for turn in range(READS):
+        if done.is_set():
+            return
+        start = stage.history.now()
+        if scans and turn % 4 == 3:
+            values = dict.fromkeys(KEYS) | scanned(handle.raw)
+        else:
+            values = {KEYS[turn % 3]: handle.raw.get(KEYS[turn % 3])}
+        stage.history.read(Read(name, level, stage.history.span(start), values))
+
+
+def scanned(reader: Any) -> dict[bytes, bytes]:
+    """All entries, of an iterator that is closed afterwards."""
+    iterator = reader.all()
+    found = {bytes(key): value for key, value in islice(iterator, SCAN_LIMIT)}
+    close_iterator(iterator)
+    return found
+
+
+@contextlib.contextmanager
+def readers(stage: Stage, *levels: IsolationLevel) -> Iterator[None]:
+    """Let two threads of each level read meanwhile."""
+    crew, done = Crew(stage.t), threading.Event()
+    for number, (_, level) in enumerate(stage.readers):
+        for _ in range(2 if level in levels else 0):
+            crew.start(partial(keep_reading, stage, done, stage.t.label_for("reader"), number))
+    try:
+        yield
+    finally:
+        done.set()
+        crew.finish()
+
+
+@check(
+    *("ISO-009", "ISO-011", "ISO-012", "ISO-013", "ISO-016", "ISO-019", "ISO-020"),
+    raw=True,
+    weight=8,
+)
+def readers_beside_commits(run: CheckRun) -> None:
+    """Read from other threads while commits overwrite all keys, and look for anomalies."""
+    promised = [each for each in run.check.requirements if run.applies(each)]
+    with run.trial(promised[0]) as t, switching_often():
+        stage, commits = Stage(t), run.settings.limits.concurrent_commits
+        t.note("# Readers on other threads get and scan what they may see, from here on.")
+        kept = len(t.lines)
+        with readers(stage, *IsolationLevel):
+            for _ in range(commits):
+                # One round is enough to show what each of them did.
+                del t.lines[kept:]
+                # The first key is written twice, so that there is an intermediate value.
+                for key in (KEYS[0], *KEYS):
+                    stage.put(stage.writers[0], key)
+                stage.commit(stage.writers[0])
+        conclude(stage, promised)
+
+
+@check("ISO-018", "ISO-021", raw=True, weight=8)
+def transactions_beside_each_other(run: CheckRun) -> None:
+    """Run transactions on two threads and readers on others, and look for anomalies."""
+    promised = [each for each in run.check.requirements if run.applies(each)]
+    with run.trial("ISO-021") as t, switching_often():
+        stage, count = Stage(t), run.settings.limits.concurrent_commits
+        t.note("# Two threads begin, commit and close transactions, and others read beside them.")
+        with readers(stage, IsolationLevel.READ_COMMITTED):
+            crew = Crew(t)
+            for thread in range(2):
+                crew.start(partial(many_transactions, stage, thread, count))
+            crew.finish()
+        conclude(stage, promised, "ISO-021")
+
+
+def many_transactions(stage: Stage, thread: int, count: int) -> None:
+    """Transactions that read, write and read again; every fourth of them is rolled back."""
+    history = stage.history
+    for number in range(count):
+        start = history.now()
+        raw = stage.store.raw.new_transaction()
+        told = history.begin(f"transaction {number} of thread {thread}")
+        told.began = history.span(start)
+        read_inside(stage, raw, told, KEYS[0])
+        for key in (KEYS[0], KEYS[1 + number % 2], KEYS[0]):
+            value, start = f"{thread}.{number}.{len(told.writes)}".encode(), history.now()
+            raw.put(key, value)
+            told.writes.append((key, value, history.span(start)))
+        for key in KEYS:
+            read_inside(stage, raw, told, key)
+        start = history.now()
+        if number % 4 == 3:
+            raw.close()
+            history.end([told], "rolled back", history.span(start))
+        else:
+            # Two threads cannot agree on offsets that grow, so that it stays the same.
+            raw.commit({CHANGELOG: stage.commits + 1})
+            history.end([told], "committed", history.span(start))
+
+
+def read_inside(stage: Stage, raw: Any, told: Transaction, key: bytes) -> None:
+    """Get a key in a transaction."""
+    start = stage.history.now()
+    values = {key: raw.get(key)}
+    span = stage.history.span(start)
+    stage.history.read(Read(told.name, stage.level, span, values, told))
+
+
+def conclude(stage: Stage, promised: list[str], otherwise: str = "") -> None:
+    """Judge what the threads did; where there is no anomaly, all that was promised held."""
+    t = stage.t
+    t.run.evidence.examples += len(stage.history.reads)
+    t.note("# What they did is judged as a whole.")
+    judge(stage, t.run.check.tried, otherwise)
+    for requirement in promised:
+        t.claim(requirement, t.run.check.tried)
+        t.held()

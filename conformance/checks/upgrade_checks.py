@@ -1,0 +1,316 @@
+"""Upgrades: what an older format holds is there after the upgrade, or is rebuilt (KIP-258, 1035).
+
+The subject names the store that writes its older format (``upgrades_from``). An upgrade
+may take the old records over, or start empty without an offset, so that the
+changelog is replayed. Both are legal; half of each is not.
+"""
+
+from __future__ import annotations
+
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.checks.crash_checks import (
+    FIRST_CRASHES,
+    blame,
+    campaign,
+    deep_campaign,
+)
+from streamproof.conformance.checks.restoration_checks import Writes, content
+from streamproof.conformance.crash.program import Operation, ProgramBuilder
+from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import Handle, Trial
+from streamproof.conformance.violations import SubjectRaised
+from streamproof.stores.api import NO_TIMESTAMP
+
+TIMESTAMP = 1_234
+
+OLD: Writes = [
+    (b"a", b"1"),
+    (b"b", b"2"),
+    (b"gone", b"3"),
+    (b"gone", None),
+    (b"d", b""),
+    (b"ab", b"\xff" * 8 + b"looks like a timestamp"),
+]
+"""What the older store holds."""
+
+
+def records(writes: Writes) -> list[ChangelogRecord]:
+    """The changelog of some writes."""
+    return [
+        ChangelogRecord(key, value, offset, TIMESTAMP) for offset, (key, value) in enumerate(writes)
+    ]
+
+
+def write_old(t: Trial, writes: Writes = OLD) -> None:
+    """Write with the older store, commit, and close it."""
+    older = t.open_older()
+    for key, value in writes:
+        older.put(key, value)
+    older.commit({CHANGELOG: len(writes) - 1})
+    older.close()
+
+
+def expect_content(t: Trial, store: Handle, writes: Writes) -> None:
+    """Demand that point reads, and scans where there are any, agree with the writes.
+
+    Scans come before and after, as point reads may change what they meet.
+    """
+    expected = content(writes)
+    scans = t.lab.subject.capabilities.scan
+    if scans:
+        t.expect(sorted(store.scan("all")), sorted(expected.items()))
+    for key in sorted({key for key, _ in writes}):
+        t.expect(store.get(key), expected.get(key))
+    if scans:
+        t.expect(sorted(store.scan("all")), sorted(expected.items()))
+
+
+@check("UPGRADE-001", "UPGRADE-002", "UPGRADE-003", "UPGRADE-004")
+def opens_the_older_format(t: Trial) -> None:
+    """Open what the older store wrote and closed."""
+    t.claim("UPGRADE-001", "open what the older store wrote, committed and closed")
+    write_old(t)
+    store = t.open()
+    t.expect(store.read("is_open"), True)
+    t.claim("UPGRADE-002", "ask for the committed offset after the upgrade")
+    offset = store.committed_offset(CHANGELOG)
+    last = len(OLD) - 1
+    t.expect_that(offset in (None, last), f"{last}, or None to rebuild", offset)
+    t.claim("UPGRADE-003", "read after the upgrade what the committed offset covers")
+    if offset is not None:
+        expect_content(t, store, OLD)
+    for key, value in sorted(content(OLD).items()):
+        found = store.get(key)
+        t.expect_that(found in (None, value), f"{value!r}, or None to rebuild", found)
+    t.claim("UPGRADE-004", "replay the changelog after the committed offset, and read")
+    t.catch_up(store, records(OLD))
+    expect_content(t, store, OLD)
+
+
+@check("UPGRADE-005", "UPGRADE-006")
+def opens_again(t: Trial) -> None:
+    """Upgrade, close, open again; then write over old entries."""
+    write_old(t)
+    store = t.open()
+    t.catch_up(store, records(OLD))
+    t.claim("UPGRADE-005", "upgrade, replay, close, and open again")
+    store = t.reopen(store)
+    t.expect(store.committed_offset(CHANGELOG), len(OLD) - 1)
+    expect_content(t, store, OLD)
+    t.claim("UPGRADE-006", "write over old entries, commit, close, and open again")
+    more: Writes = [(b"a", b"new"), (b"b", None), (b"c", b"new"), (b"gone", b"back")]
+    for key, value in more:
+        store.put(key, value)
+    expect_content(t, store, OLD + more)
+    store.commit({CHANGELOG: len(OLD + more) - 1})
+    store = t.reopen(store)
+    expect_content(t, store, OLD + more)
+    t.expect(store.committed_offset(CHANGELOG), len(OLD + more) - 1)
+
+
+@check("UPGRADE-007")
+def reopened_half_way(t: Trial) -> None:
+    """Read or write one old entry after another, each time with a new store."""
+    t.claim("UPGRADE-007", "read some of the old entries, close, and open again")
+    write_old(t)
+    store = t.open()
+    t.catch_up(store, records(OLD))
+    for key in (b"b", b"gone", b"a"):
+        t.expect(store.get(key), content(OLD).get(key))
+        store.commit({CHANGELOG: len(OLD) - 1})
+        store = t.reopen(store)
+        expect_content(t, store, OLD)
+
+
+@check("UPGRADE-008")
+def timestamps_of_old_values(t: Trial) -> None:
+    """Read the timestamps of what was written without."""
+    t.claim("UPGRADE-008", "read the timestamps of values that were written without")
+    write_old(t)
+    store = t.open()
+    kept = store.committed_offset(CHANGELOG) is not None
+    t.catch_up(store, records(OLD))
+    for key, value in sorted(content(OLD).items()):
+        found = store.get_with_timestamp(key)
+        pair = None if found is None else (found[0], found[1])
+        t.expect(pair, (value, NO_TIMESTAMP if kept else TIMESTAMP))
+
+
+@check("UPGRADE-009", "UPGRADE-010")
+def the_way_back(t: Trial) -> None:
+    """Open with the older store what the newer one wrote."""
+    write_old(t)
+    store = t.open()
+    t.catch_up(store, records(OLD))
+    more: Writes = [(b"a", b"new"), (b"c", b"new")]
+    for key, value in more:
+        store.put(key, value)
+    store.commit({CHANGELOG: len(OLD + more) - 1})
+    store.close()
+    t.claim("UPGRADE-009", "open with the older store what the newer one wrote")
+    try:
+        older = t.open_older()
+    except SubjectRaised:
+        t.lines[-1] = f"# {t.lines[-1]} raises, as it may."
+        t.held()
+    else:
+        expect_content(t, older, OLD + more)
+        older.close()
+    t.claim("UPGRADE-010", "open with the newer store again, after the older one was tried")
+    store = t.open()
+    t.catch_up(store, records(OLD + more))
+    expect_content(t, store, OLD + more)
+
+
+@check("UPGRADE-011")
+def restored_over_old_entries(t: Trial) -> None:
+    """Replay the whole changelog over what was taken over."""
+    t.claim("UPGRADE-011", "replay a whole changelog over the old entries")
+    write_old(t)
+    store = t.open()
+    more: Writes = [*OLD, (b"a", b"newer"), (b"b", None)]
+    t.restore(store, records(more))
+    store.commit({CHANGELOG: len(more) - 1})
+    expect_content(t, store, more)
+    store = t.reopen(store)
+    expect_content(t, store, more)
+
+
+def upgrading() -> ProgramBuilder:
+    """A program that writes with the older store, commits and closes, and then upgrades."""
+    builder = ProgramBuilder(operations=[Operation("open_older")])
+    builder.put(b"a", b"1").put(b"b", b"2").put(b"c", b"3").put(b"c", None).commit()
+    builder.put(b"d", b"4").commit()
+    return builder.then("close", "upgrade").catch_up()
+
+
+@check("UPGRADE-012", raw=True, weight=70)
+def killed_while_upgrading(run: CheckRun) -> None:
+    """Kill the process while it opens the older format for the first time."""
+    crashes = campaign(run)
+    program = upgrading().build()
+    opening = [each.name for each in program.operations].index("upgrade")
+    crashes.boundaries(program)
+    crashes.lines(program, opening, share=0.5)
+    crashes.syscalls(program, opening, span=2)
+    blame(run, "UPGRADE-012")
+
+
+@check("UPGRADE-020", raw=True, weight=70)
+def killed_while_upgrading_again(run: CheckRun) -> None:
+    """Kill the process while it opens the older format, and again at the second try."""
+    crashes = deep_campaign(run)
+    builder = upgrading()
+    program = builder.build()
+    opening = [each.name for each in program.operations].index("upgrade")
+    again = ProgramBuilder(operations=[Operation("upgrade")], ends=builder.ends)
+    then = again.catch_up().put(b"a", b"5").put(b"b", None).commit().then("flush").build()
+    limit = crashes.left
+    firsts = crashes.points(program, opening, min(FIRST_CRASHES, 1 + limit // 12))
+    for first in firsts:
+        with crashes.after(program, first, limit // len(firsts)) as second:
+            second.lines(then, 0, share=0.3)
+            second.syscalls(then, 0, span=len(then), share=0.7)
+            second.boundaries(then)
+    blame(run, "UPGRADE-020")
+
+
+@check("UPGRADE-013", raw=True, weight=70)
+def killed_after_the_upgrade(run: CheckRun) -> None:
+    """Kill the process in the first reads, writes, commits, flushes and closes after it."""
+    crashes = campaign(run)
+    builder = upgrading().read(b"b").then("flush").put(b"a", b"5").put(b"b", None)
+    builder.read(b"d").then("flush").put(b"c", b"6")
+    program = builder.commit().then("flush").put(b"d", b"7").commit().then("close", "open").build()
+    caught_up = [each.name for each in program.operations].index("catch_up")
+    crashes.boundaries(program)
+    crashes.syscalls(program, caught_up, span=len(program) - caught_up, share=0.5)
+    crashes.lines(program, caught_up + 1, share=0.4)
+    crashes.lines(program, caught_up + 3)
+    blame(run, "UPGRADE-013")
+
+
+@check("UPGRADE-014", raw=True, weight=50)
+def older_store_killed(run: CheckRun) -> None:
+    """Kill the process while the older store is open, and upgrade what it left."""
+    crashes = campaign(run)
+    builder = ProgramBuilder(operations=[Operation("open_older")])
+    builder.put(b"a", b"1").put(b"b", b"2").commit().then("flush")
+    builder.put(b"a", b"uncommitted").put(b"b", None).then("flush")
+    program = builder.commit().then("close").build()
+    crashes.boundaries(program)
+    crashes.syscalls(program, 1, span=len(program) - 1)
+    blame(run, "UPGRADE-014", unclean=True)
+
+
+MORE: Writes = [(b"a", b"new"), (b"b", None), (b"c", b"new")]
+"""What is written while an upgrade is being prepared."""
+
+
+@check("UPGRADE-015", "UPGRADE-016", "UPGRADE-017")
+def prepared_in_place(t: Trial) -> None:
+    """Prepare the upgrade beside the older format, over a restart, and then make it."""
+    write_old(t)
+    changelog, last = records(OLD + MORE), len(OLD + MORE) - 1
+    t.claim("UPGRADE-015", "read and write while the upgrade is being prepared")
+    store = t.open_preparing()
+    t.expect(store.committed_offset(CHANGELOG), len(OLD) - 1)
+    expect_content(t, store, OLD)
+    for key, value in MORE:
+        store.put(key, value)
+    store.commit({CHANGELOG: last})
+    expect_content(t, store, OLD + MORE)
+    t.claim("UPGRADE-016", "fill the new format in two parts, with a restart in between")
+    store.rebuild(CHANGELOG, changelog[:4])
+    t.expect(store.read("prepared"), False)
+    store.close()
+    store = t.open_preparing()
+    t.expect(store.rebuilt_offset(CHANGELOG), 3)
+    store.rebuild(CHANGELOG, changelog[4:])
+    t.expect((store.rebuilt_offset(CHANGELOG), store.read("prepared")), (last, True))
+    t.claim("UPGRADE-015", "read after the new format was filled, and after a restart")
+    expect_content(t, store, OLD + MORE)
+    store.close()
+    store = t.open_preparing()
+    expect_content(t, store, OLD + MORE)
+    t.expect(store.committed_offset(CHANGELOG), last)
+    store.close()
+    t.claim("UPGRADE-017", "open the store without the configuration, after it was prepared")
+    store = t.open()
+    t.expect(store.committed_offset(CHANGELOG), last)
+    expect_content(t, store, OLD + MORE)
+
+
+@check("UPGRADE-018")
+def preparation_taken_back(t: Trial) -> None:
+    """Prepare the upgrade, and go back to the older store."""
+    t.claim("UPGRADE-018", "prepare the upgrade, write, and open with the older store again")
+    write_old(t)
+    store = t.open_preparing()
+    store.rebuild(CHANGELOG, records(OLD))
+    for key, value in MORE:
+        store.put(key, value)
+    store.commit({CHANGELOG: len(OLD + MORE) - 1})
+    store.close()
+    older = t.open_older()
+    t.expect(older.committed_offset(CHANGELOG), len(OLD + MORE) - 1)
+    expect_content(t, older, OLD + MORE)
+
+
+@check("UPGRADE-019", raw=True, weight=70)
+def killed_while_preparing(run: CheckRun) -> None:
+    """Kill the process while the new format is filled beside the older one, then upgrade."""
+    crashes = campaign(run)
+    builder = ProgramBuilder(operations=[Operation("open_older")])
+    builder.put(b"a", b"1").put(b"b", b"2").put(b"c", b"3").put(b"c", None).commit()
+    builder.then("close", "open_preparing").rebuild(0, 3)
+    builder.put(b"a", b"4").put(b"b", None).commit().rebuild(3, 6).then("flush")
+    program = builder.then("close", "open_preparing", "close", "upgrade").catch_up().build()
+    opening = [each.name for each in program.operations].index("open_preparing")
+    crashes.boundaries(program)
+    crashes.syscalls(program, opening, span=len(program) - opening, share=0.5)
+    crashes.lines(program, opening + 1, share=0.3)
+    crashes.lines(program, opening + 5, share=0.4)
+    crashes.lines(program, len(program) - 2)
+    blame(run, "UPGRADE-019")

@@ -1,0 +1,451 @@
+"""What windows and sessions promise alike: expiry, iterators, restoring and transactions."""
+
+from __future__ import annotations
+
+from streamproof.conformance.lab import CHANGELOG, IsolationLevel
+from streamproof.conformance.registry import check
+from streamproof.conformance.trial import Entry, Trial, render
+from streamproof.conformance.windowed_trial import Timed, Times, claim
+from streamproof.conformance.windows_oracle import Entries, WindowedContent
+
+Writes = list[tuple[bytes, int, bytes | None]]
+"""Keys, ticks, and values or tombstones."""
+
+
+def times_of(t: Trial) -> Times:
+    """Times that suit the subject."""
+    return Times(t.lab.subject.capabilities)
+
+
+def arranged(entries: Entries) -> Entries:
+    """Entries by key and window; those of one window stay in their order."""
+    return sorted(entries, key=lambda entry: entry[0])
+
+
+def late_streams(times: Times) -> tuple[int, int]:
+    """Two stream times: what expires then lies within a segment, and just at the start of one."""
+    retention, interval = times.can.retention_ms, times.interval_ms
+    return retention + 12 * interval + interval // 2, retention + 14 * interval
+
+
+@check("WIN-031", "WIN-032", "WIN-033", "WIN-034", "SESS-023", "SESS-024", "SESS-025", "SESS-026")
+def expiry_boundary(t: Trial) -> None:
+    """Put at the last time that comes too late, and at the first that does not."""
+    times = times_of(t)
+    claim(t, "WIN-033", "SESS-025", "ask a new store how many records it dropped")
+    store = Timed(t)
+    content = WindowedContent(times)
+    t.expect(store.dropped(), 0)
+    for number, stream in enumerate(late_streams(times)):
+        kept, readable = times.first_kept(stream), times.first_readable(stream)
+        dropped = store.dropped()
+        for key, value, time in ((b"new", b"1", stream), (b"in time", b"2", readable)):
+            store.put(key, value, time)
+            content.put(times.windowed(key, time), value)
+        claim(t, "WIN-031", "SESS-023", "put at the first time that is not expired")
+        t.expect(store.get(b"in time", readable), b"2")
+        claim(t, "WIN-032", "SESS-024", "put at the last time that comes too late")
+        store.put(b"late", b"3", kept - 1)
+        t.expect(store.get(b"late", kept - 1), None)
+        t.expect(store.of_key(b"late"), [])
+        claim(t, "WIN-033", "SESS-025", "count what was dropped: one put that came too late")
+        t.expect(store.dropped(), dropped + 1)
+        store.put(b"late", None, kept - 1)
+        t.expect_that(store.dropped() >= dropped + 1, "no smaller count", store.dropped())
+        claim(t, "WIN-034", "SESS-026", "put what is kept in its segment, but expired by itself")
+        dropped = store.dropped()
+        for time in {kept, readable - 1} if kept < readable else ():
+            store.put(b"hidden", b"4", time)
+            t.expect(store.get(b"hidden", time), None)
+        t.expect(store.of_key(b"hidden"), [])
+        t.expect(store.dropped(), dropped)
+        t.expect(arranged(store.all()), arranged(content.entries()))
+        store.handle.commit({CHANGELOG: number})
+
+
+@check("WIN-034", "SESS-026")
+def expired_is_unreadable(t: Trial) -> None:
+    """Let the stream time pass what was put, and read with every method after each step."""
+    claim(t, "WIN-034", "SESS-026", "let time pass beyond windows that were put, then read")
+    times = times_of(t)
+    store = Timed(t)
+    content = WindowedContent(times)
+    steps = [times.at(tick) for tick in (0, 4, 8, 12, 15)]
+    later = [times.at(15) + (each - times.base) for each in steps[1:]]
+    far = times.at(15) + 3 * times.can.retention_ms
+    for number, time in enumerate((*steps, *later, far)):
+        key = b"even" if number % 2 == 0 else b"odd"
+        store.put(key, b"%d" % number, time)
+        content.put(times.windowed(key, time), b"%d" % number)
+        if number == len(steps):
+            store.handle.commit({CHANGELOG: number})
+        entries = content.entries()
+        for backward in (False, True):
+            expected = [entry for entry in arranged(entries) if entry[0].key == b"odd"]
+            found = store.of_key(b"odd", backward=backward)
+            t.expect(found[::-1] if backward else found, expected)
+            t.expect(arranged(store.of_keys(None, None, backward=backward)), arranged(entries))
+        t.expect(arranged(store.all()), arranged(entries))
+        t.expect(store.get(b"even", steps[0]), content.get(times.windowed(b"even", steps[0])))
+
+
+@check("WIN-035", "SESS-027")
+def stream_time_never_goes_back(t: Trial) -> None:
+    """Put late records again and again, and look at what is expired."""
+    claim(t, "WIN-035", "SESS-027", "put an older record, then one that came too late before it")
+    times = times_of(t)
+    stream, _ = late_streams(times)
+    kept, readable = times.first_kept(stream), times.first_readable(stream)
+    store = Timed(t)
+    store.put(b"old", b"1", readable - 1)
+    store.put(b"new", b"2", stream)
+    for number in range(3):
+        store.put(b"older", b"3", readable)
+        store.put(b"late", b"4", kept - 1)
+        t.expect(store.get(b"late", kept - 1), None)
+        t.expect(store.get(b"old", readable - 1), None)
+        store.handle.commit({CHANGELOG: number})
+
+
+@check("WIN-036", "SESS-028")
+def late_after_reopening(t: Trial) -> None:
+    """Put what comes too late after the store was closed and opened again."""
+    claim(t, "WIN-036", "SESS-028", "reopen a store, then put what came too late before")
+    times = times_of(t)
+    stream, _ = late_streams(times)
+    kept = times.first_kept(stream)
+    store = Timed(t)
+    store.put(b"old", b"1", times.first_readable(stream) - 1)
+    store.put(b"new", b"2", stream)
+    store.handle.commit({CHANGELOG: 1})
+    store = store.reopen()
+    store.put(b"late", b"3", kept - 1)
+    t.expect(store.get(b"late", kept - 1), None)
+    t.expect(store.all(), [store.entry(b"new", b"2", stream)])
+
+
+@check("WIN-037", "SESS-029")
+def content_survives_reopening(t: Trial) -> None:
+    """Put over the whole retention, commit, reopen, and read all of it."""
+    claim(t, "WIN-037", "SESS-029", "put into several segments, commit, reopen, then read")
+    times = times_of(t)
+    store = Timed(t)
+    content = WindowedContent(times)
+    for number, tick in enumerate((0, 3, 4, 9, 15)):
+        for key in (b"a", b"b"):
+            store.put(key, b"%d" % number, times.at(tick))
+            content.put(times.windowed(key, times.at(tick)), b"%d" % number)
+    store.handle.commit({CHANGELOG: 9})
+    for _ in range(2):
+        store = store.reopen()
+        t.expect(store.all(), content.entries())
+        expected = [entry for entry in content.entries() if entry[0].key == b"b"]
+        t.expect(store.of_key(b"b"), arranged(expected))
+
+
+def expect_among(t: Trial, found: list[Entry], allowed: Entries) -> None:
+    """Demand of an iterator that it yielded nothing but these, and none of them twice."""
+    t.expect_that(
+        all(entry in allowed and found.count(entry) == 1 for entry in found),
+        f"each of these at most once: {render(allowed)}",
+        found,
+    )
+
+
+def three_entries(t: Trial) -> tuple[Timed, Entries]:
+    """A store with three keys in three places of the retention, and what a scan yields."""
+    store = Timed(t)
+    puts = [(b"a", store.times.at(0)), (b"b", store.times.at(6)), (b"c", store.times.at(15))]
+    for key, time in puts:
+        store.put(key, b"1", time)
+    # Any declared order of these is the same: the later the key, the later the time.
+    return store, [store.entry(key, b"1", time) for key, time in puts]
+
+
+@check("WIN-038", "SESS-030")
+def peeking(t: Trial) -> None:
+    """Look at the next key of an iterator before taking it, and beyond its end."""
+    claim(t, "WIN-038", "SESS-030", "peek at the next key of an iterator, then take it")
+    store, entries = three_entries(t)
+    iterator = store.iterate()
+    for entry in entries:
+        t.expect([iterator.peek_next_key()], [entry[0]])
+        t.expect([iterator.peek_next_key()], [entry[0]])
+        t.expect(iterator.advance(), entry)
+    t.expect_raises(iterator.peek_next_key, "peek_next_key at the end raises StopIteration")
+    iterator.release()
+    if store.can.kind == "window":
+        start = store.times.at(6)
+        single = store.handle.iterate("fetch_between", b"b", 0, start)
+        t.expect(single.peek_next_key(), start)
+        t.expect(single.advance(), (start, b"1"))
+        single.release()
+
+
+@check("WIN-039", "SESS-031")
+def early_close(t: Trial) -> None:
+    """Close an iterator before its end, while another one is open."""
+    claim(t, "WIN-039", "SESS-031", "close an iterator before its end, then read with others")
+    store, entries = three_entries(t)
+    other = store.iterate()
+    iterator = store.iterate()
+    t.expect(iterator.advance(), entries[0])
+    iterator.release()
+    iterator.release()
+    t.expect(other.remaining(), entries)
+    t.expect(other.advance(), None)
+    t.expect(other.advance(), None)
+    other.release()
+    t.expect(store.all(), entries)
+
+
+@check("WIN-040", "SESS-032")
+def iterator_of_closed_store(t: Trial) -> None:
+    """Close a store while iterators over it are open, and read on."""
+    raises = t.lab.subject.capabilities.closed_iterator == "raises"
+    does = "raise" if raises else "end"
+    claim(t, "WIN-040", "SESS-032", f"read on after the store was closed: it must {does}")
+    store, entries = three_entries(t)
+    store.handle.commit({CHANGELOG: 2})
+    started, unread = store.iterate(), store.iterate()
+    t.expect(started.advance(), entries[0])
+    store.handle.close()
+    for iterator in (started, unread):
+        if raises:
+            t.expect_raises(iterator.advance, "the iterator raises")
+        else:
+            t.expect(iterator.advance(), None)
+    if store.can.persistent:
+        claim(t, "WIN-040", "SESS-032", "reopen a store that was closed with open iterators")
+        t.expect(Timed(t).all(), entries)
+
+
+@check("WIN-041", "WIN-042", "SESS-033", "SESS-034")
+def writes_while_iterating(t: Trial) -> None:
+    """Put, overwrite and delete in several segments while an iterator is open."""
+    claim(t, "WIN-041", "SESS-033", "put, overwrite and delete while an iterator is open")
+    store, entries = three_entries(t)
+    at = store.times.at
+    if store.can.persistent:
+        store.handle.commit({CHANGELOG: 2})
+    iterator = store.iterate()
+    t.expect(iterator.advance(), entries[0])
+    store.put(b"a", b"new", at(3))
+    store.put(b"b", b"new", at(6))
+    store.put(b"d", b"new", at(15))
+    deleted = not store.can.retain_duplicates
+    if deleted:
+        store.put(b"c", None, at(15))
+    found = [entries[0], *iterator.remaining()]
+    iterator.release()
+    written = [(b"a", at(3)), (b"b", at(6)), (b"d", at(15))]
+    allowed = [*entries, *(store.entry(key, b"new", time) for key, time in written)]
+    expect_among(t, found, allowed)
+    overwritten = entries[1][0]
+    t.expect_that(overwritten in dict(found), f"an entry of {render(overwritten)}", found)
+    if store.can.iterator_view == "snapshot":
+        claim(t, "WIN-042", "SESS-034", "write while an iterator is open, then read on")
+        t.expect(found, entries)
+    claim(t, "WIN-041", "SESS-033", "write while an iterator is open, then read with another")
+    t.expect(store.of_key(b"c"), [] if deleted else [entries[2]])
+    t.expect(store.of_key(b"d"), [allowed[-1]])
+
+
+@check("WIN-043", "SESS-035")
+def iterator_outlives_expiry(t: Trial) -> None:
+    """Let everything expire that an open iterator is about to yield."""
+    claim(t, "WIN-043", "SESS-035", "let time pass while an iterator is open, then read on")
+    store, entries = three_entries(t)
+    far = store.times.at(15) + 20 * (store.can.retention_ms + store.times.interval_ms)
+    iterator, unread = store.iterate(), store.iterate()
+    t.expect(iterator.advance(), entries[0])
+    for number in range(3):
+        store.put(b"z", b"new", far + number * store.can.retention_ms)
+        store.handle.commit({CHANGELOG: number})
+    new = [store.entry(b"z", b"new", far + number * store.can.retention_ms) for number in range(3)]
+    for found in (iterator.remaining(), unread.remaining()):
+        expect_among(t, found, [*entries, *new])
+    iterator.release()
+    unread.release()
+    t.expect(store.all(), new[-1:])
+
+
+@check("WIN-044", "WIN-045", "SESS-036", "SESS-037", given=lambda g: {"writes": g.timed_writes()})
+def restoring_equals_putting(t: Trial, writes: Writes) -> None:
+    """Restore a changelog of puts and tombstones, once and again."""
+    claim(t, "WIN-044", "SESS-036", "restore puts and tombstones, then read")
+    times = times_of(t)
+    store = Timed(t)
+    content = WindowedContent(times)
+    batch = []
+    for offset, (key, tick, drawn) in enumerate(writes):
+        # A tombstone in the changelog of duplicates is for one of them, which nobody writes.
+        value = b"" if drawn is None and times.can.retain_duplicates else drawn
+        content.put(times.windowed(key, times.at(tick)), value)
+        batch.append(times.record(key, value, times.at(tick), offset))
+    t.restore(store.handle, batch)
+    t.expect(arranged(store.all()), arranged(content.entries()))
+    claim(t, "WIN-045", "SESS-037", "restore the same records again, then read")
+    t.restore(store.handle, batch[len(batch) // 2 :])
+    t.restore(store.handle, batch)
+    t.expect(arranged(store.all()), arranged(content.entries()))
+
+
+@check("WIN-044", "SESS-036")
+def restored_keys_are_exact(t: Trial) -> None:
+    """Restore keys that look like others followed by a time, in several batches."""
+    claim(t, "WIN-044", "SESS-036", "restore keys that resemble each other, then read each")
+    times = times_of(t)
+    now, last = times.at(3), times.at(15)
+    keys = [b"a", b"aa", b"a\x00", b"\xff", times.record(b"a", None, now).key]
+    store = Timed(t)
+    offset = 0
+    content = WindowedContent(times)
+    for time in (now, last):
+        batch = []
+        for key in keys:
+            offset += 1
+            batch.append(times.record(key, b"%d" % offset, time, offset))
+            content.put(times.windowed(key, time), b"%d" % offset)
+        t.restore(store.handle, batch)
+    if not times.can.retain_duplicates:
+        t.restore(store.handle, [times.record(b"a", None, now, offset + 1)])
+        content.put(times.windowed(b"a", now), None)
+    store.put(b"a", b"live", times.at(4))
+    content.put(times.windowed(b"a", times.at(4)), b"live")
+    for key in keys:
+        expected = [entry for entry in arranged(content.entries()) if entry[0].key == key]
+        t.expect(store.of_key(key), expected)
+        for windowed, value in expected:
+            t.expect(store.get(key, times.time_of(windowed)), value)
+
+
+@check("WIN-046", "SESS-038")
+def restoring_expires(t: Trial) -> None:
+    """Restore records of which the newest lets the others expire."""
+    claim(t, "WIN-046", "SESS-038", "restore a newer record and one that it lets expire")
+    times = times_of(t)
+    stream, _ = late_streams(times)
+    late, readable = times.first_kept(stream) - 1, times.first_readable(stream)
+    store = Timed(t)
+    first = times.record(b"first", b"1", late, 1)
+    newest = times.record(b"newest", b"2", stream, 2)
+    in_time = times.record(b"in time", b"3", readable, 3)
+    t.restore(store.handle, [first, newest, in_time])
+    expected = [store.entry(b"in time", b"3", readable), store.entry(b"newest", b"2", stream)]
+    t.expect(store.get(b"first", late), None)
+    t.expect(arranged(store.all()), expected)
+    t.restore(store.handle, [times.record(b"late", b"4", late, 4)])
+    t.expect(store.of_key(b"late"), [])
+    claim(t, "WIN-046", "SESS-038", "put what comes too late after what was restored")
+    store.put(b"later", b"5", late)
+    t.expect(store.get(b"later", late), None)
+    t.expect(arranged(store.all()), expected)
+
+
+@check("WIN-047", "SESS-039")
+def restored_late_is_counted(t: Trial) -> None:
+    """Restore records that come too late, after a newer one in their batch or in one before."""
+    claim(t, "WIN-047", "SESS-039", "restore a record that comes too late, and count it")
+    times = times_of(t)
+    stream, _ = late_streams(times)
+    late = times.first_kept(stream) - 1
+    store = Timed(t)
+    newest = times.record(b"newest", b"1", stream, 1)
+    t.restore(store.handle, [newest, times.record(b"late", b"2", late, 2)])
+    t.expect(store.dropped(), 1)
+    t.restore(store.handle, [times.record(b"later", b"3", late, 3)])
+    t.expect(store.dropped(), 2)
+
+
+def staged(t: Trial) -> tuple[Timed, Timed, Entries, Entries]:
+    """A writer with staged puts and deletes in several segments, beside a committed reader.
+
+    With views, the store stages and the view reads; else a transaction stages and the store
+    reads. Also what is committed, and what there is with what is staged.
+    """
+    store, before = three_entries(t)
+    at = store.times.at
+    store.handle.commit({CHANGELOG: 1})
+    if store.can.read_only_views and store.can.transactional:
+        writer, reader = store, store.view(IsolationLevel.READ_COMMITTED)
+    else:
+        writer, reader = store.begin(), store
+    writer.put(b"a", b"staged", at(8))
+    writer.put(b"b", b"staged", at(3))
+    writer.put(b"d", b"staged", at(15))
+    after = [
+        before[0],
+        store.entry(b"a", b"staged", at(8)),
+        store.entry(b"b", b"staged", at(3)),
+        before[1],
+        store.entry(b"c", b"1", at(15)),
+        store.entry(b"d", b"staged", at(15)),
+    ]
+    if not store.can.retain_duplicates:
+        writer.put(b"b", None, at(6))
+        writer.put(b"c", b"overwritten", at(15))
+        after[3:5] = [store.entry(b"c", b"overwritten", at(15))]
+    return writer, reader, before, after
+
+
+def expect_everywhere(t: Trial, store: Timed, entries: Entries) -> None:
+    """Demand these entries of every way to read."""
+    t.expect(arranged(store.all()), entries)
+    t.expect(arranged(store.of_keys(b"a", b"z")), entries)
+    t.expect(arranged(store.of_keys(None, None, backward=True)), entries)
+    for key in (b"a", b"b", b"c", b"d"):
+        expected = [entry for entry in entries if entry[0].key == key]
+        t.expect(store.of_key(key), expected)
+        t.expect(store.of_key(key, backward=True), expected[::-1])
+    held = dict(entries)
+    for key, tick in ((b"a", 8), (b"b", 3), (b"b", 6), (b"c", 15), (b"d", 15)):
+        time = store.times.at(tick)
+        t.expect(store.get(key, time), held.get(store.times.windowed(key, time)))
+
+
+@check("WIN-048", "SESS-040")
+def own_writes_are_read(t: Trial) -> None:
+    """Put and delete in several segments, and read before the commit, as the writer."""
+    claim(t, "WIN-048", "SESS-040", "stage writes in several segments, then read as the writer")
+    writer, _, _, after = staged(t)
+    expect_everywhere(t, writer, after)
+    at = writer.times.at
+    start, value = at(8), b"staged again"
+    writer.put(b"e", value, start)
+    t.expect(writer.get(b"e", start), value)
+    if not writer.can.retain_duplicates:
+        writer.put(b"e", None, start)
+        t.expect(writer.get(b"e", start), None)
+        expect_everywhere(t, writer, after)
+
+
+@check("WIN-049", "WIN-050", "SESS-041", "SESS-042")
+def staged_writes_are_hidden(t: Trial) -> None:
+    """Stage writes in several segments, read beside the writer, commit, read again."""
+    claim(t, "WIN-049", "SESS-041", "stage writes in several segments, then read what is committed")
+    writer, reader, before, after = staged(t)
+    expect_everywhere(t, reader, before)
+    claim(
+        t, "WIN-050", "SESS-042", "commit writes in several segments, then read beside the writer"
+    )
+    writer.handle.commit({CHANGELOG: 6})
+    expect_everywhere(t, reader, after)
+
+
+@check("WIN-051", "SESS-043")
+def rollback_across_segments(t: Trial) -> None:
+    """Stage writes in several segments, roll them back, and read."""
+    claim(t, "WIN-051", "SESS-043", "roll back writes in several segments, then read")
+    store, before = three_entries(t)
+    store.handle.commit({CHANGELOG: 1})
+    transaction = store.begin()
+    for tick in (0, 6, 15):
+        for key in (b"a", b"b", b"c", b"d"):
+            transaction.put(key, b"staged", store.times.at(tick))
+    if not store.can.retain_duplicates:
+        transaction.put(b"a", None, store.times.at(0))
+    transaction.handle.close()
+    expect_everywhere(t, store, before)
+    store.handle.commit({CHANGELOG: 2})
+    expect_everywhere(t, store, before)

@@ -1,0 +1,384 @@
+"""Whether what a crash left is one of the legal states; if not, which promise is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from streamproof.conformance.crash.kill_engine import (
+    Crashed,
+    Observation,
+    changelog_of,
+    ends_of,
+    partitions_of,
+)
+from streamproof.conformance.crash.program import OPENING, REPLAYING, Operation
+from streamproof.conformance.lab import CHANGELOG
+from streamproof.conformance.oracle import Commit, History, Offsets, fold
+from streamproof.conformance.trial import render
+from streamproof.conformance.violations import brief
+from streamproof.stores.capabilities import Capabilities
+
+__all__ = ["POSITION", "Ruling", "history_of", "judge", "state_of"]
+
+
+POSITION = "POS-012"
+"""The promise that position and offsets belong to one commit."""
+
+MANNER = "ERR-010"
+"""The recommendation that an error of the disk is told as one."""
+
+MISLEADING = (
+    "AssertionError",
+    "AttributeError",
+    "IndexError",
+    "InvalidStateStoreError",
+    "KeyError",
+    "NameError",
+    "TypeError",
+    "UnboundLocalError",
+)
+"""Errors by which a program says that it was used or written wrongly."""
+
+OFFSETS_READ = "[store.committed_offset(each) for each in (CHANGELOG, OTHER)]"
+
+
+class Ruling(NamedTuple):
+    """One promise, and how it fared; ``broken`` is empty where it held.
+
+    Attributes:
+        read: the expression that shows what was found, in a program that runs.
+        after_replay: whether it shows only after the changelog was replayed.
+        reopened: whether the store was closed and opened again after that.
+        store: which store of the program it is about.
+    """
+
+    requirement: str
+    expected: str = ""
+    broken: str = ""
+    read: str = ""
+    after_replay: bool = False
+    reopened: bool = False
+    store: int = 0
+
+
+def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:
+    """What was done until the crash; the operation under way is the last."""
+    history = _history_before(crashed, capabilities, exact=exact)
+    returned_commit = history.durable
+    for index, operation in enumerate(crashed.program.operations[: crashed.started]):
+        commits = _note(history, operation)
+        returned = index < crashed.finished
+        if commits and returned:
+            returned_commit = len(history.commits) - 1
+        if operation.name == "upgrade":
+            history.durable = returned_commit = 0
+        elif returned and operation.name in ("flush", "close"):
+            history.durable = len(history.commits) - 1
+        elif capabilities.durability != "flush":
+            history.durable = max(history.durable, returned_commit)
+    if crashed.closed and "close" not in crashed.names:
+        # What raised before may count or not; every commit that returned was closed with.
+        history.durable = max(history.durable, returned_commit)
+    if _left_by_the_older(crashed):
+        history.durable = 0
+    return history
+
+
+def _note(history: History, operation: Operation) -> bool:
+    """Note what an operation writes and commits; whether the store has it once it returns."""
+    for write in operation.writes:
+        restored = operation.name in ("restore", "resume")
+        history.write(write, restored=restored)
+        if operation.name == "restore":
+            # A restored record is committed in the changelog: a store may take its offset
+            # over at once, and the runtime commits it in any case.
+            history.commit({write.partition: write.offset})
+    if operation.name == "commit":
+        history.commit(operation.arguments[0])
+        return True
+    if operation.name == "catch_up" and operation.arguments:
+        history.commit({CHANGELOG: operation.arguments[-1].offset})
+        history.replayed = len(history.writes)
+        return True
+    if operation.name == "resume":
+        # Each batch is committed, and where batches begin depends on what was there.
+        for number, write in enumerate(history.writes, start=1):
+            history.commits.append(Commit(number, {write.partition: write.offset}))
+        history.replayed = len(history.writes)
+    elif operation.name == "rebuild":
+        # It is committed in a format that is filled beside the live one.
+        partition, records = operation.arguments
+        history.commit_copy(partition, records[-1].offset)
+    return False
+
+
+def _history_before(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:
+    """What was done before a program: nothing, or what a crash before it left to be replayed."""
+    if crashed.before is None:
+        started = crashed.program.operations[: crashed.started]
+        restoring = any(each.name in (*REPLAYING, "rebuild") for each in started)
+        # Restored records are committed in the changelog, and a store may keep them at once.
+        return History(exact=exact and not restoring)
+    history = history_of(crashed.before, capabilities, exact=exact)
+    changelog = changelog_of(history)
+    history.aborted += history.writes[len(changelog) :]
+    history.writes = changelog
+    return history
+
+
+def _left_by_the_older(crashed: Crashed) -> bool:
+    """Whether the store that opens after the crash has to upgrade first.
+
+    An upgrade may start anew, and rebuild everything from the changelog.
+    """
+    started = crashed.program.operations[: crashed.started]
+    openings = [each.name for each in started if each.name in OPENING]
+    return bool(openings) and openings[-1] in ("open_older", "open_preparing")
+
+
+def judge(
+    crashed: Crashed,
+    history: History,
+    seen: Observation,
+    capabilities: Capabilities,
+    *,
+    position: bool = False,
+) -> list[Ruling]:
+    """The rulings on one crash; the first broken one is the last of the list.
+
+    ``position`` asks for a ruling on the position too.
+    """
+    rulings = []
+    for ruling in _rule(crashed, history, seen, capabilities, position=position):
+        rulings.append(ruling)
+        if ruling.broken:
+            break
+    return rulings
+
+
+def _rule(
+    crashed: Crashed,
+    history: History,
+    seen: Observation,
+    capabilities: Capabilities,
+    *,
+    position: bool,
+) -> Iterator[Ruling]:
+    yield from _opens(crashed, seen, capabilities)
+    if not seen.refused:
+        offsets = committed(history, seen)
+        yield from _offsets(history, offsets)
+        candidates = history.candidates(offsets)
+        if history.exact:
+            yield from _exact(history, candidates, seen)
+        else:
+            yield from _replayable(history, candidates, seen)
+        yield from _durable(history, offsets)
+        yield from _scan(seen)
+        if position:
+            yield _position(history, candidates, seen)
+    yield from _restored(history, seen)
+    # Last, because it is a recommendation: breaking it must not hide what is binding.
+    if not history.exact and not capabilities.transactional:
+        yield _unclean_stop(crashed, history, seen)
+    if crashed.raised:
+        yield _told(crashed)
+
+
+def committed(history: History, seen: Observation) -> Offsets:
+    """The committed offsets that were found."""
+    pairs = zip(partitions_of(history), seen.offsets, strict=True)
+    return {partition: offset for partition, offset in pairs if offset is not None}
+
+
+def state_of(history: History, seen: Observation) -> str:
+    """The kind of state that a crash left: which commit, and how much was written after it."""
+    if seen.refused or seen.error:
+        return "refused" if seen.refused else "error"
+    candidates = history.candidates(committed(history, seen))
+    if not candidates:
+        return "no commit"
+    commits = len(history.commits) - 1 - history.commits.index(candidates[-1])
+    writes = len(history.writes) - candidates[-1].writes
+    exact = history.content_at(candidates[-1]) == seen.content
+    return f"{min(commits, 3)} commits and {min(writes, 9)} writes before, exact: {exact}"
+
+
+def _opens(crashed: Crashed, seen: Observation, capabilities: Capabilities) -> Iterator[Ruling]:
+    expected = "the store opens and can be used"
+    if seen.error:
+        late = seen.error.startswith("restoring")
+        yield Ruling("CRASH-001", expected, seen.error, after_replay=late, reopened=seen.reopened)
+    # What an older store without transactions left behind unclean cannot be trusted.
+    if seen.refused and capabilities.transactional and not _left_by_the_older(crashed):
+        text = f"init raised TaskCorruptedError: {seen.refused}"
+        yield Ruling("CRASH-001", "no wipe: a transactional store keeps its state", text)
+    yield Ruling("CRASH-001")
+
+
+def _offsets(history: History, offsets: Offsets) -> Iterator[Ruling]:
+    read = OFFSETS_READ
+    maps = [commit.offsets for commit in history.commits]
+    shown = render(offsets)
+    legal = " or ".join(dict.fromkeys(render(each) for each in maps[-2:]))
+    end = ends_of(changelog_of(history))
+    committed = {partition: offset for each in maps for partition, offset in each.items()}
+    for partition, offset in offsets.items():
+        if offset > max(end.get(partition, -1), committed.get(partition, -1)):
+            yield Ruling("CRASH-010", f"no offset beyond {render(end)}", shown, read)
+        if not any(each.get(partition) == offset for each in maps):
+            yield Ruling("CRASH-002", f"an offset that was committed: {legal}", shown, read)
+    if offsets not in maps:
+        yield Ruling("CRASH-007", f"the offsets of one commit: {legal}", shown, read)
+    yield from (Ruling("CRASH-010"), Ruling("CRASH-002"))
+    if len(partitions_of(history)) > 1:
+        yield Ruling("CRASH-007")
+
+
+def _durable(history: History, offsets: Offsets) -> Iterator[Ruling]:
+    if not history.durable:
+        return
+    if all(commit.offsets != offsets for commit in history.commits[history.durable :]):
+        durable = render(history.commits[history.durable].offsets)
+        yield Ruling(
+            "CRASH-008",
+            f"at least the commit {durable}, which the declared durability covers",
+            render(offsets),
+            OFFSETS_READ,
+        )
+    yield Ruling("CRASH-008")
+
+
+def _exact(history: History, candidates: list[Commit], seen: Observation) -> Iterator[Ruling]:
+    if not any(history.allows(commit, seen.content) for commit in candidates):
+        yield from _invented(history, seen.content)
+        last = candidates[-1]
+        expected, replayed = history.content_at(last), history.early_values(last)
+        later = history.values_since(last)
+        for write in history.aborted:
+            later.setdefault(write.key, {None}).add(write.value)
+        for key in later:
+            wanted, found = expected.get(key), seen.content.get(key)
+            if found == wanted or found in replayed.get(key, ()):
+                continue
+            wanted_text = "absent" if wanted is None else brief(wanted)
+            # A value that was written after the commit came too early; any other is a loss.
+            early = found in later[key]
+            yield Ruling(
+                "CRASH-004" if early else "CRASH-003",
+                f"{render(key)} to be {wanted_text}, as of the committed offset",
+                f"{brief(found)}, which was not committed" if early else brief(found),
+                f"store.get({render(key)})",
+            )
+    held = ("CRASH-003", "CRASH-004", "CRASH-005", "CRASH-006")
+    yield from (Ruling(requirement) for requirement in held)
+
+
+def _replayable(history: History, candidates: list[Commit], seen: Observation) -> Iterator[Ruling]:
+    yield from _invented(history, seen.content)
+    allowed = [history.values_since(commit) for commit in candidates]
+    for key in allowed[-1]:
+        value = seen.content.get(key)
+        if not any(value in each[key] for each in allowed):
+            wanted = ", ".join(sorted(brief(one) for one in allowed[-1][key]))
+            yield Ruling(
+                "CRASH-005",
+                f"{render(key)} to be {wanted}: the committed offset covers it",
+                brief(value),
+                f"store.get({render(key)})",
+            )
+    yield from (Ruling("CRASH-005"), Ruling("CRASH-006"))
+
+
+def _invented(history: History, content: dict[bytes, bytes]) -> Iterator[Ruling]:
+    for key, value in content.items():
+        if value not in history.values_ever(key):
+            yield Ruling(
+                "CRASH-006",
+                f"{render(key)} to hold a value that was written to it",
+                brief(value),
+                f"store.get({render(key)})",
+            )
+
+
+def _scan(seen: Observation) -> Iterator[Ruling]:
+    if seen.scanned is not None:
+        if dict(seen.scanned) != seen.content or len(seen.scanned) != len(seen.content):
+            yield Ruling(
+                "CRASH-013",
+                f"the entries that get returns: {brief(seen.content)}",
+                brief(seen.scanned),
+                "list(store.all())",
+            )
+        yield Ruling("CRASH-013")
+
+
+def _position(history: History, candidates: list[Commit], seen: Observation) -> Ruling:
+    """The position is that of the commit; without transactions, later writes may count."""
+    counts = {commit.writes for commit in candidates}
+    if not history.exact:
+        counts.update(range(min(counts), len(history.writes) + 1))
+    legal = [history.position_after(count) for count in sorted(counts)]
+    if seen.position in legal:
+        return Ruling(POSITION)
+    text = " or ".join(dict.fromkeys(render(each) for each in legal))
+    return Ruling(
+        POSITION,
+        f"the position of the commit, by input partition: {text}",
+        render(seen.position),
+        "store.position.as_dict()",
+    )
+
+
+def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruling:
+    """A store without transactions either holds a commit, or says that it was not closed."""
+    # The runtime commits before it closes a store, and nothing that it restores is
+    # uncommitted: neither a close nor a restoration leaves anything to be noticed.
+    if seen.refused or crashed.closed or crashed.names & {*REPLAYING, "close"}:
+        return Ruling("CRASH-009")
+    candidates = history.candidates(committed(history, seen))
+    contents = [history.content_at(commit) for commit in candidates]
+    if seen.content in contents:
+        return Ruling("CRASH-009")
+    return Ruling(
+        "CRASH-009",
+        f"TaskCorruptedError from init, or exactly {brief(contents[-1])}",
+        f"no error, and {brief(seen.content)}",
+        "list(store.all())",
+    )
+
+
+def _told(crashed: Crashed) -> Ruling:
+    """What a store raises when the disk fails does not blame the one who called it."""
+    if not crashed.raised.startswith(MISLEADING):
+        return Ruling(MANNER)
+    operation = crashed.program.operations[crashed.started - 1]
+    expected = "an error that tells of the disk, such as ProcessorStateError or OSError"
+    return Ruling(MANNER, expected, f"{operation.name} raised {crashed.raised}")
+
+
+def _restored(history: History, seen: Observation) -> Iterator[Ruling]:
+    changelog = changelog_of(history)
+    expected = fold(changelog)
+    if seen.restored != expected:
+        yield Ruling(
+            "RESTORE-006",
+            f"the fold of the changelog, {brief(expected)}",
+            brief(seen.restored),
+            f"{{key: store.get(key) for key in {render(sorted(expected | seen.restored))}}}",
+            after_replay=True,
+            reopened=seen.reopened,
+        )
+    ends = ends_of(changelog)
+    for partition, offset in zip(partitions_of(history), seen.restored_offsets, strict=True):
+        if partition in ends and offset != ends[partition]:
+            yield Ruling(
+                "RESTORE-006",
+                f"the end of the changelog {render(ends)} as the committed offset",
+                f"{offset} for {render(partition)}",
+                f"store.committed_offset({render(partition)})",
+                after_replay=True,
+                reopened=seen.reopened,
+            )
+    yield Ruling("RESTORE-006")

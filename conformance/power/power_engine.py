@@ -1,0 +1,160 @@
+"""The power engine: run a program once, recorded, and make what a loss of power may leave of it.
+
+Nothing is lost for real: the program runs to its end in a child, and from what it did to the disk
+follow the states in which the disk may be, had the power gone after any of its calls. Each is made
+anew in a directory of its own, and opened by the store.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamproof.conformance.crash.crash_judge import history_of
+from streamproof.conformance.crash.kill_engine import Crashed, CrashPoint, KillEngine, Observation
+from streamproof.conformance.crash.program import Program
+from streamproof.conformance.oracle import History
+from streamproof.conformance.power.disk import JOURNALLED, disk_of
+from streamproof.conformance.power.disk_states import State
+from streamproof.conformance.power.syscall_recorder import mark, run_recorded
+from streamproof.conformance.power.syscall_trace import Trace, Tree, actual_tree, write_tree
+from streamproof.conformance.violations import brief
+from streamproof.stores.errors import TaskCorruptedError
+
+if TYPE_CHECKING:
+    from streamproof.conformance.check_run import CheckRun
+
+__all__ = ["Loss", "PowerEngine", "Recording"]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A program that was run once.
+
+    Attributes:
+        trace: what it did to the disk.
+        error: what the subject raised, or how it ended by itself; empty if it came to its end.
+        escaped: the files that were written unseen, so that nothing can be said about them.
+        before: the loss of power before it, on what that left it ran.
+    """
+
+    program: Program
+    trace: Trace
+    error: str = ""
+    escaped: tuple[str, ...] = ()
+    before: Loss | None = None
+
+    @property
+    def whole(self) -> Crashed:
+        """The program as if it was killed at its end."""
+        started, finished = len(self.trace.started), len(self.trace.returned)
+        before = self.before.crashed if self.before else None
+        point = CrashPoint("boundary", started)
+        return Crashed(self.program, point, Path(), started, finished, before=before)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A state that a loss of power may leave.
+
+    Attributes:
+        crashed: the program as far as it had come by then, and the directory with the state.
+    """
+
+    recording: Recording
+    state: State
+    crashed: Crashed
+
+    def tree(self) -> Tree:
+        """What is on the disk then."""
+        return self.state.tree(disk_of(self.recording.trace, JOURNALLED))
+
+    @property
+    def chain(self) -> list[Loss]:
+        """All losses of power that led here, the first one first."""
+        before = self.recording.before
+        return [*(before.chain if before else []), self]
+
+
+class PowerEngine:
+    """Records programs of one subject, and makes and observes what a loss of power leaves."""
+
+    def __init__(self, run: CheckRun) -> None:
+        self._run = run
+        self._kill = KillEngine(run)
+
+    def record(self, program: Program, before: Loss | None = None) -> Recording:
+        """Run a program, on what a loss of power before it left."""
+        directory = self._run.new_directory()
+        if before is not None:
+            write_tree(before.tree(), directory)
+        log, error = directory.parent / "calls", directory.parent / "error"
+        doomed = partial(self._perform, program, directory, error, again=before is not None)
+        trace, status = run_recorded(doomed, directory, log)
+        self._run.status.clear()
+        self._run.evidence.operations += len(trace.started)
+        text = error.read_text() if error.is_file() else ""
+        code = os.waitstatus_to_exitcode(status)
+        if not text and code != -signal.SIGKILL:
+            text = f"an end of the process: {signal.Signals(-code).name if code < 0 else code}"
+        escaped = tuple(_escaped(trace, directory))
+        shutil.rmtree(directory.parent, ignore_errors=True)
+        return Recording(program, trace, text, escaped, before)
+
+    def _perform(self, program: Program, directory: Path, error: Path, *, again: bool) -> None:
+        """Perform a program, and tell what it raises."""
+        lab = self._kill.lab(directory)
+        labs = {number: lab.beside(number) if number else lab for number in program.stores}
+        stores: dict[int, Any] = {}
+        try:
+            for index, operation in enumerate(program.operations):
+                mark(index, returned=False)
+                with self._run.status.operation(operation.source()[:200]):
+                    store = operation.perform(labs[operation.store], stores.get(operation.store))
+                stores[operation.store] = store
+                mark(index, returned=True)
+        except TaskCorruptedError as refusal:
+            # After a loss of power it may ask to be wiped, and is then not used any more.
+            if not again or stores or self._run.subject.capabilities.transactional:
+                error.write_text(brief(refusal), "utf-8", "replace")
+        except BaseException as raised:
+            error.write_text(brief(raised), "utf-8", "replace")
+
+    def leave(self, recording: Recording, state: State, tree: Tree) -> Loss:
+        """Make a state in a directory of its own."""
+        directory = self._run.new_directory()
+        write_tree(tree, directory)
+        started, finished = recording.trace.operations(state.after)
+        crashed = replace(recording.whole, directory=directory, started=started, finished=finished)
+        return Loss(recording, state, crashed)
+
+    def history(self, crashed: Crashed) -> History:
+        """What was done until the power went, and what of it has to be there."""
+        capabilities = self._run.subject.capabilities
+        history = history_of(crashed, capabilities, exact=self._run.exact)
+        if capabilities.durability == "process":
+            # Nothing was promised; what is there must still be of one piece.
+            history.durable = 0
+        return history
+
+    def observe(
+        self, crashes: Sequence[Crashed], histories: Sequence[History]
+    ) -> list[Observation]:
+        """Look at directories, each in a process that has opened nothing else of it."""
+        return self._kill.observe(crashes, histories)
+
+
+def _escaped(trace: Trace, directory: Path) -> list[str]:
+    """The files that were written unseen: mapped, or not as the recorded calls would have it."""
+    expected = disk_of(trace, JOURNALLED).tree(len(trace.calls))
+    found = actual_tree(directory)
+    paths = sorted(expected.keys() | found.keys())
+    missing = object()
+    differing = [path for path in paths if expected.get(path, missing) != found.get(path, missing)]
+    return sorted({*trace.escaped, *differing})

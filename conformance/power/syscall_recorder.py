@@ -1,0 +1,87 @@
+"""The recorder of system calls, from Python: how it is built, loaded, armed, and ended."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import traceback
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+from streamproof.conformance.crash.preloaded_libraries import build_library
+from streamproof.conformance.crash.triggers import build_shim, die
+from streamproof.conformance.power.syscall_trace import Trace, calls_that_made, read_trace
+from streamproof.errors import UsageError
+
+__all__ = ["mark", "preload", "recorder_is_loaded", "run_recorded"]
+
+
+def preload(directory: Path) -> str | None:
+    """The recorder and the shim, compiled if need be; what ``LD_PRELOAD`` has to be.
+
+    The recorder stands before the shim, so that it sees the calls that the shim lets fail, too.
+    ``None`` if there is no C compiler that can.
+    """
+    recorder, shim = _build_recorder(directory), build_shim(directory)
+    return f"{recorder}:{shim}" if recorder and shim else None
+
+
+def _build_recorder(directory: Path) -> Path | None:
+    source = files(__package__).joinpath("recorder.c")
+    return build_library(source, directory, "-ldl", "-lpthread")
+
+
+def recorder_is_loaded() -> bool:
+    """Whether this process was started with the recorder."""
+    return hasattr(ctypes.CDLL(None), "streamproof_record")
+
+
+def run_recorded(doomed: Callable[[], object], root: Path, log: Path) -> tuple[Trace, int]:
+    """Run ``doomed`` in a process of its own, which loses its power where ``doomed`` ends.
+
+    Every call by which the process changes a file is recorded in ``log``.
+
+    Returns:
+        What it did to the disk below ``root``, and how it ended, as ``os.waitpid`` has it: by
+        SIGKILL, or with the exit code 1 if ``doomed`` raised.
+
+    Raises:
+        UsageError: the recorder is not loaded.
+    """
+    if not recorder_is_loaded():
+        raise UsageError(
+            "System calls cannot be recorded here: call record_system_calls() of "
+            "streamproof.conformance.lab first, before anything else."
+        )
+    before = calls_that_made(root)
+    log.write_bytes(b"")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _record(log, root)
+            doomed()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        # No call of its threads, or of a store host, is made and not yet in the log when it dies.
+        ctypes.CDLL(None).streamproof_freeze()
+        die()
+    _, status = os.waitpid(pid, 0)
+    return read_trace(log.read_bytes(), root, before), status
+
+
+def _record(log: Path, root: Path) -> None:
+    """From now on, append every call that changes a file of the same file system to ``log``.
+
+    A process that is started from now on, as a store host is, does so as well.
+    """
+    os.environ["STREAMPROOF_RECORD"] = f"{log}\n{root}"
+    error = ctypes.CDLL(None).streamproof_record(os.fsencode(log), os.fsencode(root))
+    if error:
+        raise UsageError(f"The log {log} cannot be written: {os.strerror(error)}.")
+
+
+def mark(operation: int, *, returned: bool) -> None:
+    """Note in the log that an operation starts, or that it has returned."""
+    ctypes.CDLL(None).streamproof_mark(ctypes.c_long(operation), ctypes.c_long(returned))

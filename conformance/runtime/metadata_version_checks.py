@@ -1,0 +1,67 @@
+"""Metadata versions: how members of different releases agree (KIP-258, KIP-268)."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from streamproof.conformance.runtime.probe import Probe, decision
+from streamproof.errors import UsageError
+from streamproof.sim.decisions import versions
+from streamproof.sim.decisions.versions import (
+    EARLIEST_PROBEABLE_VERSION,
+    LATEST_SUPPORTED_VERSION,
+    Spoken,
+)
+
+__all__: list[str] = []
+
+PROBEABLE = st.integers(EARLIEST_PROBEABLE_VERSION, LATEST_SUPPORTED_VERSION)
+MEMBERS = st.lists(
+    st.tuples(PROBEABLE, PROBEABLE).map(lambda both: Spoken(min(both), max(both))),
+    min_size=1,
+    max_size=4,
+)
+"""What members say: the version that each has used, and the newest that it supports."""
+
+ROUNDS = 4
+"""So many rebalances: one to probe, one to go down, one to go up, and one without a change."""
+
+
+@decision("UPGRADE-102", members=MEMBERS)
+def all_can_read_the_answer(probe: Probe, members: list[Spoken]) -> None:
+    """Answer to members of which the first one leads."""
+    answer = probe.call(versions.answer_of, members, members[0].supported)
+    probe.expect(min(each.used for each in members), answer.version)
+    probe.expect(min(each.supported for each in members), answer.commonly_supported)
+    newest = max(each.used for each in members)
+    probe.expect(newest > members[0].supported, answer.probing)
+
+
+@decision("UPGRADE-103", members=MEMBERS)
+def members_find_a_version(probe: Probe, members: list[Spoken]) -> None:
+    """Rebalance as often as somebody asks for it."""
+    newest = min(each.supported for each in members)
+    rejoins = True
+    for _ in range(ROUNDS):
+        answer = probe.call(versions.answer_of, members, members[0].supported)
+        told = [probe.call(versions.next_version, each.used, answer) for each in members]
+        members = [
+            Spoken(each.version, before.supported)
+            for each, before in zip(told, members, strict=True)
+        ]
+        rejoins = any(each.rejoin for each in told)
+        if not rejoins:
+            break
+    probe.expect((False, {newest}), (rejoins, {each.used for each in members}))
+
+
+@decision("UPGRADE-104", supported=PROBEABLE, newer=st.integers(1, 3), old=st.integers(1, 2))
+def what_cannot_agree_is_refused(probe: Probe, supported: int, newer: int, old: int) -> None:
+    """Answer to a member that is too new, and one from before version probing."""
+    members = [Spoken(old, old), Spoken(supported + newer, supported + newer)]
+    try:
+        answer = versions.answer_of(members, supported)
+    except UsageError as error:
+        probe.demand("upgrade.from is named", str(error), holds="upgrade.from" in str(error))
+    else:
+        probe.demand("it is refused", str(answer), holds=False)

@@ -1,0 +1,138 @@
+"""The swarm: whole applications from many seeds, with faults, and all invariants watching.
+
+The world of a seed is the same whatever else a run asks for, but for the guarantee and a defect:
+the topology follows from the seed, and everything else is drawn from it. So the first world of
+``--seed N`` is that of seed N.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from hashlib import blake2b
+
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.registry import check
+from streamproof.conformance.runtime.world_programs import Seeded, smallest_program
+from streamproof.conformance.subject import defect_of
+from streamproof.conformance.violations import violation_of
+from streamproof.sim.defects import DEFECTS
+from streamproof.sim.invariants import INVARIANTS, Invariant, Violation
+from streamproof.sim.invariants.log_history import History
+from streamproof.sim.simulation import Outcome
+from streamproof.sim.topologies import TOPOLOGIES
+
+__all__ = ["topology_of"]
+
+PROMISES = tuple(sorted({each.requirement for each in INVARIANTS}))
+"""What the invariants stand for."""
+
+ROUND = 1_000_000
+"""The seeds of the next round of a search are so much larger; no profile takes as many."""
+
+
+def topology_of(seed: int) -> str:
+    """The name of the topology that the world of a seed has."""
+    return list(TOPOLOGIES)[seed % len(TOPOLOGIES)]
+
+
+@check(*PROMISES, raw=True, weight=50)
+def aggregations(run: CheckRun) -> None:
+    """Count in windows, sessions and for ever, with crashes and other faults, from many seeds."""
+    _explore(run, [name for name in TOPOLOGIES if _kind(name) == "aggregations"])
+
+
+@check(*PROMISES, raw=True, weight=50)
+def joins(run: CheckRun) -> None:
+    """Join streams and tables, with crashes and other faults, from many seeds."""
+    _explore(run, [name for name in TOPOLOGIES if _kind(name) == "joins"])
+
+
+@check(*PROMISES, raw=True, weight=40)
+def pipelines(run: CheckRun) -> None:
+    """Map and repartition, with crashes and other faults, from many seeds."""
+    _explore(run, [name for name in TOPOLOGIES if _kind(name) == "pipelines"])
+
+
+def _kind(topology: str) -> str:
+    """Which check takes a topology: each is taken by one."""
+    if topology.endswith("join"):
+        return "joins"
+    is_aggregation = topology.endswith("count") and topology != "last-byte-count"
+    return "aggregations" if is_aggregation else "pipelines"
+
+
+def _explore(run: CheckRun, topologies: list[str]) -> None:
+    """Run the worlds of these topologies, and say what did not hold."""
+    defect = defect_of(run.subject.name)
+    seen: set[str] = set()
+    situations: Counter[str] = Counter()
+    digest = blake2b(digest_size=16)
+    limits = run.settings.limits
+    first = run.settings.seed + run.settings.round * ROUND
+    for seed in range(first, first + (limits.worlds_with_defect if defect else limits.worlds)):
+        if topology_of(seed) not in topologies:
+            continue
+        world = _world(seed, defect, exactly_once=run.settings.guarantee == "exactly-once")
+        outcome = world.run([lambda event: seen.add(event.kind)])
+        digest.update(outcome.digest.encode())
+        situations.update(outcome.marks)
+        run.evidence.examples += 1
+        run.evidence.operations += outcome.events
+        _record(run, world, outcome)
+        if defect and DEFECTS[defect].requirement in run.first:
+            break
+    run.evidence.digest = digest.hexdigest()
+    run.evidence.situations = dict(sorted(situations.items()))
+    run.evidence.exercised |= _exercised(seen, run.settings.guarantee == "exactly-once")
+    # A search goes on as long as situations come about that had not.
+    run.evidence.reached |= {name for name, hits in situations.items() if hits} | seen
+
+
+def _world(seed: int, defect: str, *, exactly_once: bool) -> Seeded:
+    """The world of a seed; with a defect it is one in which that matters."""
+    world = Seeded(seed, topology_of(seed), exactly_once)
+    if not defect:
+        return world
+    known = DEFECTS[defect]
+    return replace(
+        world,
+        transactional=known.transactional,
+        upgrade=known.upgrade or None,
+        defect=defect,
+    )
+
+
+def _exercised(seen: set[str], exactly_once: bool) -> set[str]:
+    """The promises of the invariants that have seen an event which could have broken them."""
+
+    def could_break(invariant: type[Invariant]) -> bool:
+        kinds = set(invariant(History(exactly_once=exactly_once)).observers)
+        return bool((kinds - {"application.started"} or kinds) & seen)
+
+    return {each.requirement for each in INVARIANTS if could_break(each)}
+
+
+def _record(run: CheckRun, world: Seeded, outcome: Outcome) -> None:
+    """Report what is new of the violations of a world, with one program that shows all of that."""
+    new: dict[tuple[str, str], Violation] = {}
+    for each in outcome.violations:
+        key = each.requirement, _shape(each)
+        if key not in run.findings:
+            new.setdefault(key, each)
+    if not new:
+        return
+    broken = {requirement for requirement, _ in new}
+    program = smallest_program(world, outcome.plan, broken, run.settings.limits.shrink_worlds)
+    for (requirement, shape), each in new.items():
+        cause = violation_of(requirement, shape)
+        where = f"found by {each.event}" if each.event else "found at the end"
+        found = f"with seed {world.seed}: {each.message}; {where}"
+        run.record(cause(run.check.tried, each.invariant, found, program))
+
+
+def _shape(violation: Violation) -> str:
+    """What tells a violation from those of other invariants that stand for the same promise."""
+    words = re.findall(r"[a-z]+", violation.invariant.lower())
+    return "-".join(words[:6])

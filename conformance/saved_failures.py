@@ -1,0 +1,246 @@
+"""Failures as files: each can be run again, by hand or first thing in the next run.
+
+A failure is saved twice below ``failures/<subject>/`` of a run: as a program, ``.py``, for a
+person, and with all that it takes to make it again, ``.json``. A *bank* is a directory of the
+latter, ``<subject>/<requirement>-<shape>.json``, that outlives the runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from streamproof.conformance.results import Failure, Guarantee, Profile, Spec
+from streamproof.errors import UsageError
+
+__all__ = [
+    "Archive",
+    "Choices",
+    "Replay",
+    "SavedFailure",
+    "clear_failures",
+    "read_bank",
+    "read_failure",
+    "saved_from",
+]
+
+FORMAT = 1
+"""The version of the files; raised when an older streamproof would misread a newer one."""
+
+FAILURES = "failures"
+"""The folder of the output directory that the failures of a run are in."""
+
+
+class Choices(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a failure is made of; without any, the check does the same whenever it is run.
+
+    Attributes:
+        examples: sequences of choices of Hypothesis, in base64.
+        crashes: pairs of a program and the point at which it died, one for each crash in a row
+            (see :mod:`streamproof.conformance.value_codec`).
+        losses: the same for losses of power: a program and the state that one left.
+        worlds: simulated worlds, as ``conformance.simulated.world.Simulated`` in plain values.
+        requirement, shape: what the last crash was judged to break, and how. A check may make
+            it the concern of another requirement, which is then the one that fails.
+    """
+
+    examples: list[str] = field(default_factory=list)
+    crashes: list[Any] = field(default_factory=list)
+    losses: list[Any] = field(default_factory=list)
+    worlds: list[Any] = field(default_factory=list)
+    requirement: str = ""
+    shape: str = ""
+
+
+class Replay(Struct, frozen=True, kw_only=True):
+    """A failure that is to be made again.
+
+    Attributes:
+        name: what tells it from others of the same subject, ``AREA-NNN-shape``.
+        requirement: the requirement that was broken.
+        choices: how it was broken.
+        profile, seed, round: how much was tried then, and by which random decisions.
+    """
+
+    name: str
+    requirement: str
+    choices: Choices
+    profile: Profile
+    seed: int
+    round: int
+
+
+class SavedFailure(Struct, frozen=True, kw_only=True):
+    """A failure with all that it takes to make it again.
+
+    Attributes:
+        format: see :data:`FORMAT`.
+        check: the check that found it.
+        timeout_s: seconds after which a call on the subject was a hang.
+        reproduce: the command that found it.
+        choices: what it is made of.
+    """
+
+    format: int
+    subject: str
+    requirement: str
+    shape: str
+    check: str
+    guarantee: Guarantee
+    spec: Spec
+    profile: Profile
+    seed: int
+    round: int
+    timeout_s: float
+    title: str
+    tried: str
+    expected: str
+    found: str
+    program: str
+    reproduce: str
+    choices: Choices
+
+    @property
+    def name(self) -> str:
+        """What tells it from others of the same subject."""
+        return f"{self.requirement}-{self.shape}"
+
+    def replay(self) -> Replay:
+        """What a check needs to make it again."""
+        return Replay(
+            name=self.name,
+            requirement=self.requirement,
+            choices=self.choices,
+            profile=self.profile,
+            seed=self.seed,
+            round=self.round,
+        )
+
+
+def folder_of(subject: str) -> str:
+    """The name of a folder for a subject; two subjects never share one."""
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", subject).strip("-.")[-60:]
+    if slug == subject:
+        return slug
+    return f"{slug}-{blake2b(subject.encode(), digest_size=3).hexdigest()}"
+
+
+def read_failure(path: Path) -> SavedFailure:
+    """A failure from its file.
+
+    Raises:
+        UsageError: the file cannot be read, or is not such a file.
+    """
+    try:
+        saved = msgspec.json.decode(path.read_bytes(), type=SavedFailure)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(
+            f"{path}: not a saved failure: {error}. Remove it if it is of no use."
+        ) from error
+    if saved.format > FORMAT:
+        raise UsageError(f"{path}: a newer streamproof wrote it; upgrade to run it again.")
+    return saved
+
+
+def read_bank(
+    bank: Path, subjects: Iterable[str]
+) -> tuple[list[SavedFailure], list[tuple[str, str]]]:
+    """The failures in a bank, and a warning for each subject and file that is none."""
+    found: list[SavedFailure] = []
+    warnings: list[tuple[str, str]] = []
+    for subject in subjects:
+        for path in sorted((bank / folder_of(subject)).glob("*.json")):
+            try:
+                saved = read_failure(path)
+            except UsageError as error:
+                warnings.append((subject, f"The bank was not used in full. {error}"))
+                continue
+            if saved.subject == subject and saved.name == path.stem:
+                found.append(saved)
+            else:
+                text = f"The bank was not used in full. {path}: it is about {saved.subject!r}, "
+                warnings.append((subject, f"{text}{saved.name}; move it to where that belongs."))
+    return found, warnings
+
+
+def clear_failures(out: Path) -> None:
+    """Remove the failures of an earlier run from its output directory, and nothing else."""
+    for path in (out / FAILURES).glob("*/*"):
+        if path.suffix in (".json", ".py"):
+            path.unlink()
+    for folder in [*(out / FAILURES).glob("*"), out / FAILURES]:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+class Archive:
+    """Where failures are saved as they are found.
+
+    Args:
+        out: the output directory of the run.
+        bank: a bank to keep them in as well.
+    """
+
+    def __init__(self, out: Path, bank: Path | None) -> None:
+        self._out = out
+        self._bank = bank
+
+    def save(self, saved: SavedFailure, *, renew: bool = False) -> str:
+        """Save a failure; returns where, relative to the output directory.
+
+        The bank keeps what it has of that name if it is as short, unless it is to be renewed.
+        """
+        place = Path(FAILURES) / folder_of(saved.subject) / saved.name
+        data = msgspec.json.format(msgspec.json.encode(saved), indent=2)
+        _write(self._out / f"{place}.json", data)
+        _write(self._out / f"{place}.py", saved.program.encode())
+        if self._bank is not None:
+            path = self._bank / folder_of(saved.subject) / f"{saved.name}.json"
+            if renew or _is_shorter(saved, path):
+                _write(path, data)
+        return f"{place}.json"
+
+
+def _is_shorter(saved: SavedFailure, path: Path) -> bool:
+    """Whether a failure has a shorter program than that in a file; a broken file is left alone."""
+    if not path.exists():
+        return True
+    try:
+        return len(saved.program) < len(read_failure(path).program)
+    except UsageError:
+        return False
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file at once, so that neither a crash nor a second run leaves half of one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path}: the failure cannot be saved: {error.strerror}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def saved_from(failure: Failure, **how: Any) -> SavedFailure:
+    """A failure with how it was found."""
+    names = ("subject", "requirement", "shape", "check", "title", "tried", "expected", "found")
+    texts = {
+        # What JSON cannot hold is escaped.
+        name: getattr(failure, name).encode("utf-8", "backslashreplace").decode()
+        for name in (*names, "program", "reproduce")
+    }
+    return SavedFailure(format=FORMAT, **texts, **how)

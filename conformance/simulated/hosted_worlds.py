@@ -1,0 +1,126 @@
+"""Worlds of the swarm with a real store in them, for explorations of somebody's store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from streamproof.conformance.check_engine import work_directory
+from streamproof.conformance.simulated.store_world import POINT_TOPOLOGIES, SCAN_TOPOLOGIES
+from streamproof.conformance.simulated.subject_disks import disks_of
+from streamproof.conformance.simulated.world_judge import breach_of_error
+from streamproof.conformance.subject import Subject, load_subject
+from streamproof.errors import UsageError
+from streamproof.scenarios.swarm_file import Swarm
+from streamproof.sim.broker_errors import SubjectError
+from streamproof.sim.choices import Choices
+from streamproof.sim.invariants import Violation
+from streamproof.sim.nemesis import KINDS
+from streamproof.sim.simulation import Outcome, Plan, run
+from streamproof.sim.trace import Event, Watcher
+
+__all__ = ["Hosted", "narrowed"]
+
+
+def narrowed(swarm: Swarm, subject: Subject) -> Swarm:
+    """What is left of a swarm for the worlds that a store can be put into.
+
+    What real stores lose with the power is not simulated, and neither are the formats of older
+    releases. Whether writes are staged follows from the store.
+
+    Raises:
+        UsageError: nothing is left.
+    """
+    claims = subject.capabilities
+    topologies = [*POINT_TOPOLOGIES]
+    if claims.kind == "key-value" and claims.ranges and claims.prefix_scan:
+        topologies += SCAN_TOPOLOGIES
+    if any(swarm.upgrades):
+        raise UsageError("Upgrades are explored with model stores alone: leave --subject out.")
+    settings = {**swarm.settings, "transactional": [claims.transactional]}
+    if not claims.transactional:
+        settings["max_uncommitted_bytes"] = [-1]
+    if not (claims.ranges or claims.kind != "key-value"):
+        # A record cache merges what it holds into the entries of the store, in their order.
+        settings["statestore_cache_max_bytes"] = [0]
+    return msgspec.structs.replace(
+        swarm,
+        topologies=_left("topologies", swarm.topologies, topologies),
+        kinds=_left("kinds", swarm.kinds, [each for each in KINDS if each != "power"]),
+        upgrades=[""],
+        settings=settings,
+        plan={**swarm.plan, "persistent": [True]},
+    )
+
+
+def _left(what: str, wanted: list[str], possible: list[str]) -> list[str]:
+    found = [each for each in possible if each in wanted or not wanted]
+    if not found:
+        raise UsageError(
+            f"None of the {what} that were asked for can be explored with this store; there are: "
+            f"{', '.join(possible)}."
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """Runs a world with a store in it, as ``sim.exploration.Simulate``; it can be pickled.
+
+    An error that no store may raise is a violation, found at the end of the run.
+
+    Attributes:
+        subject: the name of the store.
+        directory: where modules are looked for, as the command line does.
+        work_dir: where databases go; see :func:`work_directory`.
+    """
+
+    subject: str
+    directory: str
+    work_dir: Path | None = None
+
+    def __call__(
+        self,
+        choices: Choices,
+        plan: Plan,
+        *,
+        defects: Iterable[str] = (),
+        watchers: Iterable[Watcher] = (),
+    ) -> Outcome:
+        """Simulate it in a directory that is gone afterwards."""
+        last = [0]
+
+        def count(event: Event) -> None:
+            last[0] = event.sequence + 1
+
+        subject = self._loaded()
+        with work_directory(self.work_dir) as directory:
+            try:
+                return run(
+                    choices,
+                    plan,
+                    defects=defects,
+                    watchers=[count, *watchers],
+                    make_disk=disks_of(subject, directory / "disks", lambda _: nullcontext()),
+                )
+            except SubjectError as error:
+                breach = breach_of_error(error)
+                told = Violation(breach.shape, breach.requirement, breach.found, None)
+                return Outcome(plan, [told], "", last[0], {}, {}, 0, choices.drawn)
+
+    def _loaded(self) -> Subject:
+        found = _SUBJECTS.get(self.subject)
+        if found is None:
+            if self.directory not in sys.path:
+                sys.path.insert(0, self.directory)
+            found = _SUBJECTS[self.subject] = load_subject(self.subject)
+        return found
+
+
+_SUBJECTS: dict[str, Subject] = {}
+"""Those that this process has loaded, by name."""

@@ -1,0 +1,304 @@
+"""What a store is blamed for in a simulated world, by requirement."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from streamproof.conformance.shapes import shape_of_error
+from streamproof.sim.broker_errors import SubjectError
+from streamproof.sim.invariants import INVARIANTS, Invariant, Violation
+from streamproof.sim.invariants.invariant import Observer
+from streamproof.sim.invariants.log_history import History
+from streamproof.sim.topologies import TOPOLOGIES
+from streamproof.sim.topologies.aggregation import counted
+from streamproof.sim.trace import Event
+from streamproof.stores.capabilities import Capabilities
+
+__all__ = [
+    "SAME_TWICE",
+    "Breach",
+    "Situations",
+    "breach_of",
+    "breach_of_error",
+    "invariants_for",
+    "is_kept",
+    "refused",
+]
+
+OUTPUT, RESTORED, FOUND, VOUCHED = "PROTOCOL-001", "PROTOCOL-002", "PROTOCOL-003", "PROTOCOL-004"
+NOT_LOST, KEPT, RUNS, RAISES = "PROTOCOL-005", "PROTOCOL-006", "PROTOCOL-007", "PROTOCOL-008"
+SAME_TWICE, TAKEN_OVER, KEPT_ALOS = "PROTOCOL-009", "PROTOCOL-010", "PROTOCOL-011"
+
+_BLAME = {
+    "EOS-001": (OUTPUT, "changed-output"),
+    "EOS-002": (OUTPUT, "changed-output"),
+    "EOS-003": (OUTPUT, "changed-output"),
+    "TASK-001": (RESTORED, "changed-content"),
+    "TASK-002": (VOUCHED, "changed-content"),
+    "TASK-003": (FOUND, "changed-content"),
+    "TASK-004": (VOUCHED, "changed-offset"),
+    "TASK-005": (NOT_LOST, "lost-input"),
+    "TASK-009": (RUNS, "wiped-after-close"),
+    "ALOS-001": (NOT_LOST, "lost-write"),
+    NOT_LOST: (NOT_LOST, "lost-count"),
+    KEPT: (KEPT, "lower-offset"),
+}
+"""By the requirement of an invariant, what is broken, and the shape. Any other invariant is one
+about the runtime, which this store has kept from its work; its requirement is the shape."""
+
+
+MOST_LINES = 12
+"""Lines, at most, of what happened before a promise was broken."""
+
+
+class Breach(NamedTuple):
+    """A promise that a store has broken in a world."""
+
+    requirement: str
+    shape: str
+    expected: str
+    found: str
+
+
+class DurableOffsetComesBack(Invariant):
+    """What a store has committed and made durable is there after the process has died.
+
+    Its durability says when that is: at once, or from the next flush on.
+    """
+
+    name = "after a crash a store opens with the last offset that it has made durable"
+    requirement = KEPT
+    is_durable_at_once = True
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "store.committed": self._committed,
+            "store.flushed": self._flushed,
+            "store.opened": self._opened,
+            "task.closed": self._closed,
+            "task.wiped": self._gone,
+            "state.cleaned": self._gone,
+        }
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        # By process, task and changelog: the offset that was committed, and the durable one.
+        self._committed_to: dict[tuple[str, str], dict[str, int]] = {}
+        self._durable: dict[tuple[str, str], dict[str, int]] = {}
+
+    @staticmethod
+    def _place(event: Event) -> tuple[str, str]:
+        return event.process, event.task
+
+    def _committed(self, event: Event) -> Iterator[str]:
+        self._committed_to.setdefault(self._place(event), {})[event.partition] = event.offset
+        if self.is_durable_at_once:
+            yield from self._flushed(event)
+
+    def _flushed(self, event: Event) -> Iterator[str]:
+        place = self._place(event)
+        offset = self._committed_to.get(place, {}).get(event.partition)
+        if offset is not None:
+            self._durable.setdefault(place, {})[event.partition] = offset
+        yield from ()
+
+    def _opened(self, event: Event) -> Iterator[str]:
+        place = self._place(event)
+        durable = self._durable.get(place, {}).get(event.partition, -1)
+        self._committed_to.pop(place, None)
+        # A store that says that it has no offset is as far as one that says nothing.
+        if max(event.offset, -1) < durable:
+            yield (
+                f"the store of {event.partition} in task {event.task} opened at offset "
+                f"{event.offset}, and had made {durable} durable on {place[0]}"
+            )
+
+    def _closed(self, event: Event) -> Iterator[str]:
+        if event.attributes["closing"] == "CORRUPTED":
+            yield from self._gone(event)
+
+    def _gone(self, event: Event) -> Iterator[str]:
+        self._committed_to.pop(self._place(event), None)
+        self._durable.pop(self._place(event), None)
+        yield from ()
+
+
+class _AtTheNextFlush(DurableOffsetComesBack):
+    """The same, of a store whose commits last from the next flush on."""
+
+    is_durable_at_once = False
+
+
+class NothingIsLost(Invariant):
+    """Under at-least-once each record counts at least once: none is lost, some may count again.
+
+    Where a zombie has appended to a changelog, its older count may be the last one there, as nobody
+    refuses it: that is what KIP-447 is about, and no store can help it.
+    """
+
+    name = "each input record is counted at least once"
+    requirement = NOT_LOST
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._partitions = 0
+        self._counts = ""
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"application.started": self._start}
+
+    def _start(self, event: Event) -> Iterator[str]:
+        if event.actor == "count":
+            self._partitions = event.attributes["partitions"]["in"]
+            self._counts = TOPOLOGIES["count"].topology(1).changelog("counts")
+        yield from ()
+
+    def at_end(self) -> Iterator[str]:
+        """Hold the changelog against the input."""
+        for number in range(self._partitions):
+            if f"{self._counts}-{number}" in self.history.unseen.partitions:
+                continue
+            counts = {
+                each.key: each.value for each in self.history.visible(f"{self._counts}-{number}")
+            }
+            _, expected = counted(self.history.visible(f"in-{number}"))
+            for key, count in expected.items():
+                found = int(counts.get(key) or b"0")
+                if found < int(count):
+                    yield f"in-{number} has {key!r} {int(count)} times, and {found} are counted"
+
+
+def invariants_for(
+    capabilities: Capabilities, *, exactly_once: bool, transactional: bool
+) -> tuple[type[Invariant], ...]:
+    """What must hold in a world with a store inside.
+
+    Args:
+        capabilities: of the store.
+        exactly_once: the guarantee.
+        transactional: whether the store stages its writes.
+    """
+    own: list[type[Invariant]] = [] if exactly_once else [NothingIsLost]
+    if is_kept(capabilities, exactly_once=exactly_once, transactional=transactional):
+        flushes = capabilities.durability == "flush"
+        own.append(_AtTheNextFlush if flushes else DurableOffsetComesBack)
+    return (*INVARIANTS, *own)
+
+
+def is_kept(capabilities: Capabilities, *, exactly_once: bool, transactional: bool) -> bool:
+    """Whether the content is to be used again after a crash, and not to be restored as a whole."""
+    keeps = capabilities.persistent and capabilities.manages_offsets
+    return keeps and (transactional or not exactly_once)
+
+
+def breach_of(violation: Violation, situations: Situations) -> Breach:
+    """What a store is blamed for if an invariant does not hold."""
+    requirement, shape = _BLAME.get(violation.requirement, (RUNS, violation.requirement))
+    if requirement == KEPT:
+        requirement = situations.kept
+    if requirement in {RESTORED, FOUND} and situations.was_standby(violation.event):
+        requirement = TAKEN_OVER
+    return Breach(requirement, shape, f"that {violation.invariant}", violation.message)
+
+
+def breach_of_error(error: Exception) -> Breach:
+    """What a store is blamed for if the world came to an early end."""
+    if isinstance(error, SubjectError):
+        cause = error.__cause__ or error
+        match = re.search(r" from (\w+)\(\)", str(error))
+        call = f"store.{match[1]}()" if match else "store.init()"
+        shape = shape_of_error(cause, call)
+        return Breach(RAISES, shape, "no error but those that a store may raise", str(error))
+    found = f"{type(error).__name__}: {error}"
+    shape = shape_of_error(error, "store.get()")
+    return Breach(RUNS, shape, "that what the store answers can be worked with", found)
+
+
+def refused(times: int, situations: Situations) -> Breach:
+    """What a store is blamed for that asks to be wiped where it must be kept."""
+    expected = "that the store is used again after a crash"
+    found = f"TaskCorruptedError from init(), as often as {times}"
+    return Breach(situations.kept, "refused-opening", expected, found)
+
+
+class Situations:
+    """Watches which requirements a world puts to the test.
+
+    Args:
+        exactly_once: the guarantee.
+        kept: whether stores are to be used again after a crash.
+        standbys: whether there are standbys, besides those that only prepare a move.
+
+    Attributes:
+        kept: the requirement that a store is used again after a crash.
+        seen: the requirements.
+        lines: what happened last to the stores and their processes, in words.
+    """
+
+    def __init__(self, *, exactly_once: bool, kept: bool, standbys: bool) -> None:
+        self._exactly_once = exactly_once
+        self._kept = kept
+        self._has_standbys = standbys
+        self.kept = KEPT if exactly_once else KEPT_ALOS
+        self._crashed: set[str] = set()
+        # Which tasks of which processes are standbys, or were until they became active.
+        self._standbys: set[tuple[str, str]] = set()
+        self.seen: dict[str, None] = dict.fromkeys([RUNS, RAISES])
+        self.lines: deque[str] = deque(maxlen=MOST_LINES)
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        if event.kind in _TOLD:
+            self.lines.append(_in_words(event))
+        requirement = self._shown_by(event)
+        if requirement:
+            self.seen[requirement] = None
+
+    def was_standby(self, event: Event | None) -> bool:
+        """Whether an event is about a store that its process has kept as a standby."""
+        return event is not None and (event.process, event.task) in self._standbys
+
+    def _shown_by(self, event: Event) -> str:
+        """The requirement that an event puts to the test; empty if it does not."""
+        process, more = event.process, event.attributes
+        if event.kind in _COMPARED:
+            return _COMPARED[event.kind] if more["rows"] else ""
+        if event.kind == "instance.crashed":
+            self._crashed.add(process)
+            self._standbys = {each for each in self._standbys if each[0] != process}
+            return OUTPUT if self._exactly_once else NOT_LOST
+        if event.kind == "store.opened" and self._kept and process in self._crashed:
+            return self.kept if event.offset >= 0 else ""
+        if event.kind == "update.start" and self._has_standbys:
+            self._standbys.add((process, event.task))
+        if event.kind == "restore.start" and (process, event.task) in self._standbys:
+            return TAKEN_OVER
+        return ""
+
+
+_COMPARED = {"store.running": RESTORED, "store.found": FOUND, "store.closing": VOUCHED}
+"""The events that tell what is in a store, and what they put to the test if there is anything."""
+
+_TOLD = (
+    "instance.crashed",
+    "instance.started",
+    "instance.stopped",
+    "store.opened",
+    "store.committed",
+    "store.flushed",
+    "task.wiped",
+    "task.closed",
+)
+"""The events that a failure is told with."""
+
+
+def _in_words(event: Event) -> str:
+    offset = f"@{event.offset}" if event.offset >= 0 else ""
+    where = f" {event.partition}{offset}" if event.partition else ""
+    task = f" of task {event.task}" if event.task else ""
+    return f"{event.time:,} ms: {event.actor} {event.kind}{where}{task}"

@@ -1,0 +1,108 @@
+"""Verifies single requirements on demand, as a test runner asks for them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from streamproof.conformance.catalogue import Requirement
+from streamproof.conformance.check_engine import Engine, work_directory
+from streamproof.conformance.check_run import CheckOutcome
+from streamproof.conformance.registry import checks_for
+from streamproof.conformance.results import Failure, RequirementResult
+from streamproof.conformance.session import verify_command
+from streamproof.conformance.settings import Settings
+from streamproof.conformance.subject import binds_of
+from streamproof.conformance.verdicts import failure_of, result_of, untested_result
+from streamproof.errors import UsageError
+from streamproof.stores.capabilities import Capabilities
+
+__all__ = ["Verifier", "assert_kept"]
+
+
+class Verifier:
+    """Keeps an engine for each subject and settings, and each check's outcome."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._engines: dict[tuple[str, bytes], tuple[Engine, Capabilities]] = {}
+        self._outcomes: dict[tuple[str, bytes, str], CheckOutcome] = {}
+
+    def verify(
+        self, subject: str, settings: Settings, requirement: Requirement
+    ) -> tuple[RequirementResult, Failure | None]:
+        """The result of one requirement, and its failure if it has one.
+
+        Raises:
+            UsageError: the subject cannot be loaded, or is not of those that are bound by it.
+        """
+        if binds_of(subject) != requirement.binds:
+            raise UsageError(f"{requirement.id} binds a {requirement.binds}, and not {subject!r}.")
+        engine, capabilities = self._engine(subject, settings)
+        untested = untested_result(
+            subject, requirement, capabilities, settings.guarantee, settings.spec
+        )
+        if untested is not None:
+            return untested, None
+        outcomes = [self._outcome(engine, subject, settings, name) for name in requirement.checks]
+        command = verify_command([subject], settings, [requirement.id])
+        return (
+            result_of(subject, requirement, outcomes),
+            failure_of(subject, requirement, outcomes, command),
+        )
+
+    def close(self) -> None:
+        """End all processes and delete all directories."""
+        self._stack.close()
+        self._engines.clear()
+
+    def _engine(self, subject: str, settings: Settings) -> tuple[Engine, Capabilities]:
+        key = (subject, _key(settings))
+        if key not in self._engines:
+            directory: Path = self._stack.enter_context(work_directory())
+            engine = self._stack.enter_context(Engine(settings, directory, jobs=1))
+            info = engine.load([subject])[subject]
+            capabilities = Capabilities(**info.capabilities)  # type: ignore[arg-type]
+            self._engines[key] = engine, capabilities
+        return self._engines[key]
+
+    def _outcome(
+        self, engine: Engine, subject: str, settings: Settings, check: str
+    ) -> CheckOutcome:
+        key = (subject, _key(settings), check)
+        if key not in self._outcomes:
+
+            def keep(_: str, outcome: CheckOutcome) -> None:
+                self._outcomes[key] = outcome
+
+            engine.run([(subject, checks_for(subject)[check])], keep)
+        return self._outcomes[key]
+
+
+def _key(settings: Settings) -> bytes:
+    return repr(settings).encode()
+
+
+def assert_kept(
+    verifier: Verifier, subject: str, settings: Settings, requirement: Requirement
+) -> None:
+    """Fail, or skip with the reason, unless the subject keeps the requirement."""
+    __tracebackhide__ = True
+    try:
+        result, failure = verifier.verify(subject, settings, requirement)
+    except UsageError as error:
+        pytest.exit(f"streamproof: {error}", returncode=3)
+    if failure is not None:
+        pytest.fail(
+            f"{failure.subject} breaks {failure.requirement}: {failure.title}\n"
+            f"promise   {failure.promise}\ntried     {failure.tried}\n"
+            f"expected  {failure.expected}\nfound     {failure.found}\n\n"
+            f"{failure.program}\nreproduce: {failure.reproduce}",
+            pytrace=False,
+        )
+    if result.status == "error":
+        pytest.fail(f"{requirement.id} got no answer: {result.reason}", pytrace=False)
+    if result.status != "pass":
+        pytest.skip(f"{result.status}: {result.reason}")

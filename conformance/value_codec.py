@@ -1,0 +1,116 @@
+"""The choices that led to a failure, as data: from them it can be made again, exactly.
+
+A failure of a property is repeated from the choices that Hypothesis made, one of a crash from the
+programs that were run and the points at which they died, one of a loss of power from the programs
+and what was lost of their calls. What has no choices, because the check always does the same, is
+repeated by running the check with the same seed.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis.database import ExampleDatabase
+
+from streamproof.conformance.crash.kill_engine import CrashPoint
+from streamproof.conformance.crash.program import Operation, Program
+from streamproof.conformance.oracle import Write
+from streamproof.errors import UsageError
+from streamproof.stores.api import ChangelogRecord, TopicPartition
+
+__all__ = ["KeptExamples", "decode_value", "encode_value"]
+
+
+class KeptExamples(ExampleDatabase):
+    """What Hypothesis found to fail, kept in memory; of each kind of failure the smallest.
+
+    Args:
+        saved: what an earlier run kept, in base64; Hypothesis passes over what it cannot read.
+    """
+
+    def __init__(self, saved: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._saved = [base64.b64decode(each) for each in saved]
+        self._found: list[bytes] = []
+
+    def save(self, key: bytes, value: bytes) -> None:
+        # The other keys are for what failed before it was made smaller.
+        if not key.endswith((b".secondary", b".pareto")) and value not in self._found:
+            self._found.append(value)
+
+    def delete(self, key: bytes, value: bytes) -> None:
+        if not key.endswith((b".secondary", b".pareto")) and value in self._found:
+            self._found.remove(value)
+
+    def fetch(self, key: bytes) -> Iterable[bytes]:
+        return () if key.endswith((b".secondary", b".pareto")) else list(self._saved)
+
+    def take(self) -> list[str]:
+        """What has failed since this was asked last, in base64."""
+        found, self._found = self._found, []
+        return [base64.b64encode(each).decode() for each in found]
+
+
+_CLASSES: dict[str, type[Any]] = {
+    each.__name__: each
+    for each in (ChangelogRecord, CrashPoint, Operation, Program, TopicPartition, Write)
+}
+"""What programs are made of, besides plain values."""
+
+
+def encode_value(value: Any) -> Any:
+    """A value as JSON can hold it, with its type.
+
+    Raises:
+        TypeError: it is of a type that programs are not made of.
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, list):
+        return [encode_value(each) for each in value]
+    name = type(value).__name__
+    if _CLASSES.get(name) is type(value):
+        fields = {each: encode_value(getattr(value, each)) for each in _fields(type(value))}
+        return {name: fields}
+    if type(value) is tuple:
+        return {"tuple": [encode_value(each) for each in value]}
+    if isinstance(value, dict):
+        return {"dict": [[encode_value(k), encode_value(v)] for k, v in value.items()]}
+    raise TypeError(f"A program cannot be saved that holds {name}.")
+
+
+def decode_value(data: Any) -> Any:
+    """The value that :func:`encode_value` made this of.
+
+    Raises:
+        UsageError: it is not of its making.
+    """
+    if isinstance(data, list):
+        return [decode_value(each) for each in data]
+    if not isinstance(data, dict):
+        return data
+    try:
+        ((name, content),) = data.items()
+        if name == "bytes":
+            return base64.b64decode(content, validate=True)
+        if name == "tuple":
+            return tuple(decode_value(each) for each in content)
+        if name == "dict":
+            return {decode_value(key): decode_value(value) for key, value in content}
+        return _CLASSES[name](**{key: decode_value(value) for key, value in content.items()})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"The saved program holds something that is no part of one: {str(data)[:80]}. "
+            "It may be from another version of streamproof; remove it, or run that version."
+        ) from error
+
+
+def _fields(kind: type[Any]) -> list[str]:
+    if dataclasses.is_dataclass(kind):
+        return [each.name for each in dataclasses.fields(kind)]
+    return list(kind._fields)

@@ -1,0 +1,52 @@
+"""The HTML report: one file that needs no network, no server and no other file.
+
+Its own security policy forbids any script but its own, and loading anything at all, should
+something get past the escaping of :mod:`~streamproof.reports.templating` all the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from functools import cache
+
+from jinja2 import Environment
+
+from streamproof.reports.report_view import ReportView
+from streamproof.reports.templating import asset, environment
+from streamproof.reports.wording import (
+    OUTCOMES,
+    STATUSES,
+    STRENGTHS,
+    duration,
+    headline,
+    subline,
+)
+
+__all__ = ["render_html"]
+
+
+def render_html(view: ReportView) -> str:
+    """The whole page, self-contained: open it from disk, attach it, host it anywhere."""
+    css, script = asset("report.css"), asset("common.js") + asset("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page = _environment().get_template("report.html.j2")
+    return page.render(
+        view=view,
+        headline=headline(view),
+        subline=subline(view),
+        statuses=STATUSES,
+        outcomes=OUTCOMES,
+        strengths=STRENGTHS,
+        css=css,
+        script=script,
+        script_hash=f"sha256-{digest}",
+    )
+
+
+@cache
+def _environment() -> Environment:
+    found = environment()
+    found.filters.update(duration=duration, quoted=shlex.quote)
+    return found

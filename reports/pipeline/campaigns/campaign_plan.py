@@ -1,0 +1,371 @@
+"""The plan of a campaign: a TOML file, and the series of rows that it means.
+
+.. code-block:: toml
+
+    [[simulate]]                        # a world for each seed, subject and defect
+    seeds = [0, 20_000]                 # from, to; the last one is left out
+    subjects = [""]                     # "" is the model stores
+    defects = ["", "ignores-lag"]       # "" is a runtime without a mistake
+    guarantees = ["exactly-once"]       # this and more as in a file for `explore --swarm`
+    keep_events = "failures"            # or "none", or "all"
+
+    [[scenarios]]                       # each variant of these scenarios, for each subject
+    names = ["KAFKA-7192"]              # or "all" of the library
+    variants = ["fixed"]                # all, if it is left out
+
+    [[verify]]                          # a `streamproof verify` for each combination
+    subjects = ["rocksdb", "my_store:Store"]
+    guarantees = ["exactly-once", "at-least-once"]
+    specs = ["kips"]
+    profiles = ["quick"]
+    seeds = [0, 5]
+    only = ["CRASH"]
+
+In each of them, ``limit_s`` is how many seconds one row may take.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta, Struct
+
+from streamproof.conformance.results import Guarantee, Profile, Spec
+from streamproof.conformance.session import select_requirements
+from streamproof.conformance.subject import binds_of, load_subject
+from streamproof.errors import StreamproofError, UsageError
+from streamproof.reports.pipeline.campaigns.campaign_tables import Kind
+from streamproof.scenarios.real_stores import needs_model_stores
+from streamproof.scenarios.scenario_reader import find, library, read
+from streamproof.scenarios.swarm_file import EVERYTHING, Swarm, check_swarm, drawn_from
+from streamproof.sim.defects import require_defects
+
+__all__ = ["Conditions", "KeepEvents", "Plan", "Series", "read_plan"]
+
+KeepEvents = Literal["none", "failures", "all"]
+
+LAST_SEED = 2**63 - 1
+"""The tables have no place for a larger one."""
+
+Seeds = tuple[Annotated[int, Meta(ge=0, le=LAST_SEED)], Annotated[int, Meta(ge=1, le=LAST_SEED)]]
+"""From the first to the last, which is left out."""
+
+Seconds = Annotated[float, Meta(gt=0, le=10_000_000)]
+"""More than a hundred days is a slip, and more than a clock of the system can hold is infinite."""
+
+WORLD_LIMIT_S = 300.0
+"""So many seconds a world may take if the plan does not say; most take a few hundredths."""
+
+VERIFY_LIMIT_S = 3_600.0
+"""The same of ``verify``."""
+
+
+class Simulate(Swarm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Worlds that are drawn from what is left of the swarm, and watched by all invariants.
+
+    Attributes:
+        seeds: of the worlds.
+        subjects: the store in them, in turn; the empty name is the model stores.
+        defects: the mistake that the runtime makes, in turn; the empty name is none.
+        keep_events: of which worlds the events are kept.
+        limit_s: how long a world may take, in seconds.
+    """
+
+    seeds: Seeds
+    subjects: tuple[str, ...] = ("",)
+    defects: tuple[str, ...] = ("",)
+    keep_events: KeepEvents = "failures"
+    limit_s: Seconds = WORLD_LIMIT_S
+
+
+class Scenarios(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Scenarios, each in all its variants.
+
+    Attributes:
+        names: of the library, or paths that every worker can read; or all of the library.
+        variants: which of them; all, if it is empty. A name means all that the matrix makes of it.
+        subjects: the store in them, in turn; the empty name is the model stores.
+        keep_events: of which runs the events are kept.
+        limit_s: how long a run may take, in seconds.
+    """
+
+    names: list[str] | Literal["all"] = "all"
+    variants: list[str] = []
+    subjects: tuple[str, ...] = ("",)
+    keep_events: KeepEvents = "failures"
+    limit_s: Seconds = WORLD_LIMIT_S
+
+
+class Verify(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Runs of ``streamproof verify``.
+
+    Attributes:
+        subjects: who is judged, in turn.
+        guarantees: under which guarantee, in turn.
+        specs: against which specification, in turn.
+        profiles: how much is tried, in turn.
+        seeds: where random decisions follow from, in turn.
+        only: ids or areas of requirements; all, if it is empty.
+        limit_s: how long a run may take, in seconds.
+    """
+
+    subjects: Annotated[list[str], Meta(min_length=1)]
+    guarantees: tuple[Guarantee, ...] = ("exactly-once",)
+    specs: tuple[Spec, ...] = ("kips",)
+    profiles: tuple[Profile, ...] = ("quick",)
+    seeds: Seeds = (0, 1)
+    only: list[str] = []
+    limit_s: Seconds = VERIFY_LIMIT_S
+
+
+class _PlanFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A plan, as it is written."""
+
+    simulate: list[Simulate] = []
+    scenarios: list[Scenarios] = []
+    verify: list[Verify] = []
+
+
+class Conditions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a row asks for besides its columns.
+
+    Attributes:
+        swarm: what a world is drawn from.
+        keep_events: whether its events are kept.
+        spec, profile, only: of ``verify``.
+        limit_s: how long it may take, in seconds.
+    """
+
+    swarm: Swarm = EVERYTHING
+    keep_events: KeepEvents = "none"
+    spec: Spec = "kips"
+    profile: Profile = "quick"
+    only: list[str] = []
+    limit_s: float = 0.0
+
+    def encoded(self) -> str:
+        """The same as a JSON object; equal conditions are equal texts."""
+        return msgspec.json.encode(self, order="deterministic").decode()
+
+
+_LONGEST_FIRST: tuple[Profile, ...] = ("full", "quick", "smoke")
+
+
+class Series(NamedTuple):
+    """Rows that differ in nothing but the seed.
+
+    Attributes:
+        kind: what is done.
+        subject: with which store; empty for model stores.
+        scenario: ``NAME@VARIANT``; empty if it is none.
+        defect: the mistake that the runtime makes; empty for none.
+        guarantee: of ``verify``; otherwise it is drawn, or the scenario says it.
+        settings: :class:`Conditions`, encoded.
+        first: the first seed; -1 in a scenario.
+        end: the first seed that is left out.
+    """
+
+    kind: Kind
+    subject: str
+    scenario: str
+    defect: str
+    guarantee: str
+    settings: str
+    first: int
+    end: int
+
+    @property
+    def conditions(self) -> Conditions:
+        """What its rows ask for besides."""
+        return msgspec.json.decode(self.settings, type=Conditions)
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether each row has a process of its own, because it runs code that is not ours."""
+        return self.kind == "verify" or bool(self.subject)
+
+    @property
+    def turn(self) -> int:
+        """When it comes: 0 is first, and what may take longest."""
+        if self.kind == "verify":
+            return _LONGEST_FIRST.index(self.conditions.profile)
+        return len(_LONGEST_FIRST) + (not self.is_isolated)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign is to do.
+
+    Attributes:
+        path: the file that says it.
+        series: all rows; none of them is in two series.
+        left_out: what was asked for and cannot be done, each in a sentence.
+    """
+
+    path: Path
+    series: tuple[Series, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(each.end - each.first for each in self.series)
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits that stand for all rows."""
+        return sha256(msgspec.json.encode(self.series)).hexdigest()[:32]
+
+
+def read_plan(path: Path) -> Plan:
+    """Read the plan of a campaign.
+
+    Raises:
+        UsageError: it cannot be read, or something in it is wrong.
+    """
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"{path}: the plan cannot be read: {reason}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: this is not TOML: {error}.") from error
+    try:
+        file = msgspec.convert(table, _PlanFile)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {_told(str(error))}") from error
+    series: list[Series] = []
+    left_out: list[str] = []
+    for place, block in _blocks(file):
+        try:
+            series += _series_of(block, path, left_out)
+        except StreamproofError as error:
+            told = str(error).removeprefix(f"{path}: ")
+            raise UsageError(f"{path}: `{place}`: {told}") from error
+    if not series:
+        raise UsageError(
+            f"{path}: the plan asks for nothing. Add a [[simulate]], [[scenarios]] or [[verify]]."
+        )
+    return Plan(path, _merged(series), tuple(left_out))
+
+
+def _merged(series: Iterable[Series]) -> tuple[Series, ...]:
+    """The same rows, each of them in one series alone."""
+    merged: dict[tuple[str, ...], list[Series]] = {}
+    for each in sorted(series, key=lambda one: one.first):
+        alike = merged.setdefault(each[:-2], [])
+        if alike and each.first <= alike[-1].end:
+            alike[-1] = alike[-1]._replace(end=max(alike[-1].end, each.end))
+        else:
+            alike.append(each)
+    return tuple(each for alike in merged.values() for each in alike)
+
+
+def _blocks(file: _PlanFile) -> Iterator[tuple[str, Simulate | Scenarios | Verify]]:
+    """All blocks, with the place of each."""
+    for name in ("simulate", "scenarios", "verify"):
+        for number, block in enumerate(getattr(file, name)):
+            yield f"{name}[{number}]", block
+
+
+_BLOCKS: dict[str, type[Struct]] = {
+    "simulate": Simulate,
+    "scenarios": Scenarios,
+    "verify": Verify,
+}
+
+
+def _told(error: str) -> str:
+    """What does not have the form of a plan, with its place, and what would be allowed."""
+    text, _, place = error.partition(" - at `$")
+    keys = place.rstrip("`").lstrip(".")
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
+    if text == "Expected `array`, got `object`" and keys in _BLOCKS:
+        return f"[{keys}] is one block of several, as there may be: write [[{keys}]]."
+    if not unknown:
+        return f"`{keys}` is wrong: {text[0].lower()}{text[1:]}." if keys else f"{text}."
+    block = _BLOCKS.get(keys.partition("[")[0], _PlanFile)
+    known = sorted(block.__struct_fields__)
+    near = difflib.get_close_matches(unknown[1], known, 1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}."
+    return f"`{'.'.join(filter(None, (keys, unknown[1])))}` is no key of a plan; {hint}"
+
+
+def _series_of(
+    block: Simulate | Scenarios | Verify, path: Path, left_out: list[str]
+) -> Iterator[Series]:
+    """The rows that a block means."""
+    if isinstance(block, Scenarios):
+        yield from _scenarios(block, left_out)
+        return
+    first, end = block.seeds
+    if first >= end:
+        raise UsageError(f"seeds is [from, to], and [{first}, {end}] has none in between.")
+    yield from (_simulate(block, path) if isinstance(block, Simulate) else _verify(block))
+
+
+def _simulate(block: Simulate, path: Path) -> Iterator[Series]:
+    swarm = Swarm(**{name: getattr(block, name) for name in Swarm.__struct_fields__})
+    check_swarm(swarm, path)
+    require_defects(filter(None, block.defects))
+    _require_stores(filter(None, block.subjects))
+    conditions = Conditions(swarm=swarm, keep_events=block.keep_events, limit_s=block.limit_s)
+    for subject, defect in product(block.subjects, block.defects):
+        drawn_from(swarm, defect)
+        yield Series("simulate", subject, "", defect, "", conditions.encoded(), *block.seeds)
+
+
+def _scenarios(block: Scenarios, left_out: list[str]) -> Iterator[Series]:
+    _require_stores(filter(None, block.subjects))
+    conditions = Conditions(keep_events=block.keep_events, limit_s=block.limit_s).encoded()
+    names = [*library()] if block.names == "all" else block.names
+    known: set[str] = set()
+    for scenario in (read(find(each)) for each in names):
+        target = scenario.name if library().get(scenario.name) == scenario.path else scenario.path
+        known.update(each.partition(" ")[0] for each in scenario.setups)
+        for subject, setup in product(block.subjects, scenario.setups.values()):
+            if block.variants and setup.name.partition(" ")[0] not in block.variants:
+                continue
+            name = f"{target}@{setup.name}"
+            if subject and (reason := needs_model_stores(scenario, setup)):
+                left_out.append(f"{name} with {subject}: {reason}.")
+            else:
+                yield Series("scenario", subject, name, "", "", conditions, -1, 0)
+    for each in block.variants:
+        if each not in known:
+            raise UsageError(f"no scenario has the variant {each!r}; there are: {sorted(known)}.")
+
+
+def _verify(block: Verify) -> Iterator[Series]:
+    for subject in block.subjects:
+        load_subject(subject)
+        select_requirements(block.only, binds_of(subject))
+    for subject, guarantee, spec, profile in product(
+        block.subjects, block.guarantees, block.specs, block.profiles
+    ):
+        conditions = Conditions(spec=spec, profile=profile, only=block.only, limit_s=block.limit_s)
+        yield Series("verify", subject, "", "", guarantee, conditions.encoded(), *block.seeds)
+
+
+def _require_stores(subjects: Iterable[str]) -> None:
+    """See that these are stores, which can be put into a world.
+
+    Raises:
+        UsageError: one of them is not there, or is the runtime.
+    """
+    for subject in subjects:
+        if binds_of(subject) == "runtime":
+            raise UsageError(
+                f"subjects are stores, and {subject!r} is the runtime, which is in every world. "
+                "Add its mistakes to `defects`."
+            )
+        load_subject(subject)

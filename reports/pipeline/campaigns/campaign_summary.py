@@ -1,0 +1,141 @@
+"""What a campaign came to: how many rows came to what, the distinct findings, and the worst."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamproof.reports.pipeline.campaigns.campaign_tables import read_table
+from streamproof.sim.coverage_marks import MARKS
+from streamproof.sim.invariants import INVARIANTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Finding", "Summary", "summarise"]
+
+MOST_PROBLEMS = 10
+"""So many different reasons why there is no answer are told, the most frequent ones."""
+
+
+class Finding(NamedTuple):
+    """A way in which a promise is broken.
+
+    Attributes:
+        kind: of the row with the smallest seed that shows it.
+        requirement: its id; empty where a scenario came otherwise than expected.
+        shape: the name of the invariant, or what the check calls it.
+        level: of the requirement, as ``verify`` has it; empty in simulated worlds.
+        rows: how many rows of the plan show it.
+        found: what is wrong, in a few words.
+        command: what a user types to see it.
+    """
+
+    kind: str
+    requirement: str
+    shape: str
+    level: str
+    rows: int
+    found: str
+    command: str
+
+
+class Summary(NamedTuple):
+    """What a campaign came to.
+
+    Attributes:
+        outcomes: how many rows there are, by kind and outcome.
+        findings: distinct failures, the worst first; those that are known to a list are no finding.
+        problems: why there is no answer, with how many rows that is so for.
+        never: situations that no simulated world came to; ``None`` if there was no world.
+        reproduce: what a user types to see the worst finding, or a row without an answer; empty if
+            there is nothing of the kind.
+    """
+
+    outcomes: Counter[tuple[str, str]]
+    findings: list[Finding]
+    problems: Counter[str]
+    never: list[str] | None
+    reproduce: str
+
+
+def summarise(spark: SparkSession, directory: Path) -> Summary:
+    """What is in the tables of a campaign."""
+    from pyspark.sql import functions as f
+
+    runs = read_table(spark, directory, "runs")
+    outcomes = Counter(
+        {
+            (each["kind"], each["outcome"]): each["count"]
+            for each in runs.groupBy("kind", "outcome").count().collect()
+        }
+    )
+    failures = read_table(spark, directory, "failures").where("known = ''")
+    first = f.min_by(
+        f.struct("kind", "level", "title", "found", "command"), f.struct("kind", "seed", "row")
+    )
+    grouped = failures.groupBy("requirement", "shape").agg(
+        f.countDistinct("row").alias("rows"), first.alias("first")
+    )
+    findings = sorted(
+        (
+            Finding(
+                each["first"]["kind"],
+                each["requirement"],
+                each["shape"],
+                each["first"]["level"],
+                each["rows"],
+                each["first"]["title"] or each["first"]["found"],
+                each["first"]["command"],
+            )
+            for each in grouped.collect()
+        ),
+        key=_badness,
+    )
+    problems = _problems(runs) if any(outcome == "error" for _, outcome in outcomes) else []
+    reproduce = [each.command for each in findings] + [command for _, _, command in problems]
+    return Summary(
+        outcomes,
+        findings,
+        Counter({problem: rows for problem, rows, _ in problems}),
+        _never(runs) if any(kind == "simulate" for kind, _ in outcomes) else None,
+        reproduce[0] if reproduce else "",
+    )
+
+
+_ORDER = {each.name: number for number, each in enumerate(INVARIANTS)}
+
+
+def _badness(finding: Finding) -> tuple[object, ...]:
+    """What real stores do comes first, then what stores hold before what the group does."""
+    return (
+        ("verify", "scenario", "simulate").index(finding.kind),
+        ("MUST", "SHOULD", "MAY", "").index(finding.level),
+        _ORDER.get(finding.shape, -1),
+        finding.requirement,
+        finding.shape,
+    )
+
+
+def _problems(runs: DataFrame) -> list[tuple[str, int, str]]:
+    """Why there is no answer, for how many rows, and the command of one of them."""
+    from pyspark.sql import functions as f
+
+    grouped = runs.where("outcome = 'error'").groupBy(
+        f.when(f.col("problem") != "", f.col("problem")).otherwise(f.col("summary")).alias("why")
+    )
+    counted = grouped.agg(f.count("*").alias("rows"), f.min_by("command", "row").alias("command"))
+    found = counted.orderBy(f.desc("rows"), "why").limit(MOST_PROBLEMS).collect()
+    return [(each["why"], each["rows"], each["command"]) for each in found]
+
+
+def _never(runs: DataFrame) -> list[str]:
+    """The situations that no world has come to."""
+    from pyspark.sql import functions as f
+
+    worlds = runs.where("kind = 'simulate'")
+    marks = worlds.select(f.explode("marks").alias("mark", "hits")).where("hits > 0")
+    seen = {each["mark"] for each in marks.select("mark").distinct().collect()}
+    return [mark for mark in MARKS if mark not in seen]

@@ -1,0 +1,282 @@
+"""The tables of a campaign: what is known of each row of its plan, in Parquet.
+
+.. code-block:: text
+
+    DIR/campaign.json     what is carried out, by which version, in which schema
+    DIR/runs/             a row for each row of the plan that is done: a file here makes it so
+    DIR/results/          what became of each requirement that a `verify` row asked for
+    DIR/failures/         ways in which a promise is broken
+    DIR/events/           what happened in worlds whose events are kept
+    DIR/logs/ROW/         the run log of a `verify` row, and its saved failures
+
+Rows are written in chunks: one file for each table that the chunk has something for, all of the
+same name. The file in ``runs`` comes last. A file of another table counts only if ``runs`` has a
+file of its name; whoever reads the tables by :func:`read_table` sees just that.
+"""
+
+from __future__ import annotations
+
+import types
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+from msgspec import Struct
+
+from streamproof.errors import UsageError
+from streamproof.sim.trace_files import SCHEMA as EVENTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "TABLES",
+    "FailureRow",
+    "Kind",
+    "Outcome",
+    "ResultRow",
+    "RunRow",
+    "TableName",
+    "arrow_schema",
+    "finished_rows",
+    "is_campaign",
+    "read_table",
+]
+
+SCHEMA_VERSION = 1
+"""Raised when a table changes in a way that an older reader would misread."""
+
+MANIFEST = "campaign.json"
+"""The file that says what is carried out in a directory."""
+
+Kind = Literal["simulate", "scenario", "verify"]
+
+Outcome = Literal["pass", "partial", "fail", "error"]
+"""What became of a row of the plan.
+
+``pass``: every promise held, or a scenario came as it is expected to. ``partial``: nothing is
+broken, but not all could be tried (``verify`` alone). ``fail``: a promise is broken, or a scenario
+came otherwise. ``error``: there is no answer: the row raised, died or took too long.
+"""
+
+TableName = Literal["runs", "results", "failures", "events"]
+
+
+class RunRow(Struct, frozen=True, kw_only=True):
+    """What became of one row of the plan.
+
+    Attributes:
+        row: the id of the row: 32 hexadecimal digits that follow from what it asks for.
+        subject: the store in it; empty for model stores.
+        scenario: ``NAME@VARIANT``; empty if it is none.
+        defect: the mistake that the runtime makes; empty if none.
+        settings: what else the plan asks for, as a JSON object.
+        guarantee: under which it ran; empty if it did not come to that.
+        seed: every random decision follows from it; -1 in a scenario.
+        problem: why there is no answer; empty if there is one.
+        topology: of the simulated application; empty if there is none.
+        digest: stands for everything that happened in a simulated world.
+        events: how many events there were in it.
+        marks: how often each interesting situation came about; what never did may be 0.
+        verdict: of ``verify``; empty otherwise.
+        summary: the verdict in one sentence.
+        package: the distribution that the subject comes from, if that could be told.
+        version: the version of that distribution.
+        description: the subject in one line.
+        capabilities: what the subject claims, as a JSON object.
+        profile: of ``verify``; empty otherwise.
+        spec: of ``verify``; empty otherwise.
+        run_id: of the run log; empty without one.
+        started_at: UTC, ISO 8601.
+        duration_s: seconds that it took.
+        command: what a user types to see the same.
+        tool_version: of streamproof.
+    """
+
+    row: str
+    kind: Kind
+    subject: str = ""
+    scenario: str = ""
+    defect: str = ""
+    settings: str = "{}"
+    guarantee: str = ""
+    seed: int = -1
+    outcome: Outcome
+    problem: str = ""
+    topology: str = ""
+    digest: str = ""
+    events: int = 0
+    marks: dict[str, int] = {}
+    verdict: str = ""
+    summary: str = ""
+    package: str = ""
+    version: str = ""
+    description: str = ""
+    capabilities: str = "{}"
+    profile: str = ""
+    spec: str = ""
+    run_id: str = ""
+    started_at: str = ""
+    duration_s: float = 0.0
+    command: str = ""
+    tool_version: str = ""
+
+
+class ResultRow(Struct, frozen=True, kw_only=True):
+    """What became of one requirement in a ``verify`` row.
+
+    From ``requirement`` on, the attributes are those of ``conformance.results.RequirementResult``.
+
+    Attributes:
+        row: the id of the row of the plan; ``runs`` has the rest of it.
+    """
+
+    row: str
+    run_id: str
+    started_at: str
+    seed: int
+    subject: str
+    version: str
+    guarantee: str
+    spec: str
+    profile: str
+    requirement: str
+    title: str
+    promise: str
+    source: str
+    level: str
+    core: bool
+    status: str
+    reason: str = ""
+    checks: list[str] = []
+    examples: int = 0
+    operations: int = 0
+    crash_points: dict[str, int] = {}
+    duration_s: float = 0.0
+    strength: str = ""
+    mutants: int = 0
+
+
+class FailureRow(Struct, frozen=True, kw_only=True):
+    """One way in which a row of the plan found a promise broken.
+
+    Attributes:
+        row: the id of the row of the plan; ``runs`` has the rest of it.
+        requirement: its id; empty where a scenario came otherwise than expected.
+        shape: the name of the invariant, or what tells it from other ways in which a check found
+            the promise broken.
+        check: the check that found it; empty in a simulated world.
+        sequence: the event by which it was found; -1 at the end of a world, or if there is none.
+        time: when that was, in virtual milliseconds; -1 if there is no such event.
+        tried: what the check did.
+        program: the smallest program that shows it: runnable Python; empty if there is none.
+        expected: what the promise demands.
+        found: what came instead.
+        command: what a user types to see the same.
+        saved: the file to run just this again, from the directory of the campaign; empty if none.
+        known: why it does not count; empty if it does.
+    """
+
+    row: str
+    kind: Kind
+    subject: str
+    version: str = ""
+    guarantee: str = ""
+    seed: int = -1
+    requirement: str
+    shape: str
+    check: str = ""
+    level: str = ""
+    core: bool = False
+    title: str = ""
+    promise: str = ""
+    source: str = ""
+    sequence: int = -1
+    time: int = -1
+    tried: str = ""
+    program: str = ""
+    expected: str = ""
+    found: str
+    command: str
+    saved: str = ""
+    known: str = ""
+
+
+@cache
+def arrow_schema(struct: type[Struct]) -> pa.Schema:
+    """The columns for the fields of a record; none of them is ever null."""
+    hints = get_type_hints(struct)
+    return pa.schema(
+        [pa.field(each, _type(hints[each]), nullable=False) for each in struct.__struct_fields__]
+    )
+
+
+def _type(hint: Any) -> Any:
+    """The Arrow type for a type of Python."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return pa.string()
+    if origin is list:
+        return pa.list_(pa.field("element", _type(inner[0]), nullable=False))
+    if origin is dict:
+        return pa.map_(_type(inner[0]), pa.field("value", _type(inner[1]), nullable=False))
+    return _PLAIN[hint]
+
+
+_PLAIN = types.MappingProxyType(
+    {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+)
+
+TABLES: dict[TableName, pa.Schema] = {
+    "runs": arrow_schema(RunRow),
+    "results": arrow_schema(ResultRow),
+    "failures": arrow_schema(FailureRow),
+    "events": EVENTS,
+}
+"""The columns of each table; the column ``run`` of events is the id of the row of the plan."""
+
+
+def is_campaign(directory: Path) -> bool:
+    """Whether a campaign is carried out in a directory, or was."""
+    return (directory / MANIFEST).is_file()
+
+
+def read_table(spark: SparkSession, directory: Path, name: TableName) -> DataFrame:
+    """A table of a campaign: of each row of the plan that is done, and of no other, once.
+
+    Raises:
+        UsageError: no campaign was carried out there.
+    """
+    if not is_campaign(directory):
+        raise UsageError(
+            f"{directory} is no directory of a campaign: it has no {MANIFEST}. `streamproof "
+            "campaign PLAN --out DIR` makes one."
+        )
+    counted = _files(spark, directory, "runs").groupBy("row").agg({"file": "min"})
+    counted = counted.withColumnsRenamed({"row": "counted", "min(file)": "counted_file"})
+    table = _files(spark, directory, name)
+    row = table["run" if name == "events" else "row"]
+    both = (row == counted["counted"]) & (table["file"] == counted["counted_file"])
+    return table.join(counted, both, "left_semi").drop("file")
+
+
+def finished_rows(spark: SparkSession, directory: Path) -> DataFrame:
+    """The ids of the rows that are done; one that is in two files is there twice.
+
+    To open a file costs Spark more than to read it, and this opens each of them once.
+    """
+    return _files(spark, directory, "runs").select("row")
+
+
+def _files(spark: SparkSession, directory: Path, name: TableName) -> DataFrame:
+    """All rows of a table, with the file that each is in."""
+    from pyspark.sql.functions import col
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    path = directory / name
+    # A file that is not whole costs its own rows alone; `mend` and the tables of problems tell.
+    reader = spark.read.schema(from_arrow_schema(TABLES[name])).option("ignoreCorruptFiles", "true")
+    table = reader.parquet(str(path.absolute()))
+    return table.select("*", col("_metadata.file_name").alias("file"))

@@ -1,0 +1,152 @@
+"""The page on events, docs/events.md, made from the tables that readers of events work by."""
+
+from __future__ import annotations
+
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
+
+from streamproof.sim.event_kinds import ACTORS, KINDS, Kind
+from streamproof.sim.invariants import INVARIANTS, Invariant
+from streamproof.sim.invariants.log_history import History
+from streamproof.sim.trace_files import SCHEMA, SCHEMA_VERSION
+
+__all__ = ["events_page"]
+
+_COLUMNS = {
+    "run": "names the run that the event belongs to",
+    "sequence": "its number within the run: 0, 1, 2 and so on; events are in this order",
+    "time": "milliseconds since the start of the run",
+    "actor": "who did it; see below",
+    "kind": "what it was; see below",
+    "task": "the id of the task that it is about, as `0_1`; empty if none",
+    "partition": "the partition that it is about, as `topic-0`; empty if none. Of a store it is "
+    "that of its changelog. Of a marker in the offsets of a group it is `group:` and its name",
+    "offset": "the offset that it is about; -1 if none",
+    "attributes": "whatever else there is to say: a JSON object",
+}
+
+_INTRODUCTION = f"""\
+# Events
+
+What happened in a run is a table of events, in Parquet: a file for a run, as `streamproof replay
+--format parquet` writes it, or a directory of files with any number of runs in each. This page is
+version {SCHEMA_VERSION} of its schema. A file names its version as `streamproof.events` in the
+metadata of its schema; one that does not is of version 1.
+
+Whoever brings the log of an application into this form can have it judged by the
+[invariants](simulator.md#invariants) of the simulator: see [re-checking](pipeline.md#re-checking).
+`streamproof replay orders.parquet` draws a run of it, and says what does not hold: see
+[a trace](scenarios.md#a-trace).
+Any program that writes Parquet will do. In Python there is a class for it:
+
+```python
+from pathlib import Path
+
+from streamproof.sim.trace import Event
+from streamproof.sim.trace_files import TraceFile
+
+with TraceFile(Path("orders.parquet"), run="orders, on Monday") as file:
+    offsets = {{"group": "orders", "offsets": {{"in-0": 7}}}}
+    file(Event(0, 0, "brokers", "offsets.committed", "", "", -1, offsets))
+```
+
+This page is made from `KINDS` in [`sim/event_kinds.py`](../sim/event_kinds.py), by which events are
+read and checked. Runs of the simulator are held against it in the tests.
+"""
+
+_ATTRIBUTES = """\
+## Attributes
+
+`attributes` holds one JSON object, in which each attribute of the kind has to be there. Its type is
+given as it is in Python, and is written in JSON as follows:
+
+| type | in JSON |
+|---|---|
+| `int`, `float`, `str`, `bool` | a number, a text, `true` or `false` |
+| `bytes` | a text: the bytes in base64 |
+| `X \\| None` | as X, or `null` |
+| `list[X]`, `tuple[X, ...]` | an array |
+| `dict[str, X]`, `{name: X}` | an object |
+
+Attributes that are not listed are not read. A kind that is not listed is left alone: it may have
+any attributes, which come as JSON has them, for invariants that know it.
+"""
+
+_NEEDED = """\
+## What an invariant looks at
+
+A log need not have all of these kinds: an invariant of which nothing is there finds nothing. All
+of them need `application.started`, which comes first and tells the guarantee. Most also follow the
+logs, by `log.appended`, `log.compacted`, `offsets.committed`, `transaction.decided` and
+`transaction.marker`. What must hold in the end is only asked for if there is a `world.healed`: so a
+log that was cut off in the middle of work must not have one.
+"""
+
+
+def events_page() -> str:
+    """The text of docs/events.md."""
+    columns = [f"| `{field.name}` | {field.type} | {_COLUMNS[field.name]} |" for field in SCHEMA]
+    actors = [f"| {name} | {example} | {who} |" for name, (example, who) in ACTORS.items()]
+    parts = [
+        _INTRODUCTION,
+        "## Columns\n",
+        "No column has nulls.\n",
+        _table("column | type | is", columns),
+        "## Actors\n",
+        _table("actor | as | is", actors),
+        _ATTRIBUTES,
+        "## Kinds\n",
+        *(_section(name, kind) for name, kind in KINDS.items()),
+        _NEEDED,
+        _table("invariant | requirement | looks at", _looked_at()),
+    ]
+    return "\n".join(parts)
+
+
+def _table(headings: str, rows: list[str]) -> str:
+    ruler = "|".join("---" for _ in headings.split("|"))
+    return "\n".join([f"| {headings} |", f"|{ruler}|", *rows, ""])
+
+
+def _section(name: str, kind: Kind) -> str:
+    about = [f"`{each}`" for each in kind.about.split()]
+    told = f"Tells {', '.join(about)}." if about else ""
+    lines = [
+        f"### {name}\n",
+        " ".join(filter(None, [kind.meaning, f"By: {kind.actor}.", told])),
+        "",
+    ]
+    if kind.attributes:
+        rows = [
+            f"| `{each}` | `{_type(type_)}` | {meaning} |"
+            for each, (type_, meaning) in kind.attributes.items()
+        ]
+        lines.append(_table("attribute | type | is", rows))
+    return "\n".join(lines)
+
+
+def _type(type_: Any) -> str:
+    """A type as it is written, which a bar in a table must not cut."""
+    if is_typeddict(type_):
+        fields = get_type_hints(type_).items()
+        return f"{{{', '.join(f'{name}: {_type(each)}' for name, each in fields)}}}"
+    if isinstance(type_, type) and not get_args(type_):
+        return type_.__name__
+    origin = get_origin(type_)
+    if origin in (dict, list):
+        return f"{origin.__name__}[{', '.join(map(_type, get_args(type_)))}]"
+    return str(type_).replace("|", "\\|")
+
+
+def _looked_at() -> list[str]:
+    return [
+        f"| {each.name} | {each.requirement} | {_named(_observed(each))} |" for each in INVARIANTS
+    ]
+
+
+def _observed(invariant: type[Invariant]) -> list[str]:
+    guarantees = (invariant(History(exactly_once=strict)).observers for strict in (True, False))
+    return sorted({kind for observers in guarantees for kind in observers})
+
+
+def _named(kinds: list[str]) -> str:
+    return ", ".join(f"`{each}`" for each in kinds)

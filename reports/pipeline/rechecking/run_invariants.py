@@ -1,0 +1,212 @@
+"""Invariants over events that were kept: each run by itself, in one worker, by the same classes.
+
+What comes of a run is what came of it while it ran: the world of a simulation ends soon after its
+first violation, and what must hold in the end is only asked for if everything held until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct, to_builtins
+
+from streamproof.errors import UsageError
+from streamproof.reports.pipeline.rechecking.continuity import OffsetsAreContinuous
+from streamproof.reports.pipeline.rechecking.validation import (
+    DIFFERENT,
+    DUPLICATE,
+    MISSING,
+    START,
+    WRONG_START,
+    require_events,
+)
+from streamproof.sim.invariants import INVARIANTS, Invariant, Violation, Watch
+from streamproof.sim.trace import Event
+from streamproof.sim.trace_files import BATCH, SCHEMA, events_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "FINDINGS",
+    "KNOWN",
+    "Finding",
+    "find_invariants",
+    "in_order",
+    "judge",
+    "recheck",
+    "violations_in",
+]
+
+KNOWN: tuple[type[Invariant], ...] = (OffsetsAreContinuous, *INVARIANTS)
+"""What is asked for unless something else is: whether the events are all there, and the rest."""
+
+FINDINGS = pa.schema(
+    [
+        pa.field("run", pa.string(), nullable=False),
+        pa.field("what", pa.string(), nullable=False),
+        pa.field("invariant", pa.string(), nullable=False),
+        pa.field("requirement", pa.string(), nullable=False),
+        pa.field("message", pa.string(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+    ]
+)
+"""The columns of what was found; see :class:`Finding`."""
+
+COLUMNS = (
+    "run string, what string, invariant string, requirement string, message string, sequence bigint"
+)
+"""The same in the words of Spark."""
+
+
+class Finding(Struct, frozen=True):
+    """Something that was found in the events of a run.
+
+    Attributes:
+        run: the name of the run.
+        what: ``violation``; ``unreadable``, if the run could not be judged; or ``duplicate``, if it
+            was there more than once, and was judged once.
+        invariant: the name of the invariant that does not hold; empty unless it is a violation.
+        requirement: the promise that it stands for; empty unless it is a violation.
+        message: what is wrong.
+        sequence: the number of the event by which it was found; -1 at the end of the run.
+    """
+
+    run: str
+    what: Literal["violation", "unreadable", "duplicate"]
+    invariant: str
+    requirement: str
+    message: str
+    sequence: int
+
+
+def find_invariants(names: Iterable[str]) -> tuple[type[Invariant], ...]:
+    """The invariants of these names or requirements; all, if there are none.
+
+    Raises:
+        UsageError: there is no such invariant.
+    """
+    wanted = set(names)
+    unknown = wanted - {word for each in KNOWN for word in (each.name, each.requirement)}
+    if unknown:
+        raise UsageError(
+            f"There is no invariant {min(unknown)!r}. There are: "
+            + ", ".join(f"{each.name} ({each.requirement})" for each in KNOWN)
+            + "."
+        )
+    return tuple(each for each in KNOWN if not wanted or {each.name, each.requirement} & wanted)
+
+
+def recheck(events: DataFrame, invariants: Sequence[type[Invariant]] = INVARIANTS) -> DataFrame:
+    """Judge every run by itself; a worker holds one run at a time.
+
+    Args:
+        events: of any number of runs, with the columns of a trace; in any order.
+        invariants: what must hold. Workers must be able to import them.
+
+    Returns:
+        What was found, with the columns of :class:`Finding`.
+
+    Raises:
+        UsageError: a column is missing, or is of another type.
+    """
+    require_events(events)
+    chosen = tuple(invariants)
+
+    def judged(rows: pa.Table) -> pa.Table:
+        return pa.Table.from_pylist(to_builtins(list(judge(rows, chosen))), schema=FINDINGS)
+
+    return events.select(*SCHEMA.names).groupBy("run").applyInArrow(judged, COLUMNS)
+
+
+def judge(rows: pa.Table, invariants: Sequence[type[Invariant]]) -> Iterator[Finding]:
+    """Judge one run.
+
+    Args:
+        rows: its events, in any order, under the schema of a trace.
+        invariants: what must hold.
+    """
+    run = rows.column("run")[0].as_py() or ""
+    try:
+        single = in_order(rows)
+        if len(single) < len(rows):
+            yield Finding(run, "duplicate", "", "", DUPLICATE % (len(rows), len(single)), -1)
+        events = chain.from_iterable(map(events_of, single.to_batches(BATCH)))
+        for each in violations_in(events, invariants):
+            number = each.event.sequence if each.event else -1
+            yield Finding(run, "violation", each.invariant, each.requirement, each.message, number)
+    except UsageError as error:
+        yield Finding(run, "unreadable", "", "", str(error), -1)
+    except Exception as error:  # noqa: BLE001 - one run that breaks must not end the others
+        text = str(error).removesuffix(" This is a mistake in the simulator.")
+        yield Finding(run, "unreadable", "", "", f"{text} Something is missing before that.", -1)
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """The events of one run in their order, each of them once.
+
+    Args:
+        rows: in any order, under the schema of a trace.
+
+    Raises:
+        UsageError: a value is missing, different runs have this name, or events are missing.
+    """
+    if any(each.null_count for each in rows.columns):
+        # It says where, and what should be there.
+        next(events_of(rows))
+    numbers = rows.column("sequence").combine_chunks()
+    if numbers.equals(pa.array(range(len(rows)), pa.int64())):
+        return rows
+    rows = rows.sort_by("sequence")
+    numbers = rows.column("sequence").combine_chunks()
+    if pc.any(pc.equal(numbers[1:], numbers[:-1])).as_py():
+        rows = rows.group_by(SCHEMA.names).aggregate([]).sort_by("sequence")
+        if len(rows) != pc.count_distinct(numbers).as_py():
+            raise UsageError(DIFFERENT)
+    last = numbers[-1].as_py()
+    if last != len(rows) - 1:
+        raise UsageError(MISSING % (len(rows), last))
+    return rows
+
+
+def violations_in(
+    events: Iterator[Event], invariants: Sequence[type[Invariant]]
+) -> list[Violation]:
+    """What does not hold in a run, in the order in which it is found.
+
+    Args:
+        events: of the run, in order; there is at least one.
+        invariants: what must hold.
+
+    Raises:
+        UsageError: it does not begin with the event that tells the guarantee.
+        InvariantError: an invariant raised, as something is missing.
+    """
+    first = next(events)
+    if first.kind != START:
+        raise UsageError(WRONG_START % first.kind)
+    watch = Watch(_watched(invariants), exactly_once=first.attributes["exactly_once"])
+    watch(first)
+    healed = False
+    for event in events:
+        watch(event)
+        healed = healed or event.kind == "world.healed"
+    ours = {each.name for each in INVARIANTS}
+    was_ended = any(each.invariant in ours for each in watch.violations)
+    found = watch.end() if healed and not was_ended else watch.violations
+    names = {each.name for each in invariants}
+    return [each for each in found if each.invariant in names]
+
+
+def _watched(invariants: Sequence[type[Invariant]]) -> list[type[Invariant]]:
+    """What has to be watched to judge a run by some invariants.
+
+    A world ends when any of ours is broken; what must hold in the end is asked for if none was.
+    """
+    if all(each.at_end is Invariant.at_end for each in invariants):
+        return list(invariants)
+    return [*INVARIANTS, *(each for each in invariants if each not in INVARIANTS)]

@@ -1,0 +1,347 @@
+"""Checks over all events at once, for runs that are too large for one worker.
+
+Each is an invariant in the words of Spark: windows over the few events that matter to it, which
+are shared out by partition, task or thread. They find what the invariant of the same name finds
+in the same events, message by message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamproof.errors import UsageError
+from streamproof.reports.pipeline.rechecking.continuity import OffsetsAreContinuous
+from streamproof.reports.pipeline.rechecking.validation import require_events, told, unsound
+from streamproof.sim.invariants import Invariant
+from streamproof.sim.invariants.delivery import CommittedInputWasProcessed, EachInputCountsOnce
+from streamproof.sim.invariants.log_history import GROUP_TARGET
+from streamproof.sim.invariants.ownership import OneOwnerInAGeneration, OwnersFollowEachOther
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["SET_CHECKS", "SetCheck", "recheck_sets"]
+
+
+class SetCheck(NamedTuple):
+    """An invariant, as far as it can be checked over all events at once.
+
+    Attributes:
+        invariant: the one that finds the same.
+        find: from the events as ``told`` gives them, what is broken: ``run``, ``message`` and
+            ``sequence``.
+    """
+
+    invariant: type[Invariant]
+    find: Callable[[DataFrame], DataFrame]
+
+
+@contextmanager
+def recheck_sets(
+    events: DataFrame, invariants: Iterable[type[Invariant]] | None = None
+) -> Iterator[DataFrame]:
+    """Check all runs at once; no worker needs to hold one of them.
+
+    Args:
+        events: of any number of runs, with the columns of a trace; in any order. What matters of
+            them is persisted while what was found is used.
+        invariants: of those in ``SET_CHECKS``; all of them, if they are not given.
+
+    Yields:
+        What was found, with the columns of ``invariants.Finding``.
+
+    Raises:
+        UsageError: one of the invariants cannot be checked so, or these are no events.
+    """
+    require_events(events)
+    from pyspark.sql import functions as f
+
+    chosen = list(SET_CHECKS) if invariants is None else [_check_of(each) for each in invariants]
+    nothing = f.lit("")
+    narrow = told(events).persist()
+    wrong = (
+        unsound(events, narrow)
+        .select(
+            "run",
+            "what",
+            nothing.alias("invariant"),
+            nothing.alias("requirement"),
+            "message",
+            f.lit(-1).cast("bigint").alias("sequence"),
+        )
+        .persist()
+    )
+    try:
+        single = narrow
+        if not wrong.isEmpty():
+            unreadable = wrong.where("what = 'unreadable'").select("run")
+            single = narrow.join(unreadable, "run", "left_anti").dropDuplicates(["run", "sequence"])
+        yield reduce(_union, (_findings(single, each) for each in chosen), wrong)
+    finally:
+        wrong.unpersist()
+        narrow.unpersist()
+
+
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.unionByName(other)
+
+
+def _check_of(invariant: type[Invariant]) -> SetCheck:
+    for each in SET_CHECKS:
+        if each.invariant is invariant:
+            return each
+    known = ", ".join(each.invariant.name for each in SET_CHECKS)
+    raise UsageError(
+        f"{invariant.name!r} cannot be checked over all events at once. There are: {known}. "
+        "Without --sets, each run is judged by itself."
+    )
+
+
+def _findings(events: DataFrame, check: SetCheck) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return check.find(events).select(
+        "run",
+        f.lit("violation").alias("what"),
+        f.lit(check.invariant.name).alias("invariant"),
+        f.lit(check.invariant.requirement).alias("requirement"),
+        "message",
+        "sequence",
+    )
+
+
+# What the checks are made of.
+
+
+def _over(*by: str) -> Any:
+    """A window over the events of a run that have the same, in their order."""
+    from pyspark.sql import Window
+
+    return Window.partitionBy("run", *by).orderBy("sequence")
+
+
+def _before(*by: str) -> Any:
+    """The same, up to the event before."""
+    from pyspark.sql import Window
+
+    return _over(*by).rowsBetween(Window.unboundedPreceding, -1)
+
+
+def _so_far(*by: str) -> Any:
+    """The same, up to the present event."""
+    from pyspark.sql import Window
+
+    return _over(*by).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def _from_here(*by: str) -> Any:
+    """The same, from the present event on."""
+    from pyspark.sql import Window
+
+    return _over(*by).rowsBetween(Window.currentRow, Window.unboundedFollowing)
+
+
+def _message(template: str, *columns: str | Column) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.format_string(template, *columns).alias("message")
+
+
+# The checks.
+
+
+def _gaps(events: DataFrame) -> DataFrame:
+    """Offsets of a log that do not follow each other; markers have offsets as well."""
+    from pyspark.sql import functions as f
+
+    entries = events.where(
+        f.col("kind").isin("log.appended", "transaction.marker")
+        & ~f.col("partition").startswith(GROUP_TARGET)
+    )
+    before = f.lag("offset").over(_over("partition"))
+    return (
+        entries.withColumn("before", before)
+        .where("before is not null and offset != before + 1")
+        .select(
+            "run",
+            "sequence",
+            _message("%s has an entry at %d after the one at %d", "partition", "offset", "before"),
+        )
+    )
+
+
+def _went_back(events: DataFrame) -> DataFrame:
+    """Committed offsets of inputs that are smaller than one before."""
+    from pyspark.sql import functions as f
+
+    commits = events.where("kind = 'offsets.committed'")
+    each = commits.select("run", "sequence", f.explode("offsets").alias("partition", "offset"))
+    before = f.max("offset").over(_before("partition"))
+    return (
+        each.withColumn("before", before)
+        .where("offset < before")
+        .select(
+            "run",
+            "sequence",
+            _message("%s was committed at %d after %d", "partition", "offset", "before"),
+        )
+    )
+
+
+def _two_owners(events: DataFrame) -> DataFrame:
+    """Tasks with two owners in one generation; what comes late, of an earlier one, is left out."""
+    from pyspark.sql import functions as f
+
+    assigned = events.where("kind = 'thread.assigned'")
+    latest = f.max("generation").over(_so_far())
+    present = assigned.withColumn("latest", latest).where("generation = latest")
+    each = present.select(
+        "run", "sequence", "actor", "generation", f.explode("active").alias("task")
+    )
+    owner = f.first("actor").over(_so_far("generation", "task"))
+    return (
+        each.withColumn("owner", owner)
+        .where("owner != actor")
+        .select(
+            "run",
+            "sequence",
+            _message(
+                "task %s belongs to %s and to %s in %d", "task", "owner", "actor", "generation"
+            ),
+        )
+    )
+
+
+def _not_given_up(events: DataFrame) -> DataFrame:
+    """Tasks that were given to another thread in the generation in which they are taken away."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    assigned = events.where("kind = 'thread.assigned'")
+    before = f.lag("active").over(_over("actor"))
+    had = _with_ends(events, assigned).withColumn("had", before).where("kind = 'thread.assigned'")
+    columns = ["run", "sequence", "generation", "actor"]
+    given = had.select(*columns, f.explode("active").alias("task"), f.lit(True).alias("is_given"))
+    asked = had.select(*columns, f.explode("had").alias("task"), f.lit(False).alias("is_given"))
+    # In one event, what a thread is given comes before what is asked of it.
+    window = (
+        Window.partitionBy("run", "generation", "task")
+        .orderBy("sequence", f.desc("is_given"))
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    owner = f.last(f.when(f.col("is_given"), f.col("actor")), ignorenulls=True).over(window)
+    return (
+        given.unionByName(asked)
+        .withColumn("owner", owner)
+        .where("not is_given and owner != actor")
+        .select(
+            "run",
+            "sequence",
+            _message("task %s was given to %s while %s still had it", "task", "owner", "actor"),
+        )
+    )
+
+
+def _with_ends(events: DataFrame, assigned: DataFrame) -> DataFrame:
+    """What threads were assigned, and when they lost all of it: nothing is active from then on."""
+    from pyspark.sql import functions as f
+
+    columns = ["run", "sequence", "actor", "kind", "generation", "active"]
+    lost = events.where("kind in ('thread.lost', 'thread.died')").select(*columns)
+    threads = assigned.select("run", "actor").distinct()
+    ended = (
+        events.where("kind in ('instance.crashed', 'instance.stopped')")
+        .withColumnRenamed("actor", "process")
+        .join(threads.withColumn("process", f.substring_index("actor", "/", 1)), ["run", "process"])
+        .select(*columns)
+    )
+    return assigned.select(*columns).unionByName(lost).unionByName(ended)
+
+
+def _counted_twice(events: DataFrame) -> DataFrame:
+    """Input that is part of two committed transactions, or of one that leaves its offset out."""
+    from pyspark.sql import functions as f
+
+    work = _transactions(events)
+    committed = work.where("commit")
+    processed = committed.where("kind = 'task.processed'")
+    number = f.row_number().over(_numbered())
+    twice = (
+        processed.withColumn("count", number)
+        .where("count > 1")
+        .select(
+            "run",
+            f.col("end").alias("sequence"),
+            _message("the record of %s at %d counts %d times", "partition", "offset", "count"),
+        )
+    )
+    added = (
+        committed.where("kind = 'offsets.added'")
+        .select(
+            "run", "producer", "end", "sequence", f.explode("offsets").alias("partition", "added")
+        )
+        .groupBy("run", "producer", "end", "partition")
+        .agg(f.max_by("added", "sequence").alias("added"))
+    )
+    left_out = (
+        processed.join(added, ["run", "producer", "end", "partition"], "left")
+        .where("offset >= coalesce(added, -1)")
+        .select(
+            "run",
+            f.col("end").alias("sequence"),
+            _message(
+                "the record of %s at %d was processed in a transaction that was committed with %s "
+                "for its partition",
+                "partition",
+                "offset",
+                f.coalesce(f.col("added").cast("string"), f.lit("no offset")),
+            ),
+        )
+    )
+    return twice.unionByName(left_out)
+
+
+def _numbered() -> Any:
+    """A window over the times that an input was counted, in the order in which it was."""
+    from pyspark.sql import Window
+
+    return Window.partitionBy("run", "partition", "offset").orderBy("end", "sequence")
+
+
+def _transactions(events: DataFrame) -> DataFrame:
+    """What belongs to transactions of strict runs, each with its ``end`` and what became of it.
+
+    That is the first decision about its producer that follows, unless the producer begins anew
+    before that: then it never counts.
+    """
+    from pyspark.sql import functions as f
+
+    strict = events.where("kind = 'application.started' and exactly_once").select("run")
+    of_strict = events.join(strict, "run", "left_semi")
+    # A record was processed for the producer that its thread has at that time.
+    mine = f.last("producer", ignorenulls=True).over(_so_far("actor"))
+    threads = of_strict.where(f.col("kind").isin("thread.producer", "task.processed"))
+    brokers = of_strict.where(f.col("kind").isin("offsets.added", "transaction.decided"))
+    work = threads.withColumn("producer", mine).unionByName(brokers)
+    is_end = f.col("kind").isin("thread.producer", "transaction.decided")
+    here = _from_here("producer")
+    end = f.first(f.when(is_end, f.col("sequence")), ignorenulls=True).over(here)
+    counts = f.when(is_end, f.coalesce("commit", f.lit(False)))
+    outcome = f.first(counts, ignorenulls=True).over(here)
+    return work.withColumn("end", end).withColumn("commit", outcome).where(~is_end)
+
+
+SET_CHECKS: tuple[SetCheck, ...] = (
+    SetCheck(OffsetsAreContinuous, _gaps),
+    SetCheck(CommittedInputWasProcessed, _went_back),
+    SetCheck(OneOwnerInAGeneration, _two_owners),
+    SetCheck(OwnersFollowEachOther, _not_given_up),
+    SetCheck(EachInputCountsOnce, _counted_twice),
+)
+"""All that there are.
+
+Of two invariants it is a part: that offsets never go back, and that no input counts more than once.
+"""

@@ -1,0 +1,575 @@
+"""Arranges the rows of many runs for reading.
+
+The status of a requirement and the verdict on a subject are taken as the rows say them, with
+one exception: a verdict that is better than the statuses allow is lowered to what they allow. A
+requirement of which a version has no row is shown as *no result*, and never as kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, groupby
+
+from streamproof.conformance.catalogue import AREAS
+from streamproof.reports.pipeline.site.page_names import page_names
+from streamproof.reports.pipeline.site.site_data import (
+    Cell,
+    Change,
+    ChangeKind,
+    Failure,
+    Flaky,
+    Promise,
+    Rows,
+    VerdictRow,
+    WorldFailure,
+    Worlds,
+)
+from streamproof.reports.report_view import Tally
+from streamproof.reports.wording import OUTCOMES, STATUSES, Outcome, Shown
+
+__all__ = [
+    "CHANGES",
+    "Broken",
+    "Key",
+    "Series",
+    "Site",
+    "area_of",
+    "arrange",
+    "kind_of_change",
+    "version_key",
+]
+
+Key = tuple[str, str]
+"""Subject and guarantee: what has one verdict for each version."""
+
+CHANGES: dict[ChangeKind, str] = {
+    "broken": "It fails now, and did not before.",
+    "fixed": "It failed before, and was now tried and held.",
+    "changed": "Any other status than before; what is skipped now is not fixed.",
+    "added": "There was no result before.",
+    "removed": "There is no result now.",
+}
+"""Every kind of change and its meaning, the most pressing first."""
+
+_AREAS = list(AREAS)
+_OUTCOMES = list(OUTCOMES)
+_FAILED: frozenset[Shown] = frozenset({"fail", "known"})
+_WORD = re.compile(r"\d+|[A-Za-z]+")
+
+
+@dataclass(frozen=True)
+class Series:
+    """The versions of one subject under one guarantee, the newest last: that tested last.
+
+    Attributes:
+        label: how it is called in this report: the subject, and what tells it from others.
+        page: of the subject, without folder and suffix.
+        rows: the cells of each requirement, one for each version, ``None`` without a result.
+        outcomes: the verdict on each version.
+        tallies: the statuses of each version: core, and extended requirements.
+    """
+
+    subject: str
+    guarantee: str
+    label: str
+    page: str
+    versions: tuple[str, ...]
+    rows: dict[str, tuple[Cell | None, ...]]
+    outcomes: tuple[Outcome, ...]
+    tallies: tuple[tuple[Tally, Tally], ...]
+
+    @property
+    def key(self) -> Key:
+        return self.subject, self.guarantee
+
+    @property
+    def anchor(self) -> str:
+        """Where the series is on the page of its subject."""
+        return page_names([self.guarantee])[self.guarantee]
+
+    @property
+    def version(self) -> str:
+        """The newest."""
+        return self.versions[-1]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The verdict on the newest version."""
+        return self.outcomes[-1]
+
+    @property
+    def core(self) -> Tally:
+        return self.tallies[-1][0]
+
+    @property
+    def extended(self) -> Tally:
+        return self.tallies[-1][1]
+
+    @property
+    def broken(self) -> int:
+        return self.core.broken + self.extended.broken
+
+    @cached_property
+    def newest(self) -> dict[str, Cell]:
+        """The cells of the newest version, by requirement."""
+        return {key: cells[-1] for key, cells in self.rows.items() if cells[-1] is not None}
+
+    def count(self, status: Shown) -> int:
+        """How many requirements have the status in the newest version."""
+        return self.core.counts[status] + self.extended.counts[status]
+
+    def status(self, requirement: str) -> Shown:
+        cell = self.newest.get(requirement)
+        return cell.status if cell else "no result"
+
+    def statuses(self, requirement: str) -> tuple[Shown, ...]:
+        """The status in each version."""
+        cells = self.rows.get(requirement, (None,) * len(self.versions))
+        return tuple(cell.status if cell else "no result" for cell in cells)
+
+    def since(self, requirement: str) -> str:
+        """The version since which the status is what it is now."""
+        statuses = self.statuses(requirement)
+        index = len(statuses) - 1
+        while index and statuses[index - 1] == statuses[-1]:
+            index -= 1
+        return self.versions[index]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """One way in which a promise is broken, over all runs and versions that found it.
+
+    Attributes:
+        records: as the runs found it, the newest version first.
+        versions: the oldest first.
+        now: whether the newest version of the subject fails the requirement in this way.
+    """
+
+    page: str
+    series: Series
+    promise: Promise
+    records: tuple[Failure, ...]
+    versions: tuple[str, ...]
+    now: bool
+
+    @property
+    def newest(self) -> Failure:
+        return self.records[0]
+
+    @property
+    def of_baseline(self) -> bool:
+        """Whether nothing but the baseline has it."""
+        return self.newest.of_baseline
+
+
+@dataclass(frozen=True)
+class Site:
+    """All that the pages show.
+
+    Attributes:
+        outcome: the worst verdict on a subject, or that of simulated worlds if it is worse.
+        areas: the requirements of each area, with its name, in the order of the catalogue.
+        failures: those of the newest versions first, and the worst of them first.
+        changes: the most pressing first.
+        requirement_pages: of each requirement, without folder and suffix.
+    """
+
+    rows: Rows
+    outcome: Outcome
+    series: tuple[Series, ...]
+    areas: tuple[tuple[str, str, tuple[Promise, ...]], ...]
+    failures: tuple[Broken, ...]
+    changes: tuple[Change, ...]
+    requirement_pages: dict[str, str]
+
+    @cached_property
+    def broken_now(self) -> tuple[Broken, ...]:
+        """The failures that newest versions have."""
+        return tuple(failure for failure in self.failures if failure.now)
+
+    @cached_property
+    def honest_worlds(self) -> tuple[Worlds, ...]:
+        """Those in which no mistake was made on purpose: nothing may be broken there."""
+        return tuple(each for each in self.rows.worlds if not each.defect)
+
+    @cached_property
+    def defects(self) -> dict[str, tuple[tuple[Worlds, ...], tuple[WorldFailure, ...]]]:
+        """The worlds with each mistake made on purpose, and how they failed."""
+        return {
+            name: (
+                tuple(each for each in self.rows.worlds if each.defect == name),
+                tuple(each for each in self.rows.world_failures if each.defect == name),
+            )
+            for name in sorted({each.defect for each in self.rows.worlds if each.defect})
+        }
+
+    @cached_property
+    def failing_worlds(self) -> tuple[WorldFailure, ...]:
+        """How worlds failed in which no mistake was made on purpose, those without answer last."""
+        found = [each for each in self.rows.world_failures if not each.defect]
+        return tuple(sorted(found, key=lambda each: (each.outcome == "error", -each.worlds)))
+
+    @cached_property
+    def digest(self) -> str:
+        """Stands for all that the report is made from, in any order: 16 hexadecimal digits."""
+        found = hashlib.sha256()
+        for name in Rows.__struct_fields__:
+            value = getattr(self.rows, name)
+            rows = sorted(map(repr, value)) if isinstance(value, tuple) else [value]
+            found.update("\n".join([name, *rows, ""]).encode("utf-8", "backslashreplace"))
+        return found.hexdigest()[:16]
+
+    @cached_property
+    def by_key(self) -> dict[Key, Series]:
+        return {series.key: series for series in self.series}
+
+    @cached_property
+    def promises(self) -> dict[str, Promise]:
+        return {each.requirement: each for _, _, promises in self.areas for each in promises}
+
+    @cached_property
+    def subjects(self) -> dict[str, tuple[Series, ...]]:
+        """The series of each subject."""
+        found: dict[str, list[Series]] = defaultdict(list)
+        for series in self.series:
+            found[series.subject].append(series)
+        return {subject: tuple(each) for subject, each in found.items()}
+
+    @cached_property
+    def failures_of(self) -> dict[tuple[Key, str], tuple[Broken, ...]]:
+        """The failures by series and requirement."""
+        found: dict[tuple[Key, str], list[Broken]] = defaultdict(list)
+        for failure in self.failures:
+            found[failure.series.key, failure.promise.requirement].append(failure)
+        return {key: tuple(each) for key, each in found.items()}
+
+    @cached_property
+    def flaky_of(self) -> dict[tuple[Key, str], list[Flaky]]:
+        found: dict[tuple[Key, str], list[Flaky]] = defaultdict(list)
+        for row in self.rows.flaky:
+            found[(row.subject, row.guarantee), row.requirement].append(row)
+        return dict(found)
+
+    @cached_property
+    def flaky(self) -> list[Flaky]:
+        """What is flaky, in newest versions first."""
+
+        def is_old(row: Flaky) -> bool:
+            series = self.by_key.get((row.subject, row.guarantee))
+            return series is None or row.version != series.version
+
+        return sorted(self.rows.flaky, key=is_old)
+
+    @cached_property
+    def changed(self) -> Counter[ChangeKind]:
+        return Counter(change.kind for change in self.changes)
+
+    @cached_property
+    def worst_first(self) -> list[Series]:
+        def badness(series: Series) -> tuple[int, int, int]:
+            return _OUTCOMES.index(series.outcome), -series.core.broken, -series.extended.broken
+
+        return sorted(self.series, key=badness)
+
+    @cached_property
+    def weak(self) -> list[tuple[Promise, tuple[Series, ...]]]:
+        """What the newest versions keep on weak evidence, and who: the most often weak first."""
+        found = []
+        for promise in self.promises.values():
+            weak = tuple(
+                series
+                for series in self.series
+                if (cell := series.newest.get(promise.requirement))
+                and cell.status == "pass"
+                and cell.strength in ("weak", "example only")
+            )
+            if weak:
+                found.append((promise, weak))
+        return sorted(found, key=lambda each: -len(each[1]))
+
+    @cached_property
+    def never_tried(self) -> list[Promise]:
+        """Requirements that were put to the test for no newest version of any subject."""
+        tried: frozenset[Shown] = frozenset({"pass", "fail", "known"})
+        return [
+            promise
+            for promise in self.promises.values()
+            if not any(series.status(promise.requirement) in tried for series in self.series)
+        ]
+
+
+def arrange(rows: Rows) -> Site:
+    """Arranges rows for the pages."""
+    promises = _by_area(rows)
+    known = {each.requirement: each for each in promises}
+    series = _all_series(rows, known)
+    areas = tuple(
+        (code, AREAS.get(code, code), tuple(each))
+        for code, each in groupby(promises, key=lambda promise: area_of(promise.requirement))
+    )
+    changes = rows.changes if rows.baseline else tuple(_since_last(series))
+    return Site(
+        rows=rows,
+        outcome=_outcome(rows, series),
+        series=series,
+        areas=areas,
+        failures=_failures(rows, series, known),
+        changes=tuple(sorted(changes, key=_change_key)),
+        requirement_pages=page_names(known),
+    )
+
+
+def _outcome(rows: Rows, all_series: tuple[Series, ...]) -> Outcome:
+    """The worst verdict on a subject; a world that fails is a failure, whatever the subjects do."""
+    found = [series.outcome for series in all_series]
+    honest = [each for each in rows.worlds if not each.defect]
+    if any(each.broken for each in honest):
+        found.append("failure")
+    elif any(each.silent for each in honest):
+        found.append("error")
+    elif honest and not found:
+        found.append("success")
+    return _worst(found) if found else "error"
+
+
+def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
+    """Sorts versions as people do: 1.9 before 1.10, and 2.0rc1 before 2.0.
+
+    It decides between versions that were tested at the same time.
+    """
+    words = _WORD.findall(version)
+    key = [(2, int(word[:18]), "") if word.isdecimal() else (0, 0, word) for word in words]
+    return (*key, (1, 0, version))
+
+
+def area_of(requirement: str) -> str:
+    """The area of a requirement's id."""
+    return requirement.rpartition("-")[0] or requirement
+
+
+def kind_of_change(before: Shown | None, after: Shown | None) -> ChangeKind | None:
+    """What a requirement's status became; ``None`` if it is the same."""
+    if before == after:
+        return None
+    if before is None:
+        return "added"
+    if after is None:
+        return "removed"
+    if after == "fail":
+        return "broken"
+    return "fixed" if before in _FAILED and after == "pass" else "changed"
+
+
+def _worst(outcomes: Iterable[Outcome]) -> Outcome:
+    return min(outcomes, key=_OUTCOMES.index)
+
+
+def _by_area(rows: Rows) -> list[Promise]:
+    """All requirements in the order of the catalogue, those included that only cells know."""
+    known = {each.requirement: each for each in rows.promises}
+    mentioned = {
+        *(row.requirement for row in rows.cells),
+        *(row.requirement for row in rows.failures),
+        *(row.requirement for row in rows.changes),
+        *(row.requirement for row in rows.flaky),
+    }
+    for requirement in mentioned - known.keys():
+        known[requirement] = Promise(requirement=requirement, title="", level="MUST", core=True)
+
+    def place(promise: Promise) -> tuple[int, str, str]:
+        area = area_of(promise.requirement)
+        index = _AREAS.index(area) if area in _AREAS else len(_AREAS)
+        return index, area, promise.requirement
+
+    return sorted(known.values(), key=place)
+
+
+def _all_series(rows: Rows, known: dict[str, Promise]) -> tuple[Series, ...]:
+    cells: dict[Key, dict[str, dict[str, Cell]]] = defaultdict(lambda: defaultdict(dict))
+    for cell in rows.cells:
+        key = (cell.subject, cell.guarantee)
+        cells[key][cell.version][cell.requirement] = cell
+    stated: dict[Key, dict[str, VerdictRow]] = defaultdict(dict)
+    for row in rows.verdicts:
+        stated[row.subject, row.guarantee][row.version] = row
+    keys = sorted({*cells, *stated})
+    labels = _labels(keys)
+    pages = page_names(subject for subject, _ in keys)
+    return tuple(
+        _series(
+            key,
+            label=labels[key],
+            page=pages[key[0]],
+            cells=cells[key],
+            stated=stated[key],
+            known=known,
+        )
+        for key in keys
+    )
+
+
+def _labels(keys: Sequence[Key]) -> dict[Key, str]:
+    """The shortest names that tell the series apart: with the guarantee only if there are two."""
+    several = len({guarantee for _, guarantee in keys}) > 1
+    return {key: f"{key[0]} ({key[1]})" if several else key[0] for key in keys}
+
+
+def _series(
+    key: Key,
+    *,
+    label: str,
+    page: str,
+    cells: dict[str, dict[str, Cell]],
+    stated: dict[str, VerdictRow],
+    known: dict[str, Promise],
+) -> Series:
+    def age(version: str) -> tuple[str, tuple[tuple[int, int, str], ...]]:
+        return (stated[version].latest_at if version in stated else ""), version_key(version)
+
+    versions = sorted({*cells, *stated}, key=age)
+    by_version = [cells.get(version, {}) for version in versions]
+    # What an older version was asked, a newer one must answer; what is new is not held against
+    # versions that were tested before there was such a requirement.
+    asked = [
+        sorted(due)
+        for due in accumulate((found.keys() for found in by_version), lambda a, b: a | b)
+    ]
+    return Series(
+        *key,
+        label=label,
+        page=page,
+        versions=tuple(versions),
+        rows={each: tuple(found.get(each) for found in by_version) for each in asked[-1]},
+        outcomes=tuple(
+            _worst(
+                [
+                    stated[version].verdict if version in stated else "incomplete",
+                    _best_possible(found, due, known),
+                ]
+            )
+            for version, found, due in zip(versions, by_version, asked, strict=True)
+        ),
+        tallies=tuple(
+            (
+                _tally(found, [each for each in due if known[each].core]),
+                _tally(found, [each for each in due if not known[each].core]),
+            )
+            for found, due in zip(by_version, asked, strict=True)
+        ),
+    )
+
+
+def _tally(found: dict[str, Cell], requirements: list[str]) -> Tally:
+    """The statuses of these requirements in one version; a missing result is counted as such."""
+    counts: dict[Shown, int] = dict.fromkeys(STATUSES, 0)
+    for requirement in requirements:
+        counts[found[requirement].status if requirement in found else "no result"] += 1
+    return Tally(counts)
+
+
+def _best_possible(found: dict[str, Cell], asked: list[str], known: dict[str, Promise]) -> Outcome:
+    """The best verdict that the statuses allow."""
+    shown: list[tuple[Promise, Shown]] = [
+        (known[each], found[each].status if each in found else "no result") for each in asked
+    ]
+    statuses = {status for _, status in shown}
+    if any(status == "fail" and promise.level == "MUST" for promise, status in shown):
+        return "failure"
+    if not found or "error" in statuses:
+        return "error"
+    untried = any(promise.core and status in ("skip", "no result") for promise, status in shown)
+    relaxed = any(promise.level == "SHOULD" and status == "fail" for promise, status in shown)
+    if untried or relaxed or "known" in statuses or "pass" not in statuses:
+        return "partial"
+    return "success"
+
+
+def _failures(
+    rows: Rows, all_series: tuple[Series, ...], known: dict[str, Promise]
+) -> tuple[Broken, ...]:
+    """One for each series, requirement and shape."""
+    by_key = {series.key: series for series in all_series}
+    ways: dict[tuple[Key, str, str], list[Failure]] = defaultdict(list)
+    for row in rows.failures:
+        key = (row.subject, row.guarantee)
+        if key in by_key:
+            ways[key, row.requirement, row.shape].append(row)
+    names = page_names(_way_name(*way) for way in ways)
+    found = [
+        _broken(names[_way_name(*way)], by_key[way[0]], known[way[1]], records)
+        for way, records in ways.items()
+    ]
+    order = list(known)
+    levels = ("MUST", "SHOULD", "MAY")
+
+    def badness(failure: Broken) -> tuple[bool, bool, int, bool, int, str]:
+        promise = failure.promise
+        return (
+            not failure.now,
+            bool(failure.newest.known),
+            levels.index(promise.level),
+            not promise.core,
+            order.index(promise.requirement),
+            failure.page,
+        )
+
+    return tuple(sorted(found, key=badness))
+
+
+def _way_name(key: Key, requirement: str, shape: str) -> str:
+    return "-".join(part for part in (requirement, shape, *key) if part)
+
+
+def _broken(page: str, series: Series, promise: Promise, records: list[Failure]) -> Broken:
+    order = {version: place for place, version in enumerate(series.versions)}
+
+    def age(row: Failure) -> tuple[bool, int, str]:
+        return not row.of_baseline, order.get(row.version, -1), row.run_id
+
+    newest_first = sorted(records, key=age, reverse=True)
+    return Broken(
+        page=page,
+        series=series,
+        promise=promise,
+        records=tuple(newest_first),
+        versions=tuple(dict.fromkeys(row.version for row in reversed(newest_first))),
+        now=series.status(promise.requirement) in _FAILED
+        and newest_first[0].version == series.version
+        and not newest_first[0].of_baseline,
+    )
+
+
+def _since_last(all_series: tuple[Series, ...]) -> Iterable[Change]:
+    """What changed between the last two versions of each series."""
+    for series in all_series:
+        if len(series.versions) < 2:
+            continue
+        for requirement, cells in series.rows.items():
+            before, after = (cell.status if cell else None for cell in cells[-2:])
+            if kind := kind_of_change(before, after):
+                yield Change(
+                    subject=series.subject,
+                    guarantee=series.guarantee,
+                    requirement=requirement,
+                    kind=kind,
+                    before=before,
+                    after=after,
+                    version_before=series.versions[-2],
+                    version_after=series.version,
+                )
+
+
+def _change_key(change: Change) -> tuple[int, str, str, str]:
+    kinds = list(CHANGES)
+    return (
+        kinds.index(change.kind),
+        change.requirement,
+        change.subject,
+        change.guarantee,
+    )

@@ -1,0 +1,329 @@
+"""From the compliance tables to the rows of a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from streamproof.reports import load
+from streamproof.reports.pipeline.site.site_data import (
+    Cell,
+    Change,
+    Day,
+    Distribution,
+    Failure,
+    Flaky,
+    Problem,
+    Promise,
+    Rows,
+    Run,
+    Subject,
+    Unreached,
+    VerdictRow,
+    Worlds,
+)
+from streamproof.reports.pipeline.site.specs import specs_told_apart
+from streamproof.reports.pipeline.site.world_results import (
+    read_world_failures,
+    read_worlds,
+    rows_with_defects,
+)
+from streamproof.reports.pipeline.spark import session
+from streamproof.reports.pipeline.tables.columns import COUNTED
+from streamproof.reports.pipeline.tables.sources import CAMPAIGN_FILE, find_sources
+from streamproof.sim.coverage_marks import MARKS
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from pyspark.sql import DataFrame as SparkDataFrame
+
+    from streamproof.reports.pipeline.tables.api import Tables
+
+__all__ = ["read_rows"]
+
+_Record = dict[str, Any]
+_Row = TypeVar("_Row")
+
+_MEASURES = {
+    "records": ("Records of restorations", "records"),
+    "duration_ms": ("Duration of restorations", "virtual ms"),
+}
+"""What is measured of restorations: its title and unit."""
+
+
+def read_rows(
+    paths: Sequence[Path | str],
+    baseline: Sequence[Path | str] = (),
+    *,
+    master: str = "",
+    remote: str = "",
+) -> Rows:
+    """Reads run logs and campaigns, with Spark, into the rows of a report.
+
+    Args:
+        paths: as :func:`streamproof.reports.load` takes them.
+        baseline: those of the runs to compare with; none to compare the last two versions of
+            each subject.
+        master: of Spark.
+        remote: a Spark Connect server instead.
+
+    Raises:
+        UsageError: there is nothing to read; or PySpark, Java or the master is missing.
+    """
+    with ExitStack() as stack:
+        tables = load(*paths, master=master, remote=remote)
+        stack.callback(tables.close)
+        before = load(*baseline, master=master, remote=remote) if baseline else None
+        if before:
+            stack.callback(before.close)
+        problems = _converted(tables.problems(), Problem)
+        unread = {problem.path for problem in problems}
+        campaigns = [
+            each
+            for each in find_sources(*paths).campaigns
+            if str(Path(each, CAMPAIGN_FILE)) not in unread
+        ]
+        spark = session(master, remote)
+        worlds = read_worlds(spark, campaigns)
+        difference = _records(tables.difference(before)) if before else []
+        rows = Rows(
+            promises=tuple(map(_promise, _records(tables.requirements()))),
+            cells=_cells(tables),
+            verdicts=_verdicts(tables),
+            subjects=_subjects(tables),
+            runs=_runs(tables),
+            failures=(
+                *_failures(tables, rows_with_defects(spark, campaigns)),
+                *_no_longer(before, difference),
+            ),
+            changes=tuple(map(_change, difference)),
+            flaky=_converted(tables.flaky(), Flaky),
+            problems=problems,
+            unreached=_unreached(tables, worlds),
+            worlds=worlds,
+            world_failures=read_world_failures(spark, campaigns),
+            distributions=(*_restorations(tables), *_waits(tables)),
+            days=_days(tables),
+            baseline=", ".join(map(str, baseline)),
+        )
+        return specs_told_apart(rows)
+
+
+def _records(frame: DataFrame) -> list[_Record]:
+    return cast(list[_Record], frame.to_dict("records"))
+
+
+def _converted(frame: DataFrame, kind: type[_Row]) -> tuple[_Row, ...]:
+    """Rows of a type whose fields are named like columns; other columns are left out."""
+    return tuple(msgspec.convert(record, kind) for record in _records(frame))
+
+
+def _promise(record: _Record) -> Promise:
+    checks = [check for check in record["checks"].split(", ") if check]
+    return msgspec.convert({**record, "checks": checks}, Promise)
+
+
+def _cells(tables: Tables) -> tuple[Cell, ...]:
+    keys = ("subject", "version", "guarantee", "spec", "requirement")
+    evidence = {
+        tuple(record[key] for key in keys): record for record in _records(tables.strength())
+    }
+    return tuple(
+        _cell(record, evidence.get(tuple(record[key] for key in keys)))
+        for record in _records(tables.matrix())
+    )
+
+
+def _cell(record: _Record, evidence: _Record | None) -> Cell:
+    found = evidence or {}
+    crashes = found.get("crashes", 0)
+    return Cell(
+        subject=record["subject"],
+        version=record["version"],
+        guarantee=record["guarantee"],
+        spec=record["spec"],
+        requirement=record["requirement"],
+        status=record["combined"],
+        latest=record["latest"],
+        reason=record["reason"],
+        strength=found.get("strength", "") if record["combined"] == "pass" else "",
+        mutants=found.get("mutants", 0),
+        runs=record["runs"],
+        seeds=found.get("seeds", 0),
+        examples=found.get("examples", 0),
+        operations=found.get("operations", 0),
+        crash_points=crashes,
+        caught=found.get("caught", 0),
+        low=found["kill_low"] if crashes else None,
+        high=found["kill_high"] if crashes else None,
+    )
+
+
+def _verdicts(tables: Tables) -> tuple[VerdictRow, ...]:
+    """The verdicts on what was judged: what only ran in worlds, and broke nothing, has none."""
+    return tuple(
+        VerdictRow(
+            subject=record["subject"],
+            version=record["version"],
+            guarantee=record["guarantee"],
+            spec=record["spec"],
+            verdict=record["combined"],
+            latest_at=record["latest_at"],
+            runs=record["runs"],
+        )
+        for record in _records(tables.verdicts())
+        if record["version"] or record["requirements"] or record["combined"] != "partial"
+    )
+
+
+def _subjects(tables: Tables) -> tuple[Subject, ...]:
+    """What each version says of itself in its newest run."""
+    newest: dict[tuple[str, str], Subject] = {}
+    for record in sorted(_records(tables.subjects()), key=lambda each: each["started_at"]):
+        newest[record["subject"], record["version"]] = Subject(
+            subject=record["subject"],
+            version=record["version"],
+            package=record["package"],
+            description=record["description"],
+            capabilities=_in_words(record["capabilities"]),
+        )
+    return tuple(newest[key] for key in sorted(newest))
+
+
+def _in_words(capabilities: str) -> str:
+    """What is claimed, from a JSON object: a name, and its value if that is more than a yes."""
+    try:
+        claimed = json.loads(capabilities or "{}")
+    except ValueError:
+        return ""
+    if not isinstance(claimed, dict):
+        return ""
+    words = [
+        name if value is True else f"{name}: {value}" for name, value in claimed.items() if value
+    ]
+    return ", ".join(sorted(words))
+
+
+def _runs(tables: Tables) -> tuple[Run, ...]:
+    """The runs that judge subjects; of simulated worlds there are too many for the driver."""
+    frame = tables.spark.runs().where("origin = 'log' OR profile != ''")
+    return tuple(msgspec.convert(record, Run) for record in frame.toArrow().to_pylist())
+
+
+def _unreached(tables: Tables, worlds: tuple[Worlds, ...]) -> tuple[Unreached, ...]:
+    """What no run has seen: rows of campaigns tell only the situations that they have seen."""
+    found = {row.situation: row for row in _converted(tables.marks_never(), Unreached)}
+    if drawn := sum(each.count for each in worlds if each.kind == "simulate"):
+        records = _records(tables.situations())
+        known = {record["situation"] for record in records if record["hits"]}
+        for mark in MARKS:
+            if mark not in known:
+                found[mark] = Unreached(situation=mark, runs=drawn)
+    return tuple(found[situation] for situation in sorted(found))
+
+
+def _no_longer(before: Tables | None, difference: list[_Record]) -> tuple[Failure, ...]:
+    """The failures of a baseline in what no run of this report finds broken."""
+    keys = ("subject", "guarantee", "spec", "requirement")
+    gone = {
+        tuple(record[key] for key in keys)
+        for record in difference
+        if record["before"] in ("fail", "known") and record["after"] not in ("fail", "known")
+    }
+    if before is None or not gone:
+        return ()
+    return tuple(
+        msgspec.structs.replace(row, of_baseline=True)
+        for row in _failures(before)
+        if (row.subject, row.guarantee, row.spec, row.requirement) in gone
+    )
+
+
+def _failures(tables: Tables, left_out: SparkDataFrame | None = None) -> tuple[Failure, ...]:
+    """The newest of each way in which a version breaks a promise, and how many runs found it.
+
+    Args:
+        tables: where they are.
+        left_out: the ``path`` of runs whose failures say nothing about a subject.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
+    # What model stores show, and how scenarios come otherwise than expected, is told by itself.
+    known = tables.spark.failures().where("subject != '' AND requirement != ''")
+    if left_out is not None:
+        known = known.join(left_out, "path", "left_anti")
+    # Programs are long, and thousands of runs find the same: only one of each leaves the workers.
+    keys = ("subject", "version", "guarantee", "spec", "requirement", "shape")
+    way = Window.partitionBy(*keys)
+    newest_first = way.orderBy(sql.desc("started_at"), sql.desc("run_id"), "path", "check")
+    found = known.select(
+        "*",
+        sql.row_number().over(newest_first).alias("place"),
+        sql.size(sql.collect_set("path").over(way)).alias("runs"),
+    )
+    rows = found.where("place = 1").orderBy(*keys).toArrow().to_pylist()
+    return tuple(
+        msgspec.convert({**record, "known": record["known_because"]}, Failure) for record in rows
+    )
+
+
+def _change(record: _Record) -> Change:
+    return msgspec.convert(
+        {
+            **record,
+            "kind": record["change"],
+            "before": record["before"] or None,
+            "after": record["after"] or None,
+        },
+        Change,
+    )
+
+
+def _restorations(tables: Tables) -> list[Distribution]:
+    return [
+        _distribution(record, *_MEASURES[record["measure"]], record["end"])
+        for record in _records(tables.restoration_times())
+    ]
+
+
+def _waits(tables: Tables) -> list[Distribution]:
+    return [
+        _distribution(
+            record, "Waiting of tasks", "virtual ms", f"{record['reasons']}: {record['end']}"
+        )
+        for record in _records(tables.waiting_times())
+    ]
+
+
+def _distribution(record: _Record, measure: str, unit: str, group: str) -> Distribution:
+    return Distribution(
+        measure=measure,
+        group=group,
+        unit=unit,
+        count=record["count"],
+        minimum=record["least"],
+        p50=record["median"],
+        p90=record["p90"],
+        p99=record["p99"],
+        maximum=record["most"],
+    )
+
+
+def _days(tables: Tables) -> tuple[Day, ...]:
+    return tuple(
+        Day(
+            date=record["point"],
+            subject=record["subject"],
+            guarantee=record["guarantee"],
+            spec=record["spec"],
+            counts={status: record[column] for status, column in COUNTED.items()},
+        )
+        for record in _records(tables.trends())
+        if record["by"] == "date"
+    )

@@ -1,0 +1,48 @@
+"""Tells apart what was judged by different specs: what a requirement asks differs by them."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from streamproof.reports.pipeline.site.site_data import (
+    Cell,
+    Change,
+    Day,
+    Failure,
+    Flaky,
+    Rows,
+    VerdictRow,
+)
+
+__all__ = ["specs_told_apart"]
+
+_Row = TypeVar("_Row", Cell, VerdictRow, Failure, Change, Flaky, Day)
+
+
+def specs_told_apart(rows: Rows) -> Rows:
+    """The rows of a report with the spec beside the guarantee, if there is more than one.
+
+    Everything in a report goes by subject and guarantee. Where all runs have one spec, as a rule,
+    a reader need not see it.
+    """
+    judged: tuple[VerdictRow | Cell | Change, ...] = (*rows.verdicts, *rows.cells, *rows.changes)
+    if len({row.spec for row in judged}) < 2:
+        return rows
+    return msgspec.structs.replace(
+        rows,
+        cells=_named(rows.cells),
+        verdicts=_named(rows.verdicts),
+        failures=_named(rows.failures),
+        changes=_named(rows.changes),
+        flaky=_named(rows.flaky),
+        days=_named(rows.days),
+    )
+
+
+def _named(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
+    return tuple(
+        msgspec.structs.replace(row, guarantee=", ".join(filter(None, (row.guarantee, row.spec))))
+        for row in rows
+    )

@@ -1,0 +1,10 @@
+"""Compliance tables: what thousands of runs say together, as Spark jobs.
+
+Importing this needs neither Spark nor pandas; making a table needs both.
+"""
+
+from __future__ import annotations
+
+from streamproof.reports.pipeline.tables.columns import COUNTED, TABLES, Column, Table, column_names
+
+__all__ = ["COUNTED", "TABLES", "Column", "Table", "column_names"]

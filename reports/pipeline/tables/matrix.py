@@ -1,0 +1,168 @@
+"""Requirements by subjects, versions and guarantees, and the verdicts on these."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+
+from streamproof.reports.pipeline.tables.base_rows import AREA, Base, newest, numbered, numbers
+from streamproof.reports.pipeline.tables.columns import COUNTED
+from streamproof.reports.pipeline.tables.statuses import (
+    COMBINING,
+    allowed,
+    by_rank,
+    counts,
+    evidence,
+    number_of,
+    rank,
+    worse,
+    worst,
+)
+
+__all__ = ["make_cells", "make_matrix", "make_runs", "make_subjects", "make_verdicts"]
+
+_WHO = ("subject", "version", "guarantee", "spec")
+_CELL = (*_WHO, "requirement")
+_LEVELS = ("MUST", "SHOULD", "MAY")
+
+_NUMBERS = 2**40
+"""All numbers of runs are less than this, so that two more facts fit beside one into 64 bits."""
+
+
+def make_subjects(base: Base) -> DataFrame:
+    """Each subject in each run, with a verdict that is no better than its results allow."""
+    return base.kept("subjects", _subjects)
+
+
+def _subjects(base: Base) -> DataFrame:
+    best = base.table("results").groupBy("path", "subject").agg(allowed("status").alias("best"))
+    # Worlds say what they found broken and no more: there is nothing to see their verdict by.
+    found = sql.expr("CASE WHEN NOT judged THEN stated ELSE coalesce(best, 'error') END")
+    verdict = sql.when(sql.expr("stated = ''"), "incomplete").otherwise(worse("stated", "found"))
+    return (
+        base.table("subjects")
+        .join(best, ["path", "subject"], "left")
+        .withColumn("found", found)
+        .withColumn("verdict", verdict)
+    )
+
+
+def make_runs(base: Base) -> DataFrame:
+    """Each run, with a verdict that is no better than those on its subjects."""
+    subjects = make_subjects(base).groupBy("path").agg(worst("verdict").alias("found"))
+    verdict = sql.when(~sql.col("complete"), "incomplete").otherwise(worse("stated", "found"))
+    nobody = sql.expr("coalesce(found, if(origin = 'log', 'error', stated))")
+    return (
+        base.table("runs")
+        .join(subjects, "path", "left")
+        .withColumn("found", nobody)
+        .withColumn("verdict", verdict)
+    )
+
+
+def make_matrix(base: Base) -> DataFrame:
+    """The combined status and the newest of each requirement of each subject."""
+    last = numbers(base).selectExpr(
+        "number AS last_number", "run_id AS latest_run", "started_at AS latest_at"
+    )
+    # Most results have no reason. Those that have one are looked up for the cells that show it.
+    shown = ["subject", "requirement", "worst_number"]
+    reasons = numbered(base).where("reason != ''").withColumnRenamed("number", "worst_number")
+    found = make_cells(base).join(last, "last_number")
+    return found.join(reasons.select(*shown, "reason"), shown, "left").fillna("", "reason")
+
+
+def make_cells(base: Base) -> DataFrame:
+    """What the matrix, the evidence and more are made from: all in one look at all results."""
+    return base.kept("cells", _cells)
+
+
+def _cells(base: Base) -> DataFrame:
+    """Gathers nothing but whole numbers, for which Spark need not sort the results by their cells.
+
+    So what is to be known of one result is packed into one number, the weightiest in front: the
+    greatest is that of the result that counts.
+    """
+    weight = len(COMBINING) - rank("status", COMBINING)
+    is_decided = sql.expr("cast(status != 'no result' AS bigint)")
+    run = is_decided * _NUMBERS + sql.col("number")
+    says = (rank("status", COMBINING) * 4 + rank("level", _LEVELS)) * 2 + sql.expr("int(core)")
+    found = (
+        numbered(base)
+        .withColumn("last", run * 128 + says)
+        .withColumn("worst", weight * _NUMBERS + sql.col("number"))
+        # Then all that is counted in a cell is in one place, the seeds included.
+        .repartition(*_CELL)
+        .groupBy(*_CELL)
+        .agg(
+            sql.max("last").alias("last"),
+            sql.max("worst").alias("worst"),
+            _newest_with("status = 'pass'").alias("held_number"),
+            _newest_with("status IN ('fail', 'known')").alias("broken_number"),
+            number_of("status != 'no result'").alias("runs"),
+            *counts("status"),
+            *evidence(),
+        )
+    )
+    return found.select(
+        "*",
+        sql.expr(AREA).alias("area"),
+        by_rank(sql.expr("last DIV 2 % 4"), _LEVELS).alias("level"),
+        sql.expr("last % 2 = 1").alias("core"),
+        by_rank(sql.expr("last DIV 8 % 16"), COMBINING).alias("latest"),
+        sql.expr(f"last DIV 128 % {_NUMBERS}").alias("last_number"),
+        by_rank(sql.expr(f"{len(COMBINING)} - worst DIV {_NUMBERS}"), COMBINING).alias("combined"),
+        sql.expr(f"worst % {_NUMBERS}").alias("worst_number"),
+    )
+
+
+def _newest_with(condition: str) -> Column:
+    """The number of the newest run with such a result; null if there is none."""
+    return sql.max(sql.expr(f"if({condition}, number, NULL)"))
+
+
+def make_verdicts(base: Base) -> DataFrame:
+    """The verdict on each subject, over all runs and by the newest results."""
+    broken = sql.expr(
+        "collect_list(requirement) FILTER (WHERE combined = 'fail' AND level = 'MUST')"
+    )
+    found = (
+        make_cells(base)
+        .select(*_WHO, "requirement", "combined", "latest", "level", "core")
+        .groupBy(*_WHO)
+        .agg(
+            allowed("combined").alias("all_allow"),
+            allowed("latest").alias("latest_allow"),
+            sql.array_join(sql.array_sort(broken), ", ").alias("broken"),
+            sql.count("*").alias("requirements"),
+            *counts("combined"),
+        )
+    )
+    told = (
+        make_subjects(base)
+        .join(base.table("runs").select("path", "seed", "complete"), "path")
+        .groupBy(*_WHO)
+        .agg(
+            worst("if(complete, verdict, NULL)").alias("said"),
+            newest("verdict")["verdict"].alias("newest"),
+            sql.min("started_at").alias("first_at"),
+            sql.max("started_at").alias("latest_at"),
+            sql.count("*").alias("runs"),
+            number_of("NOT complete").alias("incomplete"),
+            sql.count_distinct("seed").alias("seeds"),
+        )
+    )
+    nothing: dict[str, bool | float | int | str] = {
+        "all_allow": "partial",
+        "latest_allow": "partial",
+        "broken": "",
+        "requirements": 0,
+        **dict.fromkeys(COUNTED.values(), 0),
+        "said": "incomplete",
+    }
+    return (
+        told.join(found, [*_WHO], "left")
+        .fillna(nothing)
+        .withColumn("combined", worse("all_allow", "said"))
+        .withColumn("latest", worse("latest_allow", "newest"))
+    )

@@ -1,0 +1,121 @@
+"""How statuses of several runs become one, and statuses of many requirements a verdict.
+
+These are the rules of ``conformance/verdicts.py``, as expressions of Spark: a failure outweighs
+an error, an error a skip, and only what was put to the test and held in every run is a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sql
+
+from streamproof.reports.pipeline.tables.columns import COUNTED
+from streamproof.reports.wording import OUTCOMES, STRENGTHS, Shown
+
+__all__ = [
+    "COMBINING",
+    "TRIED",
+    "allowed",
+    "by_rank",
+    "combined",
+    "counts",
+    "evidence",
+    "number_of",
+    "rank",
+    "worse",
+    "worst",
+]
+
+COMBINING: tuple[Shown, ...] = (
+    "fail",
+    "known",
+    "error",
+    "skip",
+    "pass",
+    "unsupported",
+    "untested",
+    "no result",
+)
+"""The statuses, each of which outweighs the ones behind it.
+
+What was not asked, or was lost with a run that died, says nothing of what another run has tried.
+"""
+
+TRIED = "status IN ('pass', 'known', 'fail')"
+"""Whether a requirement was put to the test, and gave an answer."""
+
+_OUTCOMES = list(OUTCOMES)
+
+
+def combined(status: str) -> Column:
+    """The one status of a group: that which outweighs all others of a column."""
+    return by_rank(sql.min(rank(status, COMBINING)), COMBINING)
+
+
+def worst(verdict: str) -> Column:
+    """The worst verdict of a group."""
+    return by_rank(sql.min(rank(verdict, _OUTCOMES)), _OUTCOMES)
+
+
+def worse(one: str, other: str) -> Column:
+    """The worse of two verdicts."""
+    ranks = (rank(each, _OUTCOMES) for each in (one, other))
+    return by_rank(sql.least(*ranks), _OUTCOMES)
+
+
+def counts(status: str) -> list[Column]:
+    """How many of a group have each status, in the columns that all tables have for it."""
+    return [number_of(f"{status} = '{each}'").alias(name) for each, name in COUNTED.items()]
+
+
+def number_of(condition: str) -> Column:
+    """For how many of a group a condition in SQL holds."""
+    return sql.count_if(sql.expr(condition))
+
+
+def allowed(status: str) -> Column:
+    """The best verdict that the statuses of a group allow; they come with ``level`` and ``core``.
+
+    A requirement of level MAY that is broken takes nothing away.
+    """
+    broken = number_of(f"{status} = 'fail' AND level = 'MUST'")
+    silent = number_of(f"{status} = 'error'")
+    short = number_of(
+        f"{status} IN ('known', 'no result') OR {status} = 'fail' AND level = 'SHOULD' "
+        f"OR {status} = 'skip' AND core"
+    )
+    held = number_of(f"{status} = 'pass'")
+    return (
+        sql.when(broken > 0, "failure")
+        .when(silent > 0, "error")
+        .when((short > 0) | (held == 0), "partial")
+        .otherwise("success")
+    )
+
+
+def evidence() -> list[Column]:
+    """What is known of a group of results, over those that tried something."""
+    sums = ("examples", "operations", "crashes", "boundary", "line", "syscall", "other")
+    strengths = [*STRENGTHS, ""]
+    best = sql.min(rank(f"if({TRIED}, strength, NULL)", strengths))
+    return [
+        by_rank(best, strengths).alias("strength"),
+        number_of(TRIED).alias("tried"),
+        sql.count_distinct(sql.expr(f"if({TRIED}, seed, NULL)")).alias("seeds"),
+        *[sql.sum(sql.expr(f"if({TRIED}, {name}, 0L)")).alias(name) for name in sums],
+        sql.max(sql.expr(f"if({TRIED}, mutants, 0L)")).alias("mutants"),
+        number_of(f"{TRIED} AND status != 'pass' AND crashes > 0").alias("caught"),
+    ]
+
+
+def rank(column: str, order: Iterable[str]) -> Column:
+    """The place of a value in an order, from 1; what is not in it counts as the first."""
+    place = sql.array_position(sql.array(*map(sql.lit, order)), sql.expr(column))
+    return sql.when(place == 0, 1).otherwise(place)
+
+
+def by_rank(place: Column, order: Iterable[str]) -> Column:
+    """The value at a place in an order, from 1."""
+    return sql.get(sql.array(*map(sql.lit, order)), place - 1)

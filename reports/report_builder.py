@@ -1,0 +1,316 @@
+"""Arranges a run log for reading.
+
+Nothing here trusts a run to have gone well. A log without a footer is *incomplete*, whatever its
+results say; a requirement without a result is shown as such; and a stated verdict that is
+better than the results allow is lowered to what they allow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby
+
+from streamproof.conformance.catalogue import AREAS
+from streamproof.conformance.results import (
+    CheckRecord,
+    Failure,
+    Footer,
+    Level,
+    RequirementResult,
+    Strength,
+    SubjectInfo,
+    Verdict,
+)
+from streamproof.reports.report_view import (
+    Area,
+    Cell,
+    Evidence,
+    FailureView,
+    ReportView,
+    Row,
+    SubjectView,
+    Tally,
+)
+from streamproof.reports.run_log import RunLog
+from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS, Outcome, Shown
+
+__all__ = ["build_view"]
+
+_LEVELS: tuple[Level, ...] = ("MUST", "SHOULD", "MAY")
+_AREAS = list(AREAS)
+_OUTCOMES = list(OUTCOMES)
+
+
+class _Anchors:
+    """Names for places in a page: readable, harmless in a URL, and never given twice."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    def give(self, *parts: str) -> str:
+        slugs = (re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-")[:80] for part in parts)
+        wanted = "-".join(slugs)
+        name, number = wanted, 1
+        while name in self._given:
+            number += 1
+            name = f"{wanted}-{number}"
+        self._given.add(name)
+        return name
+
+
+def build_view(log: RunLog) -> ReportView:
+    """Arranges a run log for the reports."""
+    anchors = _Anchors()
+    results = {(result.subject, result.requirement): result for result in log.results}
+    known = _requirements(log)
+    failures = _failures(log, known, anchors)
+    rows = [_row(known[key], log.header.subjects, results, failures, anchors) for key in known]
+    rows.sort(key=lambda row: (*_area_key(row.area), row.requirement))
+    areas = tuple(
+        _area_of(code, tuple(each), len(log.header.subjects))
+        for code, each in groupby(rows, key=lambda row: row.area)
+    )
+    subjects = tuple(
+        _subject(index, info, rows, log, anchors) for index, info in enumerate(log.header.subjects)
+    )
+    return ReportView(
+        header=log.header,
+        footer=log.footer,
+        outcome=_outcome(log.footer, subjects),
+        subjects=subjects,
+        areas=areas,
+        failures=failures,
+        notes=tuple(log.notes),
+    )
+
+
+def _outcome(footer: Footer | None, subjects: tuple[SubjectView, ...]) -> Outcome:
+    if footer is None:
+        return "incomplete"
+    if not subjects:
+        return "error"
+    return _worst([footer.verdict, *(subject.outcome for subject in subjects)])
+
+
+def _worst(outcomes: Iterable[Outcome]) -> Outcome:
+    return min(outcomes, key=_OUTCOMES.index)
+
+
+def _area_of(code: str, rows: tuple[Row, ...], subjects: int) -> Area:
+    return Area(
+        code=code,
+        name=AREAS.get(code, code),
+        rows=rows,
+        tallies=tuple(_tally(row.cells[index].status for row in rows) for index in range(subjects)),
+    )
+
+
+def _area(requirement: str) -> str:
+    return requirement.rpartition("-")[0] or requirement
+
+
+def _area_key(area: str) -> tuple[int, str]:
+    return (_AREAS.index(area) if area in _AREAS else len(_AREAS), area)
+
+
+def _requirements(log: RunLog) -> dict[str, RequirementResult | Failure]:
+    """Everything the log says about each requirement, from whichever record says it first.
+
+    A run that died between a failure and its result must not lose the requirement.
+    """
+    known: dict[str, RequirementResult | Failure] = {}
+    records: list[RequirementResult | Failure] = [*log.results, *log.failures]
+    for record in records:
+        known.setdefault(record.requirement, record)
+    for requirement in log.header.requirements:
+        known.setdefault(requirement, _never_reached(requirement))
+    return known
+
+
+def _never_reached(requirement: str) -> RequirementResult:
+    """Stands for a requirement that was planned, and of which the log says nothing more."""
+    return RequirementResult(
+        subject="",
+        requirement=requirement,
+        title="not reached before the run ended",
+        promise="",
+        source="",
+        level="MUST",
+        core=True,
+        status="skip",
+    )
+
+
+def _failures(
+    log: RunLog, known: dict[str, RequirementResult | Failure], anchors: _Anchors
+) -> tuple[FailureView, ...]:
+    """All failures, the worst first; a failed result without a record of its own is one too."""
+    recorded = {(failure.subject, failure.requirement) for failure in log.failures}
+    bare = [
+        Failure(
+            subject=result.subject,
+            requirement=result.requirement,
+            check=", ".join(result.checks),
+            title=result.title,
+            promise=result.promise,
+            source=result.source,
+            level=result.level,
+            tried="",
+            program="",
+            expected="",
+            found=result.reason,
+            reproduce=log.header.command,
+        )
+        for result in log.results
+        if result.status == "fail" and (result.subject, result.requirement) not in recorded
+    ]
+    order = [subject.name for subject in log.header.subjects]
+
+    def badness(failure: Failure) -> tuple[bool, int, bool, tuple[int, str], str, int]:
+        return (
+            bool(failure.known),
+            _LEVELS.index(failure.level),
+            not _is_core(known[failure.requirement]),
+            _area_key(_area(failure.requirement)),
+            failure.requirement,
+            order.index(failure.subject),
+        )
+
+    return tuple(
+        FailureView(
+            failure,
+            _is_core(known[failure.requirement]),
+            anchors.give("f", failure.subject, failure.requirement),
+        )
+        for failure in sorted([*log.failures, *bare], key=badness)
+    )
+
+
+def _is_core(record: RequirementResult | Failure) -> bool:
+    # A failure does not say whether its requirement is core. Without a result, assume the worse.
+    return record.core if isinstance(record, RequirementResult) else True
+
+
+def _row(
+    about: RequirementResult | Failure,
+    subjects: list[SubjectInfo],
+    results: dict[tuple[str, str], RequirementResult],
+    failures: tuple[FailureView, ...],
+    anchors: _Anchors,
+) -> Row:
+    requirement = about.requirement
+    broken: dict[str, str] = {}
+    for failure in failures:
+        if failure.record.requirement == requirement:
+            broken.setdefault(failure.record.subject, failure.anchor)
+    return Row(
+        requirement=requirement,
+        area=_area(requirement),
+        title=about.title,
+        promise=about.promise,
+        source=about.source,
+        level=about.level,
+        core=_is_core(about),
+        checks=tuple(about.checks) if isinstance(about, RequirementResult) else (about.check,),
+        anchor=anchors.give("r", requirement),
+        cells=tuple(
+            _cell(subject.name, results.get((subject.name, requirement)), broken)
+            for subject in subjects
+        ),
+    )
+
+
+def _cell(subject: str, result: RequirementResult | None, broken: dict[str, str]) -> Cell:
+    anchor = broken.get(subject, "")
+    if result is None:
+        status: Shown = "fail" if anchor else "no result"
+        reason = "" if anchor else "the run has no result for this requirement"
+        return Cell(subject, status, reason, Evidence(0, 0, {}), 0.0, anchor, "", 0)
+    return Cell(
+        subject=subject,
+        status="fail" if anchor and result.status != "known" else result.status,
+        reason=result.reason,
+        evidence=Evidence(result.examples, result.operations, result.crash_points),
+        duration_s=result.duration_s,
+        anchor=anchor,
+        strength=result.strength,
+        mutants=result.mutants,
+    )
+
+
+def _subject(
+    index: int, info: SubjectInfo, rows: list[Row], log: RunLog, anchors: _Anchors
+) -> SubjectView:
+    mine = [(row, row.cells[index]) for row in rows]
+    stated = {verdict.subject: verdict for verdict in log.footer.verdicts} if log.footer else {}
+    outcome: Outcome = "incomplete"
+    summary = "The run ended before there was a verdict."
+    if verdict := stated.get(info.name):
+        outcome = _worst([verdict.verdict, _best_possible(mine)])
+        summary = verdict.summary
+        if outcome != verdict.verdict:
+            summary = f"The results do not bear out the stated verdict ({verdict.verdict})."
+    return SubjectView(
+        info=info,
+        anchor=anchors.give("s", info.name),
+        outcome=outcome,
+        summary=summary,
+        core=_tally(cell.status for row, cell in mine if row.core),
+        extended=_tally(cell.status for row, cell in mine if not row.core),
+        # Over checks, not over requirements: a check that serves several counts once.
+        evidence=_sum(
+            Evidence(check.examples, check.operations, check.crash_points)
+            for check in log.checks
+            if check.subject == info.name
+        ),
+        strengths=_strengths(cell.strength for _, cell in mine),
+        situations=_situations(check for check in log.checks if check.subject == info.name),
+    )
+
+
+def _strengths(found: Iterable[Strength]) -> dict[Strength, int]:
+    counts = Counter(found)
+    return {each: counts[each] for each in STRENGTHS if counts[each]}
+
+
+def _situations(checks: Iterable[CheckRecord]) -> dict[str, int]:
+    """How often each came about, those that never did included."""
+    found: dict[str, int] = {}
+    for check in checks:
+        for name, hits in check.situations.items():
+            found[name] = found.get(name, 0) + hits
+    return dict(sorted(found.items()))
+
+
+def _best_possible(mine: list[tuple[Row, Cell]]) -> Verdict:
+    """The best verdict that these results allow: no run may call itself better than this."""
+    if any(cell.status == "fail" and row.level == "MUST" for row, cell in mine):
+        return "failure"
+    if not mine or any(cell.status == "error" for _, cell in mine):
+        return "error"
+    skipped = any(row.core and cell.status == "skip" for row, cell in mine)
+    missing = any(cell.status == "no result" for _, cell in mine)
+    relaxed = any(cell.status == "fail" and row.level == "SHOULD" for row, cell in mine)
+    known = any(cell.status == "known" for _, cell in mine)
+    held = any(cell.status == "pass" for _, cell in mine)
+    return "partial" if skipped or missing or relaxed or known or not held else "success"
+
+
+def _tally(statuses: Iterable[Shown]) -> Tally:
+    counts: dict[Shown, int] = dict.fromkeys(STATUSES, 0)
+    for status in statuses:
+        counts[status] += 1
+    return Tally(counts)
+
+
+def _sum(parts: Iterable[Evidence]) -> Evidence:
+    examples = operations = 0
+    crashes: dict[str, int] = {}
+    for part in parts:
+        examples += part.examples
+        operations += part.operations
+        for kind, count in part.crashes.items():
+            crashes[kind] = crashes.get(kind, 0) + count
+    return Evidence(examples, operations, dict(sorted(crashes.items())))

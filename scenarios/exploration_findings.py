@@ -1,0 +1,133 @@
+"""Explorations that are kept: what was run, which failures differ, and what is written of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamproof.errors import UsageError
+from streamproof.scenarios.pictures.lanes import picture
+from streamproof.scenarios.pictures.text_lanes import render_text
+from streamproof.scenarios.scenario_writer import pytest_text, scenario_text, variant_of
+from streamproof.scenarios.shrinking import MOST_RUNS, Failing, Shape, Shrunk, Step, shrink
+from streamproof.sim.choices import Choices
+from streamproof.sim.exploration import Draw, Explored, Simulate
+from streamproof.sim.invariants import INVARIANTS
+
+__all__ = ["Finding", "Worlds", "finding_of", "findings", "name_of", "shape_found", "write_finding"]
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """The worlds of an exploration.
+
+    Attributes:
+        draw: draws the plan of a run.
+        simulate: runs it.
+        defect: the mistake that the runtime makes; none if it is empty.
+        subject: the store in them; empty for model stores.
+    """
+
+    draw: Draw
+    simulate: Simulate
+    defect: str = ""
+    subject: str = ""
+
+    def failing(self, seed: int) -> Failing:
+        """The run of a seed, with its choices."""
+        choices = Choices.seeded(seed, recording=True)
+        defects = (self.defect,) if self.defect else ()
+        plan = self.draw(choices, self.defect)
+        drawn = choices.count
+        self.simulate(choices, plan, defects=defects)
+        return Failing(f"seed {seed}", plan, choices.drawn[drawn:], defects, self.simulate)
+
+
+def shape_found(run: Explored) -> Shape | None:
+    """The shape of the failure of a run; ``None`` if it did not fail."""
+    return Shape(run.violations[0][0], run.invariant) if run.violations else None
+
+
+def findings(runs: Iterable[Explored]) -> list[Explored]:
+    """The first run of each failure, the worst first: those of equal shape are one.
+
+    How bad a failure is follows from its invariant: what stores hold comes before what the group
+    does, as ``INVARIANTS`` has them.
+    """
+    first: dict[Shape, Explored] = {}
+    for run in runs:
+        shape = shape_found(run)
+        if shape is not None:
+            first.setdefault(shape, run)
+    order = {each.name: number for number, each in enumerate(INVARIANTS)}
+    return sorted(first.values(), key=lambda run: (order.get(run.invariant, -1), run.seed))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A failure that was made small and written.
+
+    Attributes:
+        shrunk: the smallest run.
+        scenario: the scenario file.
+        variant: of the scenario, in which the promise is broken.
+    """
+
+    shrunk: Shrunk
+    scenario: Path
+    variant: str
+
+
+def finding_of(
+    worlds: Worlds,
+    run: Explored,
+    most_runs: int = MOST_RUNS,
+    progress: Callable[[Step], None] | None = None,
+) -> Shrunk:
+    """Make the failure of a run small.
+
+    Args:
+        worlds: those that were explored.
+        run: the run.
+        most_runs: so many worlds are run for it at most.
+        progress: is told after each of them.
+
+    Raises:
+        UsageError: the run does not fail any more, or in another way.
+    """
+    world = worlds.failing(run.seed)
+    shrunk = shrink(world, most_runs, progress)
+    found = Shape(shrunk.violations[0].requirement, shrunk.violations[0].invariant)
+    if found != shape_found(run):
+        raise UsageError(
+            f"seed {run.seed} broke {run.violations[0][0]} when it was explored, and breaks "
+            f"{found.requirement} now: it was explored with another version of what is tested. "
+            "Explore again, in another directory with --out."
+        )
+    return shrunk
+
+
+def write_finding(directory: Path, shrunk: Shrunk, run: Explored, subject: str = "") -> Finding:
+    """Write a scenario file, a test and a picture of a failure, in place of those of the same run.
+
+    Args:
+        directory: where they go.
+        shrunk: the smallest run.
+        run: where it comes from.
+        subject: the store in it; empty for model stores.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    name = name_of(run)
+    scenario = directory / f"{name}.toml"
+    scenario.write_text(scenario_text(shrunk, f"seed {run.seed}", subject=subject), "utf-8")
+    test = directory / f"test_{name.lower().replace('-', '_')}.py"
+    test.write_text(pytest_text(shrunk, scenario.name, subject=subject), "utf-8")
+    drawn = render_text(picture(shrunk.played, shrunk.matters))
+    (directory / f"{name}.txt").write_text(drawn, "utf-8")
+    return Finding(shrunk, scenario, variant_of(shrunk))
+
+
+def name_of(run: Explored) -> str:
+    """What the files of a finding are called, without their endings."""
+    return f"{run.violations[0][0]}-seed-{run.seed}"

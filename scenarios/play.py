@@ -1,0 +1,175 @@
+"""Playing a scenario: one variant of it in one world, and whether it came as it was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from streamproof.errors import UsageError
+from streamproof.scenarios.choice_codec import decode
+from streamproof.scenarios.director import Director, matches
+from streamproof.scenarios.real_stores import needs_model_stores
+from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.scenario import AnyAction, Count, Scenario, Setup
+from streamproof.sim.choices import Choices
+from streamproof.sim.invariants.log_history import History
+from streamproof.sim.simulation import MakeDisk, run
+from streamproof.sim.topologies import TOPOLOGIES
+from streamproof.sim.topology import Topology
+from streamproof.sim.trace import Event
+
+__all__ = ["Judged", "direct", "play"]
+
+
+class Judged(NamedTuple):
+    """A run of a scenario, and whether it came as it was expected.
+
+    Attributes:
+        played: the run.
+        surprises: what did not come as the scenario expects it; empty if all did.
+    """
+
+    played: Played
+    surprises: list[str]
+
+
+def play(
+    scenario: Scenario,
+    setup: Setup,
+    *,
+    defects: Iterable[str] = (),
+    seed: int | None = None,
+    make_disk: MakeDisk | None = None,
+    command: str = "",
+) -> Judged:
+    """Play one variant of a scenario.
+
+    Args:
+        scenario: the scenario.
+        setup: the variant.
+        defects: mistakes that the runtime makes besides those of the variant.
+        seed: other choices than those of the scenario.
+        make_disk: makes the disk of an instance; without it, model stores are on it.
+        command: what a user types to see this run again.
+
+    Raises:
+        UsageError: the scenario needs model stores, and there are others; or its recorded choices
+            do not fit.
+        InvariantError: an invariant raised.
+        SubjectError: a store raised what no store may raise.
+    """
+    reason = needs_model_stores(scenario, setup) if make_disk is not None else ""
+    if reason:
+        raise UsageError(
+            f"{scenario.name} ({setup.name}) cannot be played with real stores: {reason}. Leave "
+            "--subject out."
+        )
+    wrong = tuple(dict.fromkeys([*setup.variant.defects, *defects]))
+    recorded = scenario.file.choices
+    changed = seed is not None or bool(defects) or scenario.is_changed or make_disk is not None
+    is_recorded = setup.name == recorded.variant and not changed
+    director = direct(scenario, seed, is_same=is_recorded)
+    events: list[Event] = []
+    outcome = run(
+        director.choices,
+        setup.plan,
+        defects=wrong,
+        watchers=[events.append, director.see],
+        make_disk=make_disk,
+        direct=director.direct,
+    )
+    played = Played(
+        f"{scenario.name} ({setup.name})",
+        setup.plan,
+        wrong,
+        events,
+        outcome.violations,
+        outcome.digest,
+        director.pairs,
+        command,
+        scenario.file.title,
+        " ".join(scenario.file.story.split()),
+    )
+    surprises = [
+        *_never_done(scenario.file.timeline, director.undone, played),
+        *_judge(setup, played),
+    ]
+    if is_recorded and recorded.digest not in ("", outcome.digest):
+        surprises.append(f"this is not the run that was recorded: its digest is {outcome.digest}")
+    return Judged(played, surprises)
+
+
+def direct(scenario: Scenario, seed: int | None = None, *, is_same: bool = False) -> Director:
+    """Who carries out the timeline of a scenario, in one world.
+
+    Args:
+        scenario: the scenario.
+        seed: other choices than those of the scenario.
+        is_same: whether this has to be the very run that was recorded, if there is one. Another
+            one, as without the defect, goes as near to it as it can.
+    """
+    recorded = scenario.file.choices
+    seed = recorded.seed if seed is None else seed
+    if seed is not None:
+        choices = Choices.seeded(seed, recording=True)
+    elif is_same:
+        choices = Choices.strict(decode(recorded.recorded))
+    else:
+        choices = Choices.recorded([choice for _, choice in decode(recorded.recorded)])
+    return Director(scenario.file.timeline, choices)
+
+
+def _never_done(timeline: list[AnyAction], undone: Iterable[int], played: Played) -> Iterator[str]:
+    """Actions that have not come about: what a run ends with may come before them."""
+    for number in sorted(undone) if not played.violations else ():
+        what = type(timeline[number]).__name__.lower()
+        yield f"timeline[{number}] ({what}) never came about: what it waits for did not happen"
+
+
+def _judge(setup: Setup, played: Played) -> Iterator[str]:
+    expected = setup.variant
+    broken = played.violations[0] if played.violations else None
+    if broken is None and expected.breaks:
+        yield f"expected {' or '.join(expected.breaks)} to be broken, and everything held"
+    if broken is not None and not {broken.requirement, broken.invariant} & set(expected.breaks):
+        wanted = " or ".join(expected.breaks)
+        promise = f"{wanted} to be broken" if wanted else "everything to hold"
+        yield f"expected {promise}, and {broken.requirement} was broken: {broken.message}"
+    for count in expected.events:
+        yield from _miscounted(count, played.events)
+    if expected.contents or expected.outputs:
+        topology = TOPOLOGIES[setup.plan.topology].topology(setup.plan.partitions)
+        yield from _different(setup, played, topology)
+
+
+def _miscounted(count: Count, events: Iterable[Event]) -> Iterator[str]:
+    found = sum(matches(count, event) for event in events)
+    most = found if count.most is None else count.most
+    if not count.least <= found <= most:
+        upper = "any number of" if count.most is None else count.most
+        yield f"expected {count.kind} {count.least} to {upper} times, and found it {found} times"
+
+
+def _different(setup: Setup, played: Played, topology: Topology) -> Iterator[str]:
+    """Stores and outputs that have something else than was expected, as their logs tell it."""
+    history = History(exactly_once=setup.plan.config.exactly_once)
+    for event in played.events:
+        history.see(event)
+    for store, rows in setup.variant.contents.items():
+        yield from _compare(history, topology.changelog(store), f"store {store}", rows)
+    for topic, rows in setup.variant.outputs.items():
+        yield from _compare(history, topic, f"output {topic}", rows)
+
+
+def _compare(history: History, topic: str, what: str, expected: dict[str, str]) -> Iterator[str]:
+    found: dict[str, str] = {}
+    for partition in sorted(history.logs):
+        if partition.rpartition("-")[0] == topic:
+            for record in history.visible(partition):
+                key = record.key.decode("utf-8", "backslashreplace")
+                if record.value is None:
+                    found.pop(key, None)
+                else:
+                    found[key] = record.value.decode("utf-8", "backslashreplace")
+    if found != expected:
+        yield f"expected {what} to have {expected} in the end, and it has {found}"

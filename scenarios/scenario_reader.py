@@ -1,0 +1,297 @@
+"""Scenario files: TOML that is read, merged with what it extends, and checked to the last key.
+
+What is wrong is told with the file, the line and the key, and what would be allowed there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from streamproof.errors import StreamproofError, UsageError
+from streamproof.scenarios.scenario import Scenario, ScenarioFile, Setup, Variant, schema
+from streamproof.scenarios.scenario_validation import Problem, problems_of
+from streamproof.sim.application import StreamsConfig
+from streamproof.sim.simulation import Plan
+from streamproof.sim.tasks.assignor import AssignorConfig
+from streamproof.sim.workloads import WorkloadConfig
+
+__all__ = ["find", "library", "read"]
+
+Keys = tuple[str | int, ...]
+"""Where something is in a file: the keys of tables, and numbers in lists, from the outside."""
+
+MOST_EXTENDED = 5
+"""A file extends another one that extends another one, and so on, so often at most."""
+
+SECTIONS = ("settings", "plan", "workload")
+"""What ``--set`` and a matrix may change."""
+
+
+def library() -> dict[str, Path]:
+    """The scenarios that come with streamproof, by name."""
+    root = Path(str(resources.files("streamproof.scenarios") / "library"))
+    return {path.stem: path for path in sorted(root.glob("*.toml"))}
+
+
+def find(name: str) -> Path:
+    """The file of a scenario: its path, or the name of one of the library.
+
+    Raises:
+        UsageError: there is none.
+    """
+    known = library()
+    if name in known:
+        return known[name]
+    path = Path(name)
+    if path.suffix == ".toml" or path.exists():
+        return path
+    near = difflib.get_close_matches(name, known, 3, 0.5)
+    hint = f"Did you mean {' or '.join(near)}?" if near else "`streamproof scenarios` lists them."
+    raise UsageError(f"There is no scenario {name!r}, and no file of that name. {hint}")
+
+
+def read(path: Path, changes: Mapping[str, Any] | None = None) -> Scenario:
+    """Read a scenario file.
+
+    Args:
+        path: the file.
+        changes: settings that are to be others than it says, as ``max_task_idle_ms``, or, if that
+            is not plain enough, ``workload.records``.
+
+    Raises:
+        UsageError: it cannot be read, or something in it is wrong.
+    """
+    source = _Source(path)
+    table = source.merged()
+    for key, value in (changes or {}).items():
+        section, name = _section_of(key, f"--set {key}")
+        _put(table, section, name, value)
+        for variant in table.get("variants", {}).values():
+            variant.get(section, {}).pop(name, None)
+    try:
+        file = msgspec.convert(table, ScenarioFile)
+    except msgspec.ValidationError as error:
+        source.refuse(error)
+    setups = _setups(source, table, file)
+    for problem in problems_of(file, setups):
+        source.fail(problem)
+    named = {each.name: each for each in setups}
+    return Scenario(path.stem, path, file, named, is_changed=bool(changes))
+
+
+class _Source:
+    """The text of a scenario file, and where things are in it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self.text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise UsageError(f"{path}: the scenario cannot be read: {reason}.") from error
+        try:
+            self.table: dict[str, Any] = tomllib.loads(self.text)
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{path}: this is not TOML: {error}.") from error
+
+    def merged(self, depth: int = 0) -> dict[str, Any]:
+        """The file with all that it extends."""
+        try:
+            own = msgspec.convert(self.table, ScenarioFile)
+        except msgspec.ValidationError as error:
+            self.refuse(error)
+        if not own.extends:
+            return self.table
+        if depth >= MOST_EXTENDED:
+            self.fail(Problem(("extends",), f"is a chain of more than {MOST_EXTENDED} files"))
+        base = self._path.parent / f"{own.extends}.toml"
+        if not base.is_file():
+            self.fail(Problem(("extends",), f"names {own.extends!r}, and there is no {base}"))
+        return _merge(_Source(base).merged(depth + 1), self.table)
+
+    def fail(self, problem: Problem) -> NoReturn:
+        """Say what is wrong, and where.
+
+        Raises:
+            UsageError: always.
+        """
+        line = _line_of(self.text, problem.keys)
+        where = f"{self._path}:{line}" if line else str(self._path)
+        end = "" if problem.what.endswith("?") else "."
+        raise UsageError(f"{where}: {_spelt(problem.keys)} {problem.what}{end}")
+
+    def refuse(self, error: msgspec.ValidationError) -> NoReturn:
+        """Say what does not have the form of a scenario.
+
+        Raises:
+            UsageError: always.
+        """
+        text, _, place = str(error).partition(" - at `$")
+        keys = _keys_of(place.rstrip("`"))
+        unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
+        if not unknown:
+            self.fail(Problem(keys, f"is wrong: {text[0].lower()}{text[1:]}"))
+        known = sorted(_known_keys(keys))
+        near = difflib.get_close_matches(unknown[1], known, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}"
+        self.fail(Problem((*keys, unknown[1]), f"is no key of a scenario; {hint}"))
+
+
+def _known_keys(keys: Keys) -> list[str]:
+    """The keys that there may be at a place, as the schema has it."""
+    nodes = _resolved(schema())
+    for key in keys:
+        inner = []
+        for node in nodes:
+            child = (
+                node.get("items") if isinstance(key, int) else node.get("properties", {}).get(key)
+            )
+            more = node.get("additionalProperties")
+            inner += _resolved(
+                child if child is not None else more if isinstance(more, dict) else {}
+            )
+        nodes = inner
+    return sorted({name for node in nodes for name in node.get("properties", {})})
+
+
+def _resolved(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a part of the schema stands for: several things, where there is a choice."""
+    if "$ref" in node:
+        return _resolved(schema()["$defs"][node["$ref"].rpartition("/")[2]])
+    if "anyOf" in node:
+        return [found for each in node["anyOf"] for found in _resolved(each)]
+    return [node]
+
+
+def _keys_of(place: str) -> Keys:
+    """``.timeline[2].at`` as keys; ``[...]`` is any key of a table, which nobody knows."""
+    found: list[str | int] = []
+    for name, number in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", place):
+        if number == "...":
+            break
+        found.append(int(number) if number else name)
+    return tuple(found)
+
+
+def _spelt(keys: Keys) -> str:
+    """Keys as they are written."""
+    words = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in keys)
+    return f"`{words.lstrip('.')}`" if words else "the scenario"
+
+
+_TABLE = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
+_KEY = re.compile(r"\s*([\w.\"'-]+)\s*=")
+
+
+def _line_of(text: str, keys: Keys) -> int:
+    """The line on which something is, or the nearest thing around it; 0 if nothing is."""
+    wanted = tuple(map(str, keys))
+    best, line_of_best = 0, 0
+    table: tuple[str, ...] = ()
+    counts: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _TABLE.match(line):
+            name = header[2].replace('"', "").replace("'", "")
+            table = tuple(name.split("."))
+            if header[1] == "[[":
+                counts[name] = counts.get(name, -1) + 1
+                table = (*table, str(counts[name]))
+            here = table
+        elif key := _KEY.match(line):
+            here = (*table, *key[1].replace('"', "").replace("'", "").split("."))
+        else:
+            continue
+        if here == wanted[: len(here)] and len(here) > best:
+            best, line_of_best = len(here), number
+    return line_of_best
+
+
+def _merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says, on the ground of what another one says."""
+    merged = dict(base)
+    for key, value in own.items():
+        before = merged.get(key)
+        if key == "timeline":
+            merged[key] = [*(before or ()), *value]
+        elif isinstance(before, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merge(before, value)
+        else:
+            merged[key] = value
+    merged.pop("extends", None)
+    return merged
+
+
+# What a variant is run with.
+
+
+def _setups(source: _Source, table: dict[str, Any], file: ScenarioFile) -> list[Setup]:
+    """Every variant, with every combination of the matrix."""
+    names = {key: _section_of(key, "the matrix") for key in file.matrix}
+    found = []
+    for name, variant in (file.variants or {"fixed": Variant()}).items():
+        raw = table.get("variants", {}).get(name, {})
+        for values in itertools.product(*file.matrix.values()):
+            changed: dict[str, Any] = {each: table.get(each) for each in SECTIONS}
+            changed = _merge(
+                {key: value for key, value in changed.items() if value is not None},
+                {each: raw[each] for each in SECTIONS if each in raw},
+            )
+            told = []
+            for (key, (section, field)), value in zip(names.items(), values, strict=True):
+                _put(changed, section, field, value)
+                told.append(f"{key}={json.dumps(value)}")
+            try:
+                plan = _plan(changed)
+            except (StreamproofError, msgspec.ValidationError) as error:
+                text = str(error).partition(" - at ")[0]
+                source.fail(
+                    Problem(("variants", name), f"asks for what cannot be: {text.rstrip('.')}")
+                )
+            found.append(Setup(" ".join([name, *told]), plan, variant))
+    return found
+
+
+def _plan(table: dict[str, Any]) -> Plan:
+    """The plan of a world that nothing happens to but what a timeline says."""
+    # Types were checked where a file says something, but not in a matrix or on a command line.
+    msgspec.convert(table, ScenarioFile)
+    settings = dict(table.get("settings", {}))
+    config = StreamsConfig(
+        **settings | {"assignor": AssignorConfig(**settings.get("assignor", {}))}
+    )
+    own = {"kinds": (), "activation": 0.0, **table.get("plan", {})}
+    workload = WorkloadConfig(
+        **{"records": 0} if table.get("workload") is None else table["workload"]
+    )
+    return Plan(**own | {"kinds": tuple(own["kinds"]), "config": config, "workload": workload})
+
+
+def _section_of(key: str, where: str) -> tuple[str, str]:
+    """The table that is meant by the name of a setting, and the name; the first that has it.
+
+    Raises:
+        UsageError: none has it.
+    """
+    section, _, name = key.rpartition(".")
+    for each in SECTIONS:
+        if section in ("", each) and name in _known_keys((each,)):
+            return each, name
+    known = [f"{each}.{name}" for each in SECTIONS for name in _known_keys((each,))]
+    bare = [each.partition(".")[2] for each in known]
+    near = difflib.get_close_matches(key, [*known, *bare], 3, 0.5)
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(known)}."
+    raise UsageError(f"{where}: there is no setting {key!r}. {hint}")
+
+
+def _put(table: dict[str, Any], section: str, name: str, value: Any) -> None:
+    table[section] = {**(table.get(section) or {}), name: value}

@@ -1,0 +1,177 @@
+"""A run that was made small, as files: a scenario to keep, and a test to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from textwrap import wrap
+from typing import Any
+
+from streamproof.scenarios.choice_codec import encode
+from streamproof.scenarios.shrinking import Shrunk
+from streamproof.sim.defects import DEFECTS
+
+__all__ = ["pytest_text", "scenario_text", "variant_of"]
+
+WIDTH = 96
+"""Columns of the lines of a story, at most."""
+
+
+def scenario_text(shrunk: Shrunk, origin: str, *, subject: str = "") -> str:
+    """A scenario file of a run: its world, its choices, and what is broken in it.
+
+    Args:
+        shrunk: the run.
+        origin: where it comes from, as ``seed 7``.
+        subject: the store in it; empty for model stores.
+    """
+    plan = shrunk.plan
+    lines = [
+        f"title = {_text(_title(shrunk))}",
+        f"sources = {_value(_sources(shrunk))}",
+        'story = """',
+        *_wrapped(_escaped(_story(shrunk, origin, subject))),
+        '"""',
+        "",
+        "[plan]",
+        f"topology = {_text(plan.topology)}",
+        # A scenario has no faults but those that it names, unless it says so.
+        f"kinds = {_value(plan.kinds)}",
+        f"activation = {_value(plan.activation)}",
+        *_changed(plan, "topology", "kinds", "activation", "config", "workload"),
+        "",
+        "[settings]",
+        *_changed(plan.config),
+        "",
+        "[workload]",
+        *_changed(plan.workload),
+        "",
+        *_variants(shrunk),
+        "",
+        "[choices]",
+        f'variant = "{variant_of(shrunk)}"',
+        *([] if subject else [f'digest = "{shrunk.played.digest}"']),
+        'recorded = """',
+        *encode(shrunk.played.choices).splitlines(),
+        '"""',
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def pytest_text(shrunk: Shrunk, scenario: str, *, subject: str = "") -> str:
+    """A test that plays a scenario: it passes while the promise is broken as it was found.
+
+    Args:
+        shrunk: the run.
+        scenario: the name of the scenario file, which is in the same directory.
+        subject: the store in it; empty for model stores.
+    """
+    broken = shrunk.violations[0].requirement
+    arguments = f', "--subject", {_text(subject)}' if subject else ""
+    return f'''"""{_title(shrunk)}."""
+
+import subprocess
+from pathlib import Path
+
+SCENARIO = Path(__file__).parent / "{scenario}"
+
+
+def test_{_identifier(shrunk)}() -> None:
+    """It comes as the scenario says: {broken} is broken."""
+    command = ["streamproof", "replay", f"{{SCENARIO}}@{variant_of(shrunk)}"{arguments}]
+    played = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert played.returncode == 0, played.stdout + played.stderr
+'''
+
+
+def _identifier(shrunk: Shrunk) -> str:
+    words = f"{shrunk.violations[0].requirement} {' '.join(shrunk.defects)}".lower()
+    return "_".join("".join(each if each.isalnum() else " " for each in words).split())
+
+
+def _title(shrunk: Shrunk) -> str:
+    violation = shrunk.violations[0]
+    by = f", with the defect {shrunk.defects[0]}" if shrunk.defects else ""
+    return f"{violation.requirement} is broken{by}"
+
+
+def _sources(shrunk: Shrunk) -> list[str]:
+    """The tickets and proposals of the defects, and the requirement."""
+    told = [each for name in shrunk.defects for each in DEFECTS[name].source.split(", ")]
+    return list(dict.fromkeys([*told, shrunk.violations[0].requirement]))
+
+
+def _story(shrunk: Shrunk, origin: str, subject: str) -> str:
+    """Three sentences: the world, what is wrong in it, and how much of it matters."""
+    plan, violation = shrunk.plan, shrunk.violations[0]
+    store = f" with {subject}" if subject else ""
+    causes = " ".join(DEFECTS[name].what for name in shrunk.defects)
+    faults = f"{', '.join(plan.kinds)} may happen" if plan.kinds else "no process is hurt"
+    where = (
+        f"found by {violation.event.kind} of {violation.event.actor} at {violation.event.time:,} ms"
+        if violation.event
+        else "found at the end of the run"
+    )
+    return (
+        f"The topology {plan.topology}{store} runs in {plan.instances} "
+        f"{'process' if plan.instances == 1 else 'processes'}, and {faults} for "
+        f"{plan.safety_ms:,} ms ({origin}, made smaller). "
+        f"{causes or 'Nothing is made wrong on purpose.'} "
+        f"So it does not hold that {violation.invariant}: {violation.message} ({where}; "
+        f"{len(shrunk.matters)} of {len(shrunk.played.events):,} events matter)."
+    )
+
+
+def variant_of(shrunk: Shrunk) -> str:
+    """The name of the variant in which the promise is broken."""
+    return "defect" if shrunk.defects else "found"
+
+
+def _variants(shrunk: Shrunk) -> Iterator[str]:
+    """What is expected of the run; without its defects, all holds."""
+    if shrunk.defects:
+        yield "[variants.fixed]"
+        yield ""
+    yield f"[variants.{variant_of(shrunk)}]"
+    if shrunk.defects:
+        yield f"defects = {_value(list(shrunk.defects))}"
+    yield f"breaks = {_value([shrunk.violations[0].requirement])}"
+
+
+def _changed(value: Any, *without: str) -> Iterator[str]:
+    """The fields that are not as they are by default, as keys of a table."""
+    for each in fields(value):
+        mine = getattr(value, each.name)
+        if each.name not in without and mine != _default(each):
+            yield f"{each.name} = {_value(mine)}"
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _value(value: Any) -> str:
+    """A value as TOML."""
+    if is_dataclass(value):
+        return f"{{ {', '.join(_changed(value))} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _text(value) if isinstance(value, str) else repr(value)
+
+
+def _text(text: str) -> str:
+    """A word as TOML: a basic string has the escapes of JSON."""
+    return json.dumps(text)
+
+
+def _escaped(text: str) -> str:
+    """The inside of a string of several lines."""
+    return _text(text)[1:-1]
+
+
+def _wrapped(text: str) -> list[str]:
+    # A word is never divided: an escape would be, too.
+    return wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,538 @@
+"""Which events matter: those without which a violation cannot be understood, and no others.
+
+What an event reads and writes is said in one table, :data:`RULES`. From the event by which a
+violation was found, and from what its message is about, the walk goes back to who wrote last what
+was read there, and on from these. That something came earlier is no cause: of hundreds of writes
+the last one of a key counts, and of all commits the last one before a loss.
+
+Source: Weiser, Program Slicing (1981); Agrawal and Horgan, Dynamic Program Slicing (1990).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
+from string import Formatter
+from typing import Any, NamedTuple
+
+from streamproof.scenarios.recorded_run import Played
+from streamproof.sim.invariants import Violation
+from streamproof.sim.trace import Event
+
+__all__ = ["RULES", "Rule", "what_matters"]
+
+MOST_TIMES = 3
+"""If a message speaks of an input, or of a task that has changed hands, so many of the last times
+that it was used or given away count; of anything else, only the last."""
+
+SEVERAL = ("input", "owner", "owned", "state")
+"""What happens several times, and each time counts."""
+
+
+class Rule(NamedTuple):
+    """What events of a kind read and write: words with the fields of the event between braces.
+
+    Attributes:
+        writes: what is changed or decided by such an event.
+        reads: what it depends on; of alternatives, with ``|`` between, the first that there is.
+    """
+
+    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+
+
+_RECORD = ("record {partition} {offset}", "value {partition} {key} {value}")
+_APPENDED = "appended {partition} {offset}"
+_ROW = "row {process} {partition} {key}"
+_STORE = "store {process} {partition}"
+_FILES = ("files {process} {partition}", "files {process} {task}")
+_TASK = "task {actor} {task}"
+_OWNER = "owner {actor} {task}"
+_RESTORING = ("restoring {process} {partition}", "restoring {process} {task}")
+_STARTED = "started {process} {partition}"
+_UPDATING = "updating {process} {partition}"
+_LOSS = ("thread {loser}", "process {loser_process}")
+
+RULES: dict[str, Rule] = {
+    # Processes, and what goes wrong with them.
+    "instance.started": Rule(
+        ("process {process}", "begun {process}", "members"), ("process {process}",)
+    ),
+    "instance.crashed": Rule(("process {process}", "members")),
+    "instance.stopped": Rule(("process {process}", "members")),
+    "instance.paused": Rule(("held {process}",)),
+    "instance.resumed": Rule(("held {process}",)),
+    "disk.power_lost": Rule(("process {process}", "files {process}"), ("process {process}",)),
+    "disk.emptied": Rule(("trouble {process}",)),
+    "disk.filled": Rule(("trouble {process}",)),
+    "disk.full": Rule(("trouble {process}",)),
+    "instance.stood_still": Rule(("trouble {process}",)),
+    "instance.went_on": Rule(("trouble {process}",), ("trouble {process}",)),
+    "network.connected": Rule(("trouble {process}",), ("trouble {process}",)),
+    "network.cut": Rule(("trouble {process}",)),
+    "network.request_lost": Rule(("trouble {process}",)),
+    "network.reply_lost": Rule(("trouble {process}",)),
+    "updater.died": Rule(("trouble {process}",)),
+    "thread.timed_out": Rule(("thread {actor}",), ("trouble {process}",)),
+    "thread.died": Rule(("thread {actor}", "members"), ("trouble {process}",)),
+    "thread.lost": Rule(("thread {actor}", "members"), ("left {process}",)),
+    "thread.stopped": Rule(("thread {actor}", "members")),
+    "thread.producer": Rule(("thread {actor}",), ("thread {actor}", "begun {process}")),
+    # The group, and who has which task.
+    "group.left_out": Rule(("left {process}",), ("left out",)),
+    "group.member_left_out": Rule(("left out", "members")),
+    "group.assigned": Rule(("generation {generation}", "shares"), ("members",)),
+    "group.probed": Rule(("shares",)),
+    "thread.subscribed": Rule(("subscribed {actor}",), ("answered {actor}",)),
+    "thread.answered": Rule(("answered {actor}",), ("shares",)),
+    "thread.assigned": Rule(
+        ("assigned {actor}", _OWNER, "owned {task}"), ("generation {generation}",)
+    ),
+    "task.state": Rule((_TASK, "state {task}"), (_OWNER,)),
+    "task.closed": Rule((_TASK, "files {process} {task}"), (_TASK, "thread {actor}")),
+    "task.corrupted": Rule((_TASK,), ("trouble {process}",)),
+    "task.wiped": Rule(("files {process} {task}",), (_TASK,)),
+    "task.waiting": Rule(("waiting {task}",)),
+    "task.enforced": Rule(("waiting {task}",)),
+    "task.punctuated": Rule(("taking {actor}", "taking {actor} {task}"), (_TASK,)),
+    # Stores, and their files.
+    "state.opened": Rule(("looked {process} {task}", "looked {process}"), ("process {process}",)),
+    "state.found": Rule(("looked {process} {task}", "looked {process}"), ("process {process}",)),
+    "state.cleaned": Rule(("files {process} {task}",)),
+    "store.opened": Rule(
+        (_STORE, "looked {process} {task}", "named {process} {store}"),
+        (*_FILES, "files {process}", "kept {process} {partition}", "process {process}", _OWNER),
+    ),
+    "store.found": Rule((), (_STORE,)),
+    "store.running": Rule((), (_STORE, "restored {process} {partition}", _TASK)),
+    "store.put": Rule(
+        (_ROW, "touched {partition} {key}", "put {partition} {key} {value}"),
+        ("taking {actor} {task}",),
+    ),
+    "store.restored": Rule(
+        (_ROW, "restored {process} {partition}"), ("record {partition} {offset}", _STARTED)
+    ),
+    "store.committed": Rule(
+        ("files {process} {partition}", "kept {process} {partition}"), ("commit {actor}",)
+    ),
+    "store.flushed": Rule(("files {process} {partition}",)),
+    "store.closing": Rule(
+        ("files {process} {partition}",), (_STORE, _TASK, "kept {process} {partition}")
+    ),
+    "global.applied": Rule((_ROW,), ("record {partition} {offset}",)),
+    # Restorations and standbys.
+    "restore.start": Rule((*_RESTORING, _STARTED), (_STORE, "restoring {process} {partition}")),
+    "restore.batch": Rule(_RESTORING, (_STARTED,)),
+    "restore.end": Rule((*_RESTORING, "restored {process} {partition}"), (_STARTED,)),
+    "restore.suspended": Rule(_RESTORING, (_STARTED,)),
+    "update.start": Rule((_UPDATING, _STARTED), (_STORE,)),
+    "update.batch": Rule((_UPDATING,), (_STARTED, "committed {partition}")),
+    "update.suspended": Rule((_UPDATING,), (_STARTED,)),
+    "updater.metrics": Rule(("metrics {process}",)),
+    # Processing.
+    "task.processed": Rule(
+        (
+            "taking {actor}",
+            "taking {actor} {task}",
+            "taking {partition}",
+            "input {partition} {offset}",
+            "processed {partition} {offset}",
+        ),
+        ("record {partition} {offset}", _TASK),
+    ),
+    "input.paused": Rule(("paused {partition}",)),
+    "thread.staged": Rule(("staged {actor}",)),
+    "thread.committed": Rule(("commit {actor}",), ("decided {actor}",)),
+    # Logs and transactions.
+    "log.appended": Rule(
+        (
+            *_RECORD,
+            _APPENDED,
+            "key {partition} {key}",
+            "end {partition}",
+            "stamp {partition} {timestamp}",
+            "moment {arrived}",
+            "written {owner} {partition}",
+        ),
+        ("put {partition} {key} {value} | taking {owner}",),
+    ),
+    "log.deleted": Rule(("deleted {partition}",), ("committed {partition}",)),
+    "log.compacted": Rule(("deleted {partition}",)),
+    "offsets.added": Rule(
+        ("offer {partition} {offset}", "added {producer}"), ("taking {partition}",)
+    ),
+    "offsets.committed": Rule(
+        ("committed {partition}",), ("offer {partition} {offset} | taking {partition}",)
+    ),
+    "transaction.decided": Rule(
+        (*_RECORD, "fate {partition} {offset}", "input {input} {offset}", "decided {owner}"),
+        (
+            f"{_APPENDED} | appended {{partition}} {{kept}} | processed {{input}} {{offset}}",
+            *_LOSS,
+        ),
+    ),
+    "transaction.marker": Rule(
+        _RECORD,
+        (
+            f"fate {{partition}} {{offset}} | {_APPENDED}",
+            "ended {transactional_id}",
+            *_LOSS,
+        ),
+    ),
+    "transaction.timed_out": Rule(("ended {transactional_id}",), ("members",)),
+    "transaction.id_expired": Rule(("ended {transactional_id}",)),
+}
+"""What events do, by kind. Those that are not here tell nothing of what comes after them."""
+
+MENTIONED = (
+    "value {partition} {blob} {other}",
+    "row {process} {partition} {blob}",
+    "key {partition} {blob}",
+    "stamp {partition} {number}",
+    "record {partition} {number}",
+    "input {partition} {number}",
+    "committed {partition}",
+    "written {thread} {partition}",
+    "restoring {process} {partition}",
+    "updating {process} {partition}",
+    "owner {thread} {task}",
+    "task {thread} {task}",
+    "assigned {thread}",
+    "subscribed {thread}",
+    "thread {thread}",
+    "staged {thread}",
+    "owned {task}",
+    "state {task}",
+    "waiting {task}",
+)
+"""What a message may be about."""
+
+MENTIONED_ALONE = (
+    "restoring {process} {task}",
+    "files {process} {task}",
+    "looked {process} {task}",
+)
+"""What it may be about as well if it names no partition: otherwise it is of one of the stores."""
+
+ABOUT = {
+    "ALOS": ("touched {partition} {blob}",),
+    "ASSIGN": ("shares",),
+    "EOS-003": ("moment {number}",),
+    "IDLE": ("end {partition}",),
+    "REBAL": ("shares",),
+    "TASK-005": ("paused {partition}",),
+    "TASK-007": ("looked {process}", "begun {process}", "named {process} {word}"),
+    "TASK-012": ("deleted {partition}",),
+    "UPGRADE": ("shares",),
+}
+"""What else a message is about, by the requirement that is broken, or the area of that."""
+
+
+def what_matters(played: Played) -> frozenset[int]:
+    """The sequences of the events that matter to the first violation of a run; none without one.
+
+    Args:
+        played: the run, with its events.
+    """
+    if not played.violations:
+        return frozenset()
+    index = _Index(played.events)
+    return frozenset(_Walk(index, played.events).back_from(played.violations[0]))
+
+
+Fields = dict[str, Any]
+"""What an event says, by the names that the rules use; what it does not say is not there."""
+
+
+class _Write(NamedTuple):
+    """An event has written something, or has had a part in it."""
+
+    sequence: int
+    fields: Fields
+
+
+class _Index:
+    """Who has written what, and when.
+
+    Args:
+        events: of a run, in order, from its first.
+
+    Attributes:
+        parts: what an event is about, by its number, if that is more than one thing.
+    """
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._writes: dict[str, list[_Write]] = defaultdict(list)
+        self.parts: dict[int, list[_Write]] = {}
+        spread = _Spread()
+        for event in events:
+            parts = [_Write(event.sequence, fields) for fields in spread.parts(event)]
+            if len(parts) > 1:
+                self.parts[event.sequence] = parts
+            for write in parts:
+                for template in RULES.get(event.kind, _NOTHING).writes:
+                    what = _filled(template, write.fields)
+                    if what:
+                        self._writes[what].append(write)
+
+    def last(self, what: str, before: int, times: int = 1) -> list[_Write]:
+        """The last writes of something, so many at most, before an event."""
+        writes = self._writes.get(what, [])
+        end = bisect_left(writes, before, key=lambda each: each.sequence)
+        return writes[max(end - times, 0) : end]
+
+
+_NOTHING = Rule()
+
+
+def _filled(template: str, fields: Fields) -> str:
+    """A template with the fields of an event; empty if the event does not have them all."""
+    try:
+        return template.format_map(fields)
+    except KeyError:
+        return ""
+
+
+def _said(event: Event) -> Fields:
+    """What an event says by itself."""
+    fields = dict(event.attributes)
+    fields["actor"] = event.actor
+    fields["process"] = event.process
+    for name in ("task", "partition"):
+        if getattr(event, name):
+            fields[name] = getattr(event, name)
+    if event.offset >= 0:
+        fields["offset"] = event.offset
+    return fields
+
+
+def _kept(record: Fields) -> Fields:
+    """A record that was committed, which is as if there had been no transaction."""
+    return {"partition": record["partition"], "kept": record["offset"]}
+
+
+class _Spread:
+    """Divides events that are about many things into parts, one for each of them.
+
+    A batch that was restored is about its records, a decision about those of its transaction, a
+    commit about the inputs whose offset it moves, an assignment about the tasks that are new or
+    gone.
+    """
+
+    def __init__(self) -> None:
+        self._spread: dict[str, Callable[[Event], Iterator[Fields]]] = {
+            "log.appended": self._appended,
+            "task.processed": self._processed,
+            "transaction.decided": self._decided,
+            "transaction.marker": self._marked,
+            "store.opened": self._opened,
+            "store.restored": self._restored_batch,
+            "global.applied": self._restored_batch,
+            "offsets.added": self._moved,
+            "offsets.committed": self._committed_offsets,
+            "thread.assigned": self._assigned,
+        }
+        self._owners: dict[int, str] = {}
+        # By partition, the offsets and keys of its records.
+        self._records: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+        # By producer: its records and inputs that are not decided, and those without their marker.
+        self._undecided: dict[int, list[Fields]] = defaultdict(list)
+        self._unmarked: dict[int, list[Fields]] = defaultdict(list)
+        self._inputs: dict[str, list[Fields]] = defaultdict(list)
+        # How far each store of a process is restored, which tasks a thread has, what is committed.
+        self._restored: dict[tuple[str, str], int] = {}
+        self._active: dict[str, set[str]] = defaultdict(set)
+        self._committed: dict[str, int] = {}
+
+    def parts(self, event: Event) -> Iterator[Fields]:
+        """An event as a whole, and then its parts."""
+        fields = _said(event)
+        fields.update(self._about_producer(event))
+        yield fields
+        spread = self._spread.get(event.kind)
+        if spread is not None:
+            for part in spread(event):
+                yield {**fields, **part}
+
+    def _about_producer(self, event: Event) -> Fields:
+        """Whose producer it is, and whose transaction is lost."""
+        producer = event.attributes.get("producer")
+        if event.kind == "thread.producer":
+            self._owners[event.attributes["producer"]] = event.actor
+        owner = self._owners.get(producer) if producer is not None else None
+        if owner is None:
+            # It comes from outside of the application.
+            return {"arrived": event.attributes.get("timestamp")}
+        if event.attributes.get("commit", True):
+            return {"owner": owner}
+        return {"owner": owner, "loser": owner, "loser_process": owner.partition("/")[0]}
+
+    def _appended(self, event: Event) -> Iterator[Fields]:
+        more = event.attributes
+        self._records[event.partition].append((event.offset, more["key"]))
+        if more["transactional"]:
+            names = {"partition": event.partition, "offset": event.offset}
+            record = {**names, "key": more["key"], "value": more["value"]}
+            self._undecided[more["producer"]].append(record)
+        yield from ()
+
+    def _processed(self, event: Event) -> Iterator[Fields]:
+        self._inputs[event.actor].append({"input": event.partition, "offset": event.offset})
+        yield from ()
+
+    def _decided(self, event: Event) -> Iterator[Fields]:
+        producer, commit = event.attributes["producer"], event.attributes["commit"]
+        records = self._undecided.pop(producer, [])
+        self._unmarked[producer] += records
+        yield from map(_kept, records) if commit else records
+        yield from self._inputs.pop(self._owners.get(producer, ""), [])
+
+    def _marked(self, event: Event) -> Iterator[Fields]:
+        producer = event.attributes["producer"]
+        for lists in (self._unmarked, self._undecided):
+            here = [each for each in lists[producer] if each["partition"] == event.partition]
+            lists[producer] = [each for each in lists[producer] if each not in here]
+            yield from () if event.attributes["commit"] else here
+
+    def _opened(self, event: Event) -> Iterator[Fields]:
+        self._restored[event.process, event.partition] = event.offset
+        yield from ()
+
+    def _restored_batch(self, event: Event) -> Iterator[Fields]:
+        here = event.process, event.partition
+        records = self._records[event.partition]
+        first = bisect_left(records, (self._restored.get(here, -1) + 1, b""))
+        end = bisect_left(records, (event.offset + 1, b""))
+        self._restored[here] = event.offset
+        yield from ({"offset": offset, "key": key} for offset, key in records[first:end])
+
+    def _moved(self, event: Event) -> Iterator[Fields]:
+        for partition, offset in event.attributes["offsets"].items():
+            yield {"partition": partition, "offset": offset}
+
+    def _committed_offsets(self, event: Event) -> Iterator[Fields]:
+        for part in self._moved(event):
+            if self._committed.get(part["partition"]) != part["offset"]:
+                self._committed[part["partition"]] = part["offset"]
+                yield part
+
+    def _assigned(self, event: Event) -> Iterator[Fields]:
+        active = set(event.attributes["active"])
+        changed = active ^ self._active[event.actor]
+        self._active[event.actor] = active
+        yield from ({"task": task} for task in sorted(changed))
+
+
+class _Walk:
+    """Goes back from a violation to what has led to it."""
+
+    def __init__(self, index: _Index, events: Iterable[Event]) -> None:
+        self._index = index
+        self._events = list(events)
+        self._found: set[int] = set()
+        # A part of an event is followed once; the fields of a part are one object.
+        self._followed: set[int] = set()
+        self._left: list[_Write] = []
+
+    def back_from(self, violation: Violation) -> set[int]:
+        """The sequences of all events that are come to."""
+        event = violation.event
+        if event is not None:
+            self._take([_Write(event.sequence, _said(event)), *self._meant(event, violation)])
+        before = len(self._events) if event is None else event.sequence + 1
+        for what in _mentioned(violation, self._events):
+            is_one = what.partition(" ")[0] not in SEVERAL
+            writes = self._index.last(what, before, 1 if is_one else MOST_TIMES)
+            self._take(writes)
+            for each in writes:
+                self._take_uses(each, before)
+        while self._left:
+            self._follow(self._left.pop())
+        return self._found
+
+    def _meant(self, event: Event, violation: Violation) -> list[_Write]:
+        """The last parts of the event that found it which are about the same partition."""
+        said = _WORD.findall(violation.message)
+        parts = self._index.parts.get(event.sequence, [])
+        meant = [each for each in parts if each.fields.get("partition") in said]
+        return meant[-MOST_TIMES:]
+
+    def _take_uses(self, write: _Write, before: int) -> None:
+        """What came of an input is asked for, as well as where it came from."""
+        source = self._events[write.sequence]
+        if source.kind == "log.appended" and "arrived" in write.fields:
+            used = f"input {source.partition} {source.offset}"
+            self._take(self._index.last(used, before, MOST_TIMES))
+            self._take(self._index.last(f"committed {source.partition}", before))
+
+    def _take(self, writes: Iterable[_Write]) -> None:
+        for each in writes:
+            self._found.add(each.sequence)
+            if id(each.fields) not in self._followed:
+                self._followed.add(id(each.fields))
+                self._left.append(each)
+
+    def _follow(self, write: _Write) -> None:
+        """Take what an event has read."""
+        for reads in RULES.get(self._events[write.sequence].kind, _NOTHING).reads:
+            for template in reads.split(" | "):
+                what = _filled(template, write.fields)
+                writes = self._index.last(what, write.sequence) if what else []
+                if writes:
+                    self._take(writes)
+                    break
+
+
+_BLOB = re.compile(r"b'(?:[^'\\]|\\.)*'|b\"(?:[^\"\\]|\\.)*\"")
+_TOPIC = re.compile(r"([A-Za-z0-9_.-]+), key ")
+_TIME = re.compile(r" at (\d+)")
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
+
+
+def _mentioned(violation: Violation, events: Iterable[Event]) -> Iterator[str]:
+    """What a violation is about, by its requirement and the words of its message."""
+    words = _words(violation, events)
+    requirement = violation.requirement
+    about = ABOUT.get(requirement, ABOUT.get(requirement.partition("-")[0], ()))
+    alone = () if words["partition"] else MENTIONED_ALONE
+    for template in (*about, *MENTIONED, *alone):
+        names = [name for _, name, _, _ in Formatter().parse(template) if name]
+        for values in product(*(words[name] for name in names)):
+            yield template.format_map(dict(zip(names, values, strict=True)))
+
+
+def _words(violation: Violation, events: Iterable[Event]) -> dict[str, list[str]]:
+    """The words of a message, by what they name."""
+    message, event = violation.message, violation.event
+    blobs = list(dict.fromkeys(_BLOB.findall(message)))
+    said = dict.fromkeys(_WORD.findall(_BLOB.sub("", message)))
+    # Results are told by their topic: each of its partitions may be meant.
+    found = _TOPIC.match(message)
+    topic = found[1] if found else None
+    partitions: dict[str, None] = {}
+    tasks: dict[str, None] = {}
+    threads: dict[str, None] = {}
+    for each in events:
+        if each.partition in said or each.partition.rpartition("-")[0] == topic:
+            partitions[each.partition] = None
+        if each.task in said:
+            tasks[each.task] = None
+        if each.actor in said:
+            threads[each.actor] = None
+    processes = [name.partition("/")[0] for name in threads]
+    if event is not None:
+        processes.append(event.process)
+    return {
+        "blob": blobs,
+        "other": [*blobs, "None"],
+        "partition": list(partitions),
+        "task": list(tasks),
+        "thread": list(threads),
+        "process": list(dict.fromkeys(processes)),
+        # Results are numbered as no offset is; what they have is a time.
+        "number": _TIME.findall(message) if topic else [word for word in said if word.isdecimal()],
+        "word": list(said),
+    }

@@ -1,0 +1,1 @@
+"""The state of a world at one event of a run, folded from the events before it, and shown."""

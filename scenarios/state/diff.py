@@ -1,0 +1,211 @@
+"""What is different between two moments of a run, in words: one line for each change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from streamproof.scenarios.pictures.event_words import plain
+from streamproof.scenarios.state.fold import Moment
+from streamproof.scenarios.state.model import LogState, Process, Store, Task, Thread, Transaction
+
+__all__ = ["Change", "changes", "counted", "offset_of"]
+
+MAX_ROWS = 5
+"""So many rows of a store are named, when more have changed."""
+
+
+class Change(NamedTuple):
+    """Something that has changed.
+
+    Attributes:
+        what: a process, a thread, a task, a store, a log, an input or a transaction.
+        how: it has changed, as a sentence without its end.
+    """
+
+    what: str
+    how: str
+
+
+def changes(before: Moment, after: Moment) -> Iterator[Change]:
+    """What has changed between two moments, from the processes to the logs.
+
+    Args:
+        before: the earlier one.
+        after: the later one.
+    """
+    yield from _processes(before.processes, after.processes)
+    yield from _tasks(before.tasks, after.tasks)
+    yield from _stores(before.stores, after.stores)
+    yield from _logs(before.logs, after.logs)
+    for name in sorted(after.committed):
+        old, new = before.committed.get(name), after.committed[name]
+        if old != new:
+            yield Change(name, _to("committed", "nothing" if old is None else old, new))
+    for producer, new_transaction in sorted(after.transactions.items()):
+        what = after.name_of(producer)
+        for how in _transaction(before.transactions.get(producer), new_transaction):
+            yield Change(what, how)
+
+
+def counted(number: int, what: str, plural: str = "") -> str:
+    """A number of things: ``1 row``, ``2 rows``."""
+    return f"{number:,} {what if number == 1 else plural or what + 's'}"
+
+
+def offset_of(offset: int) -> str:
+    """An offset; -1 is ``none``."""
+    return "none" if offset < 0 else str(offset)
+
+
+def _to(what: str, old: object, new: object) -> str:
+    return f"{what} {old} → {new}"
+
+
+def _process(old: Process, new: Process) -> Iterator[str]:
+    if new.is_up and (not old.is_up or new.since != old.since):
+        yield f"runs, with release {new.release or '?'}"
+    if old.is_up and not new.is_up:
+        yield "is down: its threads and what was in its memory are gone"
+    if new.is_up and new.is_paused != old.is_paused:
+        yield "holds its work" if new.is_paused else "goes on"
+    yield from sorted(new.troubles - old.troubles)
+    yield from (f"{trouble} no more" for trouble in sorted(old.troubles - new.troubles))
+
+
+def _processes(before: Mapping[str, Process], after: Mapping[str, Process]) -> Iterator[Change]:
+    for name, new in sorted(after.items()):
+        old = before.get(name, Process(is_up=False))
+        for how in _process(old, new):
+            yield Change(name, how)
+        if not new.is_up:
+            continue
+        for thread in sorted(old.threads.keys() - new.threads.keys()):
+            yield Change(thread, "is gone")
+        for thread, state in sorted(new.threads.items()):
+            for how in _thread(old.threads.get(thread, Thread()), state):
+                yield Change(thread, how)
+
+
+def _thread(old: Thread, new: Thread) -> Iterator[str]:
+    if old.generation != new.generation:
+        yield _to("generation", offset_of(old.generation), new.generation)
+    if old.active != new.active:
+        yield _to("has", ", ".join(old.active) or "no task", ", ".join(new.active) or "no task")
+    if old.standby != new.standby:
+        standby = (", ".join(each) or "no task" for each in (old.standby, new.standby))
+        yield _to("follows", *standby)
+    if old.producer != new.producer:
+        yield _to("producer", offset_of(old.producer), new.producer)
+
+
+_Tasks = Mapping[tuple[str, str], Task]
+
+
+def _tasks(before: _Tasks, after: _Tasks) -> Iterator[Change]:
+    for thread, name in sorted(before.keys() | after.keys()):
+        old, new = before.get((thread, name)), after.get((thread, name))
+        what = f"task {name} in {thread}"
+        if new is None:
+            yield Change(what, "is closed")
+        elif old is None:
+            yield Change(what, f"is {new.state}{'' if new.is_active else ', as a standby'}")
+        else:
+            for how in _task(old, new):
+                yield Change(what, how)
+
+
+def _task(old: Task, new: Task) -> Iterator[str]:
+    if old.state != new.state:
+        yield _to("is", old.state, new.state)
+    for partition, offset in new.processed.items():
+        if old.processed.get(partition) != offset:
+            yield f"has processed {partition} up to {offset - 1}"
+    if old.waiting != new.waiting:
+        waiting = ", ".join(f"{name} ({why})" for name, why in new.waiting.items())
+        yield f"waits for {waiting}" if waiting else "waits no more"
+
+
+_Stores = Mapping[tuple[str, str], Store]
+
+
+def _stores(before: _Stores, after: _Stores) -> Iterator[Change]:
+    for process, partition in sorted(before.keys() | after.keys()):
+        old, new = before.get((process, partition)), after.get((process, partition))
+        known = new or old
+        what = f"{known.name if known and known.name else partition} on {process}"
+        if new is None:
+            gone = counted(len(old.rows) if old else 0, "row")
+            yield Change(what, f"is gone, with {gone}")
+            continue
+        for how in _store(old or Store(new.task), new):
+            yield Change(what, how)
+
+
+def _store(old: Store, new: Store) -> Iterator[str]:
+    if old.is_open != new.is_open:
+        yield "is open" if new.is_open else "is closed"
+    yield from _rows(old.rows, new.rows)
+    for what, was, now in (
+        ("staged writes", len(old.staged), len(new.staged)),
+        ("writes in memory only", len(old.memory), len(new.memory)),
+        ("rows on the disk", len(old.disk), len(new.disk)),
+    ):
+        if was != now:
+            yield _to(what, was, now)
+    for what, was, now in (
+        ("offset", old.offset, new.offset),
+        ("committed offset", old.committed_offset, new.committed_offset),
+        ("offset on the disk", old.flushed_offset, new.flushed_offset),
+    ):
+        if offset_of(was) != offset_of(now):
+            yield _to(what, offset_of(was), offset_of(now))
+    if old.is_certain and not new.is_certain:
+        yield "has lost flushes: what is left of it shows when it is opened again"
+
+
+def _rows(old: Mapping[bytes, bytes], new: Mapping[bytes, bytes]) -> Iterator[str]:
+    changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+    for key in changed[:MAX_ROWS]:
+        yield _to(f"row {plain(key)}:", plain(old.get(key)), plain(new.get(key)))
+    if len(changed) > MAX_ROWS:
+        yield f"and {counted(len(changed) - MAX_ROWS, 'more row')}"
+
+
+def _logs(before: Mapping[str, LogState], after: Mapping[str, LogState]) -> Iterator[Change]:
+    for partition, new in sorted(after.items()):
+        for how in _log(before.get(partition) or LogState(), new):
+            yield Change(partition, how)
+
+
+def _log(old: LogState, new: LogState) -> Iterator[str]:
+    for what, was, now in (
+        ("start", old.start, new.start),
+        ("end", old.end, new.end),
+        ("last stable offset", old.last_stable_offset, new.last_stable_offset),
+    ):
+        if was != now:
+            yield _to(what, was, now)
+    for what, added in (
+        ("aborted", len(new.aborted) - len(old.aborted)),
+        ("compacted away", len(new.compacted) - len(old.compacted)),
+    ):
+        if added:
+            yield f"{counted(added, 'record')} {'is' if added == 1 else 'are'} {what}"
+
+
+def _transaction(old: Transaction | None, new: Transaction) -> Iterator[str]:
+    began = old is None or (old.is_over and new.since != old.since)
+    if old is None or began:
+        old = Transaction(state="none")
+    if old.state != new.state:
+        yield _to("is", old.state, new.state)
+    records = sum(old.records.values()), sum(new.records.values())
+    if records[0] != records[1]:
+        yield _to("records in it", *records)
+    for partition, offset in new.offsets.items():
+        if old.offsets.get(partition) != offset:
+            yield f"offset {offset} of {partition} is to be committed with it"
+    missing = [each for each in new.records if each not in new.marked]
+    if len(old.marked) != len(new.marked) and missing:
+        yield f"markers are still missing in {', '.join(missing)}"

@@ -1,0 +1,266 @@
+"""A walk through a run, event by event: what each has changed, and what there is at that moment."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from streamproof.errors import UsageError
+from streamproof.scenarios.pictures.event_words import told
+from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.state import tables
+from streamproof.scenarios.state.diff import changes
+from streamproof.scenarios.state.fold import Moment, Moments, moments, process_of
+from streamproof.sim.trace import Event
+
+__all__ = ["step"]
+
+PROMPT = "step> "
+
+
+def step(played: Played, console: Console, read_line: Callable[[str], str]) -> None:
+    """Walk through a run, as the lines say that are read, until ``q`` or the end of the input.
+
+    Args:
+        played: the run.
+        console: where everything is shown.
+        read_line: asks for a line with a prompt, as ``input`` does; it raises EOFError at the end.
+    """
+    if not played.events:
+        console.print(Text(f"{played.name} has no events: there is nothing to look into."))
+        return
+    walk = _Walk(played, console)
+    walk.begin()
+    last = "n"
+    while True:
+        try:
+            line = read_line(PROMPT).strip() or last
+        except EOFError:
+            console.print()
+            return
+        if line in ("q", "quit"):
+            return
+        try:
+            walk.do(line)
+            last = line
+        except UsageError as error:
+            console.print(Text(str(error)))
+
+
+class _Command(NamedTuple):
+    """What a line may begin with."""
+
+    usage: str
+    help: str
+    do: Callable[[_Walk, str], None]
+
+
+class _Walk:
+    """Where the walk is, and what it may do there."""
+
+    def __init__(self, played: Played, console: Console) -> None:
+        self._played = played
+        self._events = played.events
+        self._console = console
+        self._moments: Moments = moments(played)
+        self._place = 0
+        self._searched = ""
+
+    def begin(self) -> None:
+        """Tell what the run is, and show its first event."""
+        played, plan = self._played, self._played.plan
+        guarantee = "exactly-once" if played.exactly_once else "at-least-once"
+        topology = "" if plan is None else f"{plan.topology}, "
+        defects = f", with {' and '.join(played.defects)}" if played.defects else ""
+        self._say(f"{played.name}: {topology}{guarantee}{defects}; {len(self._events):,} events")
+        if played.violations:
+            self._say(f"broken in the end: {played.violations[0].message}", "red")
+        self._say("Type n for the next event, f for the first violation, ? for all there is.")
+        self._show()
+
+    def do(self, line: str) -> None:
+        """Do what a line says.
+
+        Raises:
+            UsageError: it says nothing that can be done.
+        """
+        if line.startswith("/"):
+            self.search(line[1:])
+            return
+        word, _, rest = line.partition(" ")
+        command = _COMMANDS.get(word)
+        if command is None:
+            raise UsageError(f"{word!r} is no command; there are: {', '.join(_COMMANDS)}, /TEXT.")
+        command.do(self, rest.strip())
+
+    # Where to go.
+
+    def next(self, rest: str) -> None:
+        """Go on by so many events."""
+        self._by(_number(rest or "1", "n 10"))
+
+    def back(self, rest: str) -> None:
+        """Go back by so many events."""
+        self._by(-_number(rest or "1", "b 10"))
+
+    def _by(self, count: int) -> None:
+        place = min(max(self._place + count, 0), len(self._events) - 1)
+        if place == self._place and count:
+            self._say("This is the last event." if count > 0 else "This is the first event.")
+            return
+        self._go(place)
+
+    def go(self, rest: str) -> None:
+        """Go to an event by its number."""
+        number, last = _number(rest, "g 120"), self._events[-1].sequence
+        if number > last:
+            raise UsageError(f"There is no event {number}; the last one is {last}.")
+        self._go(bisect_left(self._events, number, key=lambda event: event.sequence))
+
+    def go_to_time(self, rest: str) -> None:
+        """Go to the first event that is not before a time."""
+        time, last = _number(rest, "t 5000"), self._events[-1].time
+        if time > last:
+            raise UsageError(f"Nothing happens at {time} ms or later; the end is at {last} ms.")
+        self._go(bisect_left(self._events, time, key=lambda event: event.time))
+
+    def search(self, text: str) -> None:
+        """Go to the next event that has a text, and from the end on to the first."""
+        text = self._searched = text or self._searched
+        if not text:
+            raise UsageError("What is to be found? Say it, as in: /crash")
+        count = len(self._events)
+        for ahead in range(1, count + 1):
+            place = (self._place + ahead) % count
+            if text.casefold() in _all_of(self._events[place]).casefold():
+                if place <= self._place:
+                    self._say("Found from the start again.")
+                self._go(place)
+                return
+        raise UsageError(f"No event has {text!r} in it.")
+
+    def first_violation(self, _: str) -> None:
+        """Go to where the first violation was found."""
+        if not self._played.violations:
+            self._say("Nothing is broken in this run.")
+            return
+        event = self._played.violations[0].event
+        self._go(
+            len(self._events) - 1
+            if event is None
+            else bisect_left(self._events, event.sequence, key=lambda each: each.sequence)
+        )
+
+    def _go(self, place: int) -> None:
+        self._place = place
+        self._show()
+
+    # What there is to see.
+
+    def task(self, rest: str) -> None:
+        """Show a task."""
+        self._print(tables.task_of(self._here(), _name(rest, "task 0_0")))
+
+    def store(self, rest: str) -> None:
+        """Show the stores of a task, or of a name."""
+        self._print(tables.store_of(self._here(), _name(rest, "store 0_0")))
+
+    def log(self, rest: str) -> None:
+        """Show a log, or all of them in short."""
+        name, _, count = rest.partition(" ")
+        if not name:
+            self._print(tables.logs(self._here()))
+            return
+        many = _number(count or str(tables.LAST_RECORDS), "log in-0 20")
+        self._print(tables.log_of(self._here(), name, many))
+
+    def offsets(self, _: str) -> None:
+        """Show the committed offsets of the inputs."""
+        self._print(tables.offsets(self._here()))
+
+    def transactions(self, _: str) -> None:
+        """Show the transactions."""
+        self._print(tables.transactions(self._here()))
+
+    def who(self, _: str) -> None:
+        """Show the processes and their threads."""
+        self._print(tables.who(self._here()))
+
+    def help(self, _: str) -> None:
+        """Show what there is to type."""
+        table = Table.grid(padding=(0, 2))
+        for command in _COMMANDS.values():
+            table.add_row(Text(command.usage, style="bold"), Text(command.help))
+        self._print(table)
+        self._say("An empty line does the same again.")
+
+    def _here(self) -> Moment:
+        return self._moments.at(self._events[self._place].sequence)
+
+    def _show(self) -> None:
+        """Show the event, what it has changed, and what was found to be broken by it."""
+        event = self._events[self._place]
+        head = f"#{event.sequence} of {self._events[-1].sequence} · {event.time:,} ms"
+        about = " ".join(each for each in (event.actor, event.kind, event.task) if each)
+        self._console.print(Text.assemble((head, "bold"), f" · {about}"))
+        now = self._here()
+        before = self._moments.at(self._events[self._place - 1].sequence if self._place else -1)
+        store = now.stores.get((process_of(event.actor), event.partition))
+        self._say(told(event, store.name if store else ""), indent=2)
+        table = Table.grid(padding=(0, 1))
+        table.add_column(overflow="fold", ratio=2)
+        table.add_column(overflow="fold", ratio=3)
+        for change in changes(before, now):
+            table.add_row(Text(f"  · {change.what}", style="cyan"), Text(change.how))
+        if table.row_count:
+            self._print(table)
+        for each in self._played.violations:
+            if each.event is not None and each.event.sequence == event.sequence:
+                self._say(f"broken here: {each.invariant} ({each.requirement})", "red", 2)
+                self._say(each.message, "red", 2)
+
+    def _say(self, text: str, style: str = "", indent: int = 0) -> None:
+        self._print(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
+
+    def _print(self, what: RenderableType) -> None:
+        self._console.print(what)
+
+
+def _all_of(event: Event) -> str:
+    """Everything that a search may find in an event."""
+    return f"{event} {told(event)}"
+
+
+def _number(text: str, example: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"{text!r} is no number: say it as in: {example}")
+    return int(text)
+
+
+def _name(text: str, example: str) -> str:
+    if not text:
+        raise UsageError(f"Of what? Say it as in: {example}")
+    return text
+
+
+_COMMANDS = {
+    "n": _Command("n [COUNT]", "on to the next event, or by so many", _Walk.next),
+    "b": _Command("b [COUNT]", "back by an event, or by so many", _Walk.back),
+    "g": _Command("g NUMBER", "go to an event", _Walk.go),
+    "t": _Command("t MS", "go to a time, in milliseconds", _Walk.go_to_time),
+    "f": _Command("f", "go to where the first violation was found", _Walk.first_violation),
+    "task": _Command("task ID", "a task, wherever it is, and its stores", _Walk.task),
+    "store": _Command("store ID", "the rows of a task's stores, and where they are", _Walk.store),
+    "log": _Command("log [NAME [COUNT]]", "the last records of a log, or all logs", _Walk.log),
+    "offsets": _Command("offsets", "the committed offsets of the inputs", _Walk.offsets),
+    "txns": _Command("txns", "the transactions", _Walk.transactions),
+    "who": _Command("who", "instances and threads, and what they have", _Walk.who),
+    "?": _Command("?", "this help", _Walk.help),
+}
+"""By the word that a line begins with."""

@@ -1,0 +1,382 @@
+"""The group coordinator: who is a member, which generation it is, and what was committed.
+
+A rebalance has two steps, as in the classic protocol: all members join, and the leader of the
+group hands in the assignment. A member that does not join in time is left out; one that is of an
+earlier generation cannot commit any more.
+
+Sources: KIP-345 (static members), KIP-429 (cooperative rebalancing), KIP-447 (offsets in
+transactions); Kafka, GroupCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from streamproof.sim.broker_errors import (
+    CoordinatorNotAvailableError,
+    IllegalGenerationError,
+    UnstableOffsetCommitError,
+)
+
+__all__ = ["NO_TIMES", "GroupCoordinator", "GroupState", "Joined", "Member"]
+
+S = TypeVar("S")
+"""What members say of themselves when they join."""
+
+A = TypeVar("A")
+"""What the leader assigns to a member."""
+
+
+NO_TIMES: Mapping[str, int] = MappingProxyType({})
+"""Offsets that are committed without metadata."""
+
+
+class GroupState(Enum):
+    """What a group is doing."""
+
+    EMPTY = "it has no members"
+    JOINING = "it waits for all members to join"
+    SYNCING = "it waits for the leader's assignment"
+    STABLE = "all members have their assignment"
+
+
+@dataclass
+class Member(Generic[S, A]):
+    """A member of a group.
+
+    Attributes:
+        subscription: what it said when it joined last.
+        instance_id: the name of a static member; empty for a dynamic one.
+        joined: whether it has joined the rebalance that is under way.
+        last_heartbeat: when it was heard of last; in milliseconds.
+        assignment: of the current generation; ``None`` before the leader handed it in.
+    """
+
+    subscription: S
+    session_timeout_ms: int
+    instance_id: str = ""
+    joined: bool = True
+    last_heartbeat: int = 0
+    assignment: A | None = None
+
+
+@dataclass(frozen=True)
+class Joined(Generic[S]):
+    """What a member learns once all have joined.
+
+    Attributes:
+        generation: of which it is a member now.
+        subscriptions: of all members, for the leader; empty for the others.
+    """
+
+    generation: int
+    leader: str
+    subscriptions: dict[str, S] = field(default_factory=dict)
+
+
+class GroupCoordinator(Generic[S, A]):
+    """One consumer group.
+
+    Args:
+        rebalance_timeout_ms: how long a rebalance waits for members that do not join again.
+        ignores_generation: whether it takes offsets from members of an earlier generation.
+        changed: is called each time that the state changes.
+
+    Attributes:
+        generation: the number of the rebalance that was completed last; 0 before the first.
+        state: what it is doing.
+        members: by member id, in the order in which they came.
+        is_away: whether the coordinator moves to another broker now: then every request is
+            refused with CoordinatorNotAvailableError, and nobody is left out.
+    """
+
+    def __init__(
+        self,
+        rebalance_timeout_ms: int,
+        *,
+        ignores_generation: bool = False,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._changed = changed
+        self._ignores_generation = ignores_generation
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._deadline = 0
+        self._next_member = 0
+        self._committed: dict[str, int] = {}
+        # By producer: offsets that count once its transaction is committed.
+        self._pending: dict[int, dict[str, int]] = {}
+        # The same for the metadata: how far the time of a partition had come.
+        self._times: dict[str, int] = {}
+        self._pending_times: dict[int, dict[str, int]] = {}
+        self.generation = 0
+        self.state = GroupState.EMPTY
+        self.members: dict[str, Member[S, A]] = {}
+        self.is_away = False
+
+    @property
+    def leader(self) -> str:
+        """The member that assigns: the one that came first."""
+        return next(iter(self.members), "")
+
+    def join(
+        self,
+        member_id: str,
+        subscription: S,
+        now: int,
+        *,
+        session_timeout_ms: int = 45_000,
+        instance_id: str = "",
+    ) -> str:
+        """Join, or join again, which begins a rebalance; the member's id.
+
+        Args:
+            member_id: empty for somebody new.
+            subscription: what it says of itself.
+            now: the time, in milliseconds.
+            session_timeout_ms: how long it may be silent.
+            instance_id: a static member that comes back under it takes over the id's assignment
+                without a rebalance, and the one before is fenced.
+
+        Raises:
+            IllegalGenerationError: there is no member of that id.
+        """
+        self._require_here()
+        if member_id and member_id not in self.members:
+            raise self._unknown(member_id)
+        if instance_id and not member_id and (found := self._static(instance_id)):
+            return self._take_over(found, subscription, now)
+        if not member_id:
+            self._next_member += 1
+            member_id = f"member-{self._next_member}"
+            self.members[member_id] = Member(subscription, session_timeout_ms, instance_id)
+        member = self.members[member_id]
+        member.subscription, member.last_heartbeat = subscription, now
+        self._begin_rebalance(now)
+        member.joined = True
+        return member_id
+
+    def poll_join(self, member_id: str, now: int) -> Joined[S] | None:
+        """The new generation, once all have joined or the time is up; ``None`` before that.
+
+        Raises:
+            IllegalGenerationError: the member was left out meanwhile.
+        """
+        self._require_here()
+        if member_id in self.members:
+            # Who waits for the others is alive, and has joined whatever rebalance there is by now.
+            self.members[member_id].last_heartbeat = now
+            self.members[member_id].joined = True
+        self.advance(now)
+        if member_id not in self.members:
+            raise self._unknown(member_id)
+        if self.state is GroupState.JOINING:
+            return None
+        leads = member_id == self.leader
+        subscriptions = {name: each.subscription for name, each in self.members.items()}
+        return Joined(self.generation, self.leader, subscriptions if leads else {})
+
+    def sync(self, member_id: str, generation: int, assignments: Mapping[str, A]) -> None:
+        """The leader hands the assignment of all members in.
+
+        Raises:
+            IllegalGenerationError: it does not lead this generation.
+        """
+        self._require(member_id, generation)
+        if member_id != self.leader:
+            raise IllegalGenerationError(f"{member_id} does not lead the group.")
+        if self.state is GroupState.SYNCING:
+            for name, member in self.members.items():
+                member.assignment = assignments.get(name)
+            self.state = GroupState.STABLE
+            self._changed()
+
+    def poll_sync(self, member_id: str, generation: int) -> A | None:
+        """The assignment of a member; ``None`` as long as the leader has not handed it in.
+
+        Raises:
+            IllegalGenerationError: another generation has begun.
+        """
+        member = self._require(member_id, generation)
+        return member.assignment if self.state is GroupState.STABLE else None
+
+    def heartbeat(self, member_id: str, generation: int, now: int) -> bool:
+        """A member is alive; whether it has to join a rebalance.
+
+        Raises:
+            IllegalGenerationError: it is no member of this generation any more.
+        """
+        self._require_here()
+        self.advance(now)
+        self._require(member_id, generation).last_heartbeat = now
+        return self.state is GroupState.JOINING
+
+    def leave(self, member_id: str, now: int) -> None:
+        """A dynamic member goes; nothing happens to who is not there."""
+        self._require_here()
+        if self.members.pop(member_id, None) is not None:
+            self._begin_rebalance(now)
+
+    def advance(self, now: int) -> list[str]:
+        """Leave out who was not heard of, or did not join in time; their ids.
+
+        To be called as time passes; the other methods call it where it matters.
+        """
+        if self.is_away:
+            return []
+        late = [
+            name
+            for name, each in self.members.items()
+            if now - each.last_heartbeat >= each.session_timeout_ms
+            or (self.state is GroupState.JOINING and now >= self._deadline and not each.joined)
+        ]
+        for name in late:
+            del self.members[name]
+        if late:
+            self._begin_rebalance(now)
+        if self.state is GroupState.JOINING and all(each.joined for each in self.members.values()):
+            self._complete_join()
+        return late
+
+    # Offsets.
+
+    def commit(
+        self,
+        member_id: str,
+        generation: int,
+        offsets: Mapping[str, int],
+        *,
+        times: Mapping[str, int] = NO_TIMES,
+    ) -> None:
+        """Commit offsets, by partition; a member may commit while the others join.
+
+        Args:
+            member_id: who commits.
+            generation: of which it is.
+            offsets: by partition.
+            times: the metadata of some of them: how far the time of the partition has come
+                (KAFKA-7994).
+
+        Raises:
+            IllegalGenerationError: it is no member of this generation any more.
+        """
+        self._require_current(member_id, generation)
+        self._committed.update(offsets)
+        self._times.update(times)
+
+    def commit_in_transaction(
+        self,
+        producer: int,
+        member_id: str,
+        generation: int,
+        offsets: Mapping[str, int],
+        *,
+        times: Mapping[str, int] = NO_TIMES,
+    ) -> None:
+        """Add offsets to a producer's transaction; they count once it is committed.
+
+        Raises:
+            IllegalGenerationError: the member is not of this generation (KIP-447).
+        """
+        self._require_current(member_id, generation)
+        self._pending.setdefault(producer, {}).update(offsets)
+        self._pending_times.setdefault(producer, {}).update(times)
+
+    def end_transaction(self, producer: int, *, commit: bool) -> dict[str, int]:
+        """The marker of a producer's transaction has arrived here; what is committed by it."""
+        offsets = self._pending.pop(producer, {})
+        times = self._pending_times.pop(producer, {})
+        if not commit:
+            return {}
+        self._committed.update(offsets)
+        self._times.update(times)
+        return offsets
+
+    def committed(self, partition: str, *, require_stable: bool = False) -> int | None:
+        """The committed offset of a partition; ``None`` if there is none.
+
+        Raises:
+            UnstableOffsetCommitError: one is in a transaction that is not complete; only if
+                ``require_stable``.
+        """
+        self._require_here()
+        if require_stable and any(partition in each for each in self._pending.values()):
+            raise UnstableOffsetCommitError(
+                f"An offset of {partition} is in a transaction that is not complete yet."
+            )
+        return self._committed.get(partition)
+
+    def committed_time(self, partition: str) -> int | None:
+        """How far the time of a partition had come; ``None`` if nobody said so."""
+        return self._times.get(partition)
+
+    def hear_of_all(self, now: int) -> None:
+        """Begin to wait for the members anew, as a coordinator that has just come does."""
+        for each in self.members.values():
+            each.last_heartbeat = now
+
+    def _require_here(self) -> None:
+        if self.is_away:
+            raise CoordinatorNotAvailableError("The group coordinator moves: try again.")
+
+    def _begin_rebalance(self, now: int) -> None:
+        if not self.members:
+            self.state = GroupState.EMPTY
+            return
+        if self.state is GroupState.JOINING:
+            # Who has joined already has not to join again.
+            return
+        self.state = GroupState.JOINING
+        self._deadline = now + self._rebalance_timeout_ms
+        for each in self.members.values():
+            each.joined = False
+        self._changed()
+
+    def _complete_join(self) -> None:
+        if not self.members:
+            self.state = GroupState.EMPTY
+            return
+        self.generation += 1
+        self.state = GroupState.SYNCING
+        for each in self.members.values():
+            each.assignment = None
+        self._changed()
+
+    def _static(self, instance_id: str) -> str:
+        return next(
+            (name for name, each in self.members.items() if each.instance_id == instance_id), ""
+        )
+
+    def _take_over(self, before: str, subscription: S, now: int) -> str:
+        self._next_member += 1
+        member_id = f"member-{self._next_member}"
+        # It keeps the place of the one before, so that the leader stays the leader.
+        self.members = {
+            member_id if name == before else name: each for name, each in self.members.items()
+        }
+        member = self.members[member_id]
+        member.subscription, member.last_heartbeat, member.joined = subscription, now, True
+        return member_id
+
+    def _require_current(self, member_id: str, generation: int) -> None:
+        """Refuse offsets of somebody whose tasks may be another's by now."""
+        self._require_here()
+        if not self._ignores_generation:
+            self._require(member_id, generation)
+
+    def _require(self, member_id: str, generation: int) -> Member[S, A]:
+        self._require_here()
+        if member_id not in self.members:
+            raise self._unknown(member_id)
+        if generation != self.generation:
+            raise IllegalGenerationError(
+                f"{member_id} is of generation {generation}, and the group is in {self.generation}."
+            )
+        return self.members[member_id]
+
+    @staticmethod
+    def _unknown(member_id: str) -> IllegalGenerationError:
+        return IllegalGenerationError(f"{member_id} is not a member of the group.")

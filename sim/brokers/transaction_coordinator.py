@@ -1,0 +1,265 @@
+"""The transaction coordinator: who may write, and how a transaction comes to its end.
+
+A transaction is decided first, and its markers are written after that, one partition at a time: in
+between, one partition shows it and another does not yet. Whether a reply arrives is the
+network's affair; what was decided stays decided.
+
+Sources: KIP-98, KIP-447, KIP-890; Kafka, TransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from streamproof.sim.broker_errors import (
+    ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
+    InvalidPidMappingError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+)
+
+__all__ = ["Marker", "ProducerIdentity", "State", "Transaction", "TransactionCoordinator"]
+
+
+class State(Enum):
+    """How far a transaction is."""
+
+    EMPTY = "none was begun"
+    ONGOING = "records may be added"
+    PREPARE_COMMIT = "it will be committed"
+    PREPARE_ABORT = "it will be aborted"
+    COMPLETE_COMMIT = "it was committed, and all markers are written"
+    COMPLETE_ABORT = "it was aborted, and all markers are written"
+
+
+IDLE = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+"""States in which a new transaction may begin."""
+
+
+_DECIDED = {
+    True: (State.PREPARE_COMMIT, State.COMPLETE_COMMIT),
+    False: (State.PREPARE_ABORT, State.COMPLETE_ABORT),
+}
+
+
+@dataclass(frozen=True)
+class ProducerIdentity:
+    """Who a producer is: an instance of a transactional id has an epoch of its own."""
+
+    producer: int
+    epoch: int
+
+
+class Marker(NamedTuple):
+    """A marker that has to be written, into a partition or for a group's offsets."""
+
+    transactional_id: str
+    target: str
+    identity: ProducerIdentity
+    commit: bool
+
+
+@dataclass
+class Transaction:
+    """What the coordinator knows of a transactional id.
+
+    Attributes:
+        targets: the partitions and groups that take part, in the order in which they came.
+        unmarked: those whose marker is still to be written.
+        deadline: when it is aborted if it has not ended; in milliseconds.
+        timeout_ms: how long a transaction may take.
+        last_used: when something was last done with it; in milliseconds.
+    """
+
+    identity: ProducerIdentity
+    timeout_ms: int
+    state: State = State.EMPTY
+    deadline: int = 0
+    targets: list[str] = field(default_factory=list)
+    unmarked: list[str] = field(default_factory=list)
+    last_used: int = 0
+
+
+class TransactionCoordinator:
+    """Decides transactions; the markers that follow are written by whoever drives it.
+
+    Args:
+        fences: whether a new producer ends the transaction of the one before, as it must.
+
+    Attributes:
+        is_away: whether it moves to another broker now, and refuses every request until then.
+    """
+
+    def __init__(self, *, fences: bool = True) -> None:
+        self._fences = fences
+        self.is_away = False
+        self._transactions: dict[str, Transaction] = {}
+        self._unwritten: list[Marker] = []
+        self._next_producer = 0
+
+    def new_producer(self) -> ProducerIdentity:
+        """A producer without transactions, which nobody fences."""
+        self._next_producer += 1
+        return ProducerIdentity(self._next_producer, 0)
+
+    def of(self, transactional_id: str) -> Transaction | None:
+        """What is known of a transactional id; ``None`` before its first producer."""
+        return self._transactions.get(transactional_id)
+
+    def init_producer(
+        self, transactional_id: str, timeout_ms: int, now: int = 0
+    ) -> ProducerIdentity:
+        """A new instance of a transactional id; the one before is fenced from now on.
+
+        Raises:
+            CoordinatorNotAvailableError: try again.
+            ConcurrentTransactionsError: the transaction of the one before has to end first. If
+                it was open, it is being aborted: try again once its markers are written.
+        """
+        self._require_here()
+        found = self._transactions.get(transactional_id)
+        if found is None:
+            identity = self.new_producer()
+            self._transactions[transactional_id] = Transaction(identity, timeout_ms, last_used=now)
+            return identity
+        found.last_used = now
+        if not self._fences:
+            return found.identity
+        if found.state is State.ONGOING:
+            self._decide(transactional_id, found, commit=False, fence=True)
+        if found.state not in IDLE:
+            raise ConcurrentTransactionsError(
+                f"The transaction of {transactional_id} before is not complete yet."
+            )
+        found.state = State.EMPTY
+        found.identity = ProducerIdentity(found.identity.producer, found.identity.epoch + 1)
+        found.timeout_ms = timeout_ms
+        return found.identity
+
+    def add(
+        self, transactional_id: str, identity: ProducerIdentity, targets: Iterable[str], now: int
+    ) -> None:
+        """Take partitions, or groups, into the transaction; the first one begins it.
+
+        Raises:
+            ProducerFencedError: the producer is not the last one of its id.
+            ConcurrentTransactionsError: the transaction before is not complete yet.
+        """
+        found = self._current(transactional_id, identity)
+        if found.state not in (*IDLE, State.ONGOING):
+            raise ConcurrentTransactionsError(
+                f"The transaction of {transactional_id} before is not complete yet."
+            )
+        if found.state in IDLE:
+            found.state = State.ONGOING
+            found.deadline = now + found.timeout_ms
+        found.last_used = now
+        found.targets += [each for each in targets if each not in found.targets]
+
+    def end(self, transactional_id: str, identity: ProducerIdentity, *, commit: bool) -> bool:
+        """Decide a transaction; whether that is new.
+
+        To ask for the same end again is no mistake: the reply was lost.
+
+        Raises:
+            ProducerFencedError: the producer is not the last one of its id.
+            InvalidTxnStateError: there is none to end, or the other end was decided.
+        """
+        found = self._current(transactional_id, identity)
+        if found.state in _DECIDED[commit]:
+            return False
+        if found.state is not State.ONGOING:
+            raise InvalidTxnStateError(
+                f"{transactional_id} cannot {'commit' if commit else 'abort'}: "
+                f"its transaction is {found.state.name}."
+            )
+        self._decide(transactional_id, found, commit=commit)
+        return True
+
+    def idle_since(self, time: int) -> list[str]:
+        """The transactional ids that have no transaction, and were not used since a time."""
+        return [
+            name
+            for name, each in self._transactions.items()
+            if each.state in IDLE and each.last_used <= time
+        ]
+
+    def forget(self, transactional_id: str) -> None:
+        """Let a transactional id that has no transaction expire."""
+        del self._transactions[transactional_id]
+
+    def expire(self, now: int) -> list[str]:
+        """Abort what has taken too long; the ids whose producers are fenced by that.
+
+        While the coordinator is away, nothing is decided.
+        """
+        if self.is_away:
+            return []
+        for each in self._transactions.values():
+            if each.state not in IDLE:
+                each.last_used = now
+        late = [
+            name
+            for name, each in self._transactions.items()
+            if each.state is State.ONGOING and now >= each.deadline
+        ]
+        for name in late:
+            self._decide(name, self._transactions[name], commit=False, fence=True)
+        return late
+
+    def pending_markers(self) -> list[Marker]:
+        """The markers that have to be written, in the order of their decisions."""
+        return list(self._unwritten)
+
+    def marked(self, marker: Marker) -> bool:
+        """A marker was written; whether the transaction is complete by that."""
+        found = self._transactions[marker.transactional_id]
+        self._unwritten.remove(marker)
+        found.unmarked.remove(marker.target)
+        if found.unmarked:
+            return False
+        self._complete(found)
+        return True
+
+    def _current(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
+        self._require_here()
+        found = self._transactions.get(transactional_id)
+        if found is None or found.identity.producer != identity.producer:
+            raise InvalidPidMappingError(
+                f"Transactional id {transactional_id} has expired since producer "
+                f"{identity.producer} used it last: begin anew with another producer."
+            )
+        if found.identity != identity:
+            raise ProducerFencedError(
+                f"Producer {identity.producer} of epoch {identity.epoch} is not the last one of "
+                f"{transactional_id}: another one has begun, or its transaction took too long."
+            )
+        return found
+
+    def _require_here(self) -> None:
+        if self.is_away:
+            raise CoordinatorNotAvailableError("The transaction coordinator moves: try again.")
+
+    def _decide(
+        self, transactional_id: str, found: Transaction, *, commit: bool, fence: bool = False
+    ) -> None:
+        found.state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+        found.unmarked = list(found.targets)
+        if fence:
+            # The markers carry the new epoch, so that the logs refuse the producer, too.
+            found.identity = ProducerIdentity(found.identity.producer, found.identity.epoch + 1)
+        self._unwritten += [
+            Marker(transactional_id, target, found.identity, commit) for target in found.unmarked
+        ]
+        if not found.unmarked:
+            self._complete(found)
+
+    @staticmethod
+    def _complete(found: Transaction) -> None:
+        committed = found.state is State.PREPARE_COMMIT
+        found.state = State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT
+        found.targets = []

@@ -1,0 +1,104 @@
+"""Marks: what must happen in *some* run, or the exploration is blind there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from streamproof.errors import UsageError
+from streamproof.sim.trace import Event
+
+__all__ = ["MARKS", "Marks"]
+
+MARKS = (
+    "a changelog was compacted",
+    "a disk was full",
+    "a fetch was throttled",
+    "a metadata version was probed",
+    "a loss of power took what was flushed",
+    "a newer format was prepared while the older one was served",
+    "a punctuation was due",
+    "a reply was lost after the request was carried out",
+    "a request came to a coordinator that was away",
+    "a request was lost before it was carried out",
+    "a restoration was suspended",
+    "a standby was held back at the committed offset",
+    "a state updater died",
+    "a task idled",
+    "a task waited for a lag that was not known",
+    "a task waited for records that the broker had",
+    "a task was committed while it was restored",
+    "a task went on without an empty input",
+    "a task whose offsets were not to be had waited",
+    "a task whose directory was taken waited",
+    "a thread died and was replaced",
+    "a transaction was aborted because it took too long",
+    "a transactional id expired",
+    "an instance was restarted with another release",
+    "an input was paused because its buffer was full",
+    "committed records of a repartition topic were deleted",
+    "new instances took over from old ones",
+    "old records of an output were deleted",
+    "one partition showed a transaction before another did",
+    "the directory of a task was cleaned up",
+    "the group looked again at what was on its way",
+)
+"""The situations that an exploration must have seen."""
+
+
+EVENT_MARKS: dict[str, str] = {
+    "input.paused": "an input was paused because its buffer was full",
+    "task.enforced": "a task went on without an empty input",
+    "task.punctuated": "a punctuation was due",
+}
+"""The marks that an event of a kind hits by itself."""
+
+WAITING_MARKS: dict[str, str] = {
+    "data on the broker": "a task waited for records that the broker had",
+    "idling": "a task idled",
+    "lag unknown": "a task waited for a lag that was not known",
+}
+"""The marks of a task that waits, by the reason."""
+
+
+class Marks:
+    """How often each interesting situation came about.
+
+    Args:
+        names: the marks that there are.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._hits: Counter[str] = Counter(dict.fromkeys(names, 0))
+
+    def sometimes(self, name: str, *, holds: bool = True) -> None:
+        """Note that a situation came about, if it did.
+
+        Raises:
+            UsageError: there is no mark of that name.
+        """
+        if name not in self._hits:
+            raise UsageError(f"There is no mark {name!r}: add it to the marks of the run.")
+        self._hits[name] += holds
+
+    def see(self, event: Event) -> None:
+        """Note the situations that an event tells of."""
+        if event.kind in EVENT_MARKS:
+            self.sometimes(EVENT_MARKS[event.kind])
+        elif event.kind == "task.waiting":
+            for reason in event.attributes["waiting"].values():
+                self.sometimes(WAITING_MARKS[reason])
+
+    def add(self, hits: Mapping[str, int]) -> None:
+        """Add what another run hit: a ledger of many runs."""
+        self._hits.update(hits)
+
+    @property
+    def hits(self) -> dict[str, int]:
+        """How often each was hit, by name."""
+        return dict(sorted(self._hits.items()))
+
+    @property
+    def never(self) -> list[str]:
+        """The marks that were not hit."""
+        return [name for name, count in self.hits.items() if not count]

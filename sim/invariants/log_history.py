@@ -1,0 +1,192 @@
+"""What the events of a run say about the logs: the ground that invariants stand on.
+
+Nothing here looks into the world: a trace that was read from a file says the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from streamproof.sim.invariants.foreign_appends import Unseen
+from streamproof.sim.trace import Event
+
+__all__ = ["History", "Log", "Record"]
+
+GROUP_TARGET = "group:"
+"""What the target of a marker begins with if it is a group, and no partition."""
+
+
+class Record(Struct, frozen=True, gc=False):
+    """A record that was appended to a partition.
+
+    Attributes:
+        producer: the id of its producer; -1 if it has none.
+        transactional: whether it belongs to a transaction.
+    """
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    timestamp: int
+    producer: int
+    transactional: bool
+
+
+class Log:
+    """One partition, as its events tell it.
+
+    Attributes:
+        records: those that were ever appended, in order; compaction and retention take none away.
+        end: the offset behind the last record or marker.
+        aborted: offsets of records whose transaction was aborted.
+        undecided: offsets of records whose transaction has not ended, by producer.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.end = 0
+        self.aborted: set[int] = set()
+        self.undecided: dict[int, list[int]] = {}
+
+    def append(self, record: Record) -> None:
+        """A record was appended."""
+        self.records.append(record)
+        self.end = record.offset + 1
+        if record.transactional:
+            self.undecided.setdefault(record.producer, []).append(record.offset)
+
+    def decide(self, producer: int, *, commit: bool) -> None:
+        """The transaction of a producer was decided; its marker may follow much later."""
+        offsets = self.undecided.pop(producer, [])
+        if not commit:
+            self.aborted.update(offsets)
+
+    def since(self, offset: int) -> Iterator[Record]:
+        """The records from an offset on, in order, as far as they are there now."""
+        start = bisect_left(self.records, offset, key=lambda each: each.offset) if offset else 0
+        # Who asks takes a few of many as a rule, so that nothing is copied.
+        return map(self.records.__getitem__, range(start, len(self.records)))
+
+    def committed(self, start: int = 0) -> Iterator[Record]:
+        """The records that count, from an offset on, in order: neither aborted nor undecided."""
+        hidden = {offset for offsets in self.undecided.values() for offset in offsets}
+        for record in self.since(start):
+            if record.offset not in self.aborted and record.offset not in hidden:
+                yield record
+
+
+class History:
+    """The logs of a run, so far.
+
+    Attributes:
+        logs: by partition.
+        stored: when each value first and last came into a store, by processing or by restoring: by
+            process and changelog, by key and value, the numbers of the events. Not kept under
+            exactly-once.
+        unseen: what the owners of tasks have not seen of their changelogs. Not kept under
+            exactly-once.
+        committed: the committed offset of each input.
+        compacted: the offset up to which the log of a partition was ever compacted.
+        exactly_once: the guarantee under which the application runs.
+    """
+
+    def __init__(self, *, exactly_once: bool) -> None:
+        self.exactly_once = exactly_once
+        self.unseen = Unseen()
+        self._seen_by: dict[str, list[Callable[[Event], None]]] = {
+            "log.appended": [self._append],
+            "log.compacted": [self._compact],
+            "offsets.committed": [self._commit],
+            "transaction.decided": [self._decide],
+            "transaction.marker": [self._mark],
+        }
+        if not exactly_once:
+            self._seen_by |= {"store.put": [self._put], "store.restored": [self._restore]}
+            for kind, see in self.unseen.observers.items():
+                self._seen_by.setdefault(kind, []).append(see)
+        self.logs: dict[str, Log] = {}
+        self.committed: dict[str, int] = {}
+        self.compacted: dict[str, int] = {}
+        self.stored: dict[tuple[str, str], dict[tuple[bytes, bytes | None], tuple[int, int]]] = {}
+
+    def log(self, partition: str) -> Log:
+        """The log of a partition; empty before its first record."""
+        found = self.logs.get(partition)
+        if found is None:
+            found = self.logs[partition] = Log()
+        return found
+
+    def visible(self, partition: str, start: int = 0) -> Iterator[Record]:
+        """The records of a partition that count under the guarantee, from an offset on."""
+        log = self.log(partition)
+        return log.committed(start) if self.exactly_once else log.since(start)
+
+    def see(self, event: Event) -> None:
+        """Take an event in."""
+        for see in self._seen_by.get(event.kind, ()):
+            see(event)
+
+    def _append(self, event: Event) -> None:
+        more = event.attributes
+        self.log(event.partition).append(
+            Record(
+                event.offset,
+                more["key"],
+                more["value"],
+                more["timestamp"],
+                more["producer"],
+                more["transactional"],
+            )
+        )
+
+    def _compact(self, event: Event) -> None:
+        earlier = self.compacted.get(event.partition, 0)
+        self.compacted[event.partition] = max(earlier, event.offset)
+
+    def _commit(self, event: Event) -> None:
+        self.committed.update(event.attributes["offsets"])
+
+    def _decide(self, event: Event) -> None:
+        for log in self.logs.values():
+            log.decide(event.attributes["producer"], commit=event.attributes["commit"])
+
+    def _mark(self, event: Event) -> None:
+        if not event.partition.startswith(GROUP_TARGET):
+            log = self.log(event.partition)
+            log.end = event.offset + 1
+            # What was decided by a time-out has no event of its own.
+            log.decide(event.attributes["producer"], commit=event.attributes["commit"])
+
+    def _put(self, event: Event) -> None:
+        self._store(event, event.attributes["key"], event.attributes["value"])
+
+    def _restore(self, event: Event) -> None:
+        for record in self._restored(event):
+            self._store(event, record.key, record.value)
+
+    def _store(self, event: Event, key: bytes, value: bytes | None) -> None:
+        process = event.process
+        stored = self.stored.setdefault((process, event.partition), {})
+        first, _ = stored.get((key, value), (event.sequence, 0))
+        stored[key, value] = first, event.sequence
+
+    def _restored(self, event: Event) -> list[Record]:
+        """The records of a batch: from where the restoration was on, up to its offset.
+
+        If there are more of them than were read, compaction has taken the others away; and if it
+        cannot be told which, as it went on meanwhile, all of them may have been read.
+        """
+        records = self.log(event.partition).records
+        start = self.unseen.start_of(event.process, event.partition)
+        begin = bisect_left(records, start, key=lambda record: record.offset)
+        end = bisect_right(records, event.offset, key=lambda record: record.offset)
+        batch = records[begin:end]
+        if len(batch) <= event.attributes["records"]:
+            return batch
+        cleaned = self.compacted.get(event.partition, 0)
+        last = {each.key: each.offset for each in records if each.offset < cleaned}
+        left = [each for each in batch if last.get(each.key, -1) <= each.offset]
+        return left if len(left) == event.attributes["records"] else batch

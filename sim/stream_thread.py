@@ -1,0 +1,588 @@
+"""The stream thread: the loop that polls, processes, commits, and follows the group.
+
+Sources: KIP-447, KIP-892, KIP-1035; Kafka, StreamThread and TaskManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from simpy.events import Event
+
+from streamproof.sim.application import Application
+from streamproof.sim.broker_errors import (
+    BrokerError,
+    OffsetOutOfRangeError,
+    RequestTimeoutError,
+    UnstableOffsetCommitError,
+    UpdaterDiedError,
+)
+from streamproof.sim.clients.consumer import Consumer
+from streamproof.sim.clients.membership import Membership
+from streamproof.sim.decisions.commits import next_iterations
+from streamproof.sim.decisions.recovery import Closing, commits_after, wipes_after
+from streamproof.sim.hosts import Host, Steps
+from streamproof.sim.releases import LATEST, Release
+from streamproof.sim.state_directory import StateDirectory, next_offset_sum
+from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment
+from streamproof.sim.tasks.global_stores import GlobalTable
+from streamproof.sim.tasks.partition_assignor import PartitionAssignor
+from streamproof.sim.tasks.state_updater import StateUpdater, UpdaterConfig
+from streamproof.sim.tasks.stream_task import StreamTask, TaskState
+from streamproof.sim.tasks.task_activity import WorkingTasks
+from streamproof.sim.tasks.task_committer import Committer
+from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
+from streamproof.stores.metrics import Metrics
+from streamproof.stores.runtime.cache import RecordCache
+
+__all__ = ["POLL_MS", "StreamThread"]
+
+POLL_MS = 100
+"""``poll.ms``: how long a poll waits for records."""
+
+MAX_POLL_INTERVAL_MS = 300_000
+"""``max.poll.interval.ms``: after half of it a thread polls again, whatever there is to do."""
+
+
+class StreamThread:
+    """One stream thread, with its consumer, producer, state updater and membership.
+
+    Args:
+        application: what runs.
+        host: the process that it belongs to.
+        disk: the state directory, where its tasks keep their stores.
+        number: of the thread within the process.
+        replace: starts another thread in its place, once it has died.
+        release: what the process is a release of.
+        global_table: the global stores of the process; ``None`` if there are none.
+
+    Attributes:
+        name: for the trace.
+        metrics: of its tasks, while they process.
+        tasks: the tasks that it owns, active ones and standbys, by id.
+        stopped: comes about once it has stopped as it was asked to.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        host: Host,
+        disk: StateDirectory,
+        number: int,
+        *,
+        replace: Callable[[], None],
+        release: Release = LATEST,
+        global_table: GlobalTable | None = None,
+    ) -> None:
+        self._application = application
+        self._config = application.config
+        self._world = application.world
+        self._host = host
+        self._disk = disk
+        self._global_table = global_table
+        cache_bytes = application.config.statestore_cache_max_bytes
+        self._cache = RecordCache(cache_bytes) if cache_bytes else None
+        self.name = f"{host.name}/thread-{number}"
+        isolation = "read_committed" if self._config.exactly_once else "read_uncommitted"
+        self._consumer = Consumer(
+            self._world,
+            host,
+            application.network,
+            application.cluster,
+            isolation=isolation,  # type: ignore[arg-type]
+            max_poll_records=self._config.max_poll_records,
+        )
+        self._updater_name = f"{host.name}/updater-{number}"
+        self._updater = self._new_updater()
+        self._assignor = PartitionAssignor(application, host, disk, release, actor=self.name)
+        self._membership: Membership[Subscription, ThreadAssignment] = Membership(
+            self._world,
+            host,
+            application.network,
+            application.cluster,
+            group=application.topology.application_id,
+            describe=self._subscription,
+            assign=self._lead,
+            session_timeout_ms=self._config.session_timeout_ms,
+            heartbeat_ms=self._config.heartbeat_interval_ms,
+            wake=self._consumer.wakeup,
+        )
+        self._committer = Committer(
+            application,
+            host,
+            disk,
+            self._consumer,
+            self._membership,
+            actor=self.name,
+            transactional_id=(
+                f"{application.topology.application_id}-{host.name}-{number}"
+                if self._config.exactly_once
+                else ""
+            ),
+        )
+        self.metrics = Metrics("DEBUG", lambda: host.now)
+        self.tasks: dict[str, StreamTask] = {}
+        self._standbys: set[str] = set()
+        self._working = WorkingTasks()
+        # Whether anything has happened since the last commit.
+        self._is_dirty = False
+        # Tasks that were assigned and have nothing open yet.
+        self._pending: dict[str, bool] = {}
+        self._next_probing: int | None = None
+        self._replace = replace
+        self._is_stopping = False
+        self._is_paused = False
+        self.stopped: Event = self._world.time.event()
+        host.start(self._run())
+
+    @property
+    def generation(self) -> int:
+        """The generation of the group whose assignment it has taken; -1 while it joins another."""
+        return -1 if self._membership.is_rebalancing else self._membership.generation
+
+    def stop(self) -> None:
+        """Ask it to commit, close its tasks and leave the group: see ``stopped``."""
+        self._is_stopping = True
+        self._consumer.wakeup()
+
+    def pause(self) -> None:
+        """Neither process nor restore until it is resumed, and stay in the group (KIP-834)."""
+        self._is_paused = True
+        for name in self.tasks:
+            self._updater.pause(name)
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self._is_paused = False
+        self._consumer.wakeup()
+        for name in self.tasks:
+            self._updater.resume(name)
+
+    # The loop.
+
+    def _run(self) -> Steps:
+        try:
+            yield from self._loop()
+            yield from self._shut_down()
+        except ProcessorStateError as error:
+            yield from self._die(error)
+        if self._is_stopping:
+            self._world.trace.emit("thread.stopped", self.name)
+            self.stopped.succeed()
+
+    def _loop(self) -> Steps:
+        if self._global_table is not None:
+            yield self._global_table.restored
+        yield from self._committer.renew_producer((), first=True)
+        self._membership.rejoin()
+        iterations = 1
+        while not self._is_stopping:
+            try:
+                iterations = yield from self._once(iterations)
+            except TaskCorruptedError:
+                yield from self._handle_corruption(list(self._active()))
+            except RequestTimeoutError as error:
+                self._world.trace.emit("thread.timed_out", self.name, reason=str(error))
+                if self._committer.is_in_doubt:
+                    yield from self._handle_corruption(list(self._active()))
+            except BrokerError as error:
+                yield from self._handle_lost(error)
+
+    def _once(self, iterations: int) -> Generator[Event, Any, int]:
+        """One round: follow the group, poll, process, commit."""
+        yield from self._follow_group()
+        self._resume_what_has_space()
+        try:
+            polled = yield from self._consumer.poll(self._poll_ms())
+        except OffsetOutOfRangeError as error:
+            self._consumer.seek(error.args[1], self._log_start(error.args[1]))
+            return iterations
+        polled_at = self._host.now
+        for partition in polled.next_offsets:
+            task, records = self._working.moved(partition), polled.records.get(partition, ())
+            if task is not None and task.queues.add(partition, records):
+                self._consumer.pause([partition])
+                self._world.trace.emit("input.paused", self.name, partition=partition)
+        self._is_dirty |= bool(polled.next_offsets)
+        for task in self._working.due(polled_at):
+            task.queues.update_lags(
+                {each: self._consumer.current_lag(each) for each in task.spec.inputs}
+            )
+        while True:
+            yield from self._check_updater()
+            tasks = [] if self._is_paused else self._working.due(self._host.now)
+            processed = yield from self._process(tasks, iterations)
+            punctuated = sum(task.punctuate(self._host.now) for task in tasks)
+            self._is_dirty |= processed > 0 or punctuated > 0
+            committed = yield from self._committer.maybe_commit(
+                self._running,
+                self._active,
+                requested=any(each.commit_requested and each.commit_needed for each in tasks),
+            )
+            self._is_dirty &= not committed
+            self._working.rest(tasks)
+            late = self._host.now - polled_at > MAX_POLL_INTERVAL_MS // 2
+            interrupted = punctuated > 0 or committed
+            iterations = next_iterations(iterations, late_for_poll=late, interrupted=interrupted)
+            if not processed or late or self._membership.is_rebalancing:
+                return iterations
+
+    def _poll_ms(self) -> int:
+        """How long the next poll may wait.
+
+        A thread without anything to do polls again and again; that is one poll here. What gives it
+        something to do wakes it up, unless it is the time.
+        """
+        idle_ms = self._working.idle_ms(self._host.now)
+        if not idle_ms or self._pending:
+            return POLL_MS
+        # A task that restores may have to be committed because of what it stages.
+        if self._config.max_uncommitted_bytes > 0 and len(self._running()) < len(self._active()):
+            return POLL_MS
+        if self._is_dirty and not self._membership.is_rebalancing:
+            idle_ms = min(idle_ms, self._committer.due_in_ms)
+        if self._next_probing is not None:
+            idle_ms = min(idle_ms, max(self._next_probing - self._world.now, 1))
+        return idle_ms
+
+    def _process(self, tasks: list[StreamTask], iterations: int) -> Generator[Event, Any, int]:
+        """Up to so many records of each task, in the order of their ids."""
+        processed = 0
+        for task in tasks:
+            for _ in range(iterations):
+                if not task.process(self._host.now):
+                    break
+                processed += 1
+                self._maybe_flush(task)
+            # Others may act, and the host may die, between two tasks.
+            yield self._world.time.timeout(0)
+        return processed
+
+    def _maybe_flush(self, task: StreamTask) -> None:
+        """Flush a store now and then: the real ones do it when a buffer is full."""
+        for holder in task.stores.values():
+            if self._world.choices.chance(self._config.flush_probability):
+                holder.database.flush()
+                self._world.trace.emit(
+                    "store.flushed", self.name, task=task.id, partition=holder.changelog
+                )
+
+    def _resume_what_has_space(self) -> None:
+        if self._world.defect("leaves-input-paused"):
+            return
+        for partition in self._consumer.paused():
+            task = self._working.reader(partition)
+            if task is not None and task.queues.has_space(partition):
+                self._consumer.resume([partition])
+
+    # The group.
+
+    def _subscription(self) -> Subscription:
+        owned = {name for name in self.tasks if name not in self._standbys}
+        owned |= {name for name, is_active in self._pending.items() if is_active}
+        return self._assignor.subscription(self.tasks, owned)
+
+    def _lead(
+        self, subscriptions: dict[str, Subscription]
+    ) -> Generator[Event, Any, dict[str, ThreadAssignment]]:
+        return (yield from self._assignor.lead(subscriptions, self._membership.generation))
+
+    def _follow_group(self) -> Steps:
+        if self._membership.was_left_out:
+            yield from self._handle_lost(None)
+            # Only now: before, it would tell the group that it has what it has lost.
+            self._membership.take_loss()
+        with self._membership.held():
+            assignment = self._membership.take_assignment()
+            if assignment is not None:
+                yield from self._take(assignment)
+        if self._next_probing is not None and self._world.now >= self._next_probing:
+            self._next_probing = None
+            self._world.marks.sometimes("the group looked again at what was on its way")
+            if not self._world.defect("forgets-to-look-again"):
+                self._membership.rejoin()
+        yield from self._open_pending()
+
+    def _take(self, assignment: ThreadAssignment) -> Steps:
+        """Give up what is not ours any more, and get ready for what is new."""
+        rejoin = self._assignor.hear(assignment.answer)
+        if assignment.is_probe:
+            if rejoin:
+                self._membership.rejoin()
+            return
+        self._world.trace.emit(
+            "thread.assigned",
+            self.name,
+            generation=self._membership.generation,
+            active=list(assignment.active),
+            standby=list(assignment.standby),
+        )
+        wanted = {
+            **dict.fromkeys(assignment.standby, False),
+            **dict.fromkeys(assignment.active, True),
+        }
+        revoked = [
+            task
+            for name, task in self.tasks.items()
+            if wanted.get(name) is not (name not in self._standbys)
+        ]
+        active = [task for task in revoked if task.id not in self._standbys]
+        closing = Closing.CLEAN
+        if any(task.commit_needed for task in active):
+            try:
+                yield from self._committer.commit(self._running(), Closing.COMMIT)
+            except RequestTimeoutError:
+                # What is not ours any more is given up in any case (KAFKA-16876).
+                closing = Closing.DIRTY
+        for task in revoked:
+            yield from self._give_up(task, closing)
+        if closing is Closing.DIRTY and self._committer.is_in_doubt:
+            yield from self._handle_corruption(self._running())
+        # What was never opened is given up as well: the group has counted it as owned.
+        dropped = [name for name, owned in self._pending.items() if owned and not wanted.get(name)]
+        self._pending = {
+            name: is_active for name, is_active in wanted.items() if name not in self.tasks
+        }
+        self._assign_inputs()
+        interval_ms = self._config.probing_rebalance_interval_ms
+        self._next_probing = self._world.now + interval_ms if assignment.probing else None
+        if active or dropped or assignment.follow_up or rejoin:
+            self._membership.rejoin()
+
+    def _open_pending(self) -> Steps:
+        """Open the tasks that were assigned; one whose directory is taken waits."""
+        for name, is_active in list(self._pending.items()):
+            if not self._disk.lock(name, self.name):
+                self._world.marks.sometimes("a task whose directory was taken waited")
+                if self._world.defect("drops-task-whose-lock-is-taken"):
+                    del self._pending[name]
+                continue
+            del self._pending[name]
+            self._open(name, is_active=is_active)
+            yield self._world.time.timeout(0)
+
+    def _open(self, name: str, *, is_active: bool) -> None:
+        application = self._application
+        task = StreamTask(
+            name,
+            application.tasks[name],
+            application.task_config,
+            choices=self._world.choices,
+            trace=self._world.trace,
+            actor=self.name,
+            cache=self._cache,
+            metrics=self.metrics,
+            global_stores={} if self._global_table is None else self._global_table.stores,
+        )
+        disk = self._disk
+        was_empty = disk.is_empty(name)
+        open_task = partial(
+            task.open,
+            disk.directory(name),
+            disk.make_store,
+            self._committer.producer,
+            app_configs=disk.app_configs,
+        )
+        try:
+            open_task(was_empty=was_empty)
+        except TaskCorruptedError:
+            self._world.trace.emit("task.wiped", self.name, task=name)
+            disk.wipe(name)
+            open_task(was_empty=True)
+        task.tell_contents("store.found")
+        self.tasks[name] = task
+        if not is_active:
+            self._standbys.add(name)
+        self._updater.add(task, is_active=is_active)
+        if self._is_paused:
+            self._updater.pause(name)
+
+    def _check_updater(self) -> Steps:
+        """Let restored tasks run, and begin failed ones anew."""
+        while self._updater.restored:
+            task = self._updater.restored[0]
+            yield from self._begin(task)
+        while self._updater.failed:
+            task, error = self._updater.failed.pop(0)
+            if isinstance(error, ProcessorStateError):
+                raise error
+            died = isinstance(error, UpdaterDiedError)
+            # What the updater died of is not the fault of a store.
+            yield from self._begin_anew([task], Closing.DIRTY if died else Closing.CORRUPTED)
+        if self._updater.fatal is not None:
+            dead, self._updater = self._updater, self._new_updater()
+            self._updater.restored += dead.restored
+
+    def _begin(self, task: StreamTask) -> Steps:
+        """Go on from the committed offsets; until these are stable, the task waits."""
+        stable = self._config.exactly_once and not self._world.defect("fetches-unstable-offsets")
+        group = self._application.cluster.group(self._application.topology.application_id)
+        inputs = task.spec.inputs
+        try:
+            offsets, times = yield from self._call(
+                "fetch offsets",
+                lambda: (
+                    {each: group.committed(each, require_stable=stable) for each in inputs},
+                    {each: group.committed_time(each) for each in inputs},
+                ),
+            )
+        except (RequestTimeoutError, UnstableOffsetCommitError):
+            self._world.marks.sometimes("a task whose offsets were not to be had waited")
+            if self._world.defect("drops-task-on-timeout"):
+                self._updater.restored.remove(task)
+            yield self._world.time.timeout(POLL_MS)
+            return
+        if task not in self._updater.restored:
+            return
+        self._updater.restored.remove(task)
+        if commits_after(task.traits, Closing.RESTORED):
+            task.commit_stores(Closing.RESTORED)
+        if not self._world.defect("forgets-partition-times"):
+            task.queues.set_times({each: time for each, time in times.items() if time is not None})
+        task.become(TaskState.RUNNING)
+        task.tell_contents("store.running")
+        self._consumer.add(inputs)
+        starts = {
+            partition: self._log_start(partition) if offset is None else offset
+            for partition, offset in offsets.items()
+        }
+        task.begin_at(starts)
+        for partition, start in starts.items():
+            self._consumer.seek(partition, start)
+        self._working.began(task)
+
+    def _assign_inputs(self) -> None:
+        """Read the inputs of running tasks; what is not running has no use for records."""
+        self._consumer.assign(
+            partition for task in self._running() for partition in task.spec.inputs
+        )
+
+    # What goes wrong.
+
+    def _give_up(self, task: StreamTask, closing: Closing) -> Steps:
+        """Suspend and close a task, and unlock its directory."""
+        self._updater.remove(task.id)
+        self._working.ended(task)
+        task.suspend()
+        yield self._world.time.timeout(0)
+        with_memory = self._world.defect("reports-what-was-in-memory")
+        total = next_offset_sum(task, with_memory=with_memory)
+        task.close(closing)
+        self._disk.closed(task, total, closing)
+        if wipes_after(task.traits, closing):
+            self._world.trace.emit("task.wiped", self.name, task=task.id)
+            self._disk.wipe(task.id)
+        self._disk.unlock(task.id, self.name)
+        del self.tasks[task.id]
+        self._standbys.discard(task.id)
+
+    def _die(self, error: ProcessorStateError) -> Steps:
+        """End because of a store, and let another thread begin in its place (KIP-671)."""
+        self._world.trace.emit("thread.died", self.name, reason=type(error).__name__)
+        # It says nothing to the group, which learns of it once the session is over.
+        self._membership.abandon()
+        for task in list(self.tasks.values()):
+            # A store that cannot be closed properly is closed nonetheless, and not tried again.
+            while task.id in self.tasks:
+                with suppress(ProcessorStateError):
+                    # A corrupted one has no offsets any more that would tell how far its rows go.
+                    closing = Closing.CORRUPTED if task.corrupted else Closing.DIRTY
+                    yield from self._give_up(task, closing)
+        self._disk.unlock_all(self.name)
+        self._close_clients()
+        if not self._is_stopping:
+            self._world.marks.sometimes("a thread died and was replaced")
+            self._replace()
+
+    def _shut_down(self) -> Steps:
+        """Commit, close all tasks, and leave the group."""
+        closing = Closing.CLEAN
+        with self._membership.held():
+            try:
+                yield from self._committer.commit(self._running(), Closing.COMMIT)
+            except BrokerError:
+                closing = Closing.DIRTY
+            for task in list(self.tasks.values()):
+                restoring = task.state is TaskState.RESTORING
+                yield from self._give_up(task, Closing.CLEAN if restoring else closing)
+            with suppress(BrokerError):
+                yield from self._committer.producer.abort()
+            self._disk.unlock_all(self.name)
+            self._close_clients()
+            yield from self._membership.leave()
+
+    def _close_clients(self) -> None:
+        self._updater.close()
+        self._committer.producer.close()
+        self._consumer.close()
+
+    def _handle_lost(self, error: BrokerError | None) -> Steps:
+        """Somebody else has our tasks by now: close them without a commit, and begin anew."""
+        self._world.trace.emit("thread.lost", self.name, reason=type(error).__name__)
+        with self._membership.held():
+            for task in self._lost_tasks():
+                restoring = task.state is TaskState.RESTORING
+                clean = restoring or self._world.defect("closes-lost-tasks-cleanly")
+                yield from self._give_up(task, Closing.CLEAN if clean else Closing.DIRTY)
+            self._pending.clear()
+            self._assign_inputs()
+        yield from self._committer.renew_producer(self.tasks.values())
+        self._membership.rejoin()
+
+    def _lost_tasks(self) -> list[StreamTask]:
+        return [] if self._world.defect("keeps-tasks-after-loss") else self._active()
+
+    def _handle_corruption(self, tasks: list[StreamTask]) -> Steps:
+        """Begin tasks anew whose stores cannot be trusted."""
+        yield from self._begin_anew([task for task in tasks if task.state is TaskState.RUNNING])
+        yield from self._committer.renew_producer(self.tasks.values())
+
+    def _begin_anew(self, tasks: list[StreamTask], closing: Closing = Closing.CORRUPTED) -> Steps:
+        for task in tasks:
+            is_active = task.id not in self._standbys
+            self._world.trace.emit("task.corrupted", self.name, task=task.id)
+            yield from self._give_up(task, closing)
+            self._pending[task.id] = is_active
+        self._assign_inputs()
+
+    @property
+    def _restores_uncommitted(self) -> bool:
+        return not self._config.exactly_once or self._world.defect("restores-aborted-records")
+
+    def _new_updater(self) -> StateUpdater:
+        application = self._application
+        config = UpdaterConfig(
+            "read_uncommitted" if self._restores_uncommitted else "read_committed",
+            application.topology.application_id,
+            self._config.commit_interval_ms,
+            self._config.idling,
+            application.restore_listener,
+            application.standby_listener,
+            self._config.max_poll_records,
+        )
+        return StateUpdater(
+            self._world,
+            self._host,
+            application.network,
+            application.cluster,
+            config,
+            actor=self._updater_name,
+            wake=self._consumer.wakeup,
+        )
+
+    # What there is.
+
+    def _active(self) -> list[StreamTask]:
+        return [task for name, task in sorted(self.tasks.items()) if name not in self._standbys]
+
+    def _running(self) -> list[StreamTask]:
+        return [task for task in self._active() if task.state is TaskState.RUNNING]
+
+    def _log_start(self, partition: str) -> int:
+        return self._application.cluster.logs[partition].log_start
+
+    def _call(self, what: str, handle: Any) -> Generator[Event, Any, Any]:
+        return (yield from self._application.network.call(self._host.name, what, handle))

@@ -1,0 +1,545 @@
+"""The state updater: a second actor beside each stream thread, which restores.
+
+Active tasks are restored until they lack nothing, and are handed back; standbys are kept up to date
+for as long as they are here. While an active task restores, the standbys wait.
+
+Sources: KIP-869, KIP-834 (pausing); Kafka, DefaultStateUpdater and StoreChangelogReader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+
+from simpy.events import Event
+
+from streamproof.errors import StreamproofError
+from streamproof.sim.broker_errors import (
+    BrokerError,
+    OffsetOutOfRangeError,
+    UpdaterDiedError,
+)
+from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.brokers.partition_log import Entry, Isolation, PartitionLog
+from streamproof.sim.clients.consumer import MAX_POLL_RECORDS, Consumer
+from streamproof.sim.decisions.idling import Mode
+from streamproof.sim.decisions.recovery import Closing, commits_after
+from streamproof.sim.decisions.restore_range import applicable, end_of, is_complete
+from streamproof.sim.hosts import Host, Steps
+from streamproof.sim.network import Network
+from streamproof.sim.tasks.restoration_progress import Announcer, Restoration, Updating
+from streamproof.sim.tasks.stream_task import StreamTask
+from streamproof.sim.updater_metrics import UpdaterMetrics
+from streamproof.sim.world import World
+from streamproof.stores.errors import StoreError
+from streamproof.stores.runtime.restoration import (
+    StandbyUpdateListener,
+    StateRestoreListener,
+    SuspendReason,
+)
+
+__all__ = ["METRICS_MS", "POLL_MS", "StateUpdater", "UpdaterConfig"]
+
+POLL_MS = 100
+"""``poll.ms``: how long a poll waits for records."""
+
+METRICS_MS = 5_000
+"""The metrics are put into the trace at most once in so many milliseconds."""
+
+_APPLY_MS = 3
+"""To apply a batch to a store takes up to so many milliseconds."""
+
+_SLOW_MS = 5_000
+"""A slow batch takes up to so many."""
+
+_COMMIT_MS = 2
+"""To commit a store takes up to so many milliseconds."""
+
+T = TypeVar("T")
+
+
+class UpdaterConfig(NamedTuple):
+    """How a state updater works.
+
+    Attributes:
+        isolation: whether aborted records are left out, as they are under exactly-once.
+        group: of the application, whose committed offsets limit what is restored from an input.
+        commit_interval_ms: how often the tasks that are here are committed; in milliseconds.
+        mode: of the metrics, as the proposal says or as Kafka does.
+        listener: is told of restorations.
+        standby_listener: is told how standbys are updated.
+        max_poll_records: at most so many records are restored at a time.
+    """
+
+    isolation: Isolation
+    group: str
+    commit_interval_ms: int = 30_000
+    mode: Mode = "proposal"
+    listener: StateRestoreListener = StateRestoreListener()
+    standby_listener: StandbyUpdateListener = StandbyUpdateListener()
+    max_poll_records: int = MAX_POLL_RECORDS
+
+
+class StateUpdater:
+    """Restores the tasks of one stream thread.
+
+    Args:
+        world: the world.
+        host: the process that the thread belongs to.
+        network: the way to the brokers.
+        cluster: the brokers.
+        config: how it works.
+        actor: its name, for the trace and the metrics.
+        wake: is called when there is a task to be taken.
+
+    Attributes:
+        metrics: what it does, in numbers.
+        restored: active tasks that lack nothing, to be taken.
+        failed: tasks whose restoration cannot go on, with the reason, to be taken.
+        fatal: what it died of; then all its tasks have failed. ``None`` while it lives.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        host: Host,
+        network: Network,
+        cluster: Cluster,
+        config: UpdaterConfig,
+        *,
+        actor: str,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._world = world
+        self._host = host
+        self._network = network
+        self._cluster = cluster
+        self._config = config
+        self._actor = actor
+        self._wake_owner = wake
+        self._consumer = Consumer(
+            world,
+            host,
+            network,
+            cluster,
+            isolation=config.isolation,
+            max_poll_records=config.max_poll_records,
+        )
+        self._updating: dict[str, Updating] = {}
+        self._changed = world.time.event()
+        self._is_closed = False
+        self._restores_active = True
+        self._last_commit = self._last_limits = self._last_metrics = host.now
+        self.metrics = UpdaterMetrics(actor, lambda: host.now, config.mode)
+        self._announcer = Announcer(
+            world.trace,
+            actor,
+            self.metrics,
+            config.listener,
+            config.standby_listener,
+            counts_records=world.defect("counts-records-as-offsets"),
+        )
+        self.restored: list[StreamTask] = []
+        self.failed: list[tuple[StreamTask, StreamproofError]] = []
+        self.fatal: UpdaterDiedError | None = None
+        host.start(self._run())
+
+    # What the thread asks for.
+
+    @property
+    def tasks(self) -> list[StreamTask]:
+        """The tasks that are being restored, kept up to date, or paused."""
+        return [each.task for each in self._updating.values()]
+
+    def add(self, task: StreamTask, *, is_active: bool) -> None:
+        """Take a task over; one without stores is handed back at once."""
+        if self.fatal is not None:
+            self.failed.append((task, self.fatal))
+            return
+        measure = self.metrics.add(task.id, is_active=is_active)
+        if is_active and not task.stores:
+            self.restored.append(task)
+            self._wake_owner()
+            return
+        updating = Updating(task, is_active=is_active, measure=measure)
+        self._updating[task.id] = updating
+        self._count(updating, 1)
+        self._wake()
+
+    def remove(self, task_id: str, reason: SuspendReason = "migrated") -> StreamTask | None:
+        """Give a task up, wherever it is here; ``None`` if it is not.
+
+        Args:
+            task_id: the task, which may have been handed back: then its metrics end.
+            reason: why, for a standby.
+        """
+        self.metrics.remove(task_id)
+        # What has failed, and was not fetched yet, must not come back after it was given up.
+        self.failed = [each for each in self.failed if each[0].id != task_id]
+        for task in self.restored:
+            if task.id == task_id:
+                self.restored.remove(task)
+                return task
+        found = self._updating.pop(task_id, None)
+        if found is None:
+            return None
+        for partition, each in found.changelogs.items():
+            if each.is_open and not self._world.defect("suspends-without-a-word"):
+                self._world.marks.sometimes("a restoration was suspended", holds=found.is_active)
+                self._announcer.suspended(found, partition, self._log_end(partition), reason)
+        self._count(found, -1)
+        return found.task
+
+    def pause(self, task_id: str) -> None:
+        """Let a task wait; nothing is told of it, and a task that is not here is no mistake."""
+        if task_id in self._updating:
+            self._set_paused(self._updating[task_id], paused=True)
+            # What it asked the brokers for before must not be applied.
+            self._wake()
+
+    def resume(self, task_id: str) -> None:
+        """Go on with a task that was paused."""
+        if task_id in self._updating:
+            self._set_paused(self._updating[task_id], paused=False)
+            self._wake()
+
+    def close(self) -> None:
+        """Stop; whoever is still here is given up."""
+        self._is_closed = True
+        for task_id in list(self._updating):
+            self.remove(task_id)
+        self._consumer.close()
+        self.metrics.close()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._consumer.wakeup()
+        if not self._changed.triggered:
+            self._changed.succeed()
+
+    def _set_paused(self, updating: Updating, *, paused: bool) -> None:
+        self._count(updating, -1)
+        updating.is_paused = paused
+        self._count(updating, 1)
+
+    def _count(self, updating: Updating, change: int) -> None:
+        """One more, or one less, of a kind, for the metrics."""
+        thread = self.metrics.thread
+        match updating.is_active, updating.is_paused:
+            case True, False:
+                thread.active_restoring_tasks += change
+            case True, True:
+                thread.active_paused_tasks += change
+            case False, False:
+                thread.standby_updating_tasks += change
+            case _:
+                thread.standby_paused_tasks += change
+
+    # The loop.
+
+    def _run(self) -> Steps:
+        while not self._is_closed:
+            yield from self._once()
+            if self._announcer.raised is not None:
+                self._die(f"a listener raised {self._announcer.raised!r}")
+                return
+            if self._updating and self._world.faults.happens("updater.died", self._actor):
+                self._die("it was killed")
+                return
+
+    def _once(self) -> Steps:
+        """One round: fetch, apply, hand back, commit; or wait until there is something to do."""
+        began = self._host.now
+        idle = committing = 0
+        if any(not each.is_paused for each in self._updating.values()):
+            records = yield from self._restore()
+            self.metrics.thread.record_restore_call(records)
+        restored = self._host.now
+        if self._host.now - self._last_commit > self._config.commit_interval_ms:
+            yield from self._commit()
+        committing = self._host.now - restored
+        if not any(not each.is_paused for each in self._updating.values()):
+            # What is paused is committed at once: it may stay so for long.
+            yield from self._commit()
+            committing, waits = self._host.now - restored, self._host.now
+            if not self._is_closed:
+                self._changed = self._world.time.event()
+                yield self._changed
+            idle = self._host.now - waits
+        self.metrics.thread.record_round(
+            idle_ms=idle,
+            restore_ms=restored - began,
+            checkpoint_ms=committing,
+            restoring_active=self._restores_active,
+        )
+        self._show_metrics()
+
+    def _restore(self) -> Generator[Event, Any, int]:
+        """Fetch and apply what there is; how many records that were."""
+        yield from self._find_ends()
+        yield from self._move_limits()
+        self._assign()
+        try:
+            polled = yield from self._consumer.poll(self._poll_ms())
+        except OffsetOutOfRangeError as error:
+            updating = self._owner(error.args[1])
+            if updating is not None:
+                self._fail(updating, error)
+            return 0
+        applied = 0
+        for partition in polled.next_offsets:
+            applied += yield from self._take(partition, polled.records.get(partition, []))
+        self._hand_back()
+        return applied
+
+    def _poll_ms(self) -> int:
+        """How long the next poll may wait, unless it is woken up.
+
+        Copies are looked at when there is something to apply, to commit, or to show.
+        """
+        updating = self._updating.values()
+        if any(each.is_active and not each.is_paused for each in updating):
+            return POLL_MS
+        if any(each.kept for task in updating for each in task.changelogs.values()):
+            return POLL_MS
+        if not any(each.has_news for each in updating):
+            return METRICS_MS
+        due = self._last_commit + self._config.commit_interval_ms + 1
+        return min(max(due - self._host.now, 1), METRICS_MS)
+
+    def _show_metrics(self) -> None:
+        if self._is_closed or self._host.now - self._last_metrics < METRICS_MS:
+            return
+        self._last_metrics = self._host.now
+        self._world.trace.emit(
+            "updater.metrics",
+            self._actor,
+            gauges=self.metrics.gauges(),
+            remaining=self.metrics.remaining,
+        )
+
+    # Where restorations begin and end.
+
+    def _end_in(self, log: PartitionLog) -> int:
+        stable = self._world.defect("restores-to-stable-end")
+        return log.last_stable_offset if stable else log.end
+
+    def _find_ends(self) -> Steps:
+        """Ask where the restorations of active tasks end; what stays unknown is asked again."""
+        unknown = {
+            partition: each
+            for updating in list(self._updating.values())
+            for partition, each in updating.changelogs.items()
+            if each.end is None and updating.is_active
+        }
+        if not unknown:
+            return
+        logs = self._cluster.logs
+        # The end of the log, not the last stable offset: see end_of().
+        ends = yield from self._asked(
+            "list offsets", lambda: {each: self._end_in(logs[each]) for each in unknown}
+        )
+        sources = [name for name, each in unknown.items() if each.is_source]
+        committed = yield from self._committed(sources)
+        if ends is None or committed is None:
+            return
+        for partition, each in unknown.items():
+            each.end = end_of(ends[partition], committed.get(partition), is_source=each.is_source)
+
+    def _move_limits(self) -> Steps:
+        """Let standbys follow an input of theirs as far as it is committed (KAFKA-8755)."""
+        behind = {
+            partition: each
+            for updating in self._updating.values()
+            for partition, each in updating.changelogs.items()
+            if each.is_source and not updating.is_active and each.kept
+        }
+        if not behind or self._host.now - self._last_limits < self._config.commit_interval_ms:
+            return
+        self._last_limits = self._host.now
+        committed = yield from self._committed(list(behind))
+        for partition, offset in (committed or {}).items():
+            each = behind[partition]
+            each.end = max(each.end or 0, offset or 0)
+            updating = self._owner(partition)
+            if updating is not None and updating.changelogs[partition] is each:
+                yield from self._take(partition, [])
+
+    def _committed(
+        self, partitions: list[str]
+    ) -> Generator[Event, Any, dict[str, int | None] | None]:
+        """The committed offsets of inputs; ``None`` if they could not be had."""
+        if not partitions:
+            return {}
+        group = self._cluster.group(self._config.group)
+        # What is in a transaction still would be lacking for good if it were left out.
+        return (
+            yield from self._asked(
+                "fetch offsets",
+                lambda: {each: group.committed(each, require_stable=True) for each in partitions},
+            )
+        )
+
+    def _asked(self, what: str, handle: Callable[[], T]) -> Generator[Event, Any, T | None]:
+        """The reply of the brokers; ``None`` if there is none, and then it is asked again."""
+        try:
+            return (yield from self._network.call(self._host.name, what, handle))
+        except BrokerError:
+            return None
+
+    def _assign(self) -> None:
+        """Read active tasks first, and standbys only when none is left."""
+        going = [each for each in self._updating.values() if not each.is_paused]
+        restoring = any(each.is_active for each in going)
+        if going:
+            self._restores_active = restoring
+        wanted = {
+            partition: updating
+            for updating in going
+            for partition, each in updating.changelogs.items()
+            if updating.is_active == restoring
+            and (each.end is not None or not restoring)
+            and not each.is_complete
+        }
+        self._consumer.assign(wanted)
+        for partition, updating in wanted.items():
+            each = updating.changelogs[partition]
+            if each.start is None:
+                each.start = updating.task.next_restored(partition)
+                # The consumer may remember the position of somebody who was here before.
+                self._consumer.seek(partition, each.start)
+                self._announcer.started(updating, partition)
+            elif self._consumer.position(partition) is None:
+                each.kept.clear()
+                self._consumer.seek(partition, updating.task.next_restored(partition))
+
+    # Applying.
+
+    def _take(self, partition: str, records: list[Entry]) -> Generator[Event, Any, int]:
+        """Apply what was fetched, as far as it is to be; how many records that were."""
+        updating = self._owner(partition)
+        if updating is None or updating.changelogs[partition].start is None:
+            # Whoever it was fetched for is gone.
+            return 0
+        each = updating.changelogs[partition]
+        each.kept += records
+        count = self._applicable(updating, each)
+        if count:
+            longest = (
+                _SLOW_MS if self._world.faults.happens("updater.slow", self._actor) else _APPLY_MS
+            )
+            yield self._world.time.timeout(self._world.choices.between(0, longest))
+            if self._updating.get(updating.task.id) is not updating:
+                return 0
+            if not self._apply(updating, partition, each.kept[:count]):
+                return 0
+        if updating.is_active:
+            self._complete_if_done(updating, partition, each.kept[count:])
+            # What is behind the end is not for this store: it is processed.
+            each.kept.clear()
+        else:
+            del each.kept[:count]
+            self._world.marks.sometimes(
+                "a standby was held back at the committed offset", holds=bool(each.kept)
+            )
+        return count
+
+    def _applicable(self, updating: Updating, each: Restoration) -> int:
+        if not updating.is_active and self._world.defect("standby-passes-committed-offset"):
+            return len(each.kept)
+        if each.end is None:
+            return 0 if each.is_source or updating.is_active else len(each.kept)
+        return applicable([record.offset for record in each.kept], each.end)
+
+    def _apply(self, updating: Updating, partition: str, records: list[Entry]) -> bool:
+        """Apply a batch; whether the store took it."""
+        each = updating.changelogs[partition]
+        try:
+            updating.task.apply(partition, records)
+        except StoreError as error:
+            self._fail(updating, error)
+            return False
+        updating.has_news = True
+        each.total += len(records)
+        log_end = self._log_end(partition)
+        self._announcer.applied(updating, partition, records[-1].offset, len(records), log_end)
+        return True
+
+    def _complete_if_done(self, updating: Updating, partition: str, left: list[Entry]) -> None:
+        each = updating.changelogs[partition]
+        position = self._consumer.position(partition)
+        if each.end is None or each.is_complete or position is None:
+            return
+        if is_complete(each.end, position, [record.offset for record in left]):
+            each.is_complete = True
+            self._announcer.ended(updating, partition)
+
+    def _hand_back(self) -> None:
+        """Active tasks that lack nothing are done, those that never lacked anything included."""
+        for task_id, updating in list(self._updating.items()):
+            if not updating.is_active:
+                continue
+            for partition, each in updating.changelogs.items():
+                if each.start is not None and partition in self._consumer.assignment:
+                    self._complete_if_done(updating, partition, [])
+            if all(each.is_complete for each in updating.changelogs.values()):
+                del self._updating[task_id]
+                self.restored.append(updating.task)
+                self._count(updating, -1)
+                self._wake_owner()
+
+    # Committing.
+
+    def _commit(self) -> Steps:
+        """Commit what was applied, so that a crash does not begin from the start (KAFKA-12634)."""
+        self._last_commit = self._host.now
+        for updating in list(self._updating.values()):
+            task = updating.task
+            if not updating.has_news or not commits_after(task.traits, Closing.RESTORED):
+                continue
+            updating.has_news = False
+            for name in list(task.stores):
+                yield self._world.time.timeout(self._world.choices.between(0, _COMMIT_MS))
+                if self._updating.get(task.id) is not updating:
+                    break
+                try:
+                    task.commit_store(name)
+                except StoreError as error:
+                    self._fail(updating, error)
+                    break
+                self._world.marks.sometimes(
+                    "a task was committed while it was restored", holds=updating.is_active
+                )
+
+    # What goes wrong.
+
+    def _fail(self, updating: Updating, error: StreamproofError) -> None:
+        self.remove(updating.task.id)
+        self.failed.append((updating.task, error))
+        self._wake_owner()
+
+    def _die(self, reason: str) -> None:
+        """Take no further step: all tasks have failed, those that are still to come included."""
+        self.fatal = UpdaterDiedError(
+            f"{self._actor} died: {reason}. Its tasks have to begin anew with another one."
+        )
+        self._world.marks.sometimes("a state updater died")
+        self._world.trace.emit("updater.died", self._actor, reason=reason)
+        for task in self.tasks:
+            self.remove(task.id)
+            self.failed.append((task, self.fatal))
+        self.close()
+        self._wake_owner()
+
+    # What there is.
+
+    def _owner(self, partition: str) -> Updating | None:
+        return next(
+            (each for each in self._updating.values() if partition in each.changelogs), None
+        )
+
+    def _log_end(self, partition: str) -> int | None:
+        """The end of a changelog, as far as the consumer knows it without asking."""
+        if partition not in self._consumer.assignment:
+            return None
+        return self._consumer.known_end(partition)

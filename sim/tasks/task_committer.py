@@ -1,0 +1,243 @@
+"""Committing the tasks of a thread, step by step: the host may die between any two of them.
+
+Sources: KIP-447, KIP-892; Kafka, StreamThread#maybeCommit, TaskExecutor#commitOffsetsOrTransaction
+and StreamsProducer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
+
+from simpy.events import Event
+
+from streamproof.sim.application import Application
+from streamproof.sim.broker_errors import RequestTimeoutError
+from streamproof.sim.clients.consumer import Consumer
+from streamproof.sim.clients.membership import Membership
+from streamproof.sim.clients.producer import Producer
+from streamproof.sim.clients.repartition_purge import Purge
+from streamproof.sim.decisions.commits import commit_is_due
+from streamproof.sim.decisions.recovery import Closing, commits_after
+from streamproof.sim.hosts import Host, Steps
+from streamproof.sim.state_directory import StateDirectory
+from streamproof.sim.tasks.stream_task import StreamTask
+
+__all__ = ["Committer"]
+
+
+class Committer:
+    """What a thread commits with: its producer, and the steps of a commit in their order.
+
+    Args:
+        application: what runs.
+        host: the process that the thread belongs to.
+        disk: where its tasks keep their stores.
+        consumer: whose positions are committed.
+        membership: by whom a commit is fenced.
+        actor: the thread, for the trace.
+        transactional_id: empty under at-least-once.
+
+    Attributes:
+        producer: with which the tasks write; another one after each :meth:`renew_producer`.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        host: Host,
+        disk: StateDirectory,
+        consumer: Consumer,
+        membership: Membership[Any, Any],
+        *,
+        actor: str,
+        transactional_id: str,
+    ) -> None:
+        self._application = application
+        self._config = application.config
+        self._world = application.world
+        self._host = host
+        self._disk = disk
+        self._consumer = consumer
+        self._membership = membership
+        self._actor = actor
+        self._transactional_id = transactional_id
+        self._purge = Purge(
+            self._world,
+            host,
+            application.network,
+            application.cluster,
+            application.topology.repartitions,
+        )
+        self._last_commit = host.now
+        # The offsets that were committed here last.
+        self._known: dict[str, int] = {}
+        self.producer = self._new_producer()
+
+    def maybe_commit(
+        self,
+        running: Callable[[], Sequence[StreamTask]],
+        active: Callable[[], Iterable[StreamTask]],
+        *,
+        requested: bool,
+    ) -> Generator[Event, Any, bool]:
+        """Commit the running tasks if it is time; whether it was.
+
+        Args:
+            running: tells those that process.
+            active: tells these, and those that restore: what they have staged counts, too.
+            requested: whether a processor has asked for it.
+        """
+        bounded = self._config.max_uncommitted_bytes > 0
+        staged = sum(task.uncommitted_bytes() for task in active()) if bounded else 0
+        due = commit_is_due(
+            self._host.now,
+            self._last_commit,
+            commit_interval_ms=self._config.commit_interval_ms,
+            uncommitted_bytes=0 if self._world.defect("stages-without-bound") else staged,
+            max_uncommitted_bytes=self._config.max_uncommitted_bytes,
+        )
+        if self._world.defect("purges-consumed-offsets"):
+            consumed = (each for task in running() for each in task.consumed.items())
+            self._purge.committed({partition: at + 1 for partition, at in consumed})
+            self._purge.maybe_purge()
+        if self._membership.is_rebalancing:
+            return False
+        if 0 < self._config.max_uncommitted_bytes < staged:
+            self._world.trace.emit("thread.staged", self._actor, bytes=staged)
+        if not (due or requested):
+            return False
+        with self._membership.held():
+            yield from self.commit(running(), Closing.COMMIT)
+        self._last_commit = self._host.now
+        self._purge.maybe_purge()
+        return True
+
+    @property
+    def due_in_ms(self) -> int:
+        """How long until the next periodic commit, by the clock of the host; at least 1."""
+        due = self._last_commit + self._config.commit_interval_ms + 1
+        return max(due - self._host.now, 1)
+
+    def commit(self, tasks: Sequence[StreamTask], closing: Closing) -> Steps:
+        """Commit tasks.
+
+        Args:
+            tasks: all that run on the thread: one transaction has them all (KIP-447).
+            closing: what the commit is for.
+        """
+        positions = self._positions(tasks)
+        due = [task for task in tasks if task.commit_needed or task.has_passed_markers(positions)]
+        if not due and not self.producer.in_transaction:
+            return
+        yield from self._flush(due)
+        offsets: dict[str, int] = {}
+        times: dict[str, int] = {}
+        for task in due:
+            if not self._world.defect("keeps-stale-offset"):
+                task.note_written()
+            offsets |= task.committable_offsets(positions)
+            times |= task.committable_times()
+        if self._world.defect("commits-fetched-offsets"):
+            offsets = {each: positions[each] or 0 for each in offsets}
+        if self._world.defect("commits-store-first"):
+            yield from self._commit_stores(due, closing)
+        if self._config.exactly_once:
+            yield from self._commit_transaction(offsets, times)
+        elif offsets:
+            group = self._application.topology.application_id
+            member = self._membership.credentials
+            yield from self._application.network.call(
+                self._host.name,
+                "commit offsets",
+                lambda: self._application.cluster.commit_offsets(
+                    group, member, offsets, times=times
+                ),
+            )
+        self._purge.committed(offsets)
+        self._world.trace.emit(
+            "thread.committed", self._actor, tasks=[task.id for task in due], offsets=offsets
+        )
+        yield from self._commit_stores(due, closing)
+        for task in due:
+            task.committed(offsets)
+
+    def _positions(self, tasks: Iterable[StreamTask]) -> dict[str, int | None]:
+        """How far the consumer is, markers included, with each input."""
+        if self._world.defect("commits-last-record"):
+            return {each: at + 1 for task in tasks for each, at in task.consumed.items()}
+        return {each: self._consumer.position(each) for each in self._consumer.assignment}
+
+    def _flush(self, due: list[StreamTask]) -> Steps:
+        """Send on what the record caches hold back, and wait until everything has arrived."""
+        for task in due:
+            if not self._world.defect("leaves-caches-unflushed"):
+                task.flush_caches()
+        if not self._world.defect("commits-before-records-arrive"):
+            yield from self.producer.flush()
+
+    def _commit_stores(self, tasks: Iterable[StreamTask], closing: Closing) -> Steps:
+        for task in tasks:
+            if commits_after(task.traits, closing):
+                for name in list(task.stores):
+                    yield self._world.time.timeout(self._disk.delay_ms)
+                    task.commit_store(name)
+
+    def _commit_transaction(self, offsets: dict[str, int], times: dict[str, int]) -> Steps:
+        """All tasks of the thread in one transaction (KIP-447)."""
+        if not offsets and not self.producer.in_transaction:
+            return
+        if self._world.defect("keeps-transaction-open") and offsets.items() <= self._known.items():
+            return
+        self._known |= offsets
+        if offsets:
+            group, member = self._application.topology.application_id, self._membership.credentials
+            yield from self.producer.send_offsets(group, member, offsets, times=times)
+        yield from self.producer.commit()
+
+    def renew_producer(self, tasks: Iterable[StreamTask], *, first: bool = False) -> Steps:
+        """A new producer, which fences the one before, and aborts what it left open.
+
+        Args:
+            tasks: they write with it from now on.
+            first: whether there is none before.
+        """
+        if not first:
+            self.producer.close()
+            self.producer = self._new_producer()
+            for task in tasks:
+                task.use(self.producer)
+        while True:
+            try:
+                yield from self.producer.init()
+            except RequestTimeoutError:
+                if self._world.defect("dies-of-a-second-fault") and not first:
+                    # What it holds, nobody gives back.
+                    yield self._world.time.event()
+                continue
+            self._world.trace.emit(
+                "thread.producer", self._actor, producer=self.producer.producer_id
+            )
+            return
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a request that was not answered leaves open what is in the logs.
+
+        Under exactly-once nobody knows whether the transaction was committed. And a producer that
+        has given up on a record cannot send another one.
+        """
+        if self._world.defect("goes-on-after-commit-timeout"):
+            return False
+        return self._config.exactly_once or self.producer.error is not None
+
+    def _new_producer(self) -> Producer:
+        return Producer(
+            self._world,
+            self._host,
+            self._application.network,
+            self._application.cluster,
+            transactional_id=self._transactional_id,
+            transaction_timeout_ms=self._config.transaction_timeout_ms,
+            max_block_ms=self._config.max_block_ms,
+        )

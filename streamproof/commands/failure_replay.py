@@ -1,0 +1,66 @@
+"""Saved failures, run again: just these, and whether they still fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from streamproof.conformance.check_engine import Engine, Task, work_directory
+from streamproof.conformance.check_run import CheckOutcome
+from streamproof.conformance.registry import checks_for
+from streamproof.conformance.saved_failures import SavedFailure, read_failure
+from streamproof.conformance.session import still_fails
+from streamproof.conformance.settings import Settings
+from streamproof.conformance.verdicts import EXIT_CODES, EXIT_SUITE_ERROR
+from streamproof.errors import UsageError
+
+__all__ = ["replay_failures"]
+
+
+def replay_failures(paths: Sequence[Path], work_dir: Path | None) -> int:
+    """Run saved failures again, and say whether they still fail; returns what to exit with.
+
+    Args:
+        paths: files that a run has saved.
+        work_dir: where the databases go; see :func:`work_directory`.
+    """
+    codes = [_replay(saved, work_dir) for saved in [read_failure(path) for path in paths]]
+    worst_first = (EXIT_SUITE_ERROR, EXIT_CODES["failure"], EXIT_CODES["partial"])
+    return next((code for code in worst_first if code in codes), 0)
+
+
+def _replay(saved: SavedFailure, work_dir: Path | None) -> int:
+    """Run one saved failure again; returns what to exit with."""
+    check = checks_for(saved.subject).get(saved.check)
+    if check is None:
+        raise UsageError(
+            f"{saved.name} was found by the check {saved.check}, which this version does not have; "
+            "run the version that saved it."
+        )
+    settings = Settings(
+        guarantee=saved.guarantee,
+        spec=saved.spec,
+        profile=saved.profile,
+        seed=saved.seed,
+        operation_timeout_s=saved.timeout_s,
+        round=saved.round,
+    )
+    outcomes: list[CheckOutcome] = []
+    with work_directory(work_dir) as directory, Engine(settings, directory, 1) as engine:
+        engine.load([saved.subject])
+        task = Task(saved.subject, check, saved.round, saved.replay())
+        engine.run([task], lambda _, outcome: outcomes.append(outcome))
+    (outcome,) = outcomes
+    if outcome.suite_error:
+        print(f"{saved.subject} {saved.name}: the suite itself failed: {outcome.suite_error}")
+        return EXIT_SUITE_ERROR
+    if outcome.skipped:
+        print(f"{saved.subject} {saved.name}: cannot be tried here: {outcome.skipped}")
+        return EXIT_CODES["partial"]
+    if not still_fails(saved, outcome):
+        print(f"{saved.subject} {saved.name}: does not fail any more.")
+        return 0
+    found = next((each for each in outcome.findings if each.shape == saved.shape), None)
+    print(f"{saved.subject} {saved.name}: still fails.")
+    print(found.program if found else outcome.subject_error)
+    return EXIT_CODES["failure"]

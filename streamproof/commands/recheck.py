@@ -1,0 +1,169 @@
+"""The command that judges events again that were kept, or brought from elsewhere, on Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streamproof.errors import UsageError
+from streamproof.reports.pipeline.spark import session
+from streamproof.reports.safe_text import cell
+from streamproof.reports.wording import plural
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamproof.reports.pipeline.rechecking.run_invariants import Finding
+
+__all__ = ["recheck"]
+
+EXIT_FOUND = 1
+EXIT_USAGE = 3
+
+MOST_TOLD = 10
+"""So many runs that could not be judged are named, and as many that came twice."""
+
+
+def recheck(
+    events: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="EVENTS...",
+            help="Traces in Parquet, directories of them, and directories of campaigns.",
+        ),
+    ],
+    *,
+    invariant: Annotated[
+        list[str] | None,
+        typer.Option(help="A requirement, or the name of an invariant; any number. Default: all."),
+    ] = None,
+    sets: Annotated[
+        bool,
+        typer.Option(
+            "--sets",
+            help="Check all events at once, for runs that are too large for one worker; there are "
+            "fewer checks.",
+        ),
+    ] = False,
+    master: Annotated[
+        str, typer.Option(help="What runs the work, as spark://HOST:PORT. Default: this machine.")
+    ] = "",
+    remote: Annotated[
+        str, typer.Option(help="A Spark Connect server instead, as sc://HOST:PORT.")
+    ] = "",
+    out: Annotated[
+        Path, typer.Option(help="The directory for what is found, as Parquet and NDJSON.")
+    ] = Path("streamproof-rechecked"),
+) -> None:
+    """Judge events again: by invariants that are newer than they are, or from other runtimes.
+
+    docs/events.md says what events are. It needs Java and `pip install 'streamproof[spark]'`.
+
+    Exit codes: 0 all of it holds, 1 something does not, 3 usage, or a run cannot be judged.
+    """
+    # Whoever does something else needs no Arrow.
+    from streamproof.reports.pipeline.rechecking.event_files import (
+        event_files,
+        read_events,
+        write_findings,
+    )
+    from streamproof.reports.pipeline.rechecking.run_invariants import find_invariants
+    from streamproof.reports.pipeline.rechecking.set_checks import recheck_sets
+    from streamproof.reports.pipeline.rechecking.whole_runs import recheck_files
+
+    chosen = find_invariants(invariant or ())
+    files = event_files(events)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{out} cannot be made: {error.strerror}. Choose another directory with --out."
+        ) from error
+    spark = session(master, remote, "streamproof recheck")
+    table = read_events(spark, files)
+    judging = (
+        recheck_sets(table, chosen if invariant else None)
+        if sets
+        else nullcontext(recheck_files(spark, files, chosen))
+    )
+    summary = _Summary()
+    with judging as judged:
+        for each in write_findings(judged, out):
+            summary.add(each)
+    console = Console(highlight=False)
+    summary.print(console, table)
+    console.print(
+        Text(f"All of it is in {out / 'violations.parquet'} and .ndjson."), soft_wrap=True
+    )
+    if summary.violations:
+        raise typer.Exit(EXIT_FOUND)
+    raise typer.Exit(EXIT_USAGE if summary.unreadable else 0)
+
+
+class _Summary:
+    """What findings came to, without keeping them."""
+
+    def __init__(self) -> None:
+        self.violations: Counter[tuple[str, str]] = Counter()
+        self.unreadable = 0
+        self._runs: Counter[tuple[str, str]] = Counter()
+        self._first: dict[tuple[str, str], Finding] = {}
+        # Findings come run by run.
+        self._last: dict[tuple[str, str], str] = {}
+        self._told: list[Finding] = []
+        self._duplicates = 0
+
+    def add(self, finding: Finding) -> None:
+        """Count a finding."""
+        if finding.what != "violation":
+            duplicate = finding.what == "duplicate"
+            self._duplicates += duplicate
+            self.unreadable += not duplicate
+            if (self._duplicates if duplicate else self.unreadable) <= MOST_TOLD:
+                self._told.append(finding)
+            return
+        key = finding.requirement, finding.invariant
+        self.violations[key] += 1
+        self._first.setdefault(key, finding)
+        if self._last.get(key) != finding.run:
+            self._last[key] = finding.run
+            self._runs[key] += 1
+
+    def print(self, console: Console, events: DataFrame) -> None:
+        """Print what was found in events."""
+        count, runs = events.count(), events.select("run").distinct().count()
+        violations = self.violations.total()
+        found = plural(violations, "violation") if violations else "no violation"
+        console.print(f"{plural(count, 'event')} of {plural(runs, 'run')}: {found}.")
+        if self.violations:
+            console.print(self._table())
+        for each in self._told:
+            sign = "2x" if each.what == "duplicate" else "✗"
+            console.print(Text(f"{sign} {cell(each.run)}: {cell(each.message)}"), soft_wrap=True)
+        for count, told in (
+            (self.unreadable, "cannot be judged"),
+            (self._duplicates, "came twice"),
+        ):
+            if count > MOST_TOLD:
+                console.print(f"{count:,} runs {told}; the first {MOST_TOLD} are named.")
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column("requirement", no_wrap=True)
+        for heading in ("violations", "runs"):
+            table.add_column(heading, justify="right")
+        table.add_column("what does not hold, and where at first")
+        for key, count in self.violations.most_common():
+            first = self._first[key]
+            at = f"event {first.sequence}" if first.sequence >= 0 else "the end"
+            where = f"{cell(first.run)}, {at}: {cell(first.message)}"
+            what = Text.assemble((cell(key[1]), "bold"), f"\n{where}")
+            table.add_row(Text(cell(key[0])), f"{count:,}", f"{self._runs[key]:,}", what)
+        return table

@@ -1,0 +1,161 @@
+"""How a run that was kept is shown: drawn in words or into a file, and beside another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+from streamproof.errors import UsageError
+from streamproof.scenarios.comparison import compare as compared
+from streamproof.scenarios.comparison_text import render_comparison
+from streamproof.scenarios.pictures.html_timeline import render_html
+from streamproof.scenarios.pictures.lanes import Picture, picture
+from streamproof.scenarios.pictures.mermaid import render_mermaid
+from streamproof.scenarios.pictures.perfetto import render_perfetto
+from streamproof.scenarios.pictures.text_lanes import render_text
+from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.slicing import what_matters
+
+__all__ = ["Format", "View", "compare", "draw", "summary"]
+
+Format = Literal["text", "html", "mermaid", "perfetto", "parquet"]
+
+SUFFIXES: dict[Format, str] = {
+    "html": ".html",
+    "mermaid": ".mmd",
+    "perfetto": ".trace.json",
+    "parquet": ".parquet",
+}
+"""How the files of a format end; text is printed."""
+
+RENDERERS: dict[Format, Callable[[Picture], str]] = {
+    "html": render_html,
+    "mermaid": render_mermaid,
+    "perfetto": render_perfetto,
+}
+
+LEAST_WIDTH, MOST_WIDTH = 80, 120
+"""The columns of a picture in text."""
+
+
+class View(NamedTuple):
+    """How runs are shown.
+
+    Attributes:
+        format: in words or in files.
+        out: where files go.
+        everything: whether every event is drawn.
+        until_ms: nothing after this moment is shown; everything, if it is ``None``.
+        is_compared: whether two of them are shown side by side.
+        is_walked: whether the last of them is walked through, event by event.
+    """
+
+    format: Format
+    out: Path
+    everything: bool
+    until_ms: int | None
+    is_compared: bool
+    is_walked: bool
+
+    def of(self, played: Played) -> Played:
+        """The run up to the last moment that is shown: what was found by then, and no more."""
+        end = self.until_ms
+        if end is None:
+            return played
+        events = [each for each in played.events if each.time <= end]
+        found = [
+            each for each in played.violations if each.event is not None and each.event.time <= end
+        ]
+        return replace(played, events=events, violations=found)
+
+
+def summary(played: Played, how: str = "") -> str:
+    """What came of a run, in a few words.
+
+    Args:
+        played: the run.
+        how: what else there is to say of that.
+    """
+    found = played.violations
+    came = f"{found[0].requirement} is broken" if found else "every promise is kept"
+    return ", ".join(filter(None, [came, how, f"{len(played.events):,} events"]))
+
+
+def draw(console: Console, played: Played, view: View, *, is_only: bool = True) -> None:
+    """Draw a run, and say how to see it again.
+
+    Args:
+        console: where it is drawn, if it is in words.
+        played: the run.
+        view: how it is shown.
+        is_only: whether it is drawn even if nothing is wrong in it.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    if view.format != "text":
+        console.print(str(_written(played, view.format, view.out)), markup=False, soft_wrap=True)
+    elif played.violations or view.everything or is_only:
+        # The command is said once, and last.
+        shown = picture(
+            replace(played, command=""), what_matters(played) if played.violations else None
+        )
+        most = {"most": 0} if view.everything else {}
+        console.print(Text(render_text(shown, width=_width(console), **most)), soft_wrap=True)
+    console.print(Text(f"  $ {played.command}"), soft_wrap=True)
+
+
+def compare(console: Console, runs: list[Played], example: str) -> None:
+    """Show two runs side by side.
+
+    Args:
+        console: where they are shown.
+        runs: the runs.
+        example: how two are named.
+
+    Raises:
+        UsageError: there are not two.
+    """
+    if len(runs) != 2:
+        names = ", ".join(each.name for each in runs)
+        raise UsageError(
+            f"--compare needs two runs, and these are {len(runs)}: {names}. Name two, as {example}."
+        )
+    text = render_comparison(compared(*runs), _width(console))
+    console.print(Text(text), soft_wrap=True)
+
+
+def _width(console: Console) -> int:
+    return min(max(console.width, LEAST_WIDTH), MOST_WIDTH)
+
+
+def _written(played: Played, format_: Format, out: Path) -> Path:
+    """The file that the picture of a run was written to.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    name = "".join(each if each.isalnum() or each in "-_." else "-" for each in played.name)
+    path = out / f"{name.strip('-')}{SUFFIXES[format_]}"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if format_ == "parquet":
+            # Whoever writes no trace needs no Arrow.
+            from streamproof.sim.trace_files import TraceFile
+
+            with TraceFile(path, played.name) as file:
+                for event in played.events:
+                    file(event)
+        else:
+            drawn = picture(played, what_matters(played) if played.violations else None)
+            path.write_text(RENDERERS[format_](drawn), "utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}. Choose another directory with --out."
+        ) from error
+    return path

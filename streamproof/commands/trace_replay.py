@@ -1,0 +1,157 @@
+"""Runs that were kept as traces, or brought from elsewhere: read, judged again, and shown."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+
+from streamproof.commands.run_drawing import View, compare, draw, summary
+from streamproof.errors import UsageError
+from streamproof.reports.pipeline.rechecking.event_files import event_files
+from streamproof.reports.pipeline.rechecking.run_invariants import KNOWN, in_order, violations_in
+from streamproof.reports.pipeline.rechecking.validation import DUPLICATE
+from streamproof.scenarios.pictures.event_words import harmless
+from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.state.walk import step as walk
+from streamproof.sim.invariants import InvariantError
+from streamproof.sim.trace_files import BATCH, SCHEMA, events_of
+
+__all__ = ["read_runs", "replay_traces"]
+
+EXIT_BROKEN = 1
+"""What the command ends with if a promise is broken in a run."""
+
+MOST_NAMED = 10
+"""So many of the runs that there are are named."""
+
+
+def replay_traces(console: Console, paths: Sequence[Path], names: Sequence[str], view: View) -> int:
+    """Show runs that were kept; returns what to exit with.
+
+    Args:
+        console: where they are shown.
+        paths: as of :func:`read_runs`.
+        names: as of :func:`read_runs`.
+        view: how they are shown.
+
+    Raises:
+        UsageError: a run cannot be read, there are not two to be compared, or a file cannot be
+            written.
+    """
+    runs = read_runs(paths, names)
+    shown = [view.of(each) for each in runs]
+    if view.is_compared:
+        compare(console, shown, "--run FIRST --run SECOND")
+    else:
+        for each in shown[-1:] if view.is_walked else shown:
+            _print_verdict(console, each)
+            if view.is_walked:
+                walk(each, console, input)
+            else:
+                draw(console, each, view)
+    return EXIT_BROKEN if any(each.violations for each in runs) else 0
+
+
+def _print_verdict(console: Console, played: Played) -> None:
+    sign = "[red]✗[/]" if played.violations else "[green]✓[/]"
+    name = escape(harmless(played.name))
+    console.print(f"{sign} [bold]{name}[/]  {escape(summary(played))}")
+    if played.story:
+        console.print(Padding(escape(played.story), (0, 0, 0, 2)))
+
+
+def read_runs(paths: Sequence[Path], names: Sequence[str]) -> list[Played]:
+    """Read runs, and judge them by all invariants.
+
+    Args:
+        paths: traces, directories of traces, and directories of campaigns.
+        names: the runs that are wanted; none, if there is only one.
+
+    Raises:
+        UsageError: there is no such run, or there are several and none is named; or a file or a run
+            cannot be read.
+    """
+    places = _places(event_files(paths))
+    where = " ".join(map(str, paths))
+    if not places:
+        raise UsageError(f"There are no events in {where}: nothing happened in it.")
+    if not names and len(places) > 1:
+        raise UsageError(f"{where} has {_several(places)}. Name one with --run.")
+    missing = next((each for each in names if each not in places), None)
+    if missing is not None:
+        raise UsageError(f"There is no run {missing!r} in {where}: it has {_several(places)}.")
+    again = ["streamproof", "replay", *map(str, paths)]
+    runs = []
+    for name in dict.fromkeys(names) or places:
+        command = [*again, "--run", name] if len(places) > 1 else again
+        runs.append(_read(name, places[name], shlex.join(command)))
+    return runs
+
+
+def _several(names: Iterable[str]) -> str:
+    """How many runs there are, and what the first of them are called."""
+    first, *others = map(repr, sorted(names))
+    told = ", ".join([first, *others[: MOST_NAMED - 1]])
+    left = len(others) + 1 - MOST_NAMED
+    more = f", and {left:,} more" if left > 0 else ""
+    return f"{len(others) + 1:,} run{'s' if others else ''}: {told}{more}"
+
+
+def _places(files: Sequence[Path]) -> dict[str, list[Path]]:
+    """The files in which there is anything of each run."""
+    places: dict[str, list[Path]] = {}
+    for path in files:
+        column = _table(path, ["run"]).column("run")
+        for name in column.unique().to_pylist():
+            if name is None:
+                raise UsageError(
+                    f"{path} has events of no run: the column 'run' has no nulls. docs/events.md "
+                    "says what is in it."
+                )
+            places.setdefault(name, []).append(path)
+    return places
+
+
+def _table(path: Path, columns: list[str], run: str | None = None) -> pa.Table:
+    """Columns of a file, of one run or of all."""
+    wanted = None if run is None else [("run", "==", run)]
+    try:
+        # The name of a directory says nothing of what is in its files.
+        table = pq.read_table(path, columns=columns, filters=wanted, partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise UsageError(
+            f"{path} cannot be read to its end: {reason}. If it was copied, copy it again."
+        ) from error
+    # Other programs write texts as large ones. That nothing is null is seen to later, by row.
+    return table.cast(pa.schema([(each, SCHEMA.field(each).type) for each in columns]))
+
+
+def _read(name: str, files: Sequence[Path], command: str) -> Played:
+    """One run, with what does not hold in it.
+
+    Raises:
+        UsageError: events of it are missing, or tell too little.
+    """
+    try:
+        rows = pa.concat_tables(_table(each, SCHEMA.names, name) for each in files)
+        single = in_order(rows)
+        events = list(chain.from_iterable(map(events_of, single.to_batches(BATCH))))
+        violations = violations_in(iter(events), KNOWN)
+    except InvariantError as error:
+        text = str(error).removesuffix(" This is a mistake in the simulator.")
+        raise UsageError(
+            f"Run {name!r} cannot be judged: {text} Something is missing before that."
+        ) from error
+    except UsageError as error:
+        raise UsageError(f"Run {name!r} cannot be shown: {error}") from error
+    twice = DUPLICATE % (len(rows), len(single)) if len(single) < len(rows) else ""
+    return Played(name, None, (), events, violations, "", command=command, story=twice)

@@ -1,0 +1,223 @@
+"""Which events matter: what the story of a defect needs, and little else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.slicing import RULES, what_matters
+from streamproof.sim.choices import Choices
+from streamproof.sim.defects import DEFECTS
+from streamproof.sim.event_kinds import KINDS
+from streamproof.sim.exploration import drawn_plan
+from streamproof.sim.invariants import Violation
+from streamproof.sim.simulation import Plan, run
+from streamproof.sim.trace import Event, Trace
+
+STORIES: dict[str, tuple[int, str]] = {
+    "begins-anew-without-need": (36, "group.assigned group.member_left_out instance.crashed"),
+    "chooses-by-largest-time": (29, "task.processed log.appended"),
+    "closes-lost-tasks-cleanly": (4, "store.closing store.committed store.put log.appended"),
+    "commits-before-records-arrive": (1, "offsets.committed store.put task.processed"),
+    "commits-fetched-offsets": (0, "offsets.added offsets.committed log.appended task.processed"),
+    "commits-last-record": (0, "offsets.committed log.appended transaction.marker"),
+    "commits-store-first": (
+        45,
+        "store.committed transaction.marker log.appended store.put task.closed store.found",
+    ),
+    "counts-records-as-offsets": (0, "restore.start restore.batch store.opened"),
+    "does-not-wait-for-owner": (4, "thread.assigned group.assigned"),
+    "drops-task-whose-lock-is-taken": (6, "thread.assigned thread.subscribed task.closed"),
+    "ignores-generation": (16, "task.processed transaction.decided group.assigned"),
+    "ignores-lag": (5, "task.processed log.appended thread.assigned"),
+    "keeps-stale-offset": (0, "store.closing store.committed store.put store.opened"),
+    "keeps-tasks-after-loss": (4, "task.processed transaction.decided instance.crashed"),
+    "keeps-transaction-open": (18, "thread.committed log.appended store.put"),
+    "keeps-unclean-store": (
+        19,
+        "instance.crashed store.put transaction.marker log.appended store.opened store.found",
+    ),
+    "leaves-input-paused": (1, "input.paused log.appended offsets.committed"),
+    "leaves-startup-stores-open": (2, "state.found instance.stopped instance.started"),
+    "position-of-staged-writes": (1, "store.found store.flushed instance.crashed task.processed"),
+    "purges-consumed-offsets": (42, "log.deleted offsets.committed task.processed"),
+    "restores-aborted-records": (
+        1,
+        "store.running store.restored restore.start log.appended transaction.marker store.put",
+    ),
+    "suspends-without-a-word": (5, "restore.start task.state"),
+}
+"""Of each defect, a seed with which its promise is broken, and the events that explain it."""
+
+
+def play(defect: str, seed: int) -> Played:
+    """A run with a defect, in which that matters."""
+    events: list[Event] = []
+    choices = Choices.seeded(seed)
+    plan = drawn_plan(choices, defect)
+    outcome = run(choices, plan, defects=[defect], watchers=[events.append])
+    return Played(f"seed {seed}", plan, (defect,), events, outcome.violations, outcome.digest)
+
+
+@pytest.mark.parametrize("defect", STORIES)
+def test_a_slice_tells_the_story_of_a_defect(defect: str) -> None:
+    """With what found it, what led to it, and less than 60 events before anything is shrunk."""
+    seed, story = STORIES[defect]
+    played = play(defect, seed)
+    violation = played.violations[0]
+    assert violation.requirement == DEFECTS[defect].requirement
+    matters = what_matters(played)
+    kinds = {played.events[each].kind for each in matters}
+    assert set(story.split()) <= kinds
+    assert len(matters) < 60
+    if violation.event is not None:
+        assert violation.event.sequence in matters
+    assert matters == what_matters(played)
+
+
+def test_without_a_violation_nothing_matters() -> None:
+    """There is nothing to explain."""
+    events: list[Event] = []
+    outcome = run(Choices.seeded(2), watchers=[events.append])
+    assert what_matters(Played("2", outcome.plan, (), events, [], outcome.digest)) == frozenset()
+
+
+def test_the_rules_speak_of_events_that_there_are() -> None:
+    """A kind that is misspelt would never be found."""
+    assert RULES.keys() <= set(KINDS)
+
+
+class Told:
+    """A run of one process, told by hand; events have names."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.names: dict[str, int] = {}
+        self._emit = Trace(lambda: len(self.events), [self.events.append]).emit
+
+    def emit(self, name: str, kind: str, actor: str, **more: Any) -> None:
+        """Something happens that is called so."""
+        self.names[name] = len(self.events)
+        self._emit(kind, actor, **more)
+
+    def store(self, name: str, kind: str, offset: int = -1, **more: Any) -> None:
+        """Something happens to the store of the task."""
+        thread = "instance-0/thread-0"
+        self.emit(name, kind, thread, task="0_0", partition="log-0", offset=offset, **more)
+
+    def put(self, name: str, key: bytes, value: bytes) -> None:
+        """A row is written."""
+        self.store(name, "store.put", key=key, value=value)
+
+    def slice(self, message: str, name: str) -> set[str]:
+        """The names of the events that matter to a violation."""
+        event = self.events[self.names[name]]
+        violation = Violation("it is kept as it was", "TASK-003", message, event)
+        played = Played("told", Plan(), (), self.events, [violation], "")
+        matters = what_matters(played)
+        return {name for name, number in self.names.items() if number in matters}
+
+
+def killed(between: Callable[[Told], None]) -> Told:
+    """A store that is written, committed, and opened again after its process was killed."""
+    told = Told()
+    told.emit("started", "instance.started", "instance-0")
+    told.store("opened", "store.opened", store="rows")
+    told.put("first", b"a", b"1")
+    told.put("other", b"b", b"1")
+    told.store("early commit", "store.committed", offset=1)
+    told.put("second", b"a", b"2")
+    told.put("another", b"c", b"7")
+    told.store("commit", "store.committed", offset=3)
+    between(told)
+    told.emit("crashed", "instance.crashed", "instance-0")
+    told.emit("restarted", "instance.started", "instance-0")
+    told.store("opened again", "store.opened", offset=3, store="rows")
+    told.store("found", "store.found", offset=3, rows=[])
+    return told
+
+
+MESSAGE = "the store of log-0 in task 0_0 is kept with b'a' = b'2', and its changelog says b'1'"
+
+
+def test_the_last_write_and_the_last_commit_before_a_loss_count() -> None:
+    """Writes of other keys, and commits that were followed by another, say nothing."""
+    told = killed(lambda _: None)
+    assert told.slice(MESSAGE, "found") == {
+        "second",
+        "commit",
+        "crashed",
+        "restarted",
+        "opened again",
+        "found",
+    }
+
+
+def test_what_happens_elsewhere_does_not_count() -> None:
+    """That something came earlier is no cause."""
+
+    def elsewhere(told: Told) -> None:
+        told.emit("other process", "instance.crashed", "instance-1")
+        told.emit("other log", "log.compacted", "brokers", partition="log-1", offset=4, removed=1)
+        told.emit("a request", "network.request_lost", "instance-1", what="heartbeat")
+
+    assert killed(elsewhere).slice(MESSAGE, "found") == killed(lambda _: None).slice(
+        MESSAGE, "found"
+    )
+
+
+def appended(told: Told, name: str, key: bytes, value: bytes, offset: int) -> None:
+    """A record of the store is in its changelog, in the transaction of producer 5."""
+    told.emit(
+        name,
+        "log.appended",
+        "brokers",
+        partition="log-0",
+        offset=offset,
+        key=key,
+        value=value,
+        timestamp=1,
+        producer=5,
+        transactional=True,
+    )
+
+
+def decided(told: Told, *, commit: bool) -> None:
+    """The transaction of producer 5 ends, and the changelog shows it."""
+    end = {"producer": 5, "transactional_id": "app-0", "commit": commit}
+    told.emit("decided", "transaction.decided", "brokers", **end)
+    told.emit("marker", "transaction.marker", "brokers", partition="log-0", offset=6, **end)
+
+
+def with_a_transaction(told: Told, *, commit: bool) -> None:
+    """Both rows that were written last are in the changelog, in one transaction."""
+    told.emit("producer", "thread.producer", "instance-0/thread-0", producer=5)
+    appended(told, "appended", b"a", b"2", 4)
+    appended(told, "noise", b"c", b"7", 5)
+    decided(told, commit=commit)
+
+
+def test_a_record_that_was_aborted_brings_its_fate_along() -> None:
+    """With the marker, and what it was aborted for; the other records of it say nothing."""
+    found = killed(lambda told: with_a_transaction(told, commit=False)).slice(MESSAGE, "found")
+    assert {"appended", "decided", "marker", "second", "crashed", "commit"} <= found
+    assert not {"noise", "another", "other", "first", "early commit"} & found
+
+
+def test_a_record_that_was_committed_is_as_any_other() -> None:
+    """That nothing happened to it needs no event."""
+    found = killed(lambda told: with_a_transaction(told, commit=True)).slice(MESSAGE, "found")
+    assert "appended" in found
+    assert not {"decided", "marker", "noise"} & found
+
+
+def test_a_decision_that_breaks_a_promise_brings_its_records_along() -> None:
+    """Those of the partition that the message speaks of."""
+    told = killed(lambda told: with_a_transaction(told, commit=True))
+    message = "a transaction with records of log-0 was committed after the task had begun to run"
+    found = told.slice(message, "decided")
+    assert {"decided", "appended", "noise", "second", "another"} <= found
+    assert not {"marker", "crashed", "first"} & found

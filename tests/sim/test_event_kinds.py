@@ -1,0 +1,217 @@
+"""The table of kinds says what runs tell, and by it files give back the events that went in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamproof.errors import UsageError
+from streamproof.sim.choices import Choices
+from streamproof.sim.event_kinds import ACTORS, KINDS
+from streamproof.sim.exploration import drawn_plan
+from streamproof.sim.invariants import INVARIANTS, Watch
+from streamproof.sim.simulation import run
+from streamproof.sim.trace import Event
+from streamproof.sim.trace_files import TraceFile, batch_of, events_of, read_trace
+
+ACTOR_NAMES = {
+    "application": r"[a-z-]+",
+    "brokers": r"brokers",
+    "process": r"instance-\d+",
+    "thread": r"instance-\d+/thread-\d+",
+    "updater": r"instance-\d+/updater-\d+",
+    "global": r"instance-\d+/global",
+    "workload": r"workload",
+    "nemesis": r"nemesis",
+}
+
+SELDOM = {"group.probed", "store.rebuilt", "thread.timed_out", "transaction.timed_out"}
+"""Kinds that do not come about in a few runs."""
+
+
+def wrongs(event: Event) -> list[str]:
+    """In what an event is not as the table has it."""
+    kind = KINDS[event.kind]
+    found = []
+    if not re.fullmatch(ACTOR_NAMES[kind.actor], event.actor):
+        found.append(f"its actor is {event.actor}")
+    told = {"task": bool(event.task), "partition": bool(event.partition)}
+    told["offset"] = event.offset >= 0
+    for name, is_told in told.items():
+        said = {name: True, f"{name}?": is_told}
+        if is_told is not next((said[each] for each in kind.about.split() if each in said), False):
+            found.append(f"{name} is {getattr(event, name)!r}")
+    if event.attributes.keys() != kind.attributes.keys():
+        found.append(f"it tells {sorted(event.attributes)}")
+    return found
+
+
+def test_runs_tell_what_the_table_says() -> None:
+    """All kinds come about, and each event has what its kind has, of the types that it has."""
+    seen: dict[str, str] = {}
+    events: list[Event] = []
+
+    def see(event: Event) -> None:
+        for wrong in wrongs(event):
+            seen.setdefault(event.kind, f"{event}: {wrong}")
+        seen.setdefault(event.kind, "")
+        events.append(event)
+
+    for seed in range(16):
+        run(Choices.seeded(seed), watchers=[see])
+    for upgrade in ("format-in-place", "sums-up"):
+        run(Choices.seeded(3), upgrade=upgrade, watchers=[see])
+    assert [each for each in seen.values() if each] == []
+    assert KINDS.keys() - seen.keys() <= SELDOM
+    assert list(events_of(batch_of("all", events))) == events
+
+
+def test_each_kind_of_actor_is_told_of() -> None:
+    assert {each.actor for each in KINDS.values()} == set(ACTORS) == set(ACTOR_NAMES)
+
+
+def values(type_: Any) -> st.SearchStrategy[Any]:
+    """Values of a type that an attribute may have."""
+    plain = {
+        int: st.integers(-(2**63), 2**63 - 1),
+        float: st.floats(allow_nan=False, allow_infinity=False),
+        str: st.text(max_size=5),
+        bytes: st.binary(max_size=5),
+        bool: st.booleans(),
+        type(None): st.none(),
+    }
+    if type_ in plain:
+        return plain[type_]
+    if is_typeddict(type_):
+        return attributes(get_type_hints(type_))
+    inner = [each for each in get_args(type_) if each is not ...]
+    match get_origin(type_):
+        case origin if origin is list:
+            return st.lists(values(inner[0]), max_size=3)
+        case origin if origin is tuple:
+            return st.lists(values(inner[0]), max_size=3).map(tuple)
+        case origin if origin is dict:
+            return st.dictionaries(values(inner[0]), values(inner[1]), max_size=3)
+        case _:
+            assert get_origin(type_) in (Union, type(int | None)), type_
+            return st.one_of(*map(values, inner))
+
+
+def attributes(types: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Attributes of these types."""
+    return st.fixed_dictionaries({name: values(type_) for name, type_ in types.items()})
+
+
+@st.composite
+def any_event(draw: st.DrawFn, sequence: int = 0) -> Event:
+    """Any event of a kind that is known."""
+    kind = draw(st.sampled_from(sorted(KINDS)))
+    types = {name: type_ for name, (type_, _) in KINDS[kind].attributes.items()}
+    text = st.text(max_size=5)
+    number = st.integers(-1, 2**63 - 1)
+    return Event(
+        sequence,
+        draw(number),
+        draw(text),
+        kind,
+        draw(text),
+        draw(text),
+        draw(number),
+        draw(attributes(types)),
+    )
+
+
+@given(st.lists(any_event(), max_size=5))
+def test_events_come_back_as_they_were(events: list[Event]) -> None:
+    """Bytes, tuples and what is not there included, and in the order in which it was."""
+    back = list(events_of(batch_of("run", events)))
+    assert back == events
+    assert [str(each) for each in back] == [str(each) for each in events]
+
+
+@pytest.mark.parametrize(
+    ("defect", "seed"),
+    [
+        ("", 0),
+        ("", 2),
+        ("ignores-generation", 16),
+        ("does-not-wait-for-owner", 30),
+        ("does-not-fence-producer", 7),
+        ("commits-last-record", 0),
+        ("ignores-lag", 5),
+        ("keeps-unclean-store", 19),
+    ],
+)
+def test_a_trace_is_judged_as_its_run_was(tmp_path: Path, defect: str, seed: int) -> None:
+    """The same violations, word for word, from the same events."""
+    choices, events = Choices.seeded(seed), list[Event]()
+    plan = drawn_plan(choices, defect)
+    with TraceFile(tmp_path / "trace.parquet", "run") as file:
+        outcome = run(
+            choices, plan, defects=[defect] if defect else [], watchers=[file, events.append]
+        )
+    watch = Watch(INVARIANTS, exactly_once=plan.config.exactly_once)
+    read = list(read_trace(tmp_path / "trace.parquet"))
+    for event in read:
+        watch(event)
+    assert read == events
+    assert (watch.violations or watch.end()) == outcome.violations
+    assert bool(outcome.violations) is bool(defect)
+
+
+def row(kind: str, text: str | None) -> pa.RecordBatch:
+    """One event, with its attributes as JSON."""
+    batch = batch_of("a run", [Event(7, 0, "brokers", kind, "", "in-0", 3, {})])
+    return batch.set_column(8, "attributes", pa.array([text], pa.string()))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"value":null}', r"missing required field `key`"),
+        ('{"key":3}', r"Expected `bytes`, got `int` - at `\$.key`"),
+        ('{"key":"not base64"}', r"Invalid base64 encoded string - at `\$.key`"),
+        ("[]", "Expected `object`, got `array`"),
+        ("{", "truncated"),
+        (None, "no attributes: a column has no nulls"),
+    ],
+)
+def test_an_event_that_is_not_as_it_should_be_is_named(text: str | None, message: str) -> None:
+    """By its run, its number and its attribute."""
+    with pytest.raises(UsageError, match=rf"Event 7 of run 'a run' .*{message}"):
+        list(events_of(row("store.put", text)))
+
+
+def test_attributes_may_be_missing_where_that_does_not_matter() -> None:
+    """Those that are there are of their types nonetheless."""
+    (event,) = events_of(row("store.put", '{"key":"YQ=="}'), complete=False)
+    assert event.attributes == {"key": b"a"}
+    with pytest.raises(UsageError, match="Expected `bytes`, got `int`"):
+        list(events_of(row("store.put", '{"key":3}'), complete=False))
+
+
+def test_a_kind_that_is_not_known_has_what_json_has() -> None:
+    (event,) = events_of(row("my.own", '{"a":[1,{"b":"YQ=="}]}'))
+    assert event.attributes == {"a": [1, {"b": "YQ=="}]}
+
+
+def test_what_is_not_listed_is_left_out() -> None:
+    (event,) = events_of(row("workload.ended", '{"topic":"in","records":2,"more":1}'))
+    assert event.attributes == {"topic": "in", "records": 2}
+
+
+def test_attributes_are_json_with_base64() -> None:
+    """So that any program can write them."""
+    event = Event(
+        0, 0, "instance-0/thread-0", "store.put", "0_0", "s-0", -1, {"value": None, "key": b"a\xff"}
+    )
+    (text,) = batch_of("run", [event]).column("attributes").to_pylist()
+    assert msgspec.json.decode(text) == {"value": None, "key": "Yf8="}

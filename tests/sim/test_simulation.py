@@ -1,0 +1,135 @@
+"""The swarm: one number tells the whole run, all is well without a defect, and not with one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streamproof.errors import UsageError
+from streamproof.sim.choices import Choices
+from streamproof.sim.defects import DEFECTS
+from streamproof.sim.exploration import explore, search
+from streamproof.sim.simulation import Plan, run
+from streamproof.sim.topologies import TOPOLOGIES
+from streamproof.sim.trace import Event, first_divergence
+from streamproof.sim.trace_files import TraceFile, read_trace
+from streamproof.sim.workloads import WorkloadConfig
+
+SHORT = Plan(safety_ms=8_000, workload=WorkloadConfig(records=20))
+"""A run of some seconds, with crashes, pauses and cuts."""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_broken_without_a_defect(seed: int) -> None:
+    """Whatever goes wrong around it, the runtime keeps all promises."""
+    assert run(Choices.seeded(seed)).violations == []
+
+
+@pytest.mark.parametrize(
+    "seed", [122, 1253, 3763, 4514, 5103, 5197, 5913, 6621, 7598, 10894, 16639, 23265, 23343]
+)
+def test_what_seldom_comes_about_breaks_nothing_either(seed: int) -> None:
+    """Worlds in which the runtime, or an invariant, once was wrong: one of a thousand."""
+    assert run(Choices.seeded(seed)).violations == []
+
+
+@pytest.mark.parametrize("topology", sorted(TOPOLOGIES))
+def test_every_topology_is_run_to_its_end(topology: str) -> None:
+    """And has processed what came in."""
+    outcome = run(Choices.seeded(1), topology=topology)
+    assert outcome.plan.topology == topology
+    assert outcome.violations == []
+    assert outcome.events > 100
+
+
+def test_the_same_seed_is_the_same_run(tmp_path: Path) -> None:
+    """With and without a trace, event by event."""
+    events: list[Event] = []
+    path = tmp_path / "trace.parquet"
+    first = run(Choices.seeded(5), watchers=[events.append])
+    with TraceFile(path, "5") as file:
+        second = run(Choices.seeded(5), watchers=[file])
+    third = run(Choices.seeded(5))
+    assert first.digest == second.digest == third.digest
+    assert first.events == len(events)
+    divergence = first_divergence(
+        [(each.sequence, each.time, each.actor, each.kind) for each in events],  # type: ignore[misc]
+        [(each.sequence, each.time, each.actor, each.kind) for each in read_trace(path)],  # type: ignore[misc]
+    )
+    assert divergence is None
+
+
+def test_the_order_of_hashes_decides_nothing() -> None:
+    """In other processes, under three values of PYTHONHASHSEED."""
+    program = (
+        "from streamproof.sim.choices import Choices\n"
+        "from streamproof.sim.simulation import run\n"
+        "print(*(run(Choices.seeded(seed)).digest for seed in range(3)))\n"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-P", "-c", program],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"PYTHONHASHSEED": each},
+        ).stdout
+        for each in ("0", "1", "4711")
+    }
+    assert len(digests) == 1
+    assert digests.pop().split() == [run(Choices.seeded(seed)).digest for seed in range(3)]
+
+
+def test_recorded_choices_are_the_same_run() -> None:
+    """They replay it without the seed."""
+    first = run(Choices.seeded(3, recording=True), SHORT)
+    assert run(Choices.recorded(first.choices), SHORT).digest == first.digest
+
+
+@settings(max_examples=5, suppress_health_check=list(HealthCheck), deadline=None)
+@given(st.data())
+def test_hypothesis_can_choose(data: st.DataObject) -> None:
+    """Any choices are a run, and all is well in it."""
+    calm = Plan(partitions=1, safety_ms=500, kinds=("crash",), workload=WorkloadConfig(records=2))
+    assert run(Choices.hypothesis(data), calm).violations == []
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [
+        "restores-aborted-records",
+        "commits-store-first",
+        "closes-lost-tasks-cleanly",
+        "commits-fetched-offsets",
+        "commits-last-record",
+        "keeps-stale-offset",
+    ],
+)
+def test_a_defect_is_found(defect: str) -> None:
+    """Within a few seeds; the rest of them take an exploration of their own."""
+    assert search(defect, 0, 200).seeds is not None
+
+
+def test_exploring_side_by_side_is_exploring() -> None:
+    """Two processes find what one finds, in the same order."""
+    assert list(explore(range(4), jobs=2)) == list(explore(range(4)))
+
+
+def test_an_unknown_defect_is_refused() -> None:
+    """With the names that there are."""
+    with pytest.raises(UsageError, match=f"no defect 'typo'. There are: .*{min(DEFECTS)}"):
+        run(Choices.seeded(0), SHORT, defects=["typo"])
+
+
+def test_each_defect_says_what_it_is() -> None:
+    """And which promise it breaks, under which guarantee."""
+    for name, defect in DEFECTS.items():
+        assert name == name.lower()
+        assert defect.what.endswith(".")
+        assert set(defect.guarantees) <= {"EOS", "ALOS"}
+        assert defect.source
