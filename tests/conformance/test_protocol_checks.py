@@ -134,7 +134,7 @@ def test_transactions_are_relied_on_where_the_specification_has_them(
 
 @pytest.mark.parametrize(
     "name",
-    [f"{ROOT / 'examples' / 'sqlite_store.py'}:make", f"{MUTANTS}.crashes:journalled"],
+    [f"{ROOT / 'examples' / 'sqlite_store.py'}:make", f"{MUTANTS}.crash_mutants:journalled"],
     ids=["sqlite", "journal"],
 )
 def test_a_store_of_others_is_right(name: str, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_mistake_of_the_simulator_is_not_laid_at_the_door_of_a_store(
 
 def failing(tmp_path: Path) -> CheckOutcome:
     """A check with findings."""
-    subject = load_subject(f"{MUTANTS}.tasks:get_misses_restored_rows")
+    subject = load_subject(f"{MUTANTS}.task_mutants:get_misses_restored_rows")
     return outcome_of(subject, "protocol.killed", tmp_path)
 
 
@@ -335,7 +335,7 @@ def test_a_world_is_made_again(tmp_path: Path) -> None:
         seed=0,
         round=0,
     )
-    wrong = load_subject(f"{MUTANTS}.tasks:get_misses_restored_rows")
+    wrong = load_subject(f"{MUTANTS}.task_mutants:get_misses_restored_rows")
     again = outcome_of(wrong, "protocol.killed", tmp_path, replay=replay)
     assert [each.shape for each in again.findings] == [found.shape]
     right = outcome_of(load_subject("in-memory"), "protocol.killed", tmp_path, replay=replay)
@@ -344,7 +344,7 @@ def test_a_world_is_made_again(tmp_path: Path) -> None:
 
 def test_a_failure_is_saved_and_replayed(command_line: CommandLine) -> None:
     """By one command each."""
-    subject = f"{MUTANTS}.tasks:unknown_offset_refused"
+    subject = f"{MUTANTS}.task_mutants:unknown_offset_refused"
     found = command_line.verify(
         subject, "--only", "PROTOCOL-008", "--profile", "smoke", "--no-bank"
     )
@@ -399,7 +399,7 @@ def test_a_store_of_ours_goes_through_every_scenario(
 
 def test_a_scenario_finds_a_store_that_is_wrong(tmp_path: Path) -> None:
     """The program plays it again; so does what was saved."""
-    wrong = load_subject(f"{MUTANTS}.tasks:get_misses_restored_rows")
+    wrong = load_subject(f"{MUTANTS}.task_mutants:get_misses_restored_rows")
     outcome = outcome_of(wrong, "protocol.library", tmp_path, profile="full")
     finding = outcome.findings[0]
     (world,) = finding.choices.worlds
