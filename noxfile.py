@@ -102,10 +102,11 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, formatting, and which floor imports which."""
+    """Check style, formatting, which package imports which, and the subjects of new commits."""
     install(session, "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("python", "-P", str(ROOT / "tests" / "commit_subjects.py"))
     with TemporaryDirectory() as empty, session.chdir(empty):
         session.run("lint-imports", "--no-cache", "--no-logo", "--config", str(PYPROJECT))
 
