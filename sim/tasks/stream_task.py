@@ -9,7 +9,7 @@ Sources: KIP-892, KIP-1035; Kafka, StreamTask and ProcessorStateManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -56,6 +56,7 @@ from streamproof.stores.errors import (
 from streamproof.stores.metrics import Metrics
 from streamproof.stores.runtime.cache import CachingKeyValueStore, RecordCache
 from streamproof.stores.runtime.changelogging import change_logging
+from streamproof.stores.runtime.guard import guarded
 from streamproof.stores.runtime.layers import call_all
 
 __all__ = ["StoreHolder", "StreamTask", "TaskConfig", "TaskState", "topic_partition"]
@@ -86,14 +87,16 @@ class TaskConfig:
 
 @dataclass
 class StoreHolder:
-    """A store of a task, and how far it is.
+    """A store of a task, and how far the store is.
 
     Attributes:
-        store: what processors write to.
+        store: the store with all its layers, for the runtime.
         database: the store beneath all layers, which may be flushed at any time.
-        changelog: its changelog partition.
-        offset: of the last changelog record that it has; ``None`` if that is not known.
-        restore: applies changelog records to it.
+        changelog: the changelog partition of the store.
+        offset: the offset of the last changelog record that the store has; ``None`` if the offset
+            is not known.
+        restore: applies changelog records to the store.
+        guard: the store as processors hold it: without the calls that belong to the runtime.
     """
 
     store: KeyValueStore
@@ -101,6 +104,10 @@ class StoreHolder:
     changelog: str
     offset: int | None
     restore: Callable[[list[ChangelogRecord]], None]
+    guard: KeyValueStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.guard = guarded(self.store)
 
 
 def topic_partition(name: str) -> TopicPartition:
@@ -179,7 +186,7 @@ class StreamTask:
         self._committed: dict[str, int] = {}
         self.punctuations = Punctuations()
         self._cache = cache
-        self._global_stores = global_stores
+        self._global_stores = {name: guarded(each) for name, each in global_stores.items()}
         self.state = TaskState.CREATED
         self.stores: dict[str, StoreHolder] = {}
         self.commit_needed = False
@@ -348,9 +355,13 @@ class StreamTask:
         return self.queues.stream_time
 
     def store(self, name: str) -> KeyValueStore:
-        """A store of the task or of the instance, for the processor."""
+        """A store of the task or of the instance, for the processor.
+
+        The store is guarded: a processor that committed it would vouch for records whose
+        transaction may still be aborted, and one that closed it would end the task.
+        """
         holder = self.stores.get(name)
-        return self._global_stores[name] if holder is None else holder.store
+        return self._global_stores[name] if holder is None else holder.guard
 
     def forward(
         self, topic: str, key: bytes, value: bytes | None, timestamp: int | None = None

@@ -1,4 +1,4 @@
-"""What a processor holds of a store: everything but what belongs to the runtime."""
+"""The guard: the store as a processor holds it, without the calls that belong to the runtime."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ S = TypeVar("S", bound=StateStore)
 
 
 def guarded(store: S) -> S:
-    """A view of a store of any kind that passes on every call but those of its life cycle.
+    """A view of a store of any kind that passes every call on, except the life-cycle calls.
 
-    A commit from within a processor would make the store believe that records are
-    committed that are not. So ``init``, ``commit`` and ``close`` raise
-    UnsupportedOperationError and leave the store alone; a processor requests a commit of its
-    task from its context. ``flush`` is passed on, with a DeprecationWarning. Transactions and
-    views that are the store itself are guarded too.
+    A commit from within a processor would make the store believe that records are committed
+    while their transaction may still be aborted. So ``init``, ``commit`` and ``close`` raise
+    UnsupportedOperationError and leave the store alone. A processor requests a commit of its
+    task from its context instead. ``flush`` is passed on, with a DeprecationWarning. A store
+    that is its own transaction or its own view is guarded there as well, since either would be
+    a way around the guard.
 
     Args:
-        store: the store, which its runtime goes on using directly.
+        store: the store. The runtime goes on using the store itself, without the guard.
 
     Source: KIP-1035, "StateStore Implementations"; Kafka, AbstractReadWriteDecorator.
     """

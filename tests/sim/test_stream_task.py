@@ -15,12 +15,21 @@ from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.recovery import Closing
 from streamproof.sim.model_store import ModelDisk, ModelStore
 from streamproof.sim.network import Network
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
+from streamproof.sim.tasks.stream_task import (
+    StreamTask,
+    TaskConfig,
+    TaskState,
+    topic_partition,
+)
 from streamproof.sim.topology import ProcessorContext, Subtopology, Topology
 from streamproof.sim.trace import Event
 from streamproof.sim.world import World
 from streamproof.stores.api import KeyValueStore, TopicPartition
-from streamproof.stores.errors import InvalidStateStoreError, TaskCorruptedError
+from streamproof.stores.errors import (
+    InvalidStateStoreError,
+    TaskCorruptedError,
+    UnsupportedOperationError,
+)
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.runtime.cache import RecordCache
 
@@ -181,13 +190,30 @@ def test_a_store_without_records_is_healthy_afterwards(bench: Callable[..., Benc
     ]
 
 
+def test_a_processor_cannot_end_or_commit_its_store(bench: Callable[..., Bench]) -> None:
+    """These calls belong to the runtime: they raise, and the task goes on with its store."""
+    world = bench()
+    task = world.running()
+    world.feed(task, b"a")
+    held = task.store("counts")
+    with pytest.raises(UnsupportedOperationError, match="Request a commit of the task"):
+        held.commit({topic_partition(CHANGELOG): 9})
+    with pytest.raises(UnsupportedOperationError, match="closes it with its task"):
+        held.close()
+    assert task.store("counts") is held
+    world.feed(task, b"a", first=1)
+    assert held.get(b"a") == b"2"
+    assert task.stores["counts"].store.is_open
+    assert task.stores["counts"].store.committed_offset(topic_partition(CHANGELOG)) is None
+
+
 def test_data_without_an_offset_is_not_trusted(tmp_path: Path) -> None:
     """Under exactly-once and without transactions; nothing stays open."""
     for exactly_once, transactional in ((True, False), (True, True), (False, False)):
         world = Bench(tmp_path, exactly_once=exactly_once, transactional=transactional)
         task = world.running()
         world.feed(task, b"a")
-        task.store("counts").flush()
+        task.stores["counts"].store.flush()
         # The host dies: the task is dropped. What it had flushed has no offset.
         if exactly_once and not transactional:
             with pytest.raises(TaskCorruptedError):
