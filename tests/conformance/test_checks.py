@@ -17,7 +17,9 @@ from streamproof.conformance.registry import load_checks
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 
-FORKING = {name for name in load_checks() if name.startswith(("crash.", "faults.", "power."))} | {
+FORKING = {
+    name for name in load_checks() if name.startswith(("crash.", "disk_fault.", "power."))
+} | {
     "error.second_process",
     "position.position_after_a_crash",
     "upgrade.killed_while_upgrading",

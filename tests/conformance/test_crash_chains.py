@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_lines import SUBJECTS
-from test_judge import PLAIN, TRANSACTIONAL, broken, crashed_at, seen_at
+from test_crash_judge import PLAIN, TRANSACTIONAL, broken, crashed_at, seen_at
 from test_kill_engine import run_python
 
 from streamproof.conformance.checks.crash_checks import goes_on, side_by_side

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_judge import EXACT, LOOSE, PLAIN, TRANSACTIONAL, broken, crashed_at, seen_at
+from test_crash_judge import EXACT, LOOSE, PLAIN, TRANSACTIONAL, broken, crashed_at, seen_at
 
 from streamproof.conformance.crash.crash_judge import POSITION, Ruling, history_of, judge
 from streamproof.conformance.crash.program import Operation, Program, ProgramBuilder
