@@ -22,8 +22,9 @@ from streamproof.scenarios.scenario_reader import library, read
 from streamproof.scenarios.shrinking import Failing, shrink
 from streamproof.sim.choices import Choices
 from streamproof.sim.disks import Disk, RealDisk
-from streamproof.sim.simulation import Plan, run
+from streamproof.sim.simulation import run
 from streamproof.sim.world import World
+from streamproof.sim.world_plan import Plan
 from streamproof.stores.rocksdb import RocksDBStore
 
 SEEDS = 40

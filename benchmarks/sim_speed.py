@@ -26,10 +26,11 @@ from rich.table import Table
 
 from streamproof.sim.choices import Choices
 from streamproof.sim.disks import Disk, RealDisk
-from streamproof.sim.simulation import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace_files import TraceFile
 from streamproof.sim.workloads import WorkloadConfig
 from streamproof.sim.world import World
+from streamproof.sim.world_plan import Plan
 from streamproof.stores.rocksdb import RocksDBStore
 
 TIMEOUTS = 200_000

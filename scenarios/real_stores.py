@@ -6,8 +6,9 @@ from pathlib import Path
 
 from streamproof.scenarios.scenario import Power, Scenario, Setup
 from streamproof.sim.disks import Disk, RealDisk
-from streamproof.sim.simulation import MakeDisk, Plan
+from streamproof.sim.simulation import MakeDisk
 from streamproof.sim.world import World
+from streamproof.sim.world_plan import Plan
 from streamproof.stores.api import KeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore

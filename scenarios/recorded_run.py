@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamproof.sim.invariants import Violation
-from streamproof.sim.simulation import Plan
 from streamproof.sim.trace import Event
+from streamproof.sim.world_plan import Plan
 
 __all__ = ["Played"]
 

@@ -15,9 +15,9 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from streamproof.sim.application import StreamsConfig
-from streamproof.sim.simulation import Plan
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 
 __all__ = [
     "Action",

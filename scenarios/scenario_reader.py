@@ -21,9 +21,9 @@ from streamproof.errors import StreamproofError, UsageError
 from streamproof.scenarios.scenario import Scenario, ScenarioFile, Setup, Variant, schema
 from streamproof.scenarios.scenario_validation import Problem, problems_of
 from streamproof.sim.application import StreamsConfig
-from streamproof.sim.simulation import Plan
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 
 __all__ = ["find", "library", "read"]
 

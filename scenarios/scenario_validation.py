@@ -24,9 +24,9 @@ from streamproof.sim.fault_sites import SITES
 from streamproof.sim.invariants import INVARIANTS
 from streamproof.sim.nemesis import KINDS as TROUBLES
 from streamproof.sim.rolling_upgrade import ROLL_OVER, UPGRADES
-from streamproof.sim.simulation import Plan
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topology import Topology
+from streamproof.sim.world_plan import Plan
 
 __all__ = ["Problem", "problems_of"]
 

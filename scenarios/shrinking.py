@@ -22,8 +22,9 @@ from streamproof.scenarios.slicing import what_matters
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import Simulate
 from streamproof.sim.invariants import Violation
-from streamproof.sim.simulation import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Event, Watcher
+from streamproof.sim.world_plan import Plan
 
 __all__ = [
     "MOST_RUNS",

@@ -36,9 +36,9 @@ from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.nemesis import KINDS
 from streamproof.sim.rolling_upgrade import UPGRADES
-from streamproof.sim.simulation import Plan
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 
 __all__ = ["EVERYTHING", "Swarm", "check_swarm", "drawn_from", "read_swarm"]
 

@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
-from streamproof.sim.simulation import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, run
+from streamproof.sim.world_plan import Plan
 
 __all__ = ["Draw", "Explored", "Searched", "Simulate", "drawn_plan", "explore", "search"]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from streamproof.scenarios.shrinking import as_python, plainest
 from streamproof.sim.choices import Choices
-from streamproof.sim.simulation import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Watcher
+from streamproof.sim.world_plan import Plan
 
 __all__ = ["Seeded", "smallest_program"]
 
@@ -67,9 +68,10 @@ class Seeded:
             [
                 "from streamproof.sim.application import StreamsConfig",
                 "from streamproof.sim.choices import Choices",
-                "from streamproof.sim.simulation import Plan, run",
+                "from streamproof.sim.simulation import run",
                 "from streamproof.sim.tasks.assignor import AssignorConfig",
                 "from streamproof.sim.workloads import WorkloadConfig",
+                "from streamproof.sim.world_plan import Plan",
                 "",
                 f"choices = Choices.seeded({self.seed})",
                 f"plan = Plan.drawn(choices, {drawn})",

@@ -21,8 +21,9 @@ from streamproof.sim.broker_errors import SubjectError
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Violation
 from streamproof.sim.nemesis import KINDS
-from streamproof.sim.simulation import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Event, Watcher
+from streamproof.sim.world_plan import Plan
 
 __all__ = ["Hosted", "narrowed"]
 

@@ -11,7 +11,7 @@ from streamproof.errors import UsageError
 from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import library, read
-from streamproof.sim.simulation import Plan
+from streamproof.sim.world_plan import Plan
 
 __all__ = ["names_for", "plan_of_variant", "scenario_of"]
 

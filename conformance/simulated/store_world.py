@@ -12,9 +12,9 @@ from msgspec import Struct
 from streamproof.conformance.simulated.scenario_worlds import plan_of_variant
 from streamproof.errors import UsageError
 from streamproof.sim.application import StreamsConfig
-from streamproof.sim.simulation import Plan
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 from streamproof.stores.capabilities import Capabilities
 
 __all__ = [

@@ -23,9 +23,9 @@ from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.invariants import INVARIANTS
 from streamproof.sim.nemesis import KINDS
-from streamproof.sim.simulation import Plan
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 
 CHECKS = load_checks("runtime")
 SWARM = ["swarm.aggregations", "swarm.joins", "swarm.pipelines"]

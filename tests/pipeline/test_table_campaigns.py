@@ -20,9 +20,10 @@ from streamproof.reports.pipeline.campaigns.campaign_tables import (
 )
 from streamproof.reports.pipeline.campaigns.chunk_files import Found, write_chunk
 from streamproof.sim.choices import Choices
-from streamproof.sim.simulation import Plan, run
+from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile
+from streamproof.sim.world_plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

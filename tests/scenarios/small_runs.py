@@ -13,8 +13,8 @@ from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.state.fold import Moment
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.invariants import Violation
-from streamproof.sim.simulation import Plan
 from streamproof.sim.trace import Event, Trace
+from streamproof.sim.world_plan import Plan
 
 THREAD = "instance-0/thread-0"
 CHANGELOG = "count-counts-changelog-0"

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from streamproof.errors import UsageError
 from streamproof.scenarios.choice_codec import WIDTH, decode, encode
 from streamproof.sim.choices import Choices
-from streamproof.sim.simulation import Plan, run
+from streamproof.sim.simulation import run
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 
 PAIRS = st.integers(2, 2**31).flatmap(
     lambda options: st.tuples(st.just(options), st.integers(0, options - 1))

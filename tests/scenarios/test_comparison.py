@@ -18,9 +18,10 @@ from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.run_metrics import MEASURES
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
-from streamproof.sim.simulation import Plan, run
+from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -33,9 +33,10 @@ from streamproof.scenarios.recorded_run import Played
 from streamproof.sim import event_kinds as kinds
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Violation
-from streamproof.sim.simulation import Plan, run
+from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile, read_trace
+from streamproof.sim.world_plan import Plan
 
 GOLDEN = Path(__file__).parent / "golden"
 GOLDENS: dict[str, Callable[[Picture], str]] = {

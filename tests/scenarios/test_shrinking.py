@@ -21,9 +21,10 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import drawn_plan
 from streamproof.sim.invariants import Violation
-from streamproof.sim.simulation import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Watcher
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 
 
 def failing(defect: str, seed: int) -> Failing:

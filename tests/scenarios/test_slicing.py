@@ -14,8 +14,9 @@ from streamproof.sim.defects import DEFECTS
 from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.exploration import drawn_plan
 from streamproof.sim.invariants import Violation
-from streamproof.sim.simulation import Plan, run
+from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event, Trace
+from streamproof.sim.world_plan import Plan
 
 STORIES: dict[str, tuple[int, str]] = {
     "begins-anew-without-need": (36, "group.assigned group.member_left_out instance.crashed"),

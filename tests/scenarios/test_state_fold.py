@@ -16,10 +16,11 @@ from streamproof.scenarios.state.model import LogState, Store
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants.log_history import History, Record
-from streamproof.sim.simulation import Plan, run
+from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile, read_trace
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 
 TOLD = ("store.running", "store.closing")
 STORE = ("instance-0", CHANGELOG)

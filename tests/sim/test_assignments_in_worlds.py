@@ -11,11 +11,12 @@ from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streamproof.sim.disks import Disk, SimulatedDisk
 from streamproof.sim.invariants import INVARIANTS, Watch
-from streamproof.sim.simulation import MakeDisk, Plan, run
+from streamproof.sim.simulation import MakeDisk, run
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.trace import Event
 from streamproof.sim.workloads import WorkloadConfig
 from streamproof.sim.world import World
+from streamproof.sim.world_plan import Plan
 
 GUARANTEES = pytest.mark.parametrize("exactly_once", [True, False], ids=["EOS", "ALOS"])
 

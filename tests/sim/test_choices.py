@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from streamproof.sim.broker_errors import DivergedError
 from streamproof.sim.choices import Choices
-from streamproof.sim.simulation import Plan, run
+from streamproof.sim.simulation import run
+from streamproof.sim.world_plan import Plan
 from streamproof.stores.errors import InvalidArgumentError
 
 KNOWN = [1, 9, 8, 2, 5, 4, 7, 8]

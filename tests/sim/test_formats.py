@@ -19,12 +19,13 @@ from streamproof.sim.releases import (
     WITH_FORMATS,
     Release,
 )
-from streamproof.sim.simulation import Outcome, Plan, run
+from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.tasks.assignor import AssignorConfig, Subscription, mirroring, share_out
 from streamproof.sim.trace import Event
 from streamproof.sim.upgraded_formats import NEWER, PreparingStore, TimestampedStore, timestamped
 from streamproof.sim.upgraded_stores import ManagingStore
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,

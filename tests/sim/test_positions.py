@@ -10,9 +10,10 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Watch
 from streamproof.sim.invariants.positions import PositionIsNotAhead
-from streamproof.sim.simulation import Plan, run
+from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 
 PROCESSED = ("task.processed", {"partition": "in-0", "offset": 4})
 COMMITTED = ("thread.committed", {"offsets": {"in-0": 5}})

@@ -10,8 +10,9 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.defects import DEFECTS
-from streamproof.sim.simulation import Plan, run
+from streamproof.sim.simulation import run
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 
 CALM = Plan(
     partitions=2,

@@ -14,11 +14,12 @@ from streamproof.errors import UsageError
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.exploration import explore, search
-from streamproof.sim.simulation import Plan, run
+from streamproof.sim.simulation import run
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.trace import Event, first_divergence
 from streamproof.sim.trace_files import TraceFile, read_trace
 from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import Plan
 
 SHORT = Plan(safety_ms=8_000, workload=WorkloadConfig(records=20))
 """A run of some seconds, with crashes, pauses and cuts."""

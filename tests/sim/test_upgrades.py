@@ -17,7 +17,7 @@ from streamproof.sim.invariants import INVARIANTS
 from streamproof.sim.model_store import ModelDisk
 from streamproof.sim.releases import BEFORE_OFFSETS
 from streamproof.sim.rolling_upgrade import UPGRADES, RollingUpgrade
-from streamproof.sim.simulation import MakeDisk, Outcome, Plan, run
+from streamproof.sim.simulation import MakeDisk, Outcome, run
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.trace import Event
@@ -28,6 +28,7 @@ from streamproof.sim.upgraded_stores import (
 )
 from streamproof.sim.workloads import WorkloadConfig
 from streamproof.sim.world import World
+from streamproof.sim.world_plan import Plan
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
