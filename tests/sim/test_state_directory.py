@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from streamproof.stores.api import (
     EXACTLY_ONCE,
     PROCESSING_GUARANTEE_CONFIG,
     KeyValueStore,
+    StateStore,
     StateStoreContext,
 )
 from streamproof.stores.errors import ProcessorStateError
@@ -34,6 +37,17 @@ from streamproof.stores.rocksdb import RocksDBStore
 TASKS = TOPOLOGIES["count"].topology(2).tasks
 CHANGELOGS = {name: spec.changelogs["counts"] for name, spec in TASKS.items()}
 DELAY_MS = 1_000
+
+
+def changelog_of(store: str, task_id: str) -> str:
+    """The changelog partition of a store of a task."""
+    return CHANGELOGS[task_id].replace("counts", store)
+
+
+def with_stores(task_id: str, *names: str) -> dict[str, TaskSpec]:
+    """The one task of a topology, with these stores."""
+    changelogs = {name: changelog_of(name, task_id) for name in names}
+    return {task_id: TASKS["0_0"]._replace(changelogs=changelogs)}
 
 
 class Machine:
@@ -57,24 +71,24 @@ class Machine:
         self.disk = make_disk(self.world)
         self.host: Host | None = None
 
-    def process(self) -> StateDirectory:
+    def process(self, tasks: Mapping[str, TaskSpec] = TASKS) -> StateDirectory:
         """A new process, which has looked at what is there."""
         self.host = self.world.host("instance-0")
         directory = StateDirectory(self.world, self.host, self.disk, self.config)
-        directory.initialize_startup_stores(TASKS)
+        directory.initialize_startup_stores(tasks)
         return directory
 
-    def crash(self) -> StateDirectory:
+    def crash(self, tasks: Mapping[str, TaskSpec] = TASKS) -> StateDirectory:
         """The process dies, and another one begins."""
         assert self.host is not None
         self.host.crash()
         self.disk.crash()
-        return self.process()
+        return self.process(tasks)
 
-    def store(self, task_id: str, offset: int | None) -> KeyValueStore:
+    def store(self, task_id: str, offset: int | None, name: str = "counts") -> KeyValueStore:
         """An open store of a task, with a record and a committed offset."""
         guarantee = EXACTLY_ONCE if self.config.exactly_once else AT_LEAST_ONCE
-        store = self.disk.make_store("counts", transactional=False)
+        store = self.disk.make_store(name, transactional=False)
         context = StateStoreContext(
             state_dir=self.disk.directory(task_id),
             task_id=task_id,
@@ -83,7 +97,7 @@ class Machine:
         store.init(context, store)
         store.put(b"a", b"1")
         if offset is not None:
-            store.commit({topic_partition(CHANGELOGS[task_id]): offset})
+            store.commit({topic_partition(changelog_of(name, task_id)): offset})
         return store
 
     def task(self, task_id: str, spec: TaskSpec | None = None) -> StreamTask:
@@ -236,6 +250,72 @@ def test_a_store_whose_files_cannot_be_used_ends_the_start(tmp_path: Path) -> No
     with pytest.raises(ProcessorStateError, match="Nothing was deleted"):
         machine.crash()
     assert machine.disk.open_stores == []
+
+
+def test_the_sum_is_over_all_stores_of_the_task() -> None:
+    """A store without an offset adds nothing to it."""
+    machine = Machine()
+    machine.process()
+    machine.store("0_0", 9).close()
+    machine.store("0_0", 4, "other").close()
+    machine.store("0_0", OFFSET_UNKNOWN, "new").close()
+    assert machine.crash(with_stores("0_0", "counts", "other", "new")).sums("a") == {"0_0": 15}
+
+
+def test_only_tasks_of_the_topology_that_have_files_are_opened() -> None:
+    """A task from another topology is left alone, and nothing is made for one without files."""
+    machine = Machine()
+    machine.process()
+    machine.store("0_0", 9).close()
+    directory = machine.crash(with_stores("0_1", "counts"))
+    assert directory.sums("a") == {}
+    assert not directory.is_empty("0_0")
+    assert directory.is_empty("0_1")
+    assert not [each for each in machine.events if each.kind == "state.found"]
+
+
+def test_offsets_of_older_releases_count_from_the_start(tmp_path: Path) -> None:
+    """Opening a store imports the offset that its older release kept in a file."""
+
+    def machine_with(*, manages_offsets: bool) -> Machine:
+        root = tmp_path / str(manages_offsets)
+        make = partial(RocksDBStore, manages_offsets=manages_offsets)
+        return Machine(lambda world: RealDisk(world, "instance-0", root, make))
+
+    older, newer = machine_with(manages_offsets=False), machine_with(manages_offsets=True)
+    older.process()
+    older.store("0_0", 9).close()
+    shutil.copytree(older.disk.directory("0_0"), newer.disk.directory("0_0"))
+    assert newer.process().sums("a") == {"0_0": 10}
+
+
+def test_a_store_in_memory_is_not_opened_at_the_start(tmp_path: Path) -> None:
+    """It has nothing from before, and does not count."""
+
+    class Unopenable(InMemoryKeyValueStore):
+        def init(self, context: StateStoreContext, root: StateStore) -> None:
+            raise AssertionError("opened")
+
+    def make(name: str) -> KeyValueStore:
+        return (Unopenable if name == "memory" else RocksDBStore)(name)
+
+    machine = Machine(lambda world: RealDisk(world, "instance-0", tmp_path / "disk", make))
+    machine.process()
+    machine.store("0_0", 9).close()
+    assert machine.crash(with_stores("0_0", "counts", "memory")).sums("a") == {"0_0": 10}
+
+
+def test_a_task_with_one_distrusted_store_has_no_sum(tmp_path: Path) -> None:
+    """The other stores of the task are closed again, and other tasks are found."""
+    machine = Machine(lambda world: RealDisk(world, "instance-0", tmp_path / "disk", RocksDBStore))
+    machine.process()
+    machine.store("0_0", 9).close()
+    machine.store("0_0", None, "other").close()
+    machine.store("0_1", 9).close()
+    tasks = with_stores("0_0", "counts", "other") | with_stores("0_1", "counts")
+    directory = machine.crash(tasks)
+    assert directory.sums("a") == {"0_1": 10}
+    assert directory.leaks == []
 
 
 # Sums.

@@ -16,6 +16,7 @@ from streamproof.sim.decisions.recovery import Closing
 from streamproof.sim.model_store import ModelDisk, ModelStore
 from streamproof.sim.network import Network
 from streamproof.sim.tasks.stream_task import (
+    StoreHolder,
     StreamTask,
     TaskConfig,
     TaskState,
@@ -30,6 +31,7 @@ from streamproof.stores.errors import (
     TaskCorruptedError,
     UnsupportedOperationError,
 )
+from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.runtime.cache import RecordCache
 
@@ -292,6 +294,21 @@ def test_staged_bytes_are_told(tmp_path: Path) -> None:
     assert task.uncommitted_bytes() == 2
     world.commit(task)
     assert task.uncommitted_bytes() == 0
+
+
+def test_a_store_that_cannot_count_takes_nothing_from_the_others(tmp_path: Path) -> None:
+    """A count of -1 says that the number of staged bytes is unknown."""
+
+    class Uncounted(InMemoryKeyValueStore):
+        def approximate_num_uncommitted_bytes(self) -> int:
+            return -1
+
+    world = Bench(tmp_path, transactional=True)
+    task = world.running()
+    world.feed(task, b"a")
+    other = Uncounted("other")
+    task.stores["other"] = StoreHolder(other, other, "other-0", None, lambda _: None)
+    assert task.uncommitted_bytes() == 2
 
 
 def logged(world: Bench, partition: str) -> list[tuple[bytes, bytes | None, int]]:
