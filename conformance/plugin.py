@@ -7,12 +7,12 @@ in a test run, and turns each requirement into a test. In somebody's own test mo
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from streamproof.search_path import search_directory
 
 if TYPE_CHECKING:
     from streamproof.conformance.settings import Settings
@@ -68,9 +68,7 @@ def streamproof_verifier() -> Iterator[Verifier]:
     """Verifies requirements; what it has started ends with the session."""
     from streamproof.conformance.single_requirement import Verifier
 
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    search_directory()
     verifier = Verifier()
     yield verifier
     verifier.close()

@@ -20,7 +20,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from streamproof import __version__
 from streamproof.conformance.as_key_value import rows_of
 from streamproof.conformance.catalogue import Binds
 from streamproof.conformance.results import SubjectInfo
@@ -28,6 +27,7 @@ from streamproof.errors import UsageError
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.host.client import HostFactory
+from streamproof.version import __version__
 
 __all__ = ["RUNTIME", "Subject", "binds_of", "builtin_names", "defect_of", "load_subject"]
 

@@ -9,17 +9,14 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from streamproof import __version__
 from streamproof.errors import StreamproofError, SuiteError
+from streamproof.exit_codes import ExitCode
+from streamproof.version import __version__
 
 __all__ = ["app", "main"]
 
 # Typer does not name the class of its own errors, of which this one is a kind.
 _CommandLineError: type[Exception] = typer.BadParameter.__bases__[0]
-
-EXIT_USAGE = 3
-EXIT_SUITE_ERROR = 70
-EXIT_INTERRUPTED = 130
 
 _COMMANDS = {
     "verify": "verify:verify",
@@ -97,13 +94,13 @@ def main() -> None:
         code = app(standalone_mode=False)
     except SuiteError as error:
         print(f"streamproof: {error}", file=sys.stderr)
-        code = EXIT_SUITE_ERROR
+        code = ExitCode.SUITE_ERROR
     except StreamproofError as error:
         print(f"streamproof: {error}", file=sys.stderr)
-        code = EXIT_USAGE
+        code = ExitCode.USAGE
     except _CommandLineError as error:
         cast(typer.BadParameter, error).show()
-        code = EXIT_USAGE
+        code = ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
-        code = EXIT_INTERRUPTED
+        code = ExitCode.INTERRUPTED
     sys.exit(code)

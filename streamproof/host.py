@@ -14,6 +14,7 @@ from pathlib import Path
 
 from streamproof.conformance.subject import HOST, load_subject
 from streamproof.errors import StreamproofError, UsageError
+from streamproof.search_path import search_directory
 from streamproof.stores.host.serve import Host, serve
 
 __all__ = ["serve_subject"]
@@ -29,8 +30,7 @@ def serve_subject(subject: str, directory: Path | None) -> None:
     Raises:
         UsageError: there is no such subject, or the protocol cannot serve it.
     """
-    # A module in the current directory is found, as `verify` finds it.
-    sys.path.insert(0, str(Path.cwd()))
+    search_directory()
     if subject.startswith(HOST):
         raise UsageError(f"{subject!r} is a store host already.")
     loaded = load_subject(subject)

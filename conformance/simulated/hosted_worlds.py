@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from streamproof.conformance.simulated.world_judge import breach_of_error
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.errors import UsageError
 from streamproof.scenarios.swarm_file import Swarm
+from streamproof.search_path import search_directory
 from streamproof.sim.broker_errors import SubjectError
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Violation
@@ -117,8 +117,7 @@ class Hosted:
     def _loaded(self) -> Subject:
         found = _SUBJECTS.get(self.subject)
         if found is None:
-            if self.directory not in sys.path:
-                sys.path.insert(0, self.directory)
+            search_directory(self.directory)
             found = _SUBJECTS[self.subject] = load_subject(self.subject)
         return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
@@ -16,6 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.errors import UsageError
+from streamproof.exit_codes import ExitCode
+from streamproof.search_path import search_directory
 
 if TYPE_CHECKING:
     from streamproof.reports.pipeline.campaigns.campaign_summary import Summary
@@ -33,9 +34,6 @@ MOST_FINDINGS = 20
 
 TRIES = 4
 """How often Spark tries a task on this machine: a worker that dies must not end a campaign."""
-
-EXIT_FOUND = 1
-EXIT_INTERRUPTED = 130
 
 
 def campaign(
@@ -72,8 +70,7 @@ def campaign(
 
     if jobs is not None and (master or remote):
         raise UsageError("--jobs is for this machine: a cluster knows its own. Leave one out.")
-    # A module in the current directory is found, as it is by other tools that load modules.
-    sys.path.insert(0, str(Path.cwd()))
+    search_directory()
     asked = read_plan(plan)
     begun = opened(asked, out)
     console = Console(highlight=False)
@@ -92,10 +89,10 @@ def campaign(
     except KeyboardInterrupt:
         console.print("Interrupted. What is finished is kept; this goes on with the rest:")
         console.print(Text(f"  $ {shlex.join(words)}"), soft_wrap=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     console.print(f"{progress}.")
     _sum_up(console, begun, summary)
-    raise typer.Exit(EXIT_FOUND if summary.findings or summary.problems else 0)
+    raise typer.Exit(ExitCode.FAILURE if summary.findings or summary.problems else 0)
 
 
 class _Watch:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,11 +19,11 @@ from rich.markup import escape
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from streamproof import __version__
 from streamproof.conformance.budget import parse_duration
 from streamproof.conformance.simulated.hosted_worlds import Hosted, narrowed
 from streamproof.conformance.subject import binds_of, load_subject
 from streamproof.errors import UsageError
+from streamproof.exit_codes import ExitCode
 from streamproof.scenarios.exploration_findings import (
     Finding,
     Worlds,
@@ -37,11 +36,13 @@ from streamproof.scenarios.exploration_findings import (
 from streamproof.scenarios.exploration_ledger import Ledger
 from streamproof.scenarios.shrinking import MOST_RUNS, Shape, Step
 from streamproof.scenarios.swarm_file import EVERYTHING, Swarm, drawn_from, read_swarm
+from streamproof.search_path import search_directory
 from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.defects import require_defects
 from streamproof.sim.exploration import Explored
 from streamproof.sim.exploration import explore as explore_worlds
 from streamproof.sim.simulation import run
+from streamproof.version import __version__
 
 __all__ = ["explore"]
 
@@ -50,10 +51,6 @@ RUNS = 200
 
 TOLD_EVERY = 50
 """Where there is no terminal, a line is printed whenever so many more worlds were run."""
-
-EXIT_FOUND = 1
-EXIT_BROKEN = 70
-EXIT_INTERRUPTED = 130
 
 
 class _Asked(NamedTuple):
@@ -113,8 +110,7 @@ def explore(
         raise UsageError("--runs and --budget exclude each other: leave one of them out.")
     if defect:
         require_defects([defect])
-    # A module in the current directory is found, as it is by other tools that load modules.
-    sys.path.insert(0, str(Path.cwd()))
+    search_directory()
     chosen = read_swarm(swarm) if swarm else EVERYTHING
     worlds = _worlds(chosen, defect, subject)
     budget_s = parse_duration(budget) if budget else 0.0
@@ -163,10 +159,10 @@ def _explore(console: Console, ledger: Ledger, worlds: Worlds, asked: _Asked) ->
             "same command goes on.",
             soft_wrap=True,
         )
-        return EXIT_INTERRUPTED
+        return ExitCode.INTERRUPTED
     if problems := [each for each in ledger.runs if each.problem]:
         console.print(_problem_line(problems[0], worlds.subject), soft_wrap=True)
-        return EXIT_BROKEN
+        return ExitCode.SUITE_ERROR
     if not written:
         console.print("Nothing was found.")
         return 0
@@ -175,7 +171,7 @@ def _explore(console: Console, ledger: Ledger, worlds: Worlds, asked: _Asked) ->
     if worlds.subject:
         words += ["--subject", worlds.subject]
     console.print(f"Reproduce: {escape(shlex.join(words))}", soft_wrap=True)
-    return EXIT_FOUND
+    return ExitCode.FAILURE
 
 
 def _problem_line(run: Explored, subject: str) -> Text:

@@ -11,8 +11,8 @@ from streamproof.conformance.registry import checks_for
 from streamproof.conformance.saved_failures import SavedFailure, read_failure
 from streamproof.conformance.session import still_fails
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.verdicts import EXIT_CODES, EXIT_SUITE_ERROR
 from streamproof.errors import UsageError
+from streamproof.exit_codes import ExitCode
 
 __all__ = ["replay_failures"]
 
@@ -25,7 +25,7 @@ def replay_failures(paths: Sequence[Path], work_dir: Path | None) -> int:
         work_dir: where the databases go; see :func:`work_directory`.
     """
     codes = [_replay(saved, work_dir) for saved in [read_failure(path) for path in paths]]
-    worst_first = (EXIT_SUITE_ERROR, EXIT_CODES["failure"], EXIT_CODES["partial"])
+    worst_first = (ExitCode.SUITE_ERROR, ExitCode.FAILURE, ExitCode.PARTIAL)
     return next((code for code in worst_first if code in codes), 0)
 
 
@@ -53,14 +53,14 @@ def _replay(saved: SavedFailure, work_dir: Path | None) -> int:
     (outcome,) = outcomes
     if outcome.suite_error:
         print(f"{saved.subject} {saved.name}: the suite itself failed: {outcome.suite_error}")
-        return EXIT_SUITE_ERROR
+        return ExitCode.SUITE_ERROR
     if outcome.skipped:
         print(f"{saved.subject} {saved.name}: cannot be tried here: {outcome.skipped}")
-        return EXIT_CODES["partial"]
+        return ExitCode.PARTIAL
     if not still_fails(saved, outcome):
         print(f"{saved.subject} {saved.name}: does not fail any more.")
         return 0
     found = next((each for each in outcome.findings if each.shape == saved.shape), None)
     print(f"{saved.subject} {saved.name}: still fails.")
     print(found.program if found else outcome.subject_error)
-    return EXIT_CODES["failure"]
+    return ExitCode.FAILURE

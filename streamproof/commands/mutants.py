@@ -18,7 +18,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from streamproof import __version__
 from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.check_run import CheckOutcome
 from streamproof.conformance.kill_matrix import (
@@ -33,17 +32,14 @@ from streamproof.conformance.kill_results import MATRIX_VERSION, KillMatrix, Mut
 from streamproof.conformance.mutants import Mutant
 from streamproof.conformance.settings import Settings
 from streamproof.errors import UsageError
+from streamproof.exit_codes import ExitCode
 from streamproof.reports.kill_matrix_report import render_matrix
+from streamproof.version import __version__
 
 __all__ = ["mutants"]
 
-EXIT_SURVIVED = 1
-"""What the command ends with if a mutant survives, or a right store is blamed."""
-
 CHECKS_FROM_COLUMNS = 110
 """How wide a terminal has to be for a column with the checks that have killed a mutant."""
-
-EXIT_INTERRUPTED = 130
 
 
 def mutants(
@@ -97,8 +93,8 @@ def mutants(
     for path in paths:
         console.print(f"Report: {escape(str(path))}", soft_wrap=True)
     if not matrix.complete:
-        raise typer.Exit(EXIT_INTERRUPTED)
-    raise typer.Exit(0 if _killed(matrix) == len(matrix.rows) else EXIT_SURVIVED)
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    raise typer.Exit(0 if _killed(matrix) == len(matrix.rows) else ExitCode.FAILURE)
 
 
 class _Asked(NamedTuple):

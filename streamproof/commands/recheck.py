@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.errors import UsageError
+from streamproof.exit_codes import ExitCode
 from streamproof.reports.pipeline.spark import session
 from streamproof.reports.safe_text import cell
 from streamproof.reports.wording import plural
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from streamproof.reports.pipeline.rechecking.run_invariants import Finding
 
 __all__ = ["recheck"]
-
-EXIT_FOUND = 1
-EXIT_USAGE = 3
 
 MOST_TOLD = 10
 """So many runs that could not be judged are named, and as many that came twice."""
@@ -103,8 +101,8 @@ def recheck(
         Text(f"All of it is in {out / 'violations.parquet'} and .ndjson."), soft_wrap=True
     )
     if summary.violations:
-        raise typer.Exit(EXIT_FOUND)
-    raise typer.Exit(EXIT_USAGE if summary.unreadable else 0)
+        raise typer.Exit(ExitCode.FAILURE)
+    raise typer.Exit(ExitCode.USAGE if summary.unreadable else 0)
 
 
 class _Summary:

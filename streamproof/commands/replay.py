@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,15 +17,14 @@ from streamproof.commands.failure_replay import replay_failures
 from streamproof.commands.run_drawing import Format, View, compare, draw, summary
 from streamproof.conformance.simulated.hosted_play import Wanted, play_with, target_of
 from streamproof.errors import UsageError
+from streamproof.exit_codes import ExitCode
 from streamproof.scenarios.play import Judged
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import find, library, read
 from streamproof.scenarios.state.walk import step as walk
+from streamproof.search_path import search_directory
 
 __all__ = ["replay"]
-
-EXIT_SURPRISED = 1
-"""What the command ends with if a scenario does not come as it is expected to."""
 
 
 def replay(
@@ -88,8 +86,7 @@ def replay(
     more), 1 something did not, 2 a failure cannot be tried on this machine, 3 usage, 70 an error of
     the simulator or the suite itself.
     """
-    # A module in the current directory is found, as it is by other tools that load modules.
-    sys.path.insert(0, str(Path.cwd()))
+    search_directory()
     kinds = {_kind(each) for each in targets}
     if len(kinds) > 1:
         raise UsageError("Scenarios, traces and saved failures are replayed one kind at a time.")
@@ -135,7 +132,7 @@ def _replay_scenarios(
             draw(console, one.played, view, is_only=len(shown) == 1)
     is_as_written = not (told or wanted.defects or wanted.seed is not None)
     surprised = is_as_written and any(one.surprises for _, one in judged)
-    return EXIT_SURPRISED if surprised else 0
+    return ExitCode.FAILURE if surprised else 0
 
 
 def _kind(target: str) -> str:

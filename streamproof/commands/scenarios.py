@@ -13,14 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.conformance.simulated.hosted_play import Wanted, play_with
+from streamproof.exit_codes import ExitCode
 from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import find, library, read
 
 __all__ = ["list_scenarios"]
-
-EXIT_SURPRISED = 1
-"""What the command ends with if a scenario does not come as it is expected to."""
 
 
 def list_scenarios(
@@ -48,7 +46,7 @@ def list_scenarios(
     chosen = [read(find(name))] if name else [read(path) for path in library().values()]
     if play:
         stores = [Wanted(each, work_dir=work_dir) for each in ("", *(subject or ()))]
-        raise typer.Exit(EXIT_SURPRISED if _play_all(console, chosen, stores) else 0)
+        raise typer.Exit(ExitCode.FAILURE if _play_all(console, chosen, stores) else 0)
     if name:
         _tell(console, chosen[0])
         return

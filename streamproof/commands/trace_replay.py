@@ -15,6 +15,7 @@ from rich.padding import Padding
 
 from streamproof.commands.run_drawing import View, compare, draw, summary
 from streamproof.errors import UsageError
+from streamproof.exit_codes import ExitCode
 from streamproof.reports.pipeline.rechecking.event_files import event_files
 from streamproof.reports.pipeline.rechecking.run_invariants import KNOWN, in_order, violations_in
 from streamproof.reports.pipeline.rechecking.validation import DUPLICATE
@@ -25,9 +26,6 @@ from streamproof.sim.invariants import InvariantError
 from streamproof.sim.trace_files import BATCH, SCHEMA, events_of
 
 __all__ = ["read_runs", "replay_traces"]
-
-EXIT_BROKEN = 1
-"""What the command ends with if a promise is broken in a run."""
 
 MOST_NAMED = 10
 """So many of the runs that there are are named."""
@@ -57,7 +55,7 @@ def replay_traces(console: Console, paths: Sequence[Path], names: Sequence[str],
                 walk(each, console, input)
             else:
                 draw(console, each, view)
-    return EXIT_BROKEN if any(each.violations for each in runs) else 0
+    return ExitCode.FAILURE if any(each.violations for each in runs) else 0
 
 
 def _print_verdict(console: Console, played: Played) -> None:

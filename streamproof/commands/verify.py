@@ -7,7 +7,6 @@ import errno
 import os
 import platform
 import secrets
-import sys
 import time
 from datetime import UTC, datetime
 from importlib import metadata
@@ -17,7 +16,6 @@ from typing import Annotated, Literal, NamedTuple
 import typer
 from rich.console import Console
 
-from streamproof import __version__
 from streamproof.commands.defects import require_one_kind, with_defect
 from streamproof.commands.verify_progress import ConsoleObserver
 from streamproof.conformance.budget import parse_duration
@@ -46,12 +44,13 @@ from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import binds_of
 from streamproof.conformance.verdicts import exit_code, worst
 from streamproof.errors import UsageError
+from streamproof.exit_codes import ExitCode
 from streamproof.reports.render import REPORTS, render_all
 from streamproof.reports.run_log import RunLogWriter
+from streamproof.search_path import search_directory
+from streamproof.version import __version__
 
 __all__ = ["verify"]
-
-EXIT_INTERRUPTED = 130
 
 BANK = Path(".streamproof") / "bank"
 """Where failures are kept if no other place is named, in the current directory."""
@@ -182,8 +181,7 @@ def _verify(
     pace: _Pace,
 ) -> int:
     """Run, write the log as it goes, render the reports, and say how it ended."""
-    # A module in the current directory is found, as it is by other tools that load modules.
-    sys.path.insert(0, str(Path.cwd()))
+    search_directory()
     console = Console(highlight=False)
     out = places.out
     budget_s = parse_duration(pace.budget) if pace.budget else 0.0
@@ -236,7 +234,7 @@ def _verify(
     report = render_all(log_path, out)["html"]
     if footer is None:
         observer.interrupted(header.command, report)
-        return EXIT_INTERRUPTED
+        return ExitCode.INTERRUPTED
     observer.summarise(footer, report)
     return footer.exit_code
 

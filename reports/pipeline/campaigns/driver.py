@@ -16,7 +16,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from streamproof import __version__
 from streamproof.errors import UsageError
 from streamproof.reports.pipeline.campaigns.campaign_plan import Plan, Series
 from streamproof.reports.pipeline.campaigns.campaign_tables import (
@@ -28,6 +27,7 @@ from streamproof.reports.pipeline.campaigns.campaign_tables import (
 from streamproof.reports.pipeline.campaigns.chunk_files import Tally, is_begun, mend
 from streamproof.reports.pipeline.campaigns.executor import ATTEMPTS, CHUNK, DONE, Worker
 from streamproof.reports.pipeline.campaigns.units import frame, swarm_path, swarm_text
+from streamproof.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from streamproof import __version__
 from streamproof.conformance.results import Failure, RequirementResult
 from streamproof.errors import StreamproofError, UsageError
 from streamproof.reports.pipeline.campaigns.campaign_plan import KeepEvents
@@ -33,6 +32,7 @@ from streamproof.sim.invariants import Violation
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile
+from streamproof.version import __version__
 
 __all__ = ["EVENTS", "LOG", "Doer", "failed_to_run", "perform"]
 

@@ -16,6 +16,7 @@ from streamproof.conformance.subject import load_subject
 from streamproof.reports.pipeline.campaigns.row import Doer, perform
 from streamproof.reports.pipeline.campaigns.row_process import FOUND, Order
 from streamproof.reports.pipeline.campaigns.units import Unit
+from streamproof.search_path import search_directory
 
 __all__ = ["main"]
 
@@ -24,8 +25,7 @@ def main() -> None:
     """Do what the line on the standard input says, and write what came of it."""
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
     Thread(target=_end_with_input, daemon=True).start()
-    # A module in the current directory is found, as it is by the command line.
-    sys.path.insert(0, str(Path.cwd()))
+    search_directory()
     scratch = Path(order.scratch)
     is_hosted = order.unit.kind != "verify" and order.unit.subject
     doer = _doer(order.unit, scratch) if is_hosted else None
