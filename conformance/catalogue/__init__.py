@@ -1,10 +1,10 @@
-"""The requirement catalogue: every promise, as data, one TOML file an area.
+"""The requirement catalogue: every promise as data, in one TOML file for each area.
 
-An entry says what is promised, how binding it is, where the promise comes from, for whom
-it holds, and which checks test it, or why none does. Ids are never renumbered.
+An entry holds the promise, its level, its source, the conditions under which it holds, and the
+checks that test it, or the reason why no check does. Ids are never renumbered.
 
-Most entries bind a store. Those that bind the runtime around it are put to the simulated one; in
-areas that both have, their numbers begin with 101.
+Most entries bind a store. The others bind the runtime around the stores, and the checks put them
+to the simulated runtime. In an area with both kinds, the numbers of the runtime begin with 101.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streamproof.stores.capabilities import Capabilities
 __all__ = ["AREAS", "Binds", "Requirement", "load_catalogue", "requirements_that_bind"]
 
 Binds = Literal["store", "runtime"]
-"""Whom a requirement binds: a state store, or the runtime whose tasks use it."""
+"""The party that a requirement binds: a state store, or the runtime whose tasks use the store."""
 
 AREAS = {
     "LIFE": "Life cycle",
@@ -53,7 +53,7 @@ AREAS = {
     "ASSIGN": "Assignment",
     "STANDBY": "Standby tasks",
 }
-"""The areas of this release and their titles, in the order in which reports show them."""
+"""The areas and their titles, in the order of reports."""
 
 AREA_NEEDS: dict[str, tuple[str, ...]] = {
     "KV": ("key_value",),
@@ -66,10 +66,10 @@ AREA_NEEDS: dict[str, tuple[str, ...]] = {
     "UPGRADE": ("upgrades_from", "rows"),
     "METRIC": ("metrics", "rows"),
 }
-"""The capabilities that every requirement of an area depends on."""
+"""The capabilities that every requirement of an area needs."""
 
 DEFAULT_NEEDS = ("rows",)
-"""Those of the other areas: their checks put and get, in windows and sessions too."""
+"""The needs of all other areas: their checks put and get, in windows and sessions too."""
 
 
 class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,17 +78,17 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     Attributes:
         id: ``AREA-NNN``, never renumbered.
         title: a few words.
-        level: how binding it is, in the sense of RFC 2119.
-        core: whether skipping it makes a verdict partial.
+        level: how binding the requirement is, in the sense of RFC 2119.
+        core: whether skipping the requirement makes a verdict partial.
         promise: the promise in our own words.
-        source: proposal and section, and the Kafka class or test where one shipped.
-        checks: the checks that test it, as ``module.function``.
-        untested: why no check does, if none does.
-        binds: whom it binds.
-        needs: capabilities it depends on; ``!name`` means that it must be absent. The runtime
-            has none.
-        guarantees: the guarantees under which it holds.
-        specs: the specifications that contain it.
+        source: proposal and section, and the Kafka class or test if Kafka has shipped one.
+        checks: the checks that test the requirement, as ``module.function``.
+        untested: the reason why no check tests the requirement, if none does.
+        binds: the party that the requirement binds.
+        needs: the capabilities that the requirement needs; ``!name`` means that the subject must
+            lack the capability. Requirements of the runtime need none.
+        guarantees: the guarantees under which the requirement holds.
+        specs: the specifications that contain the requirement.
     """
 
     id: str
@@ -126,12 +126,15 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def has_capability(capabilities: Capabilities, name: str) -> bool:
-    """Whether a subject has a capability, or one that follows from several.
+    """Whether a subject has a capability, declared or derived from declared ones.
 
-    ``snapshot_iterators`` follows from ``iterator_view``, ``isolated_reads`` means that there is
-    a way to read past staged writes; ``power_durability`` and ``flush_durability`` are what
-    ``durability`` says; ``rows`` means that a put overwrites, so that the store can be
-    seen as a key-value store (see :mod:`streamproof.conformance.as_key_value`).
+    The derived capabilities:
+
+    - ``snapshot_iterators`` follows from ``iterator_view``.
+    - ``isolated_reads``: the subject has a way to read past staged writes.
+    - ``power_durability`` and ``flush_durability`` follow from ``durability``.
+    - ``rows``: a put overwrites, so that checks can use the store as a key-value store (see
+      :mod:`streamproof.conformance.as_key_value`).
     """
     if name == "key_value":
         return capabilities.kind == "key-value"
@@ -150,7 +153,7 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
 
 
 def _why_not(capabilities: Capabilities, need: str) -> str:
-    """What a subject is, or claims, that a need does not allow."""
+    """The property or claim of a subject that contradicts a need."""
     if need in ("key_value", "window", "session"):
         return f"the subject is a {capabilities.kind} store"
     if need == "rows":
