@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from streamproof.conformance.catalogue import load_catalogue
+from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.reports.pipeline.site.pages import render_pages
 from streamproof.reports.pipeline.site.site_builder import arrange
 from streamproof.reports.pipeline.site.site_data import (
@@ -31,7 +32,7 @@ from streamproof.reports.pipeline.site.site_data import (
     VerdictRow,
 )
 from streamproof.reports.pipeline.site.site_writer import write_files
-from streamproof.reports.wording import STATUSES, Outcome, Shown
+from streamproof.reports.wording import STATUSES
 
 AIM_S = 60.0
 SUBJECTS = 20

@@ -50,9 +50,9 @@ not hold under the chosen guarantee or spec. ``untested``: no check exists, for 
 """
 
 Verdict = Literal["success", "partial", "failure", "error"]
-"""``failure``: a MUST failed. ``error``: nothing failed, but a check gave no answer.
-``partial``: a core requirement was skipped, a SHOULD failed, or a failure is known. ``success``:
-none of these."""
+"""``failure``: a MUST is broken. ``error``: no MUST is broken, but a check gave no answer.
+``partial``: a SHOULD or MAY is broken, a failure is known, a core requirement was skipped, a result
+is missing, or nothing was tried. ``success``: none of these."""
 
 Strength = Literal["strong", "moderate", "weak", "example only", ""]
 """How much a ``pass`` is worth; empty where there is none.

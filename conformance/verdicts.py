@@ -1,8 +1,8 @@
-"""From what the checks found to a status for each requirement, and to one verdict.
+"""From the outcomes of checks to a status for each requirement, and to one verdict.
 
-The rules, all of which are pure functions: a failure outweighs an error, an error a skip, and
-only what was put to the test and held is a pass. A skipped core requirement
-makes the verdict *partial*: a skip must never look like a pass.
+All functions here are pure. In a status, a failure outweighs an error, and an error outweighs a
+skip; only a requirement that was put to the test and held is a pass. The rule from statuses to a
+verdict is in :mod:`streamproof.conformance.verdict_rule`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-
-import msgspec
 
 from streamproof.conformance.catalogue import Requirement
 from streamproof.conformance.check_run import CheckOutcome, Finding
@@ -26,13 +24,18 @@ from streamproof.conformance.results import (
     SubjectVerdict,
     Verdict,
 )
+from streamproof.conformance.verdict_rule import (
+    LEVELS,
+    RatedStatus,
+    best_verdict,
+    worst,
+)
 from streamproof.conformance.violations import brief
+from streamproof.exit_codes import ExitCode
 from streamproof.sim.defects import DEFECTS
 from streamproof.stores.capabilities import Capabilities
 
 __all__ = [
-    "EXIT_CODES",
-    "EXIT_SUITE_ERROR",
     "Found",
     "applicable",
     "exit_code",
@@ -42,14 +45,7 @@ __all__ = [
     "strength_of",
     "untested_result",
     "verdict_of",
-    "worst",
 ]
-
-EXIT_CODES: dict[Verdict, int] = {"success": 0, "failure": 1, "partial": 2, "error": 1}
-"""What the command ends with; 70 instead of 1 where an error is the suite's own, 3 for usage."""
-
-EXIT_SUITE_ERROR = 70
-"""What the command ends with where the worst is an error of the suite itself."""
 
 SUITE_ERROR = "the suite itself failed: "
 """How the reason begins where an error is not the subject's."""
@@ -62,7 +58,13 @@ SEARCH_PROGRAMS = 25
 SEARCH_CRASHES = 100
 """Crashes from which on they are a search."""
 
-_SEVERITY: list[Verdict] = ["success", "partial", "error", "failure"]
+
+_EXIT_CODES: dict[Verdict, ExitCode] = {
+    "success": ExitCode.SUCCESS,
+    "partial": ExitCode.PARTIAL,
+    "failure": ExitCode.FAILURE,
+    "error": ExitCode.FAILURE,
+}
 
 
 def applicable(
@@ -273,43 +275,42 @@ def failure_of(
 
 def verdict_of(subject: str, results: Sequence[RequirementResult]) -> SubjectVerdict:
     """The verdict on one subject from all of its results."""
+    verdict = best_verdict(map(_rated, results))
     core = Counter(result.status for result in results if result.core)
     extended = Counter(result.status for result in results if not result.core)
-    failed = [r for r in results if r.status == "fail"]
-    broken = [r for r in failed if r.level == "MUST"]
-    short = [r for r in failed if r.level == "SHOULD"]
-    no_answer = [r for r in results if r.status == "error"]
-    known = [r for r in results if r.status == "known"]
-    verdict: Verdict
-    if broken:
-        verdict = "failure"
-        summary = f"breaks {_count(broken, 'MUST requirement')}: {_ids(broken)}"
-    elif no_answer:
-        verdict = "error"
-        summary = f"no answer for {_count(no_answer, 'requirement')}: {no_answer[0].reason}"
-    elif short:
-        verdict = "partial"
-        summary = f"falls short of {_count(short, 'SHOULD requirement')}: {_ids(short)}"
-    elif known:
-        verdict = "partial"
-        summary = f"breaks {_count(known, 'requirement')} in ways that are known: {_ids(known)}"
-    elif core["skip"]:
-        skipped = [r for r in results if r.core and r.status == "skip"]
-        verdict = "partial"
-        summary = f"{_count(skipped, 'core requirement')} could not be tried: {_ids(skipped)}"
-    elif not (core["pass"] + extended["pass"]):
-        verdict = "partial"
-        summary = "nothing was put to the test"
-    else:
-        verdict = "success"
-        summary = f"keeps all {core['pass'] + extended['pass']} promises that were put to the test"
     return SubjectVerdict(
         subject=subject,
         verdict=verdict,
-        summary=summary,
+        summary=_summary(verdict, results),
         core=dict(sorted(core.items())),
         extended=dict(sorted(extended.items())),
     )
+
+
+def _rated(result: RequirementResult) -> RatedStatus:
+    return RatedStatus(result.level, result.core, result.status)
+
+
+def _summary(verdict: Verdict, results: Sequence[RequirementResult]) -> str:
+    """The verdict in one sentence, with the requirements that it comes from."""
+    failed = [r for r in results if r.status == "fail"]
+    if verdict == "failure":
+        broken = [r for r in failed if r.level == "MUST"]
+        return f"breaks {_count(broken, 'MUST requirement')}: {_ids(broken)}"
+    if verdict == "error":
+        no_answer = [r for r in results if r.status == "error"]
+        return f"no answer for {_count(no_answer, 'requirement')}: {no_answer[0].reason}"
+    if verdict == "success":
+        passed = sum(r.status == "pass" for r in results)
+        return f"keeps all {passed} promises that were put to the test"
+    if failed:
+        levels = " or ".join(level for level in LEVELS if any(r.level == level for r in failed))
+        return f"falls short of {_count(failed, f'{levels} requirement')}: {_ids(failed)}"
+    if known := [r for r in results if r.status == "known"]:
+        return f"breaks {_count(known, 'requirement')} in ways that are known: {_ids(known)}"
+    if skipped := [r for r in results if r.core and r.status == "skip"]:
+        return f"{_count(skipped, 'core requirement')} could not be tried: {_ids(skipped)}"
+    return "nothing was put to the test"
 
 
 def _count(results: Sequence[RequirementResult], noun: str) -> str:
@@ -321,27 +322,18 @@ def _ids(results: Sequence[RequirementResult], limit: int = 4) -> str:
     return ", ".join(ids[:limit]) + (" …" if len(ids) > limit else "")
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The worst of several verdicts: failure, then error, then partial, then success."""
-    return max(verdicts, key=_SEVERITY.index, default="success")
-
-
-def exit_code(verdict: Verdict, results: Mapping[str, Sequence[RequirementResult]]) -> int:
-    """What the command ends with; it is as if a known failure were none."""
+def exit_code(verdict: Verdict, results: Mapping[str, Sequence[RequirementResult]]) -> ExitCode:
+    """The exit code of the command, which ends as if known failures were passes."""
     if verdict == "error" and any(
         result.reason.startswith(SUITE_ERROR) for each in results.values() for result in each
     ):
-        return EXIT_SUITE_ERROR
+        return ExitCode.SUITE_ERROR
     if verdict == "partial" and any(r.status == "known" for each in results.values() for r in each):
-        verdict = worst(
-            verdict_of(subject, [_forgiven(result) for result in each]).verdict
-            for subject, each in results.items()
-        )
-    return EXIT_CODES[verdict]
+        verdict = worst(best_verdict(map(_forgiven, each)) for each in results.values())
+    return _EXIT_CODES[verdict]
 
 
-def _forgiven(result: RequirementResult) -> RequirementResult:
-    """A result for the exit code alone: nothing that is shown takes a known failure for a pass."""
-    if result.status != "known":
-        return result
-    return msgspec.structs.replace(result, status="pass")
+def _forgiven(result: RequirementResult) -> RatedStatus:
+    """A known failure as a pass. Only the exit code forgives; no report does."""
+    rated = _rated(result)
+    return rated._replace(status="pass") if rated.status == "known" else rated

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
+from streamproof.conformance.verdict_rule import Outcome
 from streamproof.reports.report_view import ReportView, SubjectView
-from streamproof.reports.wording import Outcome, plural
+from streamproof.reports.wording import plural
 
 __all__ = ["render_badge"]
 

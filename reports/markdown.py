@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from streamproof.conformance.verdict_rule import Shown
 from streamproof.reports.report_view import FailureView, ReportView, SubjectView, Tally
 from streamproof.reports.safe_text import cell
-from streamproof.reports.wording import STRENGTHS, Shown, duration, headline, plural, subline
+from streamproof.reports.wording import STRENGTHS, duration, headline, plural, subline
 
 __all__ = ["MAX_LINES", "render_markdown"]
 

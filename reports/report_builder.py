@@ -17,11 +17,18 @@ from streamproof.conformance.results import (
     CheckRecord,
     Failure,
     Footer,
-    Level,
     RequirementResult,
     Strength,
     SubjectInfo,
     Verdict,
+)
+from streamproof.conformance.verdict_rule import (
+    LEVELS,
+    Outcome,
+    RatedStatus,
+    Shown,
+    best_verdict,
+    worst,
 )
 from streamproof.reports.report_view import (
     Area,
@@ -34,13 +41,11 @@ from streamproof.reports.report_view import (
     Tally,
 )
 from streamproof.reports.run_log import RunLog
-from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS, Outcome, Shown
+from streamproof.reports.wording import STATUSES, STRENGTHS
 
 __all__ = ["build_view"]
 
-_LEVELS: tuple[Level, ...] = ("MUST", "SHOULD", "MAY")
 _AREAS = list(AREAS)
-_OUTCOMES = list(OUTCOMES)
 
 
 class _Anchors:
@@ -91,11 +96,7 @@ def _outcome(footer: Footer | None, subjects: tuple[SubjectView, ...]) -> Outcom
         return "incomplete"
     if not subjects:
         return "error"
-    return _worst([footer.verdict, *(subject.outcome for subject in subjects)])
-
-
-def _worst(outcomes: Iterable[Outcome]) -> Outcome:
-    return min(outcomes, key=_OUTCOMES.index)
+    return worst([footer.verdict, *(subject.outcome for subject in subjects)])
 
 
 def _area_of(code: str, rows: tuple[Row, ...], subjects: int) -> Area:
@@ -171,7 +172,7 @@ def _failures(
     def badness(failure: Failure) -> tuple[bool, int, bool, tuple[int, str], str, int]:
         return (
             bool(failure.known),
-            _LEVELS.index(failure.level),
+            LEVELS.index(failure.level),
             not _is_core(known[failure.requirement]),
             _area_key(_area(failure.requirement)),
             failure.requirement,
@@ -248,7 +249,7 @@ def _subject(
     outcome: Outcome = "incomplete"
     summary = "The run ended before there was a verdict."
     if verdict := stated.get(info.name):
-        outcome = _worst([verdict.verdict, _best_possible(mine)])
+        outcome = worst([verdict.verdict, _best_possible(mine)])
         summary = verdict.summary
         if outcome != verdict.verdict:
             summary = f"The results do not bear out the stated verdict ({verdict.verdict})."
@@ -285,17 +286,10 @@ def _situations(checks: Iterable[CheckRecord]) -> dict[str, int]:
 
 
 def _best_possible(mine: list[tuple[Row, Cell]]) -> Verdict:
-    """The best verdict that these results allow: no run may call itself better than this."""
-    if any(cell.status == "fail" and row.level == "MUST" for row, cell in mine):
-        return "failure"
-    if not mine or any(cell.status == "error" for _, cell in mine):
+    """The best verdict that these results allow; a subject without any result is an error."""
+    if not mine:
         return "error"
-    skipped = any(row.core and cell.status == "skip" for row, cell in mine)
-    missing = any(cell.status == "no result" for _, cell in mine)
-    relaxed = any(cell.status == "fail" and row.level == "SHOULD" for row, cell in mine)
-    known = any(cell.status == "known" for _, cell in mine)
-    held = any(cell.status == "pass" for _, cell in mine)
-    return "partial" if skipped or missing or relaxed or known or not held else "success"
+    return best_verdict(RatedStatus(row.level, row.core, cell.status) for row, cell in mine)
 
 
 def _tally(statuses: Iterable[Shown]) -> Tally:

@@ -13,7 +13,8 @@ from streamproof.conformance.results import (
     Strength,
     SubjectInfo,
 )
-from streamproof.reports.wording import OUTCOMES, STATUSES, Outcome, Shown
+from streamproof.conformance.verdict_rule import Outcome, Shown, badness
+from streamproof.reports.wording import STATUSES
 
 __all__ = [
     "Area",
@@ -25,8 +26,6 @@ __all__ = [
     "SubjectView",
     "Tally",
 ]
-
-_OUTCOMES = list(OUTCOMES)
 
 
 @dataclass(frozen=True)
@@ -175,11 +174,10 @@ class ReportView:
     def worst_first(self) -> list[SubjectView]:
         """The subjects, the worst first."""
 
-        def badness(subject: SubjectView) -> tuple[int, int, int]:
-            rank = _OUTCOMES.index(subject.outcome)
-            return rank, -subject.core.broken, -subject.extended.broken
+        def key(subject: SubjectView) -> tuple[int, int, int]:
+            return badness(subject.outcome), -subject.core.broken, -subject.extended.broken
 
-        return sorted(self.subjects, key=badness)
+        return sorted(self.subjects, key=key)
 
     @property
     def unanswered(self) -> list[tuple[Row, Cell]]:

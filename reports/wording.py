@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from streamproof.conformance.results import Status, Strength, Verdict
+from streamproof.conformance.results import Strength
+from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.reports.safe_text import cell
 
 if TYPE_CHECKING:
@@ -14,20 +15,12 @@ __all__ = [
     "OUTCOMES",
     "STATUSES",
     "STRENGTHS",
-    "Outcome",
-    "Shown",
     "clause",
     "duration",
     "headline",
     "plural",
     "subline",
 ]
-
-Shown = Status | Literal["no result"]
-"""What a report shows for one requirement of one subject."""
-
-Outcome = Verdict | Literal["incomplete"]
-"""What a report says of one subject: its verdict, if the run lived to give one."""
 
 STATUSES: dict[Shown, str] = {
     "fail": "Broken, with a program that shows it.",
@@ -54,11 +47,11 @@ STRENGTHS: dict[Strength, str] = {
 
 OUTCOMES: dict[Outcome, str] = {
     "failure": "A requirement of level MUST is broken.",
-    "error": "Nothing of level MUST is broken, but at least one check gave no answer.",
+    "error": "No MUST is broken, but at least one check gave no answer.",
     "incomplete": "The run died or was stopped before it could give a verdict.",
-    "partial": "Nothing of level MUST is broken but what is known to be, and a core requirement "
-    "went untried, a SHOULD is broken, or a failure is known.",
-    "success": "No MUST or SHOULD is broken, and every core requirement that was asked was kept.",
+    "partial": "No MUST is broken, known failures aside; but a SHOULD or MAY is broken, a "
+    "failure is known, a core requirement was skipped, a result is missing, or nothing was tried.",
+    "success": "Nothing is broken, and every core requirement that was asked was kept.",
 }
 """Every verdict and its meaning, the worst first."""
 

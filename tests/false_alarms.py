@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from streamproof.cli import EXIT_INTERRUPTED
+from streamproof.exit_codes import ExitCode
 from streamproof.reports.run_log import RunLog, read_run_log
 from streamproof.stores.builtin import BUILTIN
 
@@ -32,7 +32,7 @@ def judge(seed: int, options: list[str], out: Path) -> RunLog:
     command += ["--seed", str(seed), "--out", str(out), *options]
     done = subprocess.run(command, check=False)
     log = read_run_log(out / "run.ndjson")
-    if done.returncode == EXIT_INTERRUPTED:
+    if done.returncode == ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
     if not log.complete:
         sys.exit(f"The run with seed {seed} did not come to its end: exit code {done.returncode}.")

@@ -42,7 +42,8 @@ from streamproof.conformance.session import (
 )
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import binds_of
-from streamproof.conformance.verdicts import exit_code, worst
+from streamproof.conformance.verdict_rule import worst
+from streamproof.conformance.verdicts import exit_code
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
 from streamproof.reports.render import REPORTS, render_all

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.reports.pipeline.site.site_data import (
     Cell,
     Change,
@@ -21,7 +22,7 @@ from streamproof.reports.pipeline.site.site_data import (
     WorldFailure,
     Worlds,
 )
-from streamproof.reports.wording import STATUSES, Outcome, Shown
+from streamproof.reports.wording import STATUSES
 
 PROGRAM = """\
 store = make_store()

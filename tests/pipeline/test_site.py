@@ -14,6 +14,8 @@ import msgspec
 import pytest
 from site_rows import HOSTILE, cell, failure, hostile, promise, sample, verdict
 
+from streamproof.conformance.results import Level
+from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.errors import UsageError
 from streamproof.reports.pipeline.site.charts import Interval, columns, intervals, lines, strip
 from streamproof.reports.pipeline.site.page_names import page_names
@@ -27,7 +29,7 @@ from streamproof.reports.pipeline.site.site_builder import (
 from streamproof.reports.pipeline.site.site_data import Change, ChangeKind, Rows
 from streamproof.reports.pipeline.site.site_report import FORMATS, write_report
 from streamproof.reports.pipeline.site.site_writer import MANIFEST, write_files
-from streamproof.reports.wording import STATUSES, Outcome, Shown
+from streamproof.reports.wording import STATUSES
 
 PAGES = dict(render_pages(arrange(sample())))
 
@@ -388,6 +390,31 @@ def test_what_an_older_version_was_asked_a_newer_one_must_answer() -> None:
     assert series.outcomes == ("success", "partial")
     assert [core.asked for core, _ in series.tallies] == [2, 3]
     assert series.status("KV-002") == "no result"
+
+
+@pytest.mark.parametrize("level", ["MUST", "SHOULD", "MAY"])
+def test_a_newer_version_must_answer_for_extended_requirements_too(level: Level) -> None:
+    extended = promise("KV-002", "delete", level=level, core=False)
+    older = [cell("s", "1", "KV-001", "pass"), cell("s", "1", "KV-002", "pass")]
+    site = arrange(
+        Rows(
+            promises=(promise("KV-001", "put then get"), extended),
+            cells=(*older, cell("s", "2", "KV-001", "pass")),
+            verdicts=(verdict("s", "1", "success", 1), verdict("s", "2", "success", 2)),
+        )
+    )
+    assert site.series[0].outcomes == ("success", "partial")
+
+
+def test_a_broken_may_makes_a_version_partial() -> None:
+    site = arrange(
+        Rows(
+            promises=(promise("KV-001", "put"), promise("KV-002", "x", level="MAY", core=False)),
+            cells=(cell("s", "1", "KV-001", "pass"), cell("s", "1", "KV-002", "fail")),
+            verdicts=(verdict("s", "1", "success", 1),),
+        )
+    )
+    assert site.outcome == "partial"
 
 
 def test_the_newest_version_is_the_one_that_was_tested_last() -> None:

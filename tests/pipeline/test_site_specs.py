@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 from site_rows import cell, failure, promise, verdict
 
+from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.reports.pipeline.site.pages import render_pages
 from streamproof.reports.pipeline.site.site_builder import arrange
 from streamproof.reports.pipeline.site.site_data import Rows
 from streamproof.reports.pipeline.site.specs import specs_told_apart
-from streamproof.reports.wording import Outcome, Shown
 
 
 def judged(spec: str, status: Shown, outcome: Outcome) -> Rows:

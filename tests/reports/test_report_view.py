@@ -7,9 +7,10 @@ import pytest
 from sample_logs import failure, footer, good_log, header, mixed_log, realistic_log, result
 
 from streamproof.conformance.results import RequirementResult, Verdict
+from streamproof.conformance.verdict_rule import Outcome
 from streamproof.reports.report_builder import build_view
 from streamproof.reports.run_log import RunLog
-from streamproof.reports.wording import Outcome, duration, headline, subline
+from streamproof.reports.wording import duration, headline, subline
 
 
 def _judged(*results: RequirementResult, stated: Verdict = "success") -> RunLog:
@@ -104,7 +105,7 @@ def test_a_failed_result_without_its_failure_is_listed() -> None:
         ([result(status="fail")], "failure"),
         ([result(status="fail", core=False)], "failure"),
         ([result(), result(requirement="KV-002", status="fail", level="SHOULD")], "partial"),
-        ([result(), result(requirement="KV-002", status="fail", level="MAY")], "success"),
+        ([result(), result(requirement="KV-002", status="fail", level="MAY")], "partial"),
         ([result(), result(requirement="KV-002", status="error")], "error"),
         ([result(), result(requirement="KV-002", status="known")], "partial"),
         ([result(), result(requirement="KV-002", status="known", core=False)], "partial"),

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
+from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.reports.pipeline.site.site_data import Distribution
 from streamproof.reports.safe_text import cell
-from streamproof.reports.wording import Outcome, Shown
 
 __all__ = ["NOT_KEPT", "Interval", "columns", "intervals", "lines", "quantiles", "strip"]
 

@@ -14,12 +14,13 @@ from xml.etree import ElementTree as ET
 import msgspec
 from msgspec import Struct
 
+from streamproof.conformance.verdict_rule import Shown
 from streamproof.reports.junit import add_properties, count_cases, explained
 from streamproof.reports.pipeline.site.phrases import worlds_name
 from streamproof.reports.pipeline.site.site_builder import Broken, Series, Site
 from streamproof.reports.pipeline.site.site_data import Cell, Promise, Rows, WorldFailure, Worlds
 from streamproof.reports.safe_text import PROGRAM_CHARS, cell, detail
-from streamproof.reports.wording import STATUSES, Shown
+from streamproof.reports.wording import STATUSES
 
 __all__ = ["CTRF_VERSION", "csv_tables", "json_tables", "render_ctrf", "render_junit"]
 

@@ -17,13 +17,14 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
+from streamproof.conformance.verdict_rule import Shown
 from streamproof.reports.pipeline.site import charts, phrases
 from streamproof.reports.pipeline.site.site_builder import CHANGES, Series, Site
 from streamproof.reports.pipeline.site.site_data import Distribution, Promise
 from streamproof.reports.report_view import Tally
 from streamproof.reports.safe_text import cell
 from streamproof.reports.templating import asset, environment
-from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS, Shown
+from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS
 from streamproof.sim.defects import DEFECTS
 
 __all__ = ["MOST_ROWS", "render_pages"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from streamproof.conformance.verdict_rule import Outcome
 from streamproof.reports.pipeline.site.site_builder import CHANGES, Series, Site
 from streamproof.reports.pipeline.site.site_data import Worlds
 from streamproof.reports.safe_text import cell
-from streamproof.reports.wording import Outcome, plural
+from streamproof.reports.wording import plural
 
 __all__ = [
     "clause",

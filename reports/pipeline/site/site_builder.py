@@ -16,6 +16,15 @@ from functools import cached_property
 from itertools import accumulate, groupby
 
 from streamproof.conformance.catalogue import AREAS
+from streamproof.conformance.verdict_rule import (
+    LEVELS,
+    Outcome,
+    RatedStatus,
+    Shown,
+    badness,
+    best_verdict,
+    worst,
+)
 from streamproof.reports.pipeline.site.page_names import page_names
 from streamproof.reports.pipeline.site.site_data import (
     Cell,
@@ -30,7 +39,7 @@ from streamproof.reports.pipeline.site.site_data import (
     Worlds,
 )
 from streamproof.reports.report_view import Tally
-from streamproof.reports.wording import OUTCOMES, STATUSES, Outcome, Shown
+from streamproof.reports.wording import STATUSES
 
 __all__ = [
     "CHANGES",
@@ -57,7 +66,6 @@ CHANGES: dict[ChangeKind, str] = {
 """Every kind of change and its meaning, the most pressing first."""
 
 _AREAS = list(AREAS)
-_OUTCOMES = list(OUTCOMES)
 _FAILED: frozenset[Shown] = frozenset({"fail", "known"})
 _WORD = re.compile(r"\d+|[A-Za-z]+")
 
@@ -272,10 +280,10 @@ class Site:
 
     @cached_property
     def worst_first(self) -> list[Series]:
-        def badness(series: Series) -> tuple[int, int, int]:
-            return _OUTCOMES.index(series.outcome), -series.core.broken, -series.extended.broken
+        def key(series: Series) -> tuple[int, int, int]:
+            return badness(series.outcome), -series.core.broken, -series.extended.broken
 
-        return sorted(self.series, key=badness)
+        return sorted(self.series, key=key)
 
     @cached_property
     def weak(self) -> list[tuple[Promise, tuple[Series, ...]]]:
@@ -335,7 +343,7 @@ def _outcome(rows: Rows, all_series: tuple[Series, ...]) -> Outcome:
         found.append("error")
     elif honest and not found:
         found.append("success")
-    return _worst(found) if found else "error"
+    return worst(found) if found else "error"
 
 
 def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
@@ -364,10 +372,6 @@ def kind_of_change(before: Shown | None, after: Shown | None) -> ChangeKind | No
     if after == "fail":
         return "broken"
     return "fixed" if before in _FAILED and after == "pass" else "changed"
-
-
-def _worst(outcomes: Iterable[Outcome]) -> Outcome:
-    return min(outcomes, key=_OUTCOMES.index)
 
 
 def _by_area(rows: Rows) -> list[Promise]:
@@ -447,7 +451,7 @@ def _series(
         versions=tuple(versions),
         rows={each: tuple(found.get(each) for found in by_version) for each in asked[-1]},
         outcomes=tuple(
-            _worst(
+            worst(
                 [
                     stated[version].verdict if version in stated else "incomplete",
                     _best_possible(found, due, known),
@@ -469,25 +473,23 @@ def _tally(found: dict[str, Cell], requirements: list[str]) -> Tally:
     """The statuses of these requirements in one version; a missing result is counted as such."""
     counts: dict[Shown, int] = dict.fromkeys(STATUSES, 0)
     for requirement in requirements:
-        counts[found[requirement].status if requirement in found else "no result"] += 1
+        counts[_shown(found, requirement)] += 1
     return Tally(counts)
 
 
 def _best_possible(found: dict[str, Cell], asked: list[str], known: dict[str, Promise]) -> Outcome:
-    """The best verdict that the statuses allow."""
-    shown: list[tuple[Promise, Shown]] = [
-        (known[each], found[each].status if each in found else "no result") for each in asked
-    ]
-    statuses = {status for _, status in shown}
-    if any(status == "fail" and promise.level == "MUST" for promise, status in shown):
-        return "failure"
-    if not found or "error" in statuses:
+    """The best verdict that the statuses allow; a version without any result is an error."""
+    if not found:
         return "error"
-    untried = any(promise.core and status in ("skip", "no result") for promise, status in shown)
-    relaxed = any(promise.level == "SHOULD" and status == "fail" for promise, status in shown)
-    if untried or relaxed or "known" in statuses or "pass" not in statuses:
-        return "partial"
-    return "success"
+    promises = (known[each] for each in asked)
+    return best_verdict(
+        RatedStatus(promise.level, promise.core, _shown(found, promise.requirement))
+        for promise in promises
+    )
+
+
+def _shown(found: dict[str, Cell], requirement: str) -> Shown:
+    return found[requirement].status if requirement in found else "no result"
 
 
 def _failures(
@@ -506,20 +508,19 @@ def _failures(
         for way, records in ways.items()
     ]
     order = list(known)
-    levels = ("MUST", "SHOULD", "MAY")
 
-    def badness(failure: Broken) -> tuple[bool, bool, int, bool, int, str]:
+    def urgency(failure: Broken) -> tuple[bool, bool, int, bool, int, str]:
         promise = failure.promise
         return (
             not failure.now,
             bool(failure.newest.known),
-            levels.index(promise.level),
+            LEVELS.index(promise.level),
             not promise.core,
             order.index(promise.requirement),
             failure.page,
         )
 
-    return tuple(sorted(found, key=badness))
+    return tuple(sorted(found, key=urgency))
 
 
 def _way_name(key: Key, requirement: str, shape: str) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from streamproof.conformance.results import Level, Strength
-from streamproof.reports.wording import Outcome, Shown
+from streamproof.conformance.verdict_rule import Outcome, Shown
 
 __all__ = [
     "Cell",

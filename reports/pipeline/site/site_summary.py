@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.reports.pipeline.site.phrases import compared, headline, subline
 from streamproof.reports.pipeline.site.site_builder import Broken, Series, Site
 from streamproof.reports.safe_text import cell
-from streamproof.reports.wording import Outcome, Shown, plural
+from streamproof.reports.wording import plural
 
 __all__ = ["render_badge", "render_markdown"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from streamproof.reports.wording import Shown
+from streamproof.conformance.verdict_rule import Shown
 
 __all__ = ["COUNTED", "TABLES", "Column", "Table", "column_names", "tables_text"]
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from streamproof.conformance.results import Failure, RequirementResult, SubjectVerdict
+from streamproof.conformance.verdict_rule import Shown
 from streamproof.reports.run_log import RunLog, read_run_log
 from streamproof.reports.run_log_errors import RunLogError, RunLogLineError, RunLogVersionError
-from streamproof.reports.wording import Shown
 
 __all__ = ["MAX_COUNT", "MAX_LOG_BYTES", "Columns", "area_of", "read_log"]
 

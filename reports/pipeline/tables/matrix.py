@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
+from streamproof.conformance.verdict_rule import LEVELS, STATUS_ORDER
 from streamproof.reports.pipeline.tables.base_rows import AREA, Base, newest, numbered, numbers
 from streamproof.reports.pipeline.tables.columns import COUNTED
 from streamproof.reports.pipeline.tables.statuses import (
-    COMBINING,
     allowed,
     by_rank,
     counts,
@@ -23,7 +23,6 @@ __all__ = ["make_cells", "make_matrix", "make_runs", "make_subjects", "make_verd
 
 _WHO = ("subject", "version", "guarantee", "spec")
 _CELL = (*_WHO, "requirement")
-_LEVELS = ("MUST", "SHOULD", "MAY")
 
 _NUMBERS = 2**40
 """All numbers of runs are less than this, so that two more facts fit beside one into 64 bits."""
@@ -83,10 +82,10 @@ def _cells(base: Base) -> DataFrame:
     So what is to be known of one result is packed into one number, the weightiest in front: the
     greatest is that of the result that counts.
     """
-    weight = len(COMBINING) - rank("status", COMBINING)
+    weight = len(STATUS_ORDER) - rank("status", STATUS_ORDER)
     is_decided = sql.expr("cast(status != 'no result' AS bigint)")
     run = is_decided * _NUMBERS + sql.col("number")
-    says = (rank("status", COMBINING) * 4 + rank("level", _LEVELS)) * 2 + sql.expr("int(core)")
+    says = (rank("status", STATUS_ORDER) * 4 + rank("level", LEVELS)) * 2 + sql.expr("int(core)")
     found = (
         numbered(base)
         .withColumn("last", run * 128 + says)
@@ -107,11 +106,13 @@ def _cells(base: Base) -> DataFrame:
     return found.select(
         "*",
         sql.expr(AREA).alias("area"),
-        by_rank(sql.expr("last DIV 2 % 4"), _LEVELS).alias("level"),
+        by_rank(sql.expr("last DIV 2 % 4"), LEVELS).alias("level"),
         sql.expr("last % 2 = 1").alias("core"),
-        by_rank(sql.expr("last DIV 8 % 16"), COMBINING).alias("latest"),
+        by_rank(sql.expr("last DIV 8 % 16"), STATUS_ORDER).alias("latest"),
         sql.expr(f"last DIV 128 % {_NUMBERS}").alias("last_number"),
-        by_rank(sql.expr(f"{len(COMBINING)} - worst DIV {_NUMBERS}"), COMBINING).alias("combined"),
+        by_rank(sql.expr(f"{len(STATUS_ORDER)} - worst DIV {_NUMBERS}"), STATUS_ORDER).alias(
+            "combined"
+        ),
         sql.expr(f"worst % {_NUMBERS}").alias("worst_number"),
     )
 

@@ -1,7 +1,7 @@
 """How statuses of several runs become one, and statuses of many requirements a verdict.
 
-These are the rules of ``conformance/verdicts.py``, as expressions of Spark: a failure outweighs
-an error, an error a skip, and only what was put to the test and held in every run is a pass.
+These are the rules of :mod:`streamproof.conformance.verdict_rule` as expressions of Spark. A test
+holds them against those functions.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from pyspark.sql import Column
 from pyspark.sql import functions as sql
 
+from streamproof.conformance.verdict_rule import OUTCOME_ORDER, STATUS_ORDER
 from streamproof.reports.pipeline.tables.columns import COUNTED
-from streamproof.reports.wording import OUTCOMES, STRENGTHS, Shown
+from streamproof.reports.wording import STRENGTHS
 
 __all__ = [
-    "COMBINING",
     "TRIED",
     "allowed",
     "by_rank",
@@ -28,41 +28,24 @@ __all__ = [
     "worst",
 ]
 
-COMBINING: tuple[Shown, ...] = (
-    "fail",
-    "known",
-    "error",
-    "skip",
-    "pass",
-    "unsupported",
-    "untested",
-    "no result",
-)
-"""The statuses, each of which outweighs the ones behind it.
-
-What was not asked, or was lost with a run that died, says nothing of what another run has tried.
-"""
-
 TRIED = "status IN ('pass', 'known', 'fail')"
 """Whether a requirement was put to the test, and gave an answer."""
-
-_OUTCOMES = list(OUTCOMES)
 
 
 def combined(status: str) -> Column:
     """The one status of a group: that which outweighs all others of a column."""
-    return by_rank(sql.min(rank(status, COMBINING)), COMBINING)
+    return by_rank(sql.min(rank(status, STATUS_ORDER)), STATUS_ORDER)
 
 
 def worst(verdict: str) -> Column:
     """The worst verdict of a group."""
-    return by_rank(sql.min(rank(verdict, _OUTCOMES)), _OUTCOMES)
+    return by_rank(sql.min(rank(verdict, OUTCOME_ORDER)), OUTCOME_ORDER)
 
 
 def worse(one: str, other: str) -> Column:
     """The worse of two verdicts."""
-    ranks = (rank(each, _OUTCOMES) for each in (one, other))
-    return by_rank(sql.least(*ranks), _OUTCOMES)
+    ranks = (rank(each, OUTCOME_ORDER) for each in (one, other))
+    return by_rank(sql.least(*ranks), OUTCOME_ORDER)
 
 
 def counts(status: str) -> list[Column]:
@@ -78,14 +61,11 @@ def number_of(condition: str) -> Column:
 def allowed(status: str) -> Column:
     """The best verdict that the statuses of a group allow; they come with ``level`` and ``core``.
 
-    A requirement of level MAY that is broken takes nothing away.
+    This is ``best_verdict`` as an expression of Spark.
     """
     broken = number_of(f"{status} = 'fail' AND level = 'MUST'")
     silent = number_of(f"{status} = 'error'")
-    short = number_of(
-        f"{status} IN ('known', 'no result') OR {status} = 'fail' AND level = 'SHOULD' "
-        f"OR {status} = 'skip' AND core"
-    )
+    short = number_of(f"{status} IN ('fail', 'known', 'no result') OR {status} = 'skip' AND core")
     held = number_of(f"{status} = 'pass'")
     return (
         sql.when(broken > 0, "failure")
