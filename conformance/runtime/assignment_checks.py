@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
@@ -24,19 +24,28 @@ CLIENTS = st.dictionaries(
 STATEFUL = st.lists(st.sampled_from(TASKS), unique=True)
 STATELESS = st.lists(st.sampled_from(["1_0", "1_1", "1_2"]), unique=True)
 FEW = st.integers(0, 3)
+COPIES = st.tuples(FEW, FEW)
+"""How many standbys each task is to have, and how many warm-ups the group may have."""
+THREADS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 3), min_size=1)
 
 Clients = Mapping[str, Client]
+Copies = tuple[int, int]
 
 
-def _with_copies(
-    probe: Probe, clients: Clients, stateful: list[str], standbys: int, warmups: int
+def _assign(
+    probe: Probe,
+    clients: Clients,
+    stateful: list[str],
+    stateless: Sequence[str] = (),
+    *,
+    copies: Copies,
 ) -> Assignment:
-    """Assign stateful tasks with standbys, and with so many warm-ups at the most."""
+    standbys, warmups = copies
     return probe.call(
         assignment.assign,
         clients,
         stateful,
-        [],
+        stateless,
         num_standby_replicas=standbys,
         max_warmup_replicas=warmups,
     )
@@ -46,37 +55,44 @@ def _holders(found: Assignment, task: str, role: str) -> list[str]:
     return [name for name, each in found.clients.items() if task in getattr(each, role)]
 
 
-@decision("ASSIGN-001", clients=CLIENTS, stateful=STATEFUL, stateless=STATELESS, standbys=FEW)
+def _loads(clients: Clients, found: Assignment) -> list[float]:
+    """The active tasks a thread, by client."""
+    return [len(each.active) / clients[name].threads for name, each in found.clients.items()]
+
+
+@decision("ASSIGN-001", clients=CLIENTS, stateful=STATEFUL, stateless=STATELESS, copies=COPIES)
 def each_task_is_active_once(
-    probe: Probe, clients: Clients, stateful: list[str], stateless: list[str], standbys: int
+    probe: Probe, clients: Clients, stateful: list[str], stateless: list[str], copies: Copies
 ) -> None:
     """Assign tasks to a random group."""
-    found = probe.call(
-        assignment.assign, clients, stateful, stateless, num_standby_replicas=standbys
-    )
+    found = _assign(probe, clients, stateful, stateless, copies=copies)
     active = sorted(task for each in found.clients.values() for task in each.active)
     probe.expect(sorted(stateful + stateless), active)
 
 
-@decision("ASSIGN-002", clients=CLIENTS, stateful=STATEFUL, standbys=FEW, warmups=FEW)
+@decision("ASSIGN-002", clients=CLIENTS, stateful=STATEFUL, copies=COPIES)
 def nobody_has_a_task_twice(
-    probe: Probe, clients: Clients, stateful: list[str], standbys: int, warmups: int
+    probe: Probe, clients: Clients, stateful: list[str], copies: Copies
 ) -> None:
     """Assign tasks with copies, and look for two roles of one task in one client."""
-    found = _with_copies(probe, clients, stateful, standbys, warmups)
+    found = _assign(probe, clients, stateful, copies=copies)
     for name, each in found.clients.items():
         twice = (each.active & each.standby) | (each.warmup & (each.active | each.standby))
         probe.demand(f"{name} has each task once", f"twice: {sorted(twice)}", holds=not twice)
 
 
-@decision("ASSIGN-003", clients=CLIENTS, stateful=STATEFUL, standbys=FEW)
+@decision("ASSIGN-003", clients=CLIENTS, stateful=STATEFUL, stateless=STATELESS, copies=COPIES)
 def as_many_standbys_as_asked_for(
-    probe: Probe, clients: Clients, stateful: list[str], standbys: int
+    probe: Probe, clients: Clients, stateful: list[str], stateless: list[str], copies: Copies
 ) -> None:
-    """Assign tasks with standbys, more of them than clients at times."""
-    found = probe.call(assignment.assign, clients, stateful, [], num_standby_replicas=standbys)
+    """Assign tasks with standbys, sometimes more of them than clients."""
+    found = _assign(probe, clients, stateful, stateless, copies=copies)
+    standbys, _ = copies
     for task in stateful:
         probe.expect(min(standbys, len(clients) - 1), len(_holders(found, task, "standby")))
+    for task in stateless:
+        copied = _holders(found, task, "standby") + _holders(found, task, "warmup")
+        probe.expect([], copied)
 
 
 @decision("ASSIGN-005", clients=CLIENTS, stateful=STATEFUL, warmups=FEW)
@@ -87,21 +103,38 @@ def warmups_are_bounded(probe: Probe, clients: Clients, stateful: list[str], war
     probe.demand(f"at most {warmups} warm-ups", str(copies), holds=copies <= warmups)
 
 
-@decision("ASSIGN-004", clients=CLIENTS, stateful=STATEFUL, acceptable=st.sampled_from([0, 10_000]))
+@decision(
+    "ASSIGN-004",
+    clients=CLIENTS,
+    stateful=STATEFUL,
+    acceptable=st.sampled_from([0, 5, 10_000]),
+    copies=COPIES,
+)
 def work_stays_with_its_state(
-    probe: Probe, clients: Clients, stateful: list[str], acceptable: int
+    probe: Probe, clients: Clients, stateful: list[str], acceptable: int, copies: Copies
 ) -> None:
-    """Assign tasks that some client is caught up with."""
-    found = probe.call(assignment.assign, clients, stateful, [], acceptable_recovery_lag=acceptable)
+    """Assign tasks, and compare how far behind the clients are."""
+    standbys, warmups = copies
+    found = probe.call(
+        assignment.assign,
+        clients,
+        stateful,
+        [],
+        num_standby_replicas=standbys,
+        max_warmup_replicas=warmups,
+        acceptable_recovery_lag=acceptable,
+    )
     for task in stateful:
+        lags = {name: each.lags[task] for name, each in clients.items() if task in each.lags}
         caught_up = [
-            name
-            for name, each in clients.items()
-            if each.lags.get(task) == LATEST_OFFSET or 0 <= each.lags.get(task, -1) <= acceptable
+            name for name, lag in lags.items() if lag == LATEST_OFFSET or 0 <= lag <= acceptable
         ]
+        known = {name: lag for name, lag in lags.items() if lag != UNKNOWN_OFFSET_SUM}
+        least = [name for name, lag in known.items() if lag == min(known.values())]
+        wanted = caught_up or least
         (owner,) = _holders(found, task, "active")
         probe.demand(
-            f"{task} is active in one of {caught_up}", owner, holds=owner in (caught_up or [owner])
+            f"{task} is active in one of {wanted}", owner, holds=owner in (wanted or [owner])
         )
 
 
@@ -116,29 +149,36 @@ def the_least_behind_goes_on(probe: Probe, behind: list[int]) -> None:
 
 @decision(
     "ASSIGN-006",
-    threads=st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 3), min_size=1),
+    clients=CLIENTS,
     stateful=STATEFUL,
     stateless=STATELESS,
+    standbys=st.integers(0, 1),
 )
 def load_follows_threads(
-    probe: Probe, threads: dict[str, int], stateful: list[str], stateless: list[str]
+    probe: Probe, clients: Clients, stateful: list[str], stateless: list[str], standbys: int
 ) -> None:
-    """Assign tasks to a group in which everybody has all state."""
-    clients = {name: Client(count, dict.fromkeys(TASKS, 0)) for name, count in threads.items()}
-    found = probe.call(assignment.assign, clients, stateful, stateless)
-    loads = [len(found.clients[name].active) / count for name, count in threads.items()]
-    probe.demand(
-        "loads of threads that differ by 1 at most", str(loads), holds=max(loads) - min(loads) <= 1
-    )
+    """Assign tasks to a group with some of the state, and to the same group with all of it."""
+    complete = {
+        name: Client(each.threads, dict.fromkeys(TASKS, 0)) for name, each in clients.items()
+    }
+    for group in (clients, complete):
+        found = _assign(probe, group, stateful, stateless, copies=(standbys, 2))
+        loads = _loads(group, found)
+        probe.demand(
+            "loads of threads that differ by 1 at most, unless something is warmed up",
+            str(loads),
+            holds=found.probing or max(loads) - min(loads) <= 1,
+        )
+    # Where everybody has all state, nothing is left to be warmed up.
     probe.expect(expected=False, found=found.probing)
 
 
-@decision("ASSIGN-008", clients=CLIENTS, stateful=STATEFUL, standbys=FEW, warmups=FEW)
+@decision("ASSIGN-008", clients=CLIENTS, stateful=STATEFUL, copies=COPIES)
 def looks_again_while_something_moves(
-    probe: Probe, clients: Clients, stateful: list[str], standbys: int, warmups: int
+    probe: Probe, clients: Clients, stateful: list[str], copies: Copies
 ) -> None:
     """Assign tasks, and ask whether the group has to look again."""
-    found = _with_copies(probe, clients, stateful, standbys, warmups)
+    found = _assign(probe, clients, stateful, copies=copies)
     moving = any(each.warmup for each in found.clients.values())
     probe.demand("a probing rebalance is asked for", "it is not", holds=found.probing or not moving)
 
@@ -158,23 +198,28 @@ def the_same_group_is_assigned_the_same(
 
 @decision(
     "ASSIGN-010",
-    threads=st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 3), min_size=1),
+    threads=THREADS,
     stateful=st.lists(st.sampled_from(TASKS), unique=True, min_size=1),
     lags=st.lists(LAGS, min_size=3, max_size=3),
+    standbys=st.integers(0, 1),
 )
 def a_group_comes_to_rest(
-    probe: Probe, threads: dict[str, int], stateful: list[str], lags: list[dict[str, int]]
+    probe: Probe,
+    threads: dict[str, int],
+    stateful: list[str],
+    lags: list[dict[str, int]],
+    standbys: int,
 ) -> None:
     """Assign tasks again and again, while copies are made in between."""
     known = dict(zip(threads, lags, strict=False))
     for _ in range(2 * len(TASKS) * len(threads) + 2):
         clients = {name: Client(threads[name], known[name]) for name in threads}
-        found = probe.call(assignment.assign, clients, stateful, [])
+        found = _assign(probe, clients, stateful, copies=(standbys, 2))
         if not found.probing:
             return
         for name, each in found.clients.items():
-            # Who has a copy keeps up; the others fall behind.
+            # A client with a copy keeps up; the others fall behind.
             known[name] = dict.fromkeys(known[name], 10**6)
-            known[name] |= dict.fromkeys(each.warmup, 0)
+            known[name] |= dict.fromkeys(each.standby | each.warmup, 0)
             known[name] |= dict.fromkeys(each.active, LATEST_OFFSET)
     probe.demand("the moves end", "they go on", holds=False)

@@ -37,7 +37,7 @@ def outcome(
 @pytest.mark.parametrize("name", QUICK_CHECKS)
 def test_the_simulated_runtime_keeps_its_promises(name: str, tmp_path: Path) -> None:
     """And each of them was put to the test."""
-    found = outcome(tmp_path, CHECKS[name])
+    found = outcome(tmp_path, CHECKS[name], profile="quick")
     assert (found.findings, found.suite_error, found.skipped) == ([], "", "")
     assert found.evidence.exercised == set(CHECKS[name].requirements)
     assert found.evidence.examples >= 1

@@ -1,4 +1,7 @@
-"""When a task may process, and which record is next (KIP-695)."""
+"""When a task may process (KIP-695): examples, and what Kafka does by its own algorithm.
+
+What holds of every decision is in ``streamproof.conformance.runtime.idling_checks``.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamproof.sim.decisions.idling import Input, Mode, next_partitions, ready_to_process
+from streamproof.conformance.runtime.idling_checks import INPUTS
+from streamproof.sim.decisions.idling import Input, Mode, ready_to_process
 
 MODES: tuple[Mode, ...] = ("proposal", "kafka")
-
-INPUTS = st.lists(
-    st.tuples(st.integers(0, 2), st.sampled_from([None, -2, -1, 0, 1, 5])), min_size=1, max_size=4
-).map(lambda some: [Input(f"in-{i}", *each) for i, each in enumerate(some)])
 
 
 def full(name: str = "full") -> Input:
@@ -154,10 +154,3 @@ def test_a_ready_task_stays_ready(inputs: list[Input]) -> None:
         found = ready_to_process(inputs, deadlines, now=now, max_task_idle_ms=20)
         assert found.ready >= was_ready
         was_ready, deadlines = found.ready, found.deadlines
-
-
-@given(st.dictionaries(st.sampled_from("abcdef"), st.integers(-1, 4)))
-def test_the_least_timestamp_is_next(heads: dict[str, int]) -> None:
-    """All partitions that have it, and no other; none if nothing is buffered."""
-    found = next_partitions(heads.items())
-    assert set(found) == {name for name in heads if heads[name] == min(heads.values())}

@@ -6,26 +6,15 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamproof.errors import UsageError
 from streamproof.sim.brokers.partition_log import Entry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
-from streamproof.sim.decisions.punctuation import next_punctuation
 from streamproof.sim.tasks.punctuations import Punctuations
 from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
 from streamproof.sim.topology import ProcessorContext, PunctuationType, Subtopology, Topology
 from streamproof.sim.trace import Event, Trace
-
-
-@given(st.integers(0, 1_000), st.integers(0, 5_000), st.integers(1, 300))
-def test_it_stays_on_its_multiples(due: int, late: int, interval_ms: int) -> None:
-    """The first multiple that is after now."""
-    following = next_punctuation(due, due + late, interval_ms)
-    assert (following - due) % interval_ms == 0
-    assert due + late < following <= due + late + interval_ms
 
 
 def called(punctuations: Punctuations, kind: PunctuationType, now: int) -> int:

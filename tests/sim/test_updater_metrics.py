@@ -70,26 +70,6 @@ def test_names_levels_groups_and_tags() -> None:
     assert len(rows) == len(thread) + len(task)
 
 
-spells = st.lists(
-    st.tuples(st.booleans(), *(st.integers(0, 40_000) for _ in range(3))), min_size=1, max_size=30
-)
-
-
-@given(spells, st.sampled_from(["proposal", "kafka"]))
-def test_the_ratios_sum_to_one(rounds: list[tuple[bool, int, int, int]], mode: Mode) -> None:
-    """Whatever it did; and as the proposal has it, never both of restoring and updating."""
-    bench = Bench(mode)
-    for active, idle, restore, commit in rounds:
-        bench.spend(active=active, idle=idle, restore=restore, commit=commit)
-        ratios = bench.ratios()
-        # Nothing was spent in the last windows, or there is a sum.
-        assert sum(ratios.values()) in (0, pytest.approx(1))
-        if mode == "proposal":
-            assert not (ratios["active-restore-ratio"] and ratios["standby-update-ratio"])
-        if idle + restore + commit:
-            assert sum(ratios.values()) == pytest.approx(1)
-
-
 def test_what_kafka_does_when_it_goes_over_to_standbys() -> None:
     """The old window stays for a while, so that both ratios are not zero (KAFKA-18369)."""
     kafka, proposal = Bench("kafka"), Bench("proposal")

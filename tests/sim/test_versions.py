@@ -1,4 +1,7 @@
-"""Metadata versions: members of different releases agree, in a few rounds, on what all speak."""
+"""Metadata versions: examples of what members of different releases say to each other.
+
+That they agree is in ``streamproof.conformance.runtime.metadata_version_checks``.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,6 @@ from streamproof.sim.decisions.versions import (
 from streamproof.sim.tasks.assignor import encoded
 
 VERSIONS = st.integers(EARLIEST_PROBEABLE_VERSION, LATEST_SUPPORTED_VERSION)
-SPOKEN = st.tuples(VERSIONS, VERSIONS).map(lambda two: Spoken(min(two), max(two)))
-GROUPS = st.lists(SPOKEN, min_size=1, max_size=5)
-
-ROUNDS = 3
-"""A member that is too new is probed; then it speaks as all do; then all may go up."""
 
 
 @pytest.mark.parametrize(
@@ -66,31 +64,6 @@ def test_without_version_probing_nothing_can_be_agreed() -> None:
     """A leader that cannot read one member, and cannot answer another one, gives up."""
     with pytest.raises(UsageError, match=r"speaks metadata version 11.*upgrade\.from"):
         answer_of([Spoken(2, 2), Spoken(11, 11)], 2)
-
-
-@given(GROUPS)
-def test_an_answer_can_be_read_by_all(group: list[Spoken]) -> None:
-    """And what all support is supported by all."""
-    for leader in group:
-        answer = answer_of(group, leader.supported)
-        assert all(answer.version <= each.used for each in group)
-        assert all(answer.commonly_supported <= each.supported for each in group)
-        assert answer.probing == any(each.used > leader.supported for each in group)
-
-
-@given(GROUPS, st.data())
-def test_a_group_agrees_in_a_few_rounds(group: list[Spoken], data: st.DataObject) -> None:
-    """Whoever leads; and then nobody asks for another round."""
-    for _ in range(ROUNDS):
-        leader = data.draw(st.sampled_from(group))
-        answer = answer_of(group, leader.supported)
-        told = [next_version(each.used, answer) for each in group]
-        group = [Spoken(new.version, old.supported) for new, old in zip(told, group, strict=True)]
-        if not any(each.rejoin for each in told):
-            break
-    newest = min(each.supported for each in group)
-    assert {each.used for each in group} == {newest}
-    assert not any(each.rejoin for each in told)
 
 
 @given(
