@@ -55,11 +55,6 @@ def _holders(found: Assignment, task: str, role: str) -> list[str]:
     return [name for name, each in found.clients.items() if task in getattr(each, role)]
 
 
-def _loads(clients: Clients, found: Assignment) -> list[float]:
-    """The active tasks a thread, by client."""
-    return [len(each.active) / clients[name].threads for name, each in found.clients.items()]
-
-
 @decision("ASSIGN-001", clients=CLIENTS, stateful=STATEFUL, stateless=STATELESS, copies=COPIES)
 def each_task_is_active_once(
     probe: Probe, clients: Clients, stateful: list[str], stateless: list[str], copies: Copies
@@ -158,19 +153,24 @@ def load_follows_threads(
     probe: Probe, clients: Clients, stateful: list[str], stateless: list[str], standbys: int
 ) -> None:
     """Assign tasks to a group with some of the state, and to the same group with all of it."""
+    tasks = stateful, stateless
     complete = {
         name: Client(each.threads, dict.fromkeys(TASKS, 0)) for name, each in clients.items()
     }
-    for group in (clients, complete):
-        found = _assign(probe, group, stateful, stateless, copies=(standbys, 2))
-        loads = _loads(group, found)
-        probe.demand(
-            "loads of threads that differ by 1 at most, unless something is warmed up",
-            str(loads),
-            holds=found.probing or max(loads) - min(loads) <= 1,
-        )
+    _is_even_at_rest(probe, clients, _assign(probe, clients, *tasks, copies=(standbys, 2)))
+    found = _assign(probe, complete, *tasks, copies=(standbys, 2))
+    _is_even_at_rest(probe, complete, found)
     # Where everybody has all state, nothing is left to be warmed up.
     probe.expect(expected=False, found=found.probing)
+
+
+def _is_even_at_rest(probe: Probe, clients: Clients, found: Assignment) -> None:
+    loads = [len(each.active) / clients[name].threads for name, each in found.clients.items()]
+    probe.demand(
+        "loads of threads that differ by 1 at most, unless something is warmed up",
+        str(loads),
+        holds=found.probing or max(loads) - min(loads) <= 1,
+    )
 
 
 @decision("ASSIGN-008", clients=CLIENTS, stateful=STATEFUL, copies=COPIES)
