@@ -59,6 +59,7 @@ def test_every_contract_is_kept(house: Path) -> None:
         ("reports-read-data", "reports", "from streamproof.conformance import crash"),
         ("adapters", "stores", "import quixstreams"),
         ("light", "sim", "import pandas"),
+        ("light", "reports", "import pyspark"),
     ],
 )
 def test_a_planted_import_breaks_its_contract(
@@ -72,6 +73,42 @@ def test_a_planted_import_breaks_its_contract(
 
     assert result.returncode == 1, result.stdout
     assert f"streamproof.{floor}.planted -> " in result.stdout
+
+
+@pytest.mark.parametrize("module", ["badge", "run_log", "__init__"])
+def test_a_report_on_one_run_must_not_import_the_pipeline(house: Path, module: str) -> None:
+    reports = house / "streamproof" / "reports"
+    target = reports / f"{module}.py"
+    statement = "    from streamproof.reports.pipeline.tables.columns import TABLES\n"
+    target.write_text(f"{target.read_text()}\n\ndef late() -> None:\n{statement}")
+    if module == "__init__":
+        badge = reports / "badge.py"
+        badge.write_text(badge.read_text() + "\nfrom streamproof.reports import late\n")
+
+    result = lint_imports(house, "--contract", "pipeline-apart")
+
+    assert result.returncode == 1, result.stdout
+    assert "streamproof.reports.pipeline" in result.stdout
+
+
+def test_a_new_report_module_must_be_given_its_layer(house: Path) -> None:
+    (house / "streamproof" / "reports" / "attic.py").touch()
+
+    result = lint_imports(house, "--contract", "pipeline-apart")
+
+    assert result.returncode == 1, result.stdout
+    assert "attic" in result.stdout
+
+
+def test_tables_know_only_records_of_the_conformance_suite(house: Path) -> None:
+    """The exemption of campaigns covers no other part of the pipeline."""
+    planted = house / "streamproof" / "reports" / "pipeline" / "tables" / "planted.py"
+    planted.write_text("from streamproof.conformance import session\n")
+
+    result = lint_imports(house, "--contract", "reports-read-data")
+
+    assert result.returncode == 1, result.stdout
+    assert "streamproof.reports.pipeline.tables.planted -> " in result.stdout
 
 
 def test_a_module_without_a_floor_breaks_the_contract(house: Path) -> None:

@@ -211,7 +211,7 @@ def _pass_on(source: int, target: int) -> None:
 
 def _logging() -> str:
     """The address of the file that says what the driver logs."""
-    return Path(str(resources.files("streamproof.reports") / "log4j2.properties")).as_uri()
+    return Path(str(resources.files(__package__) / "log4j2.properties")).as_uri()
 
 
 def _remote_session(remote: str, name: str, settings: Mapping[str, str]) -> SparkSession:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from streamproof.reports import load
+from streamproof.reports.pipeline import load
 from streamproof.reports.pipeline.site.site_data import (
     Cell,
     Change,
@@ -66,7 +66,7 @@ def read_rows(
     """Reads run logs and campaigns, with Spark, into the rows of a report.
 
     Args:
-        paths: as :func:`streamproof.reports.load` takes them.
+        paths: as :func:`streamproof.reports.pipeline.load` takes them.
         baseline: those of the runs to compare with; none to compare the last two versions of
             each subject.
         master: of Spark.

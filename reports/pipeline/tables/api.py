@@ -1,4 +1,4 @@
-"""Compliance tables as pandas DataFrames: ``streamproof.reports.load``."""
+"""Compliance tables as pandas DataFrames: ``streamproof.reports.pipeline.load``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BYTES_A_PARTITION = 64 * 1024 * 1024
 def load_tables(
     *paths: Path | str, master: str = "", remote: str = "", spark: SparkSession | None = None
 ) -> Tables:
-    """What :func:`streamproof.reports.load` does."""
+    """What :func:`streamproof.reports.pipeline.load` does."""
     sources = find_sources(*paths)
     # Spark's 200 partitions are made for far more: each costs as much as thousands of rows.
     partitions = max(4, sources.size // BYTES_A_PARTITION)
