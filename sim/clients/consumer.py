@@ -134,14 +134,11 @@ class Consumer:
                 self._cluster.tell_of_records(each, self._may_fetch)
 
     def seek(self, partition: str, offset: int) -> None:
-        """Go on from an offset. The end that is known stays: the lag may be stale for a while."""
-        self._set_position(partition, offset)
+        """Go on from an offset.
 
-    def forget_position(self, partition: str) -> None:
-        """Have no position, until there is a new one."""
-        self._set_position(partition, None)
-
-    def _set_position(self, partition: str, offset: int | None) -> None:
+        The known end of the partition stays as the last fetch told it, so that the lag may be
+        stale until the next fetch.
+        """
         state = self._of(partition)
         # What was fetched from another position is stale, and says nothing.
         state.position, state.completed, state.fetched_end = offset, None, None

@@ -6,7 +6,7 @@ Source: KIP-869; Kafka, StoreChangelogReader and StateRestoreListener.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from streamproof.stores.api import ChangelogRecord, RestoreCallback, TopicPartition
@@ -16,7 +16,6 @@ from streamproof.stores.runtime.layers import call_all
 __all__ = [
     "Restoration",
     "RestorationState",
-    "RestoreListeners",
     "StandbyUpdateListener",
     "StateRestoreListener",
     "SuspendReason",
@@ -125,43 +124,6 @@ class StandbyUpdateListener:
             current_end_offset: the end of the changelog; -1 if it is not known.
             reason: why.
         """
-
-
-class RestoreListeners(StateRestoreListener):
-    """Tells several listeners, in order, and swallows nothing.
-
-    If one raises, the others are told all the same, and the first error is raised then.
-    Source: Kafka, DelegatingStateRestoreListener; KAFKA-15571.
-    """
-
-    def __init__(self, *listeners: StateRestoreListener) -> None:
-        self._listeners = listeners
-
-    def on_restore_start(
-        self, partition: TopicPartition, store_name: str, starting_offset: int, ending_offset: int
-    ) -> None:
-        self._tell("on_restore_start", partition, store_name, starting_offset, ending_offset)
-
-    def on_batch_restored(
-        self, partition: TopicPartition, store_name: str, batch_end_offset: int, num_restored: int
-    ) -> None:
-        self._tell("on_batch_restored", partition, store_name, batch_end_offset, num_restored)
-
-    def on_restore_end(
-        self, partition: TopicPartition, store_name: str, total_restored: int
-    ) -> None:
-        self._tell("on_restore_end", partition, store_name, total_restored)
-
-    def on_restore_suspended(
-        self, partition: TopicPartition, store_name: str, total_restored: int
-    ) -> None:
-        self._tell("on_restore_suspended", partition, store_name, total_restored)
-
-    def _tell(self, method: str, partition: TopicPartition, *details: object) -> None:
-        def told(listener: StateRestoreListener) -> Callable[[], object]:
-            return lambda: getattr(listener, method)(partition, *details)
-
-        call_all(told(listener) for listener in self._listeners)
 
 
 class Restoration:

@@ -15,11 +15,7 @@ from streamproof.stores.errors import InvalidStateStoreError, ProcessorStateErro
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.metrics import Metrics
 from streamproof.stores.rocksdb import RocksDBStore
-from streamproof.stores.runtime.restoration import (
-    Restoration,
-    RestoreListeners,
-    StateRestoreListener,
-)
+from streamproof.stores.runtime.restoration import Restoration, StateRestoreListener
 from streamproof.stores.runtime.restore_metrics import (
     StateUpdaterMetrics,
     TaskRestoreMetrics,
@@ -298,38 +294,6 @@ def test_an_error_in_suspended_is_raised_once(store: Store) -> None:
         restoration.suspend()
     restoration.suspend()
     assert restoration.state == "suspended"
-
-
-# --- several listeners ----------------------------------------------------------------
-
-
-def test_several_listeners_are_told_everything(store: Store) -> None:
-    """KAFKA-15571: none of the four methods is swallowed."""
-    first, second = Told(), Told()
-    restoration = restoring(store, RestoreListeners(first, second), 0, 2)
-    restoration.begin()
-    restoration.restore(records(0))
-    restoration.suspend()
-    restoration.begin()
-    restoration.restore(records(1))
-    assert first.calls == second.calls
-    assert [name for name, *_ in first.calls] == [
-        "start",
-        "batch",
-        "suspended",
-        "start",
-        "batch",
-        "end",
-    ]
-
-
-def test_an_error_of_one_listener_keeps_nothing_from_the_others() -> None:
-    first, second, third = Told("suspended"), Told("suspended"), Told()
-    listeners = RestoreListeners(first, second, third)
-    with pytest.raises(ValueError, match="broken suspended") as caught:
-        listeners.on_restore_suspended(P0, "store", 3)
-    assert caught.value.__notes__ == ["After that: ValueError: broken suspended"]
-    assert first.calls == second.calls == third.calls == [("suspended", 3)]
 
 
 # --- with real stores -----------------------------------------------------------------
