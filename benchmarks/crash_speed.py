@@ -23,12 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 from streamproof.conformance.check_engine import work_directory
+from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash.crash_judge import history_of, judge
-from streamproof.conformance.crash.kill_engine import BATCH, CrashPoint, KillEngine
+from streamproof.conformance.crash.crash_records import CrashPoint
+from streamproof.conformance.crash.kill_engine import BATCH, KillEngine
 from streamproof.conformance.crash.program import random_program
 from streamproof.conformance.heartbeat import Status
-from streamproof.conformance.registry import load_checks
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streamproof.conformance.check_engine import work_directory
+from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash.crash_judge import judge
 from streamproof.conformance.crash.kill_engine import BATCH
@@ -33,7 +34,6 @@ from streamproof.conformance.power.disk_states import DAMAGES, choose
 from streamproof.conformance.power.power_engine import PowerEngine
 from streamproof.conformance.power.syscall_recorder import preload, recorder_is_loaded
 from streamproof.conformance.power.syscall_trace import write_tree
-from streamproof.conformance.registry import load_checks
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 

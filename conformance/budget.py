@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from streamproof.conformance.check_engine import Task
-from streamproof.conformance.check_run import CheckOutcome
+from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.registry import Check
 from streamproof.errors import UsageError
 

@@ -9,9 +9,9 @@ found in other stores means nothing.
 from __future__ import annotations
 
 from streamproof.conformance.check_engine import Task
-from streamproof.conformance.check_run import CheckOutcome
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.mutants import CANARY
-from streamproof.conformance.registry import load_checks
 from streamproof.errors import SuiteError
 
 __all__ = ["CANARY_SUBJECT", "CanaryError", "canary_task", "require_caught"]

@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from streamproof.conformance.check_run import CheckOutcome, Evidence
+from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.power.syscall_recorder import preload
 from streamproof.conformance.registry import Check
@@ -455,7 +455,7 @@ def _no_answer(
 ) -> CheckOutcome:
     return CheckOutcome(
         check=running.task.check.name,
-        evidence=Evidence(),
+        evidence=CheckEvidence(),
         subject_error=subject_error,
         suite_error=suite_error,
         duration_s=time.monotonic() - running.started,

@@ -22,10 +22,10 @@ from streamproof.conformance.catalogue import (
     requirements_that_bind,
 )
 from streamproof.conformance.check_engine import Engine
-from streamproof.conformance.check_run import CheckOutcome, Effort
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_records import CheckOutcome, Effort
 from streamproof.conformance.kill_results import AreaRow, MutantOutcome, MutantRow
 from streamproof.conformance.mutants import MUTANTS, Mutant
-from streamproof.conformance.registry import load_checks
 from streamproof.conformance.results import (
     Failure,
     Guarantee,

@@ -221,7 +221,7 @@ class Lab:
         ``world`` is what ``conformance.simulated.world.Simulated`` has.
         """
         # Whoever simulates nothing needs no simulator.
-        from streamproof.conformance.simulated.world_campaign import simulate
+        from streamproof.conformance.simulated.world_trial import simulate
 
         return simulate(self.subject, world, self.directory, guarantee=self.guarantee, spec=spec)
 

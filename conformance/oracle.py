@@ -14,7 +14,17 @@ from typing import NamedTuple
 
 from streamproof.stores.api import ChangelogRecord, TopicPartition
 
-__all__ = ["Commit", "History", "Offsets", "Write", "fold", "merge_offsets"]
+__all__ = [
+    "Commit",
+    "History",
+    "Offsets",
+    "Write",
+    "changelog_of",
+    "ends_of",
+    "fold",
+    "merge_offsets",
+    "partitions_of",
+]
 
 Offsets = dict[TopicPartition, int]
 
@@ -158,3 +168,27 @@ class History:
     def values_ever(self, key: bytes) -> set[bytes | None]:
         """Every value that was ever written to a key."""
         return {write.value for write in (*self.writes, *self.aborted) if write.key == key}
+
+
+def changelog_of(history: History) -> list[Write]:
+    """What the changelog holds after the crash, as a reader of it sees it.
+
+    Under exactly-once the transaction is committed before the store is, and what was
+    not committed is aborted, and never read. Under at-least-once everything is there.
+    """
+    if history.exact:
+        return history.writes[: history.commits[-1].writes]
+    return history.writes
+
+
+def partitions_of(history: History) -> list[TopicPartition]:
+    """Every partition that a write or a commit names, sorted."""
+    named = {write.partition for write in history.writes}
+    for commit in history.commits:
+        named.update(commit.offsets)
+    return sorted(named)
+
+
+def ends_of(changelog: list[Write]) -> dict[TopicPartition, int]:
+    """The last offset of each partition."""
+    return {write.partition: write.offset for write in changelog}

@@ -7,25 +7,14 @@ is run many times; a *raw* check gets the whole run and drives it itself.
 
 from __future__ import annotations
 
-import functools
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from streamproof.conformance.catalogue import Binds
 from streamproof.conformance.generators import Generators
-from streamproof.conformance.subject import binds_of
 
-__all__ = ["Check", "Given", "check", "checks_for", "load_checks"]
-
-_PACKAGES: dict[Binds, str] = {
-    "store": "streamproof.conformance.checks",
-    "runtime": "streamproof.conformance.runtime",
-}
-"""Where the checks are. Those of the runtime need the simulator, which no store needs."""
+__all__ = ["Check", "Given", "check", "registered"]
 
 Given = Callable[[Generators], dict[str, Any]]
 """From the generators for a subject, the strategy for each argument of a property."""
@@ -74,19 +63,10 @@ def check(
     return register
 
 
-@functools.cache
-def load_checks(binds: Binds = "store") -> dict[str, Check]:
-    """All checks of one kind by name, in the order of the modules' names and of their lines."""
-    package = importlib.import_module(_PACKAGES[binds])
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+def registered(package: str) -> dict[str, Check]:
+    """The checks of the modules of a package that were imported so far, by name."""
     return {
         name: each
         for name, each in _checks.items()
-        if each.function.__module__.startswith(f"{package.__name__}.")
+        if each.function.__module__.startswith(f"{package}.")
     }
-
-
-def checks_for(subject: str) -> dict[str, Check]:
-    """All checks that a subject of this name may be put to."""
-    return load_checks(binds_of(subject))

@@ -23,8 +23,8 @@ from streamproof.errors import UsageError
 
 __all__ = [
     "Archive",
-    "Choices",
     "Replay",
+    "SavedChoices",
     "SavedFailure",
     "clear_failures",
     "read_bank",
@@ -39,7 +39,7 @@ FAILURES = "failures"
 """The folder of the output directory that the failures of a run are in."""
 
 
-class Choices(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SavedChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a failure is made of; without any, the check does the same whenever it is run.
 
     Attributes:
@@ -72,7 +72,7 @@ class Replay(Struct, frozen=True, kw_only=True):
 
     name: str
     requirement: str
-    choices: Choices
+    choices: SavedChoices
     profile: Profile
     seed: int
     round: int
@@ -106,7 +106,7 @@ class SavedFailure(Struct, frozen=True, kw_only=True):
     found: str
     program: str
     reproduce: str
-    choices: Choices
+    choices: SavedChoices
 
     @property
     def name(self) -> str:

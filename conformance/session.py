@@ -17,9 +17,10 @@ from streamproof.conformance.catalogue import (
     requirements_that_bind,
 )
 from streamproof.conformance.check_engine import Engine, Task
-from streamproof.conformance.check_run import CheckOutcome
+from streamproof.conformance.check_loader import checks_for
+from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.known_failures import KnownFailures
-from streamproof.conformance.registry import Check, checks_for
+from streamproof.conformance.registry import Check
 from streamproof.conformance.results import (
     CheckRecord,
     Failure,

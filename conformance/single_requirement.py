@@ -9,8 +9,8 @@ import pytest
 
 from streamproof.conformance.catalogue import Requirement
 from streamproof.conformance.check_engine import Engine, work_directory
-from streamproof.conformance.check_run import CheckOutcome
-from streamproof.conformance.registry import checks_for
+from streamproof.conformance.check_loader import checks_for
+from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.results import Failure, RequirementResult
 from streamproof.conformance.session import verify_command
 from streamproof.conformance.settings import Settings

@@ -10,9 +10,11 @@ import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from streamproof.conformance.lab import CHANGELOG, OTHER, ChangelogRecord, Lab
+from streamproof.conformance.check_context import CheckContext
+from streamproof.conformance.lab import ChangelogRecord, Lab
+from streamproof.conformance.program_text import render, render_program
 from streamproof.conformance.shapes import (
     answers,
     asked,
@@ -24,32 +26,13 @@ from streamproof.conformance.violations import (
     SubjectRaised,
     Violation,
     brief,
-    safe_repr,
     violation_of,
 )
-from streamproof.stores.api import NO_TIMESTAMP, IsolationLevel, TopicPartition
+from streamproof.stores.api import NO_TIMESTAMP, IsolationLevel
 from streamproof.stores.metrics import Level
 from streamproof.stores.windows import Window, Windowed
 
-if TYPE_CHECKING:
-    from streamproof.conformance.check_run import CheckRun
-
-__all__ = ["Entry", "Handle", "Trial", "render", "render_program"]
-
-PREAMBLE = "from streamproof.conformance.lab import {names}\n\n"
-
-NAMES = (
-    "CHANGELOG",
-    "OTHER",
-    "ChangelogRecord",
-    "IsolationLevel",
-    "Lab",
-    "TopicPartition",
-    "Window",
-    "Windowed",
-    "count_system_calls",
-    "record_system_calls",
-)
+__all__ = ["SCAN_LIMIT", "Entry", "Handle", "Trial"]
 
 _ASSIGNMENT = re.compile(
     r"\w+ = |#|lab\.(processing|idle|measure|restore|catch_up|wipe|open_and_close"
@@ -85,51 +68,6 @@ _ATTRIBUTES: dict[str, type] = {
 }
 
 
-def render(value: Any) -> str:
-    """A value as Python source, with the short names that programs use."""
-    if isinstance(value, TopicPartition):
-        short = {CHANGELOG: "CHANGELOG", OTHER: "OTHER"}
-        return short.get(value, f"TopicPartition({value.topic!r}, {value.partition})")
-    if isinstance(value, Windowed):
-        start, end = value.window
-        return f"Windowed({render(value.key)}, Window({start}, {end}))"
-    if isinstance(value, ChangelogRecord):
-        timestamp = "" if value.timestamp == NO_TIMESTAMP else f", {value.timestamp}"
-        fields = f"{render(value.key)}, {render(value.value)}, {value.offset}{timestamp}"
-        return f"ChangelogRecord({fields})"
-    if isinstance(value, IsolationLevel):
-        return str(value)
-    if isinstance(value, bytes) and len(value) > 64:
-        return _render_long(value)
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{render(k)}: {render(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(render, value)) + "]"
-    if isinstance(value, tuple):
-        return "(" + ", ".join(map(render, value)) + ("," if len(value) == 1 else "") + ")"
-    return safe_repr(value)
-
-
-def _render_long(value: bytes) -> str:
-    """Bytes that end in a long run of one byte, as a sum of what is before and the run."""
-    start = value.rstrip(value[-1:])
-    run = f"{value[-1:]!r} * {len(value) - len(start)}"
-    if len(start) > 64:
-        return repr(value)
-    return f"{start!r} + {run}" if start else run
-
-
-def render_program(subject: str, guarantee: str, lines: list[str]) -> str:
-    """A program that runs as it stands, from the calls that were made."""
-    body = "\n".join([f'lab = Lab({subject!r}, guarantee="{guarantee}")', *lines])
-    if "lab.arm(syscall=" in body:
-        body = f"count_system_calls()  # Starts this program anew, where they can be.\n\n{body}"
-    if "lab.power_loss(" in body:
-        body = f"record_system_calls()  # Starts this program anew, where they can be.\n\n{body}"
-    names = [name for name in NAMES if name in body]
-    return PREAMBLE.format(names=", ".join(names)) + body + "\n"
-
-
 def _printed(line: str) -> str:
     """A line of a program, which shows its value if it has one."""
     return line if _ASSIGNMENT.match(line) else f"print({line})"
@@ -143,7 +81,7 @@ class Trial:
         lab: the directory and how to open the subject in it.
     """
 
-    def __init__(self, run: CheckRun, lab: Lab) -> None:
+    def __init__(self, run: CheckContext, lab: Lab) -> None:
         self.run = run
         self.lab = lab
         self.lines: list[str] = []

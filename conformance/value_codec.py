@@ -15,7 +15,7 @@ from typing import Any
 
 from hypothesis.database import ExampleDatabase
 
-from streamproof.conformance.crash.kill_engine import CrashPoint
+from streamproof.conformance.crash.crash_records import CrashPoint
 from streamproof.conformance.crash.program import Operation, Program
 from streamproof.conformance.oracle import Write
 from streamproof.errors import UsageError

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
 from streamproof.conformance.catalogue import Requirement
-from streamproof.conformance.check_run import CheckOutcome, Finding
+from streamproof.conformance.check_records import CheckFinding, CheckOutcome
 from streamproof.conformance.mutants import MUTANTS
 from streamproof.conformance.results import (
     Failure,
@@ -203,7 +203,7 @@ def _result(
     )
 
 
-Found = tuple[CheckOutcome, Finding]
+Found = tuple[CheckOutcome, CheckFinding]
 """A broken promise, and the outcome of the check that found it."""
 
 

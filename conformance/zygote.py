@@ -125,7 +125,7 @@ def main() -> None:
             opening = msgspec.json.decode(packet, type=Opening)
             # The suite is imported only now, when the path of the installed packages is known.
             sys.path[:] = opening.sys_path
-            from streamproof.conformance.registry import checks_for
+            from streamproof.conformance.check_loader import checks_for
 
             checks_for(opening.subject)
             # What is there now is shared with all children; freezing it keeps it shared.
@@ -160,7 +160,7 @@ def _serve(opening: Opening) -> None:
             replies.write(msgspec.json.encode(message) + b"\n")
             replies.flush()
 
-    from streamproof.conformance.registry import checks_for
+    from streamproof.conformance.check_loader import checks_for
     from streamproof.conformance.subject import load_subject
 
     try:
@@ -273,7 +273,8 @@ def _child(check: Any, subject: Any, settings: Settings, directory: Path, reques
     try:
         # A process group of its own, so that a hanging check can be ended with all it started.
         os.setpgid(0, 0)
-        from streamproof.conformance.check_run import CheckRun, run_check
+        from streamproof.conformance.check_run import CheckRun
+        from streamproof.conformance.check_runner import run_check
         from streamproof.conformance.heartbeat import Status
 
         work = directory / f"task-{job}"

@@ -13,16 +13,10 @@ from functools import cache
 
 from jinja2 import Environment
 
+from streamproof.reports.headlines import headline, subline
 from streamproof.reports.report_view import ReportView
 from streamproof.reports.templating import asset, environment
-from streamproof.reports.wording import (
-    OUTCOMES,
-    STATUSES,
-    STRENGTHS,
-    duration,
-    headline,
-    subline,
-)
+from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS, duration
 
 __all__ = ["render_html"]
 

@@ -6,9 +6,10 @@ import re
 from collections import Counter
 
 from streamproof.conformance.verdict_rule import Shown
+from streamproof.reports.headlines import headline, subline
 from streamproof.reports.report_view import FailureView, ReportView, SubjectView, Tally
 from streamproof.reports.safe_text import cell
-from streamproof.reports.wording import STRENGTHS, duration, headline, plural, subline
+from streamproof.reports.wording import STRENGTHS, duration, plural
 
 __all__ = ["MAX_LINES", "render_markdown"]
 

@@ -9,8 +9,8 @@ from random import Random
 import msgspec
 
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.crash.kill_campaign import Campaign
-from streamproof.conformance.crash.kill_engine import CrashPoint, spread
+from streamproof.conformance.crash.crash_records import CrashPoint
+from streamproof.conformance.crash.kill_campaign import KillCampaign
 from streamproof.conformance.crash.program import (
     PARTITIONS,
     Program,
@@ -18,6 +18,7 @@ from streamproof.conformance.crash.program import (
     random_program,
 )
 from streamproof.conformance.registry import check
+from streamproof.conformance.sampling import spread
 from streamproof.conformance.violations import Skipped
 
 JUDGED = (
@@ -53,14 +54,14 @@ DELETED = (2, 5)
 """The records of a restored changelog that have no value."""
 
 
-def campaign(run: CheckRun) -> Campaign:
+def campaign(run: CheckRun) -> KillCampaign:
     """The crashes that this check may spend."""
-    return Campaign(run, run.settings.limits.crash_points)
+    return KillCampaign(run, run.settings.limits.crash_points)
 
 
-def deep_campaign(run: CheckRun) -> Campaign:
+def deep_campaign(run: CheckRun) -> KillCampaign:
     """The crashes that a check may spend which is one of several that look more deeply."""
-    return Campaign(run, min(run.settings.limits.crash_points, MOST_DEEP_CRASHES))
+    return KillCampaign(run, min(run.settings.limits.crash_points, MOST_DEEP_CRASHES))
 
 
 def seeded(run: CheckRun) -> Random:
@@ -137,7 +138,7 @@ def several_partitions(run: CheckRun) -> None:
     blame(run, "CRASH-007")
 
 
-def around(run: CheckRun, crashes: Campaign, program: Program) -> None:
+def around(run: CheckRun, crashes: KillCampaign, program: Program) -> None:
     """Kill at every system call of a program, if none was found where it was to be killed.
 
     A store host that writes nothing there has no point there; whatever was written before is

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import blame, goes_on
-from streamproof.conformance.crash.kill_campaign import Campaign
-from streamproof.conformance.crash.kill_engine import Kind
+from streamproof.conformance.crash.crash_records import CrashKind
+from streamproof.conformance.crash.kill_campaign import KillCampaign
 from streamproof.conformance.crash.program import ProgramBuilder
 from streamproof.conformance.registry import check
 from streamproof.conformance.violations import Skipped
@@ -29,9 +29,9 @@ def broken_disk(run: CheckRun) -> None:
     every_call(run, "eio", "ERR-009")
 
 
-def every_call(run: CheckRun, kind: Kind, requirement: str) -> None:
+def every_call(run: CheckRun, kind: CrashKind, requirement: str) -> None:
     """Let every call fail: in a short program, while buffers overflow, and after a crash."""
-    crashes = Campaign(run, min(run.settings.limits.crash_points // 2, MOST_FAULTS))
+    crashes = KillCampaign(run, min(run.settings.limits.crash_points // 2, MOST_FAULTS))
     if not crashes.counts_syscalls:
         raise Skipped("no C compiler is at hand to let system calls fail with (cc, gcc or clang)")
     builder = ProgramBuilder(gap=2).put(b"a", b"1").put(b"b", b"2").commit().then("flush")
@@ -50,7 +50,7 @@ def every_call(run: CheckRun, kind: Kind, requirement: str) -> None:
     run.findings.update({(MANNER, each.shape): each for each in manner})
 
 
-def after_a_crash(crashes: Campaign, builder: ProgramBuilder, kind: Kind) -> None:
+def after_a_crash(crashes: KillCampaign, builder: ProgramBuilder, kind: CrashKind) -> None:
     """Let every call fail while the store recovers from a crash, and goes on."""
     first = builder.build()
     again = goes_on(builder, b"5")

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from streamproof.conformance.crash.kill_engine import (
-    Crashed,
-    Observation,
-    changelog_of,
-    ends_of,
-    partitions_of,
-)
+from streamproof.conformance.crash.crash_records import Crashed, Observation
 from streamproof.conformance.crash.program import OPENING, REPLAYING, Operation
 from streamproof.conformance.lab import CHANGELOG
-from streamproof.conformance.oracle import Commit, History, Offsets, fold
-from streamproof.conformance.trial import render
+from streamproof.conformance.oracle import (
+    Commit,
+    History,
+    Offsets,
+    changelog_of,
+    ends_of,
+    fold,
+    partitions_of,
+)
+from streamproof.conformance.program_text import render
 from streamproof.conformance.violations import brief
 from streamproof.stores.capabilities import Capabilities
 

@@ -8,8 +8,8 @@ import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash.crash_judge import (
     POSITION,
     Ruling,
@@ -17,37 +17,30 @@ from streamproof.conformance.crash.crash_judge import (
     judge,
     state_of,
 )
-from streamproof.conformance.crash.kill_engine import (
-    BATCH,
+from streamproof.conformance.crash.crash_records import (
     FAULTS,
     Crashed,
+    CrashKind,
     CrashPoint,
-    KillEngine,
-    Kind,
     Observation,
-    changelog_of,
-    ends_of,
-    partitions_of,
-    spread,
 )
+from streamproof.conformance.crash.kill_engine import BATCH, KillEngine
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.oracle import History
-from streamproof.conformance.saved_failures import Choices
+from streamproof.conformance.oracle import History, changelog_of, ends_of, partitions_of
+from streamproof.conformance.program_text import render, render_program
+from streamproof.conformance.sampling import spread
+from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.shapes import shape_of_words
-from streamproof.conformance.trial import render, render_program
 from streamproof.conformance.value_codec import decode_value, encode_value
 from streamproof.conformance.violations import Violation, violation_of
 
-if TYPE_CHECKING:
-    from streamproof.conformance.check_run import CheckRun
-
-__all__ = ["Campaign", "lines_of", "replay_lines"]
+__all__ = ["KillCampaign", "lines_of", "replay_lines"]
 
 SHRINK_POINTS = 48
 """Points of one kind that are tried on each smaller program."""
 
 
-class Campaign:
+class KillCampaign:
     """The crashes of one check.
 
     Args:
@@ -59,7 +52,7 @@ class Campaign:
         left: how many kills may still be spent.
     """
 
-    def __init__(self, run: CheckRun, limit: int, before: Crashed | None = None) -> None:
+    def __init__(self, run: CheckContext, limit: int, before: Crashed | None = None) -> None:
         self._run = run
         self._engine = KillEngine(run)
         self.left = limit
@@ -90,7 +83,9 @@ class Campaign:
         if self._engine.syscalls:
             self._enumerate(program, CrashPoint("syscall", operation, span=span), share)
 
-    def faults(self, program: Program, operation: int, kind: Kind, *, share: float = 1.0) -> None:
+    def faults(
+        self, program: Program, operation: int, kind: CrashKind, *, share: float = 1.0
+    ) -> None:
         """Let every write-like system call from one operation on fail.
 
         It fails once, or it and all after it; a disk that is full stays full. Then the process
@@ -127,12 +122,12 @@ class Campaign:
         return [CrashPoint("boundary", operation + end) for end in ends]
 
     @contextlib.contextmanager
-    def after(self, program: Program, point: CrashPoint, limit: int) -> Iterator[Campaign]:
+    def after(self, program: Program, point: CrashPoint, limit: int) -> Iterator[KillCampaign]:
         """A campaign of up to ``limit`` kills that goes on from what a crash at a point left."""
         crashed = self._engine.kill(self._resumed(program), point, self._before)
         if crashed.error:
             self._note(crashed, [_raised(crashed)])
-        again = Campaign(self._run, 0 if crashed.error else min(limit, self.left), crashed)
+        again = KillCampaign(self._run, 0 if crashed.error else min(limit, self.left), crashed)
         given = again.left
         yield again
         self.left -= given - again.left
@@ -168,7 +163,7 @@ class Campaign:
             elif self._run.is_new(ruling.requirement, shape_of(crashed, ruling)):
                 self._shrink_and_record(crashed, ruling)
 
-    def repeat(self, choices: Choices, number: int = 0) -> None:
+    def repeat(self, choices: SavedChoices, number: int = 0) -> None:
         """Crash again as it was saved, and record what breaks in the same shape.
 
         Threads of a database move the calls of the system, so that a crash which does no harm
@@ -254,7 +249,7 @@ class Campaign:
             # It is repeated from its seed.
             crashes = []
         shape = shape_of(crashed, ruling)
-        choices = Choices(crashes=crashes, requirement=ruling.requirement, shape=shape)
+        choices = SavedChoices(crashes=crashes, requirement=ruling.requirement, shape=shape)
         self._run.record(self._violation(crashed, ruling), choices)
 
     def _last_droppable(self, crashed: Crashed) -> int:
@@ -335,7 +330,7 @@ class Campaign:
         return render_program(self._run.subject.name, self._run.settings.guarantee, lines)
 
 
-def replay_lines(run: CheckRun, crashed: Crashed, ruling: Ruling) -> list[str]:
+def replay_lines(run: CheckContext, crashed: Crashed, ruling: Ruling) -> list[str]:
     """The replay of the changelog after the crash, as lines of a program."""
     history = history_of(crashed, run.subject.capabilities, exact=run.exact)
     changelog = changelog_of(history)

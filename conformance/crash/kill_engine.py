@@ -23,7 +23,6 @@ there are more of them than may be used, evenly spread ones are taken.
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import mmap
 import os
@@ -36,44 +35,29 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
-from msgspec import Struct, field
 
+from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash import triggers
+from streamproof.conformance.crash.crash_records import FAULTS, Crashed, CrashPoint, Observation
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.lab import ChangelogRecord, Lab
-from streamproof.conformance.oracle import History, Write
+from streamproof.conformance.oracle import History, Write, changelog_of, ends_of, partitions_of
 from streamproof.conformance.trial import SCAN_LIMIT
 from streamproof.conformance.violations import brief
 from streamproof.stores.api import TopicPartition
 from streamproof.stores.errors import TaskCorruptedError
 from streamproof.stores.host.client import kill_hosts
 
-if TYPE_CHECKING:
-    from streamproof.conformance.check_run import CheckRun
-
 # rocksdict imports pickle when it opens its first database, which would be in every doomed
 # process; here it is done once, before they are forked. That saves a third of their time.
 
 __all__ = [
-    "FAULTS",
-    "CrashPoint",
-    "Crashed",
+    "BATCH",
     "KillEngine",
-    "Kind",
-    "Observation",
-    "changelog_of",
-    "ends_of",
-    "partitions_of",
-    "spread",
 ]
-
-Kind = Literal["boundary", "line", "syscall", "enospc", "eio"]
-
-FAULTS: dict[str, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}
-"""The kinds of point at which a system call fails, with the error that it fails with."""
 
 BATCH = 24
 """How many crashed directories one inspecting process looks at."""
@@ -83,120 +67,6 @@ REOPEN_EVERY = 4
 
 RESTORE_BATCH = 3
 """Records in one batch of a restoration: small, so that there are several batches."""
-
-
-@dataclass(frozen=True)
-class CrashPoint:
-    """Where a program is killed.
-
-    Attributes:
-        kind: see the module.
-        operation: the index of the operation before or in which it dies.
-        n: before which line or system call; 0 only counts them.
-        span: how many operations system calls are counted over; a call that is to fail is
-            looked for up to the end of the program.
-        lasting: whether every call after the n-th fails, too.
-        closing: whether the failure goes away in the end, and the store is closed.
-    """
-
-    kind: Kind
-    operation: int
-    n: int = 0
-    span: int = 1
-    lasting: bool = False
-    closing: bool = False
-
-
-@dataclass(frozen=True)
-class Crashed:
-    """A program that was killed.
-
-    Attributes:
-        started: how many operations had at least started.
-        finished: how many had returned.
-        counted: lines or system calls counted by a point that only counts.
-        reached: whether the process died, or a call failed, at the point.
-        error: what the subject raised before the process could be killed.
-        raised: what the operation raised in which a call had failed.
-        closed: whether the store was closed after that, and did not raise.
-        before: the crash that left what the program began with; its directory was copied.
-    """
-
-    program: Program
-    point: CrashPoint
-    directory: Path
-    started: int = 0
-    finished: int = 0
-    counted: int = 0
-    reached: bool = False
-    error: str = ""
-    raised: str = ""
-    closed: bool = False
-    before: Crashed | None = None
-
-    @property
-    def names(self) -> set[str]:
-        """The operations that had started, those before an earlier crash included."""
-        started = {each.name for each in self.program.operations[: self.started]}
-        return started | (self.before.names if self.before else set())
-
-    @property
-    def keys(self) -> list[bytes]:
-        """Every key that is written, before an earlier crash too, sorted."""
-        return sorted({key for each in self.chain for key in each.program.keys})
-
-    @property
-    def chain(self) -> list[Crashed]:
-        """All crashes that led here, the first one first."""
-        return [*(self.before.chain if self.before else []), self]
-
-    def of(self, store: int) -> Crashed:
-        """The crash as one of the stores of the program saw it."""
-        if not store:
-            return self
-        mine = [each.store == store for each in self.program.operations]
-        return replace(
-            self,
-            program=self.program.of(store),
-            directory=self.directory / f"store-{store}",
-            started=sum(mine[: self.started]),
-            finished=sum(mine[: self.finished]),
-        )
-
-
-class Observation(Struct, kw_only=True):
-    """What a new process found in a crashed directory.
-
-    Attributes:
-        refused: the message with which the store said that its state is corrupted.
-        error: what the store raised, and in which stage.
-        offsets: the committed offset by partition, in the order of ``partitions_of``.
-        content: what ``get`` returned for every key of the program.
-        scanned: what ``all`` returned, if the store can be scanned.
-        position: the input offset by partition, if the store has a position.
-        restored: what ``get`` returned after the changelog was replayed and committed.
-        restored_offsets: the committed offsets after that.
-        reopened: whether the store was closed and opened again in between.
-    """
-
-    refused: str = ""
-    error: str = ""
-    offsets: list[int | None] = field(default_factory=list)
-    content: dict[bytes, bytes] = field(default_factory=dict)
-    scanned: list[tuple[bytes, bytes]] | None = None
-    position: dict[int, int] = field(default_factory=dict)
-    restored: dict[bytes, bytes] = field(default_factory=dict)
-    restored_offsets: list[int | None] = field(default_factory=list)
-    reopened: bool = False
-
-
-def spread(count: int, limit: int) -> list[int]:
-    """The numbers 1 to ``count``, or ``limit`` of them, evenly spread, both ends included."""
-    if count <= limit:
-        return list(range(1, count + 1))
-    if limit < 2:
-        return [1 + count // 2][:limit]
-    return sorted({1 + round(i * (count - 1) / (limit - 1)) for i in range(limit)})
 
 
 class _Progress:
@@ -262,7 +132,7 @@ class _Doomed:
 class KillEngine:
     """Kills programs of one subject and observes what is left of them."""
 
-    def __init__(self, run: CheckRun) -> None:
+    def __init__(self, run: CheckContext) -> None:
         self._run = run
         self._progress = _Progress()
         self._kept: list[Any] = []
@@ -512,30 +382,6 @@ class KillEngine:
         for at in range(0, len(records), RESTORE_BATCH):
             lab.restore(store, records[at : at + RESTORE_BATCH])
         store.commit(ends_of(changelog))
-
-
-def changelog_of(history: History) -> list[Write]:
-    """What the changelog holds after the crash, as a reader of it sees it.
-
-    Under exactly-once the transaction is committed before the store is, and what was
-    not committed is aborted, and never read. Under at-least-once everything is there.
-    """
-    if history.exact:
-        return history.writes[: history.commits[-1].writes]
-    return history.writes
-
-
-def partitions_of(history: History) -> list[TopicPartition]:
-    """Every partition that a write or a commit names, sorted."""
-    named = {write.partition for write in history.writes}
-    for commit in history.commits:
-        named.update(commit.offsets)
-    return sorted(named)
-
-
-def ends_of(changelog: list[Write]) -> dict[TopicPartition, int]:
-    """The last offset of each partition."""
-    return {write.partition: write.offset for write in changelog}
 
 
 def _missing(

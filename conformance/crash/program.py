@@ -10,7 +10,7 @@ from typing import Any
 
 from streamproof.conformance.lab import CHANGELOG, OTHER, Lab
 from streamproof.conformance.oracle import Write
-from streamproof.conformance.trial import render
+from streamproof.conformance.program_text import render
 from streamproof.stores.api import ChangelogRecord, RecordMetadata, TopicPartition
 
 OPENING = ("open", "open_older", "open_preparing", "upgrade")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
 
-from streamproof.conformance.crash.kill_engine import spread
 from streamproof.conformance.power.disk import Disk, Effect, Piece
 from streamproof.conformance.power.syscall_trace import Kind, Trace, Tree
+from streamproof.conformance.sampling import spread, spread_order
 
 __all__ = ["DAMAGES", "Damage", "State", "choose", "digest_of", "points_of", "smaller", "states_at"]
 
@@ -216,7 +216,7 @@ def choose(disk: Disk, trace: Trace, damage: Damage, limit: int) -> Iterator[tup
     points = points_of(trace, limit * TRIES)
     candidates = [state for point in points for state in states_at(disk, point, damage)]
     seen: set[tuple[bytes, int, int]] = set()
-    for index in _evenly(min(len(candidates), limit * TRIES), len(candidates)):
+    for index in spread_order(len(candidates), limit * TRIES):
         state = candidates[index]
         tree = state.tree(disk)
         looks = (digest_of(tree), *trace.operations(state.after))
@@ -225,13 +225,6 @@ def choose(disk: Disk, trace: Trace, damage: Damage, limit: int) -> Iterator[tup
             yield state, tree
             if len(seen) == limit:
                 return
-
-
-def _evenly(limit: int, count: int) -> list[int]:
-    """So many of the numbers below ``count``, in an order of which each beginning is spread out."""
-    bits = count.bit_length()
-    order = sorted(range(count), key=lambda number: f"{number:0{bits}b}"[::-1])
-    return order[:limit]
 
 
 def digest_of(tree: Tree) -> bytes:

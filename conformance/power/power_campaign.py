@@ -6,25 +6,24 @@ import itertools
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash.crash_judge import POSITION, Ruling, judge
 from streamproof.conformance.crash.kill_campaign import lines_of, replay_lines
-from streamproof.conformance.crash.kill_engine import BATCH, changelog_of
+from streamproof.conformance.crash.kill_engine import BATCH
 from streamproof.conformance.crash.program import Program
+from streamproof.conformance.oracle import changelog_of
 from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Disk, FileSystem, disk_of
 from streamproof.conformance.power.disk_states import DAMAGES, Damage, State, choose, smaller
 from streamproof.conformance.power.power_engine import Loss, PowerEngine, Recording
 from streamproof.conformance.power.syscall_recorder import recorder_is_loaded
 from streamproof.conformance.power.syscall_trace import Trace, Tree
-from streamproof.conformance.saved_failures import Choices
+from streamproof.conformance.program_text import render_program
+from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.shapes import shape_of_words
-from streamproof.conformance.trial import render_program
 from streamproof.conformance.value_codec import decode_value, encode_value
 from streamproof.conformance.violations import Skipped, Violation, violation_of
-
-if TYPE_CHECKING:
-    from streamproof.conformance.check_run import CheckRun
 
 __all__ = ["PowerCampaign", "promise_of"]
 
@@ -78,7 +77,7 @@ class PowerCampaign:
         Skipped: system calls cannot be recorded here.
     """
 
-    def __init__(self, run: CheckRun, limit: int, file_system: FileSystem = JOURNALLED) -> None:
+    def __init__(self, run: CheckContext, limit: int, file_system: FileSystem = JOURNALLED) -> None:
         if not recorder_is_loaded():
             raise Skipped("no C compiler is at hand to record system calls with (cc, gcc, clang)")
         self._run = run
@@ -202,10 +201,10 @@ class PowerCampaign:
             # It is repeated from its seed.
             losses = []
         promise, shape = self._wanted(loss, ruling)
-        choices = Choices(losses=losses, requirement=promise, shape=shape)
+        choices = SavedChoices(losses=losses, requirement=promise, shape=shape)
         self._run.record(self._violation(loss, ruling), choices)
 
-    def repeat(self, choices: Choices) -> None:
+    def repeat(self, choices: SavedChoices) -> None:
         """Lose the power again as it was saved, and record what breaks in the same shape.
 
         Threads of a database move the calls of the system, so that a loss which is none of this

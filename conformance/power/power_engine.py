@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash.crash_judge import history_of
-from streamproof.conformance.crash.kill_engine import Crashed, CrashPoint, KillEngine, Observation
+from streamproof.conformance.crash.crash_records import Crashed, CrashPoint, Observation
+from streamproof.conformance.crash.kill_engine import KillEngine
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.oracle import History
 from streamproof.conformance.power.disk import JOURNALLED, disk_of
@@ -26,9 +28,6 @@ from streamproof.conformance.power.syscall_recorder import mark, run_recorded
 from streamproof.conformance.power.syscall_trace import Trace, Tree, actual_tree, write_tree
 from streamproof.conformance.violations import brief
 from streamproof.stores.errors import TaskCorruptedError
-
-if TYPE_CHECKING:
-    from streamproof.conformance.check_run import CheckRun
 
 __all__ = ["Loss", "PowerEngine", "Recording"]
 
@@ -85,7 +84,7 @@ class Loss:
 class PowerEngine:
     """Records programs of one subject, and makes and observes what a loss of power leaves."""
 
-    def __init__(self, run: CheckRun) -> None:
+    def __init__(self, run: CheckContext) -> None:
         self._run = run
         self._kill = KillEngine(run)
 

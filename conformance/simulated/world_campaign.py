@@ -1,238 +1,26 @@
-"""Run worlds with the store under test inside, and make the first failure of each kind small."""
+"""Searches worlds with the store under test inside, and shrinks the first failure of each kind."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 
-from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.results import Guarantee, Spec
-from streamproof.conformance.saved_failures import Choices
-from streamproof.conformance.simulated.scenario_worlds import scenario_of
+from streamproof.conformance.check_context import CheckContext
+from streamproof.conformance.program_text import render_program
+from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.simulated.store_world import (
     Simulated,
     arguments_of,
-    plan_of,
     simplifications,
     world_of,
 )
-from streamproof.conformance.simulated.subject_disks import disks_of
-from streamproof.conformance.simulated.world_judge import (
-    SAME_TWICE,
-    Breach,
-    Situations,
-    breach_of,
-    breach_of_error,
-    invariants_for,
-    is_kept,
-    refused,
-)
-from streamproof.conformance.subject import Subject
-from streamproof.conformance.trial import render_program
+from streamproof.conformance.simulated.world_trial import Tried, try_world
 from streamproof.conformance.violations import brief, violation_of
-from streamproof.scenarios.play import direct
-from streamproof.sim.choices import Choices as SimulatorChoices
-from streamproof.sim.disks import Disk, SimulatedDisk
-from streamproof.sim.hosted_store import WatchCall
-from streamproof.sim.simulation import MakeDisk, Outcome, run
-from streamproof.sim.trace import Event, first_divergence
-from streamproof.sim.world import World
-from streamproof.stores.errors import TaskCorruptedError
 
-__all__ = ["Tried", "WorldCampaign", "simulate", "try_world"]
-
-
-class Tried:
-    """What came of a world.
-
-    Attributes:
-        breach: the promise that is broken; ``None`` if none is.
-        situations: what the world put to the test.
-        marks: the situations of the simulator that came about.
-    """
-
-    def __init__(self, situations: Situations) -> None:
-        self.breach: Breach | None = None
-        self.situations = situations
-        self.marks: list[str] = []
-
-
-def try_world(
-    subject: Subject,
-    world: Simulated,
-    directory: Path,
-    watch: WatchCall,
-    *,
-    guarantee: Guarantee,
-    spec: Spec,
-) -> Tried:
-    """Run a world with a store inside, and judge it.
-
-    What is found is laid at the store's door only if the same world with model stores is right.
-
-    Args:
-        subject: the store.
-        world: the world.
-        directory: an empty directory; it is empty again afterwards.
-        watch: sees each call of the store begin and end.
-        guarantee: the processing guarantee.
-        spec: as long as it has no transactions, the runtime does not rely on them.
-
-    Raises:
-        RuntimeError: the simulator is wrong, whatever the store does.
-    """
-    trial = _WorldTrial(subject, world, guarantee=guarantee, spec=spec)
-    tried = trial.run(directory, watch)
-    if tried.breach is not None and (wrong := trial.control()):
-        raise RuntimeError(
-            f"The simulator is wrong, also with model stores, in {world}: {wrong}. This is a "
-            "mistake of the suite."
-        )
-    return tried
-
-
-def simulate(
-    subject: Subject,
-    world: Mapping[str, Any],
-    directory: Path,
-    *,
-    guarantee: Guarantee,
-    spec: Spec,
-) -> str:
-    """Run a world that is given by its arguments; what is wrong, or nothing.
-
-    Raises:
-        UsageError: the arguments are not those of a world.
-    """
-    breach = try_world(
-        subject, world_of(world), directory, nullcontext, guarantee=guarantee, spec=spec
-    ).breach
-    return breach.found if breach else ""
-
-
-class _WorldTrial:
-    """One world with a store of one kind."""
-
-    def __init__(
-        self, subject: Subject, world: Simulated, *, guarantee: Guarantee, spec: Spec
-    ) -> None:
-        capabilities = subject.capabilities
-        exactly_once = guarantee == "exactly-once"
-        transactional = capabilities.transactional and spec != "kafka-4.3"
-        self._subject = subject
-        self._world = world
-        self._plan = plan_of(world, exactly_once=exactly_once, transactional=transactional)
-        self._kept = is_kept(capabilities, exactly_once=exactly_once, transactional=transactional)
-        # Of what is run twice only the difference counts; whatever is wrong, others find it.
-        self._invariants = (
-            ()
-            if world.twice
-            else invariants_for(
-                capabilities, exactly_once=exactly_once, transactional=transactional
-            )
-        )
-
-    def run(self, directory: Path, watch: WatchCall) -> Tried:
-        """Run it, twice if it asks for that."""
-        tried, events = self._once(directory / "first", watch)
-        if self._world.twice and tried.breach is None:
-            again, others = self._once(directory / "second", watch)
-            tried.breach = again.breach or _difference(events, others)
-            tried.situations.seen[SAME_TWICE] = None
-        return tried
-
-    def _once(self, directory: Path, watch: WatchCall) -> tuple[Tried, list[Event]]:
-        situations = Situations(
-            exactly_once=self._plan.config.exactly_once,
-            kept=self._kept,
-            standbys=self._plan.config.assignor.num_standby_replicas > 0,
-        )
-        tried, events = Tried(situations), list[Event]()
-        openings = _Openings(watch)
-        watchers = [situations, events.append] if self._world.twice else [situations]
-        try:
-            outcome = self._run(watchers, disks_of(self._subject, directory, openings))
-        except Exception as error:
-            tried.breach = breach_of_error(error)
-        else:
-            tried.marks = [name for name, count in outcome.marks.items() if count]
-            if outcome.violations:
-                tried.breach = breach_of(outcome.violations[0], situations)
-            elif self._kept and openings.refused:
-                tried.breach = refused(openings.refused, situations)
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
-        return tried, events
-
-    def _run(self, watchers: list[Any], make_disk: MakeDisk) -> Outcome:
-        if self._world.scenario:
-            director = direct(scenario_of(self._world.scenario))
-            return run(
-                director.choices,
-                self._plan,
-                invariants=self._invariants,
-                watchers=[*watchers, director.see],
-                make_disk=make_disk,
-                direct=director.direct,
-            )
-        choices = SimulatorChoices.seeded(self._world.seed)
-        return run(
-            choices, self._plan, invariants=self._invariants, watchers=watchers, make_disk=make_disk
-        )
-
-    def control(self) -> str:
-        """What is wrong with the same world with model stores inside; empty as it should be."""
-        claims = self._subject.capabilities
-
-        def make_disk(world: World, name: str) -> Disk:
-            return SimulatedDisk(world, name, claims.durability, persistent=claims.persistent)
-
-        runs = 2 if self._world.twice else 1
-        try:
-            outcomes = [self._run([], make_disk) for _ in range(runs)]
-        except Exception as error:
-            return brief(error)
-        if outcomes[0].violations:
-            return str(outcomes[0].violations[0])
-        return "" if outcomes[0].digest == outcomes[-1].digest else "two equal runs differ"
-
-
-class _Openings:
-    """Counts how often a store asks at its opening to be wiped.
-
-    Args:
-        watch: sees each call of the store, too.
-
-    Attributes:
-        refused: how often.
-    """
-
-    def __init__(self, watch: WatchCall) -> None:
-        self._watch = watch
-        self.refused = 0
-
-    @contextmanager
-    def __call__(self, call: str) -> Iterator[None]:
-        try:
-            with self._watch(call):
-                yield
-        except TaskCorruptedError:
-            self.refused += call == "init()"
-            raise
-
-
-def _difference(first: list[Event], second: list[Event]) -> Breach | None:
-    divergence = first_divergence(first, second)
-    if divergence is None:
-        return None
-    event = divergence.first or divergence.second
-    kind = event.kind.replace(".", "-") if event else "end"
-    return Breach(SAME_TWICE, f"changed-{kind}", "two equal runs to be the same", str(divergence))
+__all__ = ["WorldCampaign"]
 
 
 class WorldCampaign:
@@ -242,7 +30,7 @@ class WorldCampaign:
         run: the check.
     """
 
-    def __init__(self, run: CheckRun) -> None:
+    def __init__(self, run: CheckContext) -> None:
         self._run = run
         self._left = 0
 
@@ -259,7 +47,7 @@ class WorldCampaign:
             self._left = self._run.settings.limits.shrink_worlds
             self._record(*self._shrunk(world, tried))
 
-    def repeat(self, choices: Choices) -> None:
+    def repeat(self, choices: SavedChoices) -> None:
         """Try a world again that was saved, and record what breaks in the same shape."""
         for saved in choices.worlds:
             world = world_of(saved)
@@ -317,7 +105,7 @@ class WorldCampaign:
         lines.append(f"print(lab.simulate({arguments_of(world)}{spec}))  # {comment}")
         program = render_program(run.subject.name, run.settings.guarantee, lines)
         kind = violation_of(breach.requirement, breach.shape)
-        choices = Choices(
+        choices = SavedChoices(
             worlds=[msgspec.to_builtins(world)], requirement=breach.requirement, shape=breach.shape
         )
         run.record(kind(run.check.tried, breach.expected, brief(breach.found), program), choices)

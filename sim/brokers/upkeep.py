@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from streamproof.errors import UsageError
+from streamproof.sim.brokers.group_coordinator import GroupCoordinator
+from streamproof.sim.brokers.partition_log import PartitionLog
+from streamproof.sim.brokers.transaction_coordinator import TransactionCoordinator
 from streamproof.sim.hosts import Steps
 from streamproof.sim.world import World
-
-if TYPE_CHECKING:
-    from streamproof.sim.brokers.cluster import Cluster
-    from streamproof.sim.brokers.partition_log import PartitionLog
 
 __all__ = [
     "CLEANER_BACKOFF_MS",
@@ -80,7 +79,24 @@ class TopicConfig:
             )
 
 
-def clean_up(world: World, cluster: Cluster, configs: Mapping[str, TopicConfig]) -> Steps:
+class Brokers(Protocol):
+    """The part of a cluster that upkeep works on; the cluster itself starts the upkeep."""
+
+    logs: dict[str, PartitionLog]
+    groups: dict[str, GroupCoordinator[Any, Any]]
+    transactions: TransactionCoordinator
+    groups_are_away: bool
+
+    def partitions_of(self, topic: str) -> list[str]:
+        """The names of the partitions of a topic."""
+        ...
+
+    def markers_due(self) -> None:
+        """Write the markers of decided transactions."""
+        ...
+
+
+def clean_up(world: World, cluster: Brokers, configs: Mapping[str, TopicConfig]) -> Steps:
     """Compact a log now and then, up to somewhere: the end of a log is never cleaned."""
     while True:
         yield world.time.timeout(CLEANER_BACKOFF_MS)
@@ -97,7 +113,7 @@ def clean_up(world: World, cluster: Cluster, configs: Mapping[str, TopicConfig])
             )
 
 
-def delete_what_is_old(world: World, cluster: Cluster, configs: Mapping[str, TopicConfig]) -> Steps:
+def delete_what_is_old(world: World, cluster: Brokers, configs: Mapping[str, TopicConfig]) -> Steps:
     """Give up records that are older than the topic keeps them, committed or not."""
     while True:
         yield world.time.timeout(RETENTION_CHECK_MS)
@@ -116,14 +132,14 @@ def delete_what_is_old(world: World, cluster: Cluster, configs: Mapping[str, Top
 
 
 def _configured(
-    cluster: Cluster, configs: Mapping[str, TopicConfig]
+    cluster: Brokers, configs: Mapping[str, TopicConfig]
 ) -> Iterator[tuple[str, PartitionLog, TopicConfig]]:
     for topic in sorted(configs):
         for name in cluster.partitions_of(topic):
             yield name, cluster.logs[name], configs[topic]
 
 
-def fail_over(world: World, cluster: Cluster) -> Steps:
+def fail_over(world: World, cluster: Brokers) -> Steps:
     """Let a coordinator be away for a while: another broker has to load what it knew.
 
     Requests are refused, clients try again, and what was decided goes on afterwards.
@@ -142,7 +158,7 @@ def fail_over(world: World, cluster: Cluster) -> Steps:
         cluster.markers_due()
 
 
-def _set_away(cluster: Cluster, now: int, *, transactions: bool, away: bool) -> None:
+def _set_away(cluster: Brokers, now: int, *, transactions: bool, away: bool) -> None:
     if transactions:
         cluster.transactions.is_away = away
     else:
@@ -153,7 +169,7 @@ def _set_away(cluster: Cluster, now: int, *, transactions: bool, away: bool) -> 
             group.hear_of_all(now)
 
 
-def forget_idle_transactions(world: World, cluster: Cluster) -> Steps:
+def forget_idle_transactions(world: World, cluster: Brokers) -> Steps:
     """Let the transactional id of an idle producer expire (KAFKA-16699).
 
     The next request of the producer is refused, as if another one had fenced it.

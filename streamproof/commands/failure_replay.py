@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from streamproof.conformance.check_engine import Engine, Task, work_directory
-from streamproof.conformance.check_run import CheckOutcome
-from streamproof.conformance.registry import checks_for
+from streamproof.conformance.check_loader import checks_for
+from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.saved_failures import SavedFailure, read_failure
 from streamproof.conformance.session import still_fails
 from streamproof.conformance.settings import Settings

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.conformance.check_engine import work_directory
-from streamproof.conformance.check_run import CheckOutcome
+from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.kill_matrix import (
     GroupRun,
     Trying,

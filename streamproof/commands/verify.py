@@ -30,11 +30,7 @@ from streamproof.conformance.results import (
     Note,
     SubjectInfo,
 )
-from streamproof.conformance.saved_failures import (
-    Archive,
-    clear_failures,
-    read_bank,
-)
+from streamproof.conformance.saved_failures import Archive, clear_failures, read_bank
 from streamproof.conformance.session import (
     Session,
     select_requirements,

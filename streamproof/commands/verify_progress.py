@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.conformance.catalogue import AREAS
-from streamproof.conformance.check_run import CheckOutcome
+from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.registry import Check
 from streamproof.conformance.results import (
     CheckRecord,

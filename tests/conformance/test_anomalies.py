@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamproof.conformance.catalogue import load_catalogue
+from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks import anomaly_checks as anomalies
 from streamproof.conformance.checks import metamorphic_checks as metamorphic
 from streamproof.conformance.checks import race_checks as races
 from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.isolation_history import PERMITTED, Anomaly, Read, Span
-from streamproof.conformance.registry import load_checks
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 from streamproof.conformance.trial import Trial

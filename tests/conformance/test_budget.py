@@ -13,8 +13,8 @@ from command_lines import SUBJECTS, CommandLine, until
 
 from streamproof.conformance.budget import RAREST, Search, parse_duration
 from streamproof.conformance.check_engine import Engine, Task, work_directory
-from streamproof.conformance.check_run import CheckOutcome, Evidence, Finding
-from streamproof.conformance.registry import load_checks
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_records import CheckEvidence, CheckFinding, CheckOutcome
 from streamproof.conformance.settings import Settings, derive_seed
 from streamproof.errors import UsageError
 from streamproof.reports.run_log import read_run_log
@@ -35,7 +35,7 @@ class Clock:
 
 def outcome(check: str, *reached: str, **fields: object) -> CheckOutcome:
     """An outcome that reached something."""
-    return CheckOutcome(check=check, evidence=Evidence(reached=set(reached)), **fields)  # type: ignore[arg-type]
+    return CheckOutcome(check=check, evidence=CheckEvidence(reached=set(reached)), **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_who_learns_has_more_turns_and_nobody_is_forgotten() -> None:
 def test_a_new_shape_is_something_new() -> None:
     """A search that only ever found the same broken promise would look no further."""
     search = Search(PLAN, 10, clock=Clock())
-    finding = Finding(
+    finding = CheckFinding(
         requirement="KV-011", tried="", expected="", found="", program="", shape="stale-value"
     )
     search.take("s", outcome(PROPERTY, findings=[finding]))

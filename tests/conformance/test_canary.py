@@ -14,7 +14,7 @@ from streamproof.conformance import canary
 from streamproof.conformance.canary import CanaryError, canary_task, require_caught
 from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.check_engine import Engine, work_directory
-from streamproof.conformance.check_run import CheckOutcome, Evidence
+from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.mutants import CANARY, MUTANTS
 from streamproof.conformance.settings import Settings
 from streamproof.reports.run_log import read_run_log
@@ -100,6 +100,6 @@ def test_a_suite_that_misses_it_says_so(
 )
 def test_the_message_says_why(changes: dict[str, str], because: str) -> None:
     """What kept the check from an answer, if anything did."""
-    outcome = CheckOutcome(check="crash.between_operations", evidence=Evidence(), **changes)  # type: ignore[arg-type]
+    outcome = CheckOutcome(check="crash.between_operations", evidence=CheckEvidence(), **changes)  # type: ignore[arg-type]
     with pytest.raises(CanaryError, match=re.escape(because)):
         require_caught(outcome)

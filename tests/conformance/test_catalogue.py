@@ -15,7 +15,8 @@ from streamproof.conformance.catalogue import (
     load_catalogue,
     requirements_that_bind,
 )
-from streamproof.conformance.registry import Check, load_checks
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.registry import Check
 from streamproof.stores.capabilities import Capabilities
 
 CATALOGUE = load_catalogue()

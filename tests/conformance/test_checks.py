@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.check_run import CheckRun, run_check
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.check_runner import run_check
 from streamproof.conformance.heartbeat import Status
-from streamproof.conformance.registry import load_checks
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 

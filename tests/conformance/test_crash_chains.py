@@ -13,11 +13,12 @@ from test_kill_engine import run_python
 
 from streamproof.conformance.checks.crash_checks import goes_on, side_by_side
 from streamproof.conformance.crash.crash_judge import history_of, judge
+from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
 from streamproof.conformance.crash.kill_campaign import describe
-from streamproof.conformance.crash.kill_engine import Crashed, CrashPoint, changelog_of
 from streamproof.conformance.crash.program import ProgramBuilder
 from streamproof.conformance.crash.triggers import build_shim
 from streamproof.conformance.lab import CHANGELOG
+from streamproof.conformance.oracle import changelog_of
 from streamproof.stores.capabilities import Capabilities
 
 
@@ -146,9 +147,10 @@ def test_a_failure_is_told_in_words() -> None:
 FAULTY = """
 import os, json, sys, time
 from pathlib import Path
-from streamproof.conformance.crash.kill_engine import CrashPoint, KillEngine
+from streamproof.conformance.crash.kill_engine import KillEngine
+from streamproof.conformance.crash.crash_records import CrashPoint
 from streamproof.conformance.crash.program import ProgramBuilder
-from streamproof.conformance.registry import load_checks
+from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.heartbeat import Status

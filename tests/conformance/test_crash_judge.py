@@ -13,17 +13,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from streamproof.conformance.check_run import CheckRun, Evidence, Finding
+from streamproof.conformance.check_records import CheckEvidence, CheckFinding
+from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import blame
 from streamproof.conformance.crash.crash_judge import Ruling, history_of, judge
-from streamproof.conformance.crash.kill_engine import (
-    Crashed,
-    CrashPoint,
-    Observation,
-    changelog_of,
-    ends_of,
-    partitions_of,
-)
+from streamproof.conformance.crash.crash_records import Crashed, CrashPoint, Observation
 from streamproof.conformance.crash.program import (
     PARTITIONS,
     Program,
@@ -31,7 +25,14 @@ from streamproof.conformance.crash.program import (
     random_program,
 )
 from streamproof.conformance.lab import CHANGELOG, OTHER, TopicPartition
-from streamproof.conformance.oracle import Commit, History, fold
+from streamproof.conformance.oracle import (
+    Commit,
+    History,
+    changelog_of,
+    ends_of,
+    fold,
+    partitions_of,
+)
 from streamproof.stores.capabilities import Capabilities
 
 MODEL = settings.get_profile("conformance")
@@ -171,10 +172,10 @@ def test_checks_of_one_situation_blame_one_requirement(requirement: str) -> None
 
     def run(*findings: str, kills: int = 1) -> CheckRun:
         found = {
-            each: Finding(requirement=each, tried="", expected="", found="", program="")
+            each: CheckFinding(requirement=each, tried="", expected="", found="", program="")
             for each in findings
         }
-        evidence = Evidence(crash_points={"line": kills} if kills else {})
+        evidence = CheckEvidence(crash_points={"line": kills} if kills else {})
         return cast(CheckRun, SimpleNamespace(findings=found, evidence=evidence))
 
     wrong = run("CRASH-009", "CRASH-003", "RESTORE-006")

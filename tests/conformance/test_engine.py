@@ -15,8 +15,8 @@ from command_lines import REPORTS, CommandLine, processes_with, until
 from msgspec.structs import replace
 
 from streamproof.conformance.check_engine import Engine, work_directory
-from streamproof.conformance.check_run import CheckOutcome
-from streamproof.conformance.registry import load_checks
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.results import SCHEMA_VERSION, Footer, Header
 from streamproof.conformance.session import Observer, Session, select_requirements
 from streamproof.conformance.settings import Settings

@@ -18,10 +18,12 @@ from command_lines import SUBJECTS
 
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
 from streamproof.conformance.check_engine import Engine, work_directory
-from streamproof.conformance.check_run import CheckOutcome, CheckRun, Finding, run_check
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_records import CheckFinding, CheckOutcome
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.check_runner import run_check
 from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.mutants import MUTANTS
-from streamproof.conformance.registry import load_checks
 from streamproof.conformance.results import Profile
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import Subject
@@ -117,7 +119,7 @@ def test_a_wrong_store_is_caught(requirement: str, store: type[FileStore], run: 
         compile(finding.program, requirement, "exec")
 
 
-def findings(requirement: str, store: type[FileStore], run: Run) -> list[Finding]:
+def findings(requirement: str, store: type[FileStore], run: Run) -> list[CheckFinding]:
     """What is found about one requirement; the first of its checks suffices."""
     for check in CATALOGUE[requirement].checks:
         outcome = run(store, check, "quick")
@@ -143,7 +145,7 @@ RUNNABLE = (
 """Requirements whose programs use something of a lab that others do not."""
 
 
-def printed_by(finding: Finding, directory: Path) -> list[str]:
+def printed_by(finding: CheckFinding, directory: Path) -> list[str]:
     """The lines that the program of a finding prints, without the names of fields and classes."""
     program = directory / "program.py"
     program.write_text(finding.program)

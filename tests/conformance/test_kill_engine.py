@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamproof.conformance.check_engine import Engine, work_directory
-from streamproof.conformance.check_run import CheckOutcome
-from streamproof.conformance.crash.kill_engine import spread
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.crash.triggers import build_shim
-from streamproof.conformance.registry import load_checks
+from streamproof.conformance.sampling import spread
 from streamproof.conformance.settings import Settings
 
 MODEL = settings.get_profile("conformance")
@@ -76,9 +76,10 @@ def run_python(
 DRIVER = """
 import json, sys
 from pathlib import Path
-from streamproof.conformance.crash.kill_engine import CrashPoint, KillEngine
+from streamproof.conformance.crash.kill_engine import KillEngine
+from streamproof.conformance.crash.crash_records import CrashPoint
 from streamproof.conformance.crash.program import ProgramBuilder
-from streamproof.conformance.registry import load_checks
+from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.heartbeat import Status

@@ -14,7 +14,7 @@ import pytest
 from command_lines import CommandLine, until
 
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.check_run import Effort
+from streamproof.conformance.check_records import Effort
 from streamproof.conformance.kill_matrix import (
     MOST_TOGETHER,
     Trying,

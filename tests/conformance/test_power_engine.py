@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from streamproof.conformance.check_engine import Engine, work_directory
-from streamproof.conformance.check_run import CheckOutcome, Finding
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_records import CheckFinding, CheckOutcome
 from streamproof.conformance.crash.crash_judge import Ruling
 from streamproof.conformance.power.power_campaign import promise_of
 from streamproof.conformance.power.syscall_recorder import preload
-from streamproof.conformance.registry import load_checks
 from streamproof.conformance.settings import Settings
 
 MUTANTS = "streamproof.conformance.mutants.power_mutants"
@@ -275,7 +275,7 @@ def test_a_printed_program_shows_what_was_found(mutant: str, check: str, tmp_pat
         assert not list(tmp_path.glob("streamproof-*"))
 
 
-def as_printed(finding: Finding) -> str:
+def as_printed(finding: CheckFinding) -> str:
     """What a program prints for what a report shows: offsets as those of two partitions."""
     found = finding.found
     if "raised " in found:

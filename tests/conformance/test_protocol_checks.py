@@ -14,9 +14,11 @@ import msgspec
 import pytest
 from command_lines import CommandLine
 
-from streamproof.conformance.check_run import CheckOutcome, CheckRun, run_check
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_records import CheckOutcome
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.check_runner import run_check
 from streamproof.conformance.heartbeat import Status
-from streamproof.conformance.registry import load_checks
 from streamproof.conformance.results import Guarantee, Profile, Spec
 from streamproof.conformance.saved_failures import Replay, read_failure
 from streamproof.conformance.settings import Settings
@@ -29,7 +31,7 @@ from streamproof.conformance.simulated.store_world import (
     simplifications,
     topologies_for,
 )
-from streamproof.conformance.simulated.world_campaign import simulate, try_world
+from streamproof.conformance.simulated.world_trial import simulate, try_world
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.errors import UsageError
 from streamproof.sim.invariants import Invariant

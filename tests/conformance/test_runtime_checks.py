@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
-from streamproof.conformance.check_run import CheckOutcome, CheckRun, run_check
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_records import CheckOutcome
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.check_runner import run_check
 from streamproof.conformance.heartbeat import Status
-from streamproof.conformance.registry import Check, load_checks
+from streamproof.conformance.registry import Check
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 from streamproof.sim.decisions.assignment import Assignment

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
-from streamproof.conformance.check_run import CheckOutcome, CheckRun, run_check
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_records import CheckOutcome
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.check_runner import run_check
 from streamproof.conformance.heartbeat import Status
-from streamproof.conformance.registry import load_checks
 from streamproof.conformance.runtime import swarm_checks as swarm
 from streamproof.conformance.runtime import world_programs as shrinking
 from streamproof.conformance.runtime.world_programs import Seeded, smallest_program

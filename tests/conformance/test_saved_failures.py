@@ -14,12 +14,12 @@ from command_lines import CommandLine, Ended
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamproof.conformance.crash.kill_engine import CrashPoint
+from streamproof.conformance.crash.crash_records import CrashPoint
 from streamproof.conformance.crash.program import random_program
 from streamproof.conformance.results import Note
 from streamproof.conformance.saved_failures import (
     Archive,
-    Choices,
+    SavedChoices,
     SavedFailure,
     clear_failures,
     folder_of,
@@ -66,7 +66,7 @@ def saved(**changes: Any) -> SavedFailure:
         **changes,
     }
     texts = dict.fromkeys(("check", "title", "tried", "expected", "found", "reproduce"), "")
-    return SavedFailure(choices=Choices(), **{**texts, **fields})
+    return SavedFailure(choices=SavedChoices(), **{**texts, **fields})
 
 
 # Files.
@@ -244,7 +244,7 @@ def test_choices_that_do_not_fit_any_more(command_line: CommandLine) -> None:
     file = found.out / found.failures["KV-011"].saved
     old = read_failure(file)
     assert old.choices.examples
-    changed = msgspec.structs.replace(old, choices=Choices(examples=["AA=="]))
+    changed = msgspec.structs.replace(old, choices=SavedChoices(examples=["AA=="]))
     file.write_bytes(msgspec.json.encode(changed))
     assert replay(command_line, file)[0] == 0
 

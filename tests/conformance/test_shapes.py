@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.check_run import CheckOutcome, CheckRun, Evidence, Finding, run_check
+from streamproof.conformance.check_records import CheckEvidence, CheckFinding, CheckOutcome
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.check_runner import run_check
 from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.registry import Check
 from streamproof.conformance.results import Failure
@@ -176,9 +178,9 @@ def outcome_of(check: str, *findings: tuple[str, str]) -> CheckOutcome:
     """An outcome with findings of a shape and a program."""
     return CheckOutcome(
         check=check,
-        evidence=Evidence(),
+        evidence=CheckEvidence(),
         findings=[
-            Finding(
+            CheckFinding(
                 requirement="KV-001",
                 tried="",
                 expected="1",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamproof.conformance.catalogue import Requirement
-from streamproof.conformance.check_run import CheckOutcome, Evidence, Finding
+from streamproof.conformance.check_records import CheckEvidence, CheckFinding, CheckOutcome
 from streamproof.conformance.results import RequirementResult, Status, Verdict
 from streamproof.conformance.verdict_rule import worst
 from streamproof.conformance.verdicts import (
@@ -35,9 +35,11 @@ def requirement(identifier: str = "KV-001", **fields: Any) -> Requirement:
     return Requirement(id=identifier, **{**defaults, **fields})
 
 
-def finding(identifier: str = "KV-001", program: str = "program") -> Finding:
+def finding(identifier: str = "KV-001", program: str = "program") -> CheckFinding:
     """A broken promise."""
-    return Finding(requirement=identifier, tried="tried", expected="1", found="2", program=program)
+    return CheckFinding(
+        requirement=identifier, tried="tried", expected="1", found="2", program=program
+    )
 
 
 def outcome(kind: str, identifier: str = "KV-001", kills: int = 0) -> CheckOutcome:
@@ -52,7 +54,7 @@ def outcome(kind: str, identifier: str = "KV-001", kills: int = 0) -> CheckOutco
         "other fails": {"findings": [finding("KV-002")]},
     }
     exercised = {identifier} if kind == "pass" else set()
-    evidence = Evidence(exercised=exercised, crash_points={"line": kills} if kills else {})
+    evidence = CheckEvidence(exercised=exercised, crash_points={"line": kills} if kills else {})
     return CheckOutcome(check=f"kv.{kind}", evidence=evidence, **fields[kind])
 
 
@@ -106,8 +108,8 @@ def test_without_a_crash_nothing_is_shown_about_crashes(area: str) -> None:
 
 def test_evidence_is_the_sum_over_the_checks() -> None:
     """Kills, examples and operations of all checks count."""
-    first = Evidence(examples=2, operations=3, crash_points={"line": 4})
-    second = Evidence(examples=1, operations=1, crash_points={"line": 1, "boundary": 2})
+    first = CheckEvidence(examples=2, operations=3, crash_points={"line": 4})
+    second = CheckEvidence(examples=1, operations=1, crash_points={"line": 1, "boundary": 2})
     outcomes = [
         CheckOutcome(check="a", evidence=first, duration_s=0.5),
         CheckOutcome(check="b", evidence=second, duration_s=0.25),
@@ -121,10 +123,10 @@ def test_evidence_is_the_sum_over_the_checks() -> None:
 def test_the_shortest_program_is_shown() -> None:
     """Of several findings the one that is easiest to read; none is None."""
     outcomes = [
-        CheckOutcome(check="a", evidence=Evidence(), findings=[finding(program="a long one")]),
-        CheckOutcome(check="b", evidence=Evidence(), findings=[finding(program="short")]),
-        CheckOutcome(check="c", evidence=Evidence(), findings=[finding("KV-002", "x")]),
-        CheckOutcome(check="d", evidence=Evidence(), findings=[finding(program="")]),
+        CheckOutcome(check="a", evidence=CheckEvidence(), findings=[finding(program="a long one")]),
+        CheckOutcome(check="b", evidence=CheckEvidence(), findings=[finding(program="short")]),
+        CheckOutcome(check="c", evidence=CheckEvidence(), findings=[finding("KV-002", "x")]),
+        CheckOutcome(check="d", evidence=CheckEvidence(), findings=[finding(program="")]),
     ]
     failure = failure_of("s", requirement(), outcomes, "command")
     assert failure is not None

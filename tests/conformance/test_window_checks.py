@@ -16,11 +16,13 @@ import pytest
 from command_lines import SUBJECTS
 
 from streamproof.conformance.catalogue import load_catalogue
-from streamproof.conformance.check_run import CheckOutcome, CheckRun, Finding, run_check
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_records import CheckFinding, CheckOutcome
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.check_runner import run_check
 from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.lab import ChangelogRecord
 from streamproof.conformance.mutants import MUTANTS
-from streamproof.conformance.registry import load_checks
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.conformance.trial import entry_key
@@ -114,7 +116,7 @@ def test_every_requirement_has_a_wrong_store() -> None:
 )
 def test_a_wrong_store_is_caught(requirement: str, store: type[DictStore], tmp_path: Path) -> None:
     """By the requirement that it breaks, with a program, and without a fault of the suite."""
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     # Plain examples come first, since they are quick.
     for name in sorted(CATALOGUE[requirement].checks, key=lambda each: bool(CHECKS[each].given)):
         if not findings:

@@ -8,9 +8,10 @@ from sample_logs import failure, footer, good_log, header, mixed_log, realistic_
 
 from streamproof.conformance.results import RequirementResult, Verdict
 from streamproof.conformance.verdict_rule import Outcome
+from streamproof.reports.headlines import headline, subline
 from streamproof.reports.report_builder import build_view
 from streamproof.reports.run_log import RunLog
-from streamproof.reports.wording import duration, headline, subline
+from streamproof.reports.wording import duration
 
 
 def _judged(*results: RequirementResult, stated: Verdict = "success") -> RunLog:

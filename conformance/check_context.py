@@ -1,0 +1,121 @@
+"""What a check is given, and where it notes what it tries and finds."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from streamproof.conformance.catalogue import load_catalogue
+from streamproof.conformance.check_records import CheckEvidence, CheckFinding, Effort
+from streamproof.conformance.heartbeat import Status
+from streamproof.conformance.registry import Check
+from streamproof.conformance.saved_failures import Replay, SavedChoices
+from streamproof.conformance.settings import Settings, derive_seed
+from streamproof.conformance.shapes import MOST_SHAPES, shape_of_words
+from streamproof.conformance.subject import Subject
+from streamproof.conformance.violations import Violation
+
+__all__ = ["CheckContext"]
+
+
+class CheckContext:
+    """One check, one subject, and a directory of its own to work in.
+
+    Trials, crash engines and campaigns know this part of a check only. How a check is run is in
+    :mod:`streamproof.conformance.check_run`, which knows all of them.
+
+    Args:
+        replay: a failure to replay, instead of a search for new ones.
+    """
+
+    def __init__(
+        self,
+        check: Check,
+        subject: Subject,
+        settings: Settings,
+        directory: Path,
+        status: Status,
+        *,
+        replay: Replay | None = None,
+    ) -> None:
+        self.check = check
+        self.subject = subject
+        self.settings = settings
+        self.directory = directory
+        self.status = status
+        self.evidence = CheckEvidence()
+        self.findings: dict[tuple[str, str], CheckFinding] = {}
+        self.first: dict[str, Effort] = {}
+        self.replay = replay
+        self._directories = 0
+        self._begun = time.monotonic()
+
+    @property
+    def seed(self) -> int:
+        """The seed of this check."""
+        return derive_seed(self.settings.seed, self.check.name, self.settings.round)
+
+    @property
+    def exact(self) -> bool:
+        """Whether a crash must leave the content of exactly one commit.
+
+        Kafka 4.3 shipped offsets in the store, and not yet transactions.
+        """
+        return (
+            self.settings.guarantee == "exactly-once"
+            and self.settings.spec != "kafka-4.3"
+            and self.subject.capabilities.transactional
+        )
+
+    def applies(self, requirement: str) -> bool:
+        """Whether a requirement holds for this subject in this run."""
+        return not load_catalogue()[requirement].why_not_applicable(
+            self.subject.capabilities, self.settings.guarantee, self.settings.spec
+        )
+
+    def is_new(self, requirement: str, shape: str) -> bool:
+        """Whether a requirement that applies has not been found broken in this shape yet.
+
+        A requirement that was found broken in ``MOST_SHAPES`` shapes has no new ones.
+        """
+        if (requirement, shape) in self.findings or not self.applies(requirement):
+            return False
+        return sum(each == requirement for each, _ in self.findings) < MOST_SHAPES
+
+    def new_directory(self) -> Path:
+        """A new empty directory."""
+        self._directories += 1
+        directory = self.directory / f"t{self._directories}" / "task"
+        directory.mkdir(parents=True)
+        return directory
+
+    def noticed(self, requirement: str) -> None:
+        """Note what it took to find a promise broken, if it is the first time."""
+        if requirement not in self.first:
+            self.first[requirement] = Effort(
+                seconds=time.monotonic() - self._begun,
+                examples=self.evidence.examples,
+                crashes=sum(self.evidence.crash_points.values()),
+            )
+
+    def record(self, violation: Violation, choices: SavedChoices | None = None) -> None:
+        """Keep the violation with the shortest program, of each shape of each requirement."""
+        self.noticed(violation.requirement)
+        finding = CheckFinding(
+            requirement=violation.requirement,
+            tried=violation.tried,
+            expected=self._without_paths(violation.expected),
+            found=self._without_paths(violation.found),
+            program=self._without_paths(violation.program),
+            shape=violation.shape or shape_of_words(violation.expected, violation.found),
+            choices=choices or SavedChoices(),
+        )
+        key = (finding.requirement, finding.shape)
+        known = self.findings.get(key)
+        if known is None or len(finding.program) < len(known.program):
+            self.findings[key] = finding
+
+    def _without_paths(self, text: str) -> str:
+        """A text without the names of our temporary directories, which differ from run to run."""
+        return re.sub(rf"{re.escape(str(self.directory))}/t\d+/task", "<task directory>", text)

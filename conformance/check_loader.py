@@ -1,0 +1,39 @@
+"""Finds all checks: importing their modules registers them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from types import ModuleType
+
+from streamproof.conformance.catalogue import Binds
+from streamproof.conformance.registry import Check, registered
+from streamproof.conformance.subject import binds_of
+
+__all__ = ["checks_for", "load_checks"]
+
+
+@functools.cache
+def load_checks(binds: Binds = "store") -> dict[str, Check]:
+    """All checks of one kind by name, in the order of the modules' names and of their lines."""
+    package = _package(binds)
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    return registered(package.__name__)
+
+
+def _package(binds: Binds) -> ModuleType:
+    # Checks of the runtime import the whole simulator, which checks of stores do without.
+    if binds == "runtime":
+        from streamproof.conformance import runtime
+
+        return runtime
+    from streamproof.conformance import checks
+
+    return checks
+
+
+def checks_for(subject: str) -> dict[str, Check]:
+    """All checks that a subject of this name may be put to."""
+    return load_checks(binds_of(subject))

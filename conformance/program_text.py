@@ -1,0 +1,72 @@
+"""Programs as text: values as Python source, and programs that run as they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamproof.conformance.lab import CHANGELOG, OTHER, ChangelogRecord
+from streamproof.conformance.violations import safe_repr
+from streamproof.stores.api import NO_TIMESTAMP, IsolationLevel, TopicPartition
+from streamproof.stores.windows import Windowed
+
+__all__ = ["render", "render_program"]
+
+PREAMBLE = "from streamproof.conformance.lab import {names}\n\n"
+
+NAMES = (
+    "CHANGELOG",
+    "OTHER",
+    "ChangelogRecord",
+    "IsolationLevel",
+    "Lab",
+    "TopicPartition",
+    "Window",
+    "Windowed",
+    "count_system_calls",
+    "record_system_calls",
+)
+
+
+def render(value: Any) -> str:
+    """A value as Python source, with the short names that programs use."""
+    if isinstance(value, TopicPartition):
+        short = {CHANGELOG: "CHANGELOG", OTHER: "OTHER"}
+        return short.get(value, f"TopicPartition({value.topic!r}, {value.partition})")
+    if isinstance(value, Windowed):
+        start, end = value.window
+        return f"Windowed({render(value.key)}, Window({start}, {end}))"
+    if isinstance(value, ChangelogRecord):
+        timestamp = "" if value.timestamp == NO_TIMESTAMP else f", {value.timestamp}"
+        fields = f"{render(value.key)}, {render(value.value)}, {value.offset}{timestamp}"
+        return f"ChangelogRecord({fields})"
+    if isinstance(value, IsolationLevel):
+        return str(value)
+    if isinstance(value, bytes) and len(value) > 64:
+        return _render_long(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{render(k)}: {render(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(render, value)) + "]"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(render, value)) + ("," if len(value) == 1 else "") + ")"
+    return safe_repr(value)
+
+
+def _render_long(value: bytes) -> str:
+    """Bytes that end in a long run of one byte, as a sum of what is before and the run."""
+    start = value.rstrip(value[-1:])
+    run = f"{value[-1:]!r} * {len(value) - len(start)}"
+    if len(start) > 64:
+        return repr(value)
+    return f"{start!r} + {run}" if start else run
+
+
+def render_program(subject: str, guarantee: str, lines: list[str]) -> str:
+    """A program that runs as it stands, from the calls that were made."""
+    body = "\n".join([f'lab = Lab({subject!r}, guarantee="{guarantee}")', *lines])
+    if "lab.arm(syscall=" in body:
+        body = f"count_system_calls()  # Starts this program anew, where they can be.\n\n{body}"
+    if "lab.power_loss(" in body:
+        body = f"record_system_calls()  # Starts this program anew, where they can be.\n\n{body}"
+    names = [name for name in NAMES if name in body]
+    return PREAMBLE.format(names=", ".join(names)) + body + "\n"
