@@ -53,10 +53,10 @@ RIGHT = [
 """What is ours, but for a store that cannot be seen as one of keys and values."""
 
 TORN = {
-    "canary:offsets_written_before_rows": {"PROTOCOL-002", "PROTOCOL-003"},
-    "stores:restore_skips_tombstones": {"PROTOCOL-002"},
-    "stores:tombstones_dropped_on_commit": {"PROTOCOL-003", "PROTOCOL-004"},
-    "stores:unclean_stop_unnoticed": {"PROTOCOL-003"},
+    "canary_mutant:offsets_written_before_rows": {"PROTOCOL-002", "PROTOCOL-003"},
+    "store_mutants:restore_skips_tombstones": {"PROTOCOL-002"},
+    "store_mutants:tombstones_dropped_on_commit": {"PROTOCOL-003", "PROTOCOL-004"},
+    "store_mutants:unclean_stop_unnoticed": {"PROTOCOL-003"},
 }
 """Stores that other layers find wrong, and what this one finds broken."""
 
