@@ -21,7 +21,7 @@ from streamproof.scenarios.play import play
 from streamproof.scenarios.scenario_reader import library, read
 from streamproof.scenarios.shrinking import Failing, shrink
 from streamproof.sim.choices import Choices
-from streamproof.sim.disks import Disk, RealDisk
+from streamproof.sim.disks import InstanceDisk, RealDisk
 from streamproof.sim.simulation import run
 from streamproof.sim.world import World
 from streamproof.sim.world_plan import Plan
@@ -53,7 +53,7 @@ def with_rocksdb() -> float:
     for seed in range(SEEDS):
         shutil.rmtree(root, ignore_errors=True)
 
-        def disk(world: World, name: str) -> Disk:
+        def disk(world: World, name: str) -> InstanceDisk:
             return RealDisk(world, name, root / name, RocksDBStore)
 
         run(Choices.seeded(seed), transactional=False, upgrade="", make_disk=disk)

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streamproof.sim.choices import Choices
-from streamproof.sim.disks import Disk, RealDisk
+from streamproof.sim.disks import InstanceDisk, RealDisk
 from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace_files import TraceFile
 from streamproof.sim.workloads import WorkloadConfig
@@ -92,7 +92,7 @@ def with_rocksdb(seed: int) -> Outcome:
     root = Path("/dev/shm/streamproof-sim-speed")  # noqa: S108 - in memory, and ours by its name
     shutil.rmtree(root, ignore_errors=True)
 
-    def disk(world: World, name: str) -> Disk:
+    def disk(world: World, name: str) -> InstanceDisk:
         return RealDisk(world, name, root / name, RocksDBStore)
 
     try:

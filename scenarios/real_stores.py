@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streamproof.scenarios.scenario import Power, Scenario, Setup
-from streamproof.sim.disks import Disk, RealDisk
+from streamproof.sim.disks import InstanceDisk, RealDisk
 from streamproof.sim.simulation import MakeDisk
 from streamproof.sim.world import World
 from streamproof.sim.world_plan import Plan
@@ -36,7 +36,7 @@ def rocksdb_disks(root: Path, plan: Plan) -> MakeDisk:
         plan: whether the stores stage their writes follows from it.
     """
 
-    def make_disk(world: World, name: str) -> Disk:
+    def make_disk(world: World, name: str) -> InstanceDisk:
         def make(store: str) -> KeyValueStore:
             if plan.config.transactional:
                 return TransactionalKeyValueStore(TransactionalRocksDBStore(store))

@@ -27,7 +27,7 @@ from streamproof.stores.capabilities import Capabilities, Durability
 from streamproof.stores.errors import ProcessorStateError
 from streamproof.stores.legacy import LegacyCheckpointingStateStore
 
-__all__ = ["SLOW_MS", "Disk", "MakeStore", "RealDisk", "SimulatedDisk"]
+__all__ = ["SLOW_MS", "InstanceDisk", "MakeStore", "RealDisk", "SimulatedDisk"]
 
 MakeStore = Callable[[str], KeyValueStore]
 """Makes a store, by the name that it has in the topology, that is not open yet."""
@@ -39,7 +39,7 @@ _COPY_ATTEMPTS = 2_000
 """How often a directory may change while it is copied, at a millisecond each."""
 
 
-class Disk(ABC):
+class InstanceDisk(ABC):
     """The disk of an instance.
 
     Args:
@@ -142,7 +142,7 @@ class Disk(ABC):
     def _drop_unsynced(self) -> int: ...
 
 
-class SimulatedDisk(Disk):
+class SimulatedDisk(InstanceDisk):
     """A disk with model stores.
 
     Args:
@@ -218,7 +218,7 @@ class SimulatedDisk(Disk):
         return self._model.lose_power(self._world.choices)
 
 
-class RealDisk(Disk):
+class RealDisk(InstanceDisk):
     """A disk with real stores, in real directories.
 
     Two runs of one seed must be the same, so this is relied on: a store writes nothing on its own

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from streamproof.sim.application import Application
-from streamproof.sim.disks import Disk, SimulatedDisk
+from streamproof.sim.disks import InstanceDisk, SimulatedDisk
 from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.releases import LATEST, Release
 from streamproof.sim.state_directory import StateDirectory
@@ -49,7 +49,7 @@ class Instance:
         name: str,
         threads: int = 1,
         *,
-        disk: Disk | None = None,
+        disk: InstanceDisk | None = None,
         drift_ppm: int = 0,
         release: Release = LATEST,
     ) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from streamproof.sim.application import Application
 from streamproof.sim.choices import Choices
-from streamproof.sim.disks import Disk, SimulatedDisk
+from streamproof.sim.disks import InstanceDisk, SimulatedDisk
 from streamproof.sim.instances import Instance
 from streamproof.sim.invariants import INVARIANTS, Invariant, Violation, Watch
 from streamproof.sim.invariants.log_history import History
@@ -35,7 +35,7 @@ LIVENESS_MS = 240_000
 """So long the application has after that to come to rest: twice what a lost request, a session and
 a transaction that nobody ends may take one after the other."""
 
-MakeDisk = Callable[[World, str], Disk]
+MakeDisk = Callable[[World, str], InstanceDisk]
 """Makes the disk of an instance, by its name."""
 
 

@@ -15,11 +15,11 @@ from streamproof.sim.decisions.lag import offset_sum
 from streamproof.sim.decisions.recovery import (
     OFFSET_UNKNOWN,
     Closing,
-    Found,
+    FoundStore,
     Traits,
     opening,
 )
-from streamproof.sim.disks import Disk
+from streamproof.sim.disks import InstanceDisk
 from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, topic_partition
 from streamproof.sim.topology import TaskSpec
@@ -53,7 +53,7 @@ class StateDirectory:
         ProcessorStateError: another process has it.
     """
 
-    def __init__(self, world: World, host: Host, disk: Disk, config: TaskConfig) -> None:
+    def __init__(self, world: World, host: Host, disk: InstanceDisk, config: TaskConfig) -> None:
         if disk.process is not None:
             raise ProcessorStateError(
                 f"The state directory of {host.name} is in use by {disk.process}: stop that "
@@ -211,7 +211,7 @@ class StateDirectory:
                 store.init(context, store)
                 offset = store.committed_offset(topic_partition(changelog))
                 traits = Traits(self._config.exactly_once, self._config.transactional)
-                if opening(traits, Found(offset, empty=False)).wipe:
+                if opening(traits, FoundStore(offset, empty=False)).wipe:
                     return None
                 known = None if offset == OFFSET_UNKNOWN else offset
                 # What keeps offsets beside itself has taken them away when it was opened.

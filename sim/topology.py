@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol
 from zlib import crc32
 
 from streamproof.errors import UsageError
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.stores.api import KeyValueStore
 
 __all__ = [
@@ -75,7 +75,7 @@ class ProcessorContext(Protocol):
         ...
 
 
-Process = Callable[[ProcessorContext, str, Entry], None]
+Process = Callable[[ProcessorContext, str, LogEntry], None]
 """Processes one record, given its topic."""
 
 Init = Callable[[ProcessorContext], None]

@@ -15,7 +15,7 @@ from pathlib import Path
 from streamproof.conformance.subject import HOST, load_subject
 from streamproof.errors import StreamproofError, UsageError
 from streamproof.search_path import search_directory
-from streamproof.stores.host.serve import Host, serve
+from streamproof.stores.host.serve import StoreHost, serve
 
 __all__ = ["serve_subject"]
 
@@ -42,7 +42,7 @@ def serve_subject(subject: str, directory: Path | None) -> None:
         )
     info = loaded.info()
     serve(
-        Host(
+        StoreHost(
             loaded.factory,
             # Another store writes the older format, and it is no part of this one.
             replace(claimed, upgrades_from="", in_place_upgrade=False, metrics=False),

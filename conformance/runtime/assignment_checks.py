@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streamproof.conformance.runtime.probe import Probe, decision
 from streamproof.sim.decisions import assignment
-from streamproof.sim.decisions.assignment import Assignment, Client
+from streamproof.sim.decisions.assignment import Assignment, ClientState
 from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 
 __all__: list[str] = []
@@ -19,7 +19,9 @@ LAGS = st.dictionaries(
     st.sampled_from([LATEST_OFFSET, UNKNOWN_OFFSET_SUM, 0, 5, 10_000, 10_001, 10**6]),
 )
 CLIENTS = st.dictionaries(
-    st.sampled_from(["a", "b", "c", "d"]), st.builds(Client, st.integers(1, 3), LAGS), min_size=1
+    st.sampled_from(["a", "b", "c", "d"]),
+    st.builds(ClientState, st.integers(1, 3), LAGS),
+    min_size=1,
 )
 STATEFUL = st.lists(st.sampled_from(TASKS), unique=True)
 STATELESS = st.lists(st.sampled_from(["1_0", "1_1", "1_2"]), unique=True)
@@ -28,7 +30,7 @@ COPIES = st.tuples(FEW, FEW)
 """How many standbys each task is to have, and how many warm-ups the group may have."""
 THREADS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 3), min_size=1)
 
-Clients = Mapping[str, Client]
+Clients = Mapping[str, ClientState]
 Copies = tuple[int, int]
 
 
@@ -136,7 +138,7 @@ def work_stays_with_its_state(
 @decision("ASSIGN-004", behind=st.lists(st.integers(20_000, 90_000), min_size=2, max_size=4))
 def the_least_behind_goes_on(probe: Probe, behind: list[int]) -> None:
     """Assign a task that nobody is caught up with."""
-    clients = {f"c{number}": Client(1, {"0_0": lag}) for number, lag in enumerate(behind)}
+    clients = {f"c{number}": ClientState(1, {"0_0": lag}) for number, lag in enumerate(behind)}
     found = probe.call(assignment.assign, clients, ["0_0"], [])
     (owner,) = _holders(found, "0_0", "active")
     probe.expect(min(behind), clients[owner].lags["0_0"])
@@ -155,7 +157,7 @@ def load_follows_threads(
     """Assign tasks to a group with some of the state, and to the same group with all of it."""
     tasks = stateful, stateless
     complete = {
-        name: Client(each.threads, dict.fromkeys(TASKS, 0)) for name, each in clients.items()
+        name: ClientState(each.threads, dict.fromkeys(TASKS, 0)) for name, each in clients.items()
     }
     _is_even_at_rest(probe, clients, _assign(probe, clients, *tasks, copies=(standbys, 2)))
     found = _assign(probe, complete, *tasks, copies=(standbys, 2))
@@ -213,7 +215,7 @@ def a_group_comes_to_rest(
     """Assign tasks again and again, while copies are made in between."""
     known = dict(zip(threads, lags, strict=False))
     for _ in range(2 * len(TASKS) * len(threads) + 2):
-        clients = {name: Client(threads[name], known[name]) for name in threads}
+        clients = {name: ClientState(threads[name], known[name]) for name in threads}
         found = _assign(probe, clients, stateful, copies=(standbys, 2))
         if not found.probing:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from streamproof.conformance.runtime.probe import Probe, decision
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.tasks.record_queues import NO_TIME, PartitionGroup
 
@@ -34,7 +34,7 @@ def taken_in_order(probe: Probe, added: Added) -> None:
     heads: dict[str, list[int]] = {"in-0": [], "in-1": []}
     latest = NO_TIME
     for offset, (partition, time, take) in enumerate(added):
-        group.add(partition, [Entry(offset, time, b"k", b"v")])
+        group.add(partition, [LogEntry(offset, time, b"k", b"v")])
         heads[partition].append(time)
         if not take:
             continue
@@ -52,7 +52,7 @@ def taken_in_order(probe: Probe, added: Added) -> None:
 def paused_when_full(probe: Probe, count: int, limit: int) -> None:
     """Buffer so many records, and take them one by one."""
     group = _group(probe, limit)
-    records = [Entry(offset, offset, b"k", b"v") for offset in range(count)]
+    records = [LogEntry(offset, offset, b"k", b"v") for offset in range(count)]
     probe.expect(count > limit, group.add("in-0", records))
     for left in reversed(range(count)):
         group.next_record()

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from streamproof.conformance.runtime.probe import Probe, decision
 from streamproof.sim.decisions import recovery
-from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN, Closing, Found, Traits
+from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN, Closing, FoundStore, Traits
 
 __all__: list[str] = []
 
 TRAITS = st.tuples(st.booleans(), st.booleans()).map(lambda known: Traits(*known))
 OFFSETS = st.integers(0, 1_000)
 FOUND = st.builds(
-    Found, st.none() | st.just(OFFSET_UNKNOWN) | OFFSETS, st.booleans(), st.booleans()
+    FoundStore, st.none() | st.just(OFFSET_UNKNOWN) | OFFSETS, st.booleans(), st.booleans()
 )
 CLOSINGS = st.sampled_from(list(Closing))
 
@@ -21,12 +21,12 @@ CLOSINGS = st.sampled_from(list(Closing))
 @decision("TASK-013", traits=TRAITS, offset=OFFSETS)
 def goes_on_after_the_offset(probe: Probe, traits: Traits, offset: int) -> None:
     """Open a store that was closed with an offset."""
-    start = probe.call(recovery.opening, traits, Found(offset, empty=False))
+    start = probe.call(recovery.opening, traits, FoundStore(offset, empty=False))
     probe.expect((False, offset + 1), tuple(start))
 
 
 @decision("TASK-014", found=FOUND)
-def distrusts_what_was_aborted(probe: Probe, found: Found) -> None:
+def distrusts_what_was_aborted(probe: Probe, found: FoundStore) -> None:
     """Open what a process has left behind, under exactly-once and without staging."""
     traits = Traits(exactly_once=True, transactional=False)
     start = probe.call(recovery.opening, traits, found)
@@ -37,7 +37,7 @@ def distrusts_what_was_aborted(probe: Probe, found: Found) -> None:
 
 
 @decision("TASK-015", found=FOUND)
-def staged_stores_are_kept(probe: Probe, found: Found) -> None:
+def staged_stores_are_kept(probe: Probe, found: FoundStore) -> None:
     """Open what a process has left behind of a store that stages its writes."""
     for exactly_once in (True, False):
         traits = Traits(exactly_once=exactly_once, transactional=True)
@@ -46,7 +46,7 @@ def staged_stores_are_kept(probe: Probe, found: Found) -> None:
 
 
 @decision("ALOS-002", found=FOUND, transactional=st.booleans(), closing=CLOSINGS)
-def a_replay_mends(probe: Probe, found: Found, transactional: bool, closing: Closing) -> None:
+def a_replay_mends(probe: Probe, found: FoundStore, transactional: bool, closing: Closing) -> None:
     """Open and close stores under at-least-once, in whatever state they are."""
     traits = Traits(exactly_once=False, transactional=transactional)
     start = probe.call(recovery.opening, traits, found)
@@ -83,5 +83,5 @@ def unclean_ends_are_not(probe: Probe, traits: Traits) -> None:
 @decision("TASK-019", traits=TRAITS, empty=st.booleans())
 def an_empty_store_is_healthy(probe: Probe, traits: Traits, empty: bool) -> None:
     """Open a store that was closed before it got its first record."""
-    start = probe.call(recovery.opening, traits, Found(OFFSET_UNKNOWN, empty))
+    start = probe.call(recovery.opening, traits, FoundStore(OFFSET_UNKNOWN, empty))
     probe.expect((False, 0), tuple(start))

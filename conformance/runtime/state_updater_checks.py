@@ -8,7 +8,7 @@ from typing import Any
 
 from streamproof.conformance.runtime.probe import Probe, scripted
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.model_store import ModelDisk, ModelStore
 from streamproof.sim.network import Network
@@ -24,7 +24,7 @@ OTHER = "app-one-changelog-1"
 TOLD = ("restore.start", "restore.batch", "restore.end", "restore.suspended")
 
 
-def _nothing(_context: ProcessorContext, _topic: str, _record: Entry) -> None:
+def _nothing(_context: ProcessorContext, _topic: str, _record: LogEntry) -> None:
     """Does nothing: no record is processed here."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from streamproof.conformance.as_key_value import rows_of
 from streamproof.conformance.subject import Subject
 from streamproof.sim.broker_errors import SubjectError
-from streamproof.sim.disks import Disk, RealDisk
+from streamproof.sim.disks import InstanceDisk, RealDisk
 from streamproof.sim.hosted_store import WatchCall
 from streamproof.sim.simulation import MakeDisk
 from streamproof.sim.world import World
@@ -28,7 +28,7 @@ def disks_of(subject: Subject, directory: Path, watch: WatchCall) -> MakeDisk:
         watch: sees each call of a store begin and end.
     """
 
-    def make_disk(world: World, name: str) -> Disk:
+    def make_disk(world: World, name: str) -> InstanceDisk:
         return RealDisk(world, name, directory / name, lambda _: _made(subject), watch)
 
     return make_disk

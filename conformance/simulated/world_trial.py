@@ -26,7 +26,7 @@ from streamproof.conformance.subject import Subject
 from streamproof.conformance.violations import brief
 from streamproof.scenarios.play import direct
 from streamproof.sim.choices import Choices
-from streamproof.sim.disks import Disk, SimulatedDisk
+from streamproof.sim.disks import InstanceDisk, SimulatedDisk
 from streamproof.sim.hosted_store import WatchCall
 from streamproof.sim.simulation import MakeDisk, Outcome, run
 from streamproof.sim.trace import Event, first_divergence
@@ -178,7 +178,7 @@ class _WorldTrial:
         """What is wrong with the same world with model stores inside; empty as it should be."""
         claims = self._subject.capabilities
 
-        def make_disk(world: World, name: str) -> Disk:
+        def make_disk(world: World, name: str) -> InstanceDisk:
             return SimulatedDisk(world, name, claims.durability, persistent=claims.persistent)
 
         runs = 2 if self._world.twice else 1

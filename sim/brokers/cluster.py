@@ -17,9 +17,9 @@ from streamproof.sim.broker_errors import OffsetOutOfRangeError
 from streamproof.sim.brokers.group_coordinator import NO_TIMES, GroupCoordinator
 from streamproof.sim.brokers.partition_log import (
     NO_PRODUCER,
-    Entry,
     Fetched,
     Isolation,
+    LogEntry,
     PartitionLog,
 )
 from streamproof.sim.brokers.transaction_coordinator import (
@@ -396,6 +396,6 @@ class Cluster:
 
     # What an observer sees, who is no part of the world.
 
-    def committed_records(self, partition: str) -> list[Entry]:
+    def committed_records(self, partition: str) -> list[LogEntry]:
         """The records that were ever committed, whether they are there still or not."""
         return self.logs[partition].committed

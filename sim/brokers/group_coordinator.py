@@ -22,7 +22,7 @@ from streamproof.sim.broker_errors import (
     UnstableOffsetCommitError,
 )
 
-__all__ = ["NO_TIMES", "GroupCoordinator", "GroupState", "Joined", "Member"]
+__all__ = ["NO_TIMES", "GroupCoordinator", "GroupMember", "GroupState", "Joined"]
 
 S = TypeVar("S")
 """What members say of themselves when they join."""
@@ -45,7 +45,7 @@ class GroupState(Enum):
 
 
 @dataclass
-class Member(Generic[S, A]):
+class GroupMember(Generic[S, A]):
     """A member of a group.
 
     Attributes:
@@ -114,7 +114,7 @@ class GroupCoordinator(Generic[S, A]):
         self._pending_times: dict[int, dict[str, int]] = {}
         self.generation = 0
         self.state = GroupState.EMPTY
-        self.members: dict[str, Member[S, A]] = {}
+        self.members: dict[str, GroupMember[S, A]] = {}
         self.is_away = False
 
     @property
@@ -152,7 +152,7 @@ class GroupCoordinator(Generic[S, A]):
         if not member_id:
             self._next_member += 1
             member_id = f"member-{self._next_member}"
-            self.members[member_id] = Member(subscription, session_timeout_ms, instance_id)
+            self.members[member_id] = GroupMember(subscription, session_timeout_ms, instance_id)
         member = self.members[member_id]
         member.subscription, member.last_heartbeat = subscription, now
         self._begin_rebalance(now)
@@ -367,7 +367,7 @@ class GroupCoordinator(Generic[S, A]):
         if not self._ignores_generation:
             self._require(member_id, generation)
 
-    def _require(self, member_id: str, generation: int) -> Member[S, A]:
+    def _require(self, member_id: str, generation: int) -> GroupMember[S, A]:
         self._require_here()
         if member_id not in self.members:
             raise self._unknown(member_id)

@@ -17,7 +17,7 @@ from streamproof.sim.broker_errors import (
     ProducerFencedError,
 )
 
-__all__ = ["NO_PRODUCER", "Entry", "Fetched", "Isolation", "PartitionLog"]
+__all__ = ["NO_PRODUCER", "Fetched", "Isolation", "LogEntry", "PartitionLog"]
 
 NO_PRODUCER = -1
 """The producer of a record that is neither idempotent nor in a transaction."""
@@ -30,7 +30,7 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 Control = Literal["", "commit", "abort"]
 
 
-class Entry(Struct, frozen=True, gc=False):
+class LogEntry(Struct, frozen=True, gc=False):
     """One offset of a log.
 
     Attributes:
@@ -63,14 +63,14 @@ class Fetched(NamedTuple):
         log_start: the first offset that is still there.
     """
 
-    records: list[Entry]
+    records: list[LogEntry]
     next_offset: int
     high_watermark: int
     last_stable_offset: int
     log_start: int
 
 
-class _Producer:
+class _ProducerState:
     """What the log knows of a producer.
 
     Attributes:
@@ -97,11 +97,11 @@ class PartitionLog:
     def __init__(self) -> None:
         self.log_start = 0
         self.end = 0
-        self._entries: list[Entry] = []
+        self._entries: list[LogEntry] = []
         self._offsets: list[int] = []
         # Committed records that were given up, for observers: no reader gets them.
-        self._gone: list[Entry] = []
-        self._producers: dict[int, _Producer] = {}
+        self._gone: list[LogEntry] = []
+        self._producers: dict[int, _ProducerState] = {}
         # By producer: the first offset of its open transaction.
         self._open: dict[int, int] = {}
         # By producer: the spans of its aborted transactions, first offset and marker.
@@ -113,12 +113,12 @@ class PartitionLog:
         return min(self._open.values(), default=self.end)
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LogEntry]:
         """Everything that is there, markers included."""
         return list(self._entries)
 
     @property
-    def committed(self) -> list[Entry]:
+    def committed(self) -> list[LogEntry]:
         """All records that were ever committed, in order, compacted and deleted ones included."""
         there = self.fetch(self.log_start, "read_committed", max(len(self._entries), 1)).records
         return sorted([*self._gone, *there], key=lambda each: each.offset)
@@ -157,7 +157,7 @@ class PartitionLog:
             state.offsets.pop(sequence - REMEMBERED_SEQUENCES, None)
             if transactional:
                 self._open.setdefault(producer, self.end)
-        return self._add(Entry(self.end, timestamp, key, value, producer, transactional))
+        return self._add(LogEntry(self.end, timestamp, key, value, producer, transactional))
 
     def end_transaction(
         self, producer: int, *, commit: bool, timestamp: int, epoch: int = 0
@@ -175,7 +175,7 @@ class PartitionLog:
         if first is not None and not commit:
             self._aborted.setdefault(producer, []).append((first, self.end))
         control: Control = "commit" if commit else "abort"
-        return self._add(Entry(self.end, timestamp, b"", None, producer, True, control))
+        return self._add(LogEntry(self.end, timestamp, b"", None, producer, True, control))
 
     def fetch(self, offset: int, isolation: Isolation, max_records: int) -> Fetched:
         """What a reader sees from an offset on.
@@ -207,7 +207,7 @@ class PartitionLog:
         next_offset = max(offset, min(beyond, limit))
         return Fetched(records, next_offset, self.end, stable, self.log_start)
 
-    def is_aborted(self, entry: Entry) -> bool:
+    def is_aborted(self, entry: LogEntry) -> bool:
         """Whether a record belongs to a transaction that was aborted."""
         spans = self._aborted.get(entry.producer)
         if not spans or not entry.transactional:
@@ -256,7 +256,7 @@ class PartitionLog:
             if each.offset < stable and not each.control and not self.is_aborted(each):
                 last[each.key] = each.offset
 
-        def stays(entry: Entry) -> bool:
+        def stays(entry: LogEntry) -> bool:
             if entry.offset >= stable or entry.offset == self.end - 1:
                 return True
             if entry.control:
@@ -270,23 +270,23 @@ class PartitionLog:
         self._offsets = [each.offset for each in self._entries]
         return count - len(self._entries)
 
-    def _remember(self, given_up: Iterable[Entry]) -> None:
+    def _remember(self, given_up: Iterable[LogEntry]) -> None:
         self._gone += [each for each in given_up if not each.control and not self.is_aborted(each)]
 
-    def _producer(self, producer: int, epoch: int) -> _Producer:
+    def _producer(self, producer: int, epoch: int) -> _ProducerState:
         """What is known of a producer; a new epoch begins its sequence anew."""
         state = self._producers.get(producer)
         if state is None:
-            state = self._producers[producer] = _Producer(epoch)
+            state = self._producers[producer] = _ProducerState(epoch)
         elif epoch < state.epoch:
             raise ProducerFencedError(
                 f"Producer {producer} of epoch {epoch} is fenced: {state.epoch} was here."
             )
         elif epoch > state.epoch:
-            state = self._producers[producer] = _Producer(epoch)
+            state = self._producers[producer] = _ProducerState(epoch)
         return state
 
-    def _add(self, entry: Entry) -> int:
+    def _add(self, entry: LogEntry) -> int:
         self._entries.append(entry)
         self._offsets.append(entry.offset)
         self.end += 1

@@ -22,10 +22,16 @@ from streamproof.sim.broker_errors import (
     ProducerFencedError,
 )
 
-__all__ = ["Marker", "ProducerIdentity", "State", "Transaction", "TransactionCoordinator"]
+__all__ = [
+    "CoordinatedTransaction",
+    "Marker",
+    "ProducerIdentity",
+    "TransactionCoordinator",
+    "TransactionState",
+]
 
 
-class State(Enum):
+class TransactionState(Enum):
     """How far a transaction is."""
 
     EMPTY = "none was begun"
@@ -36,13 +42,13 @@ class State(Enum):
     COMPLETE_ABORT = "it was aborted, and all markers are written"
 
 
-IDLE = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+IDLE = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 """States in which a new transaction may begin."""
 
 
 _DECIDED = {
-    True: (State.PREPARE_COMMIT, State.COMPLETE_COMMIT),
-    False: (State.PREPARE_ABORT, State.COMPLETE_ABORT),
+    True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
+    False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
 }
 
 
@@ -64,7 +70,7 @@ class Marker(NamedTuple):
 
 
 @dataclass
-class Transaction:
+class CoordinatedTransaction:
     """What the coordinator knows of a transactional id.
 
     Attributes:
@@ -77,7 +83,7 @@ class Transaction:
 
     identity: ProducerIdentity
     timeout_ms: int
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     deadline: int = 0
     targets: list[str] = field(default_factory=list)
     unmarked: list[str] = field(default_factory=list)
@@ -97,7 +103,7 @@ class TransactionCoordinator:
     def __init__(self, *, fences: bool = True) -> None:
         self._fences = fences
         self.is_away = False
-        self._transactions: dict[str, Transaction] = {}
+        self._transactions: dict[str, CoordinatedTransaction] = {}
         self._unwritten: list[Marker] = []
         self._next_producer = 0
 
@@ -106,7 +112,7 @@ class TransactionCoordinator:
         self._next_producer += 1
         return ProducerIdentity(self._next_producer, 0)
 
-    def of(self, transactional_id: str) -> Transaction | None:
+    def of(self, transactional_id: str) -> CoordinatedTransaction | None:
         """What is known of a transactional id; ``None`` before its first producer."""
         return self._transactions.get(transactional_id)
 
@@ -124,18 +130,20 @@ class TransactionCoordinator:
         found = self._transactions.get(transactional_id)
         if found is None:
             identity = self.new_producer()
-            self._transactions[transactional_id] = Transaction(identity, timeout_ms, last_used=now)
+            self._transactions[transactional_id] = CoordinatedTransaction(
+                identity, timeout_ms, last_used=now
+            )
             return identity
         found.last_used = now
         if not self._fences:
             return found.identity
-        if found.state is State.ONGOING:
+        if found.state is TransactionState.ONGOING:
             self._decide(transactional_id, found, commit=False, fence=True)
         if found.state not in IDLE:
             raise ConcurrentTransactionsError(
                 f"The transaction of {transactional_id} before is not complete yet."
             )
-        found.state = State.EMPTY
+        found.state = TransactionState.EMPTY
         found.identity = ProducerIdentity(found.identity.producer, found.identity.epoch + 1)
         found.timeout_ms = timeout_ms
         return found.identity
@@ -150,12 +158,12 @@ class TransactionCoordinator:
             ConcurrentTransactionsError: the transaction before is not complete yet.
         """
         found = self._current(transactional_id, identity)
-        if found.state not in (*IDLE, State.ONGOING):
+        if found.state not in (*IDLE, TransactionState.ONGOING):
             raise ConcurrentTransactionsError(
                 f"The transaction of {transactional_id} before is not complete yet."
             )
         if found.state in IDLE:
-            found.state = State.ONGOING
+            found.state = TransactionState.ONGOING
             found.deadline = now + found.timeout_ms
         found.last_used = now
         found.targets += [each for each in targets if each not in found.targets]
@@ -172,7 +180,7 @@ class TransactionCoordinator:
         found = self._current(transactional_id, identity)
         if found.state in _DECIDED[commit]:
             return False
-        if found.state is not State.ONGOING:
+        if found.state is not TransactionState.ONGOING:
             raise InvalidTxnStateError(
                 f"{transactional_id} cannot {'commit' if commit else 'abort'}: "
                 f"its transaction is {found.state.name}."
@@ -205,7 +213,7 @@ class TransactionCoordinator:
         late = [
             name
             for name, each in self._transactions.items()
-            if each.state is State.ONGOING and now >= each.deadline
+            if each.state is TransactionState.ONGOING and now >= each.deadline
         ]
         for name in late:
             self._decide(name, self._transactions[name], commit=False, fence=True)
@@ -225,7 +233,7 @@ class TransactionCoordinator:
         self._complete(found)
         return True
 
-    def _current(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
+    def _current(self, transactional_id: str, identity: ProducerIdentity) -> CoordinatedTransaction:
         self._require_here()
         found = self._transactions.get(transactional_id)
         if found is None or found.identity.producer != identity.producer:
@@ -245,9 +253,14 @@ class TransactionCoordinator:
             raise CoordinatorNotAvailableError("The transaction coordinator moves: try again.")
 
     def _decide(
-        self, transactional_id: str, found: Transaction, *, commit: bool, fence: bool = False
+        self,
+        transactional_id: str,
+        found: CoordinatedTransaction,
+        *,
+        commit: bool,
+        fence: bool = False,
     ) -> None:
-        found.state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+        found.state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         found.unmarked = list(found.targets)
         if fence:
             # The markers carry the new epoch, so that the logs refuse the producer, too.
@@ -259,7 +272,9 @@ class TransactionCoordinator:
             self._complete(found)
 
     @staticmethod
-    def _complete(found: Transaction) -> None:
-        committed = found.state is State.PREPARE_COMMIT
-        found.state = State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT
+    def _complete(found: CoordinatedTransaction) -> None:
+        committed = found.state is TransactionState.PREPARE_COMMIT
+        found.state = (
+            TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+        )
         found.targets = []

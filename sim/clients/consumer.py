@@ -15,7 +15,7 @@ from simpy.events import Event
 
 from streamproof.sim.broker_errors import BrokerError, OffsetOutOfRangeError, RequestTimeoutError
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.partition_log import Entry, Fetched, Isolation
+from streamproof.sim.brokers.partition_log import Fetched, Isolation, LogEntry
 from streamproof.sim.decisions.lag import current_lag
 from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.network import Network
@@ -40,7 +40,7 @@ class Polled(NamedTuple):
             aborted records, even if there is no record.
     """
 
-    records: dict[str, list[Entry]]
+    records: dict[str, list[LogEntry]]
     next_offsets: dict[str, int]
 
 
@@ -64,7 +64,7 @@ class _Partition:
     end_asked: bool = False
     paused: bool = False
     completed: Fetched | None = None
-    buffered: deque[Entry] = field(default_factory=deque)
+    buffered: deque[LogEntry] = field(default_factory=deque)
 
 
 class Consumer:
@@ -223,7 +223,7 @@ class Consumer:
 
     def _collect(self) -> Polled:
         """What has been fetched, up to the limit."""
-        records: dict[str, list[Entry]] = {}
+        records: dict[str, list[LogEntry]] = {}
         next_offsets: dict[str, int] = {}
         left = self._max_poll_records
         for partition in list(self._fetched):

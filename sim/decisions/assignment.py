@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, is_caught_up
 
-__all__ = ["Assignment", "Client", "ClientTasks", "assign"]
+__all__ = ["Assignment", "ClientState", "ClientTasks", "assign"]
 
 
-class Client(NamedTuple):
+class ClientState(NamedTuple):
     """What the leader knows of a client.
 
     Attributes:
@@ -65,7 +65,7 @@ class Assignment(NamedTuple):
 
 
 def assign(
-    clients: Mapping[str, Client],
+    clients: Mapping[str, ClientState],
     stateful: Iterable[str],
     stateless: Iterable[str],
     *,
@@ -91,7 +91,7 @@ def assign(
 class _Assignor:
     """One assignment under way."""
 
-    def __init__(self, clients: Mapping[str, Client], acceptable_recovery_lag: int) -> None:
+    def __init__(self, clients: Mapping[str, ClientState], acceptable_recovery_lag: int) -> None:
         self._clients = dict(sorted(clients.items()))
         self._acceptable = acceptable_recovery_lag
         self._tasks = {name: ClientTasks() for name in self._clients}

@@ -16,8 +16,8 @@ from streamproof.sim.decisions.lag import MAX_OFFSET
 __all__ = [
     "OFFSET_UNKNOWN",
     "Closing",
-    "Found",
-    "Start",
+    "FoundStore",
+    "Recovery",
     "Traits",
     "commits_after",
     "opening",
@@ -44,7 +44,7 @@ class Traits(NamedTuple):
     persistent: bool = True
 
 
-class Found(NamedTuple):
+class FoundStore(NamedTuple):
     """What is there when a store is opened.
 
     Attributes:
@@ -58,7 +58,7 @@ class Found(NamedTuple):
     unclean: bool = False
 
 
-class Start(NamedTuple):
+class Recovery(NamedTuple):
     """What to do with it.
 
     Attributes:
@@ -80,7 +80,7 @@ class Closing(Enum):
     CORRUPTED = "closed because its content cannot be trusted"
 
 
-def opening(traits: Traits, found: Found) -> Start:
+def opening(traits: Traits, found: FoundStore) -> Recovery:
     """What to do with what is found when a store is opened.
 
     Under exactly-once, what was not closed cleanly may hold writes of a transaction that was
@@ -88,15 +88,15 @@ def opening(traits: Traits, found: Found) -> Start:
     Under at-least-once a replay mends whatever is there.
     """
     if not (traits.logged and traits.persistent):
-        return Start(wipe=False)
+        return Recovery(wipe=False)
     distrusted = traits.exactly_once and not traits.transactional
     if distrusted and found.unclean:
-        return Start(wipe=True)
+        return Recovery(wipe=True)
     if found.offset is None:
-        return Start(wipe=distrusted and not found.empty)
+        return Recovery(wipe=distrusted and not found.empty)
     if found.offset == OFFSET_UNKNOWN:
-        return Start(wipe=False)
-    return Start(wipe=False, restore_from=min(found.offset + 1, MAX_OFFSET))
+        return Recovery(wipe=False)
+    return Recovery(wipe=False, restore_from=min(found.offset + 1, MAX_OFFSET))
 
 
 def commits_after(traits: Traits, closing: Closing) -> bool:

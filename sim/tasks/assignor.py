@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from streamproof.sim.decisions.assignment import Assignment, Client, ClientTasks, assign
+from streamproof.sim.decisions.assignment import Assignment, ClientState, ClientTasks, assign
 from streamproof.sim.decisions.lag import (
     LATEST_OFFSET,
     UNKNOWN_OFFSET_SUM,
@@ -135,7 +135,7 @@ def share_out(
     for member, each in sorted(subscriptions.items()):
         threads.setdefault(each.process, []).append(member)
     clients = {
-        process: Client(len(members), _lags([subscriptions[each] for each in members], ends))
+        process: ClientState(len(members), _lags([subscriptions[each] for each in members], ends))
         for process, members in threads.items()
     }
     mirrors = mirroring({each.process: each.formats for each in subscriptions.values()})
@@ -181,7 +181,7 @@ def mirroring(formats: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def _mirrored(
-    clients: Mapping[str, Client], ends: Mapping[str, int], config: AssignorConfig
+    clients: Mapping[str, ClientState], ends: Mapping[str, int], config: AssignorConfig
 ) -> dict[str, ClientTasks]:
     """What each of these would have if there were no others, as a standby."""
     if not clients:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from streamproof.sim.application import Application
 from streamproof.sim.broker_errors import BrokerError
-from streamproof.sim.brokers.partition_log import Entry, Isolation
+from streamproof.sim.brokers.partition_log import Isolation, LogEntry
 from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.tasks.stream_task import StoreHolder, StreamTask, topic_partition
 from streamproof.sim.upgraded_formats import PreparingStore
@@ -59,7 +59,7 @@ def _feed(
     if application.config.exactly_once:
         isolation = "read_committed"
 
-    def fetch() -> tuple[list[Entry], int]:
+    def fetch() -> tuple[list[LogEntry], int]:
         fetched = log.fetch(max(start, log.log_start), isolation, _MAX_RECORDS)
         end = fetched.next_offset
         if holder.changelog in task.spec.inputs:

@@ -16,7 +16,7 @@ from simpy.events import Event
 
 from streamproof.sim.broker_errors import OffsetOutOfRangeError, RequestTimeoutError
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.partition_log import Entry, Isolation
+from streamproof.sim.brokers.partition_log import Isolation, LogEntry
 from streamproof.sim.clients.consumer import Consumer, Polled
 from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.network import Network
@@ -125,7 +125,7 @@ class GlobalTable:
                 continue
             return polled
 
-    def _apply(self, partition: str, records: list[Entry]) -> None:
+    def _apply(self, partition: str, records: list[LogEntry]) -> None:
         store = self._partitions[partition]
         self._context.restore_callbacks[store](
             [ChangelogRecord(each.key, each.value, each.offset, each.timestamp) for each in records]

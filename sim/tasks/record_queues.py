@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.idling import (
     Input,
@@ -57,7 +57,7 @@ class PartitionGroup:
         names = list(partitions)
         if mode == "kafka":
             names = choices.shuffled(names)
-        self._queues: dict[str, deque[Entry]] = {each: deque() for each in names}
+        self._queues: dict[str, deque[LogEntry]] = {each: deque() for each in names}
         self._choices = choices
         self._max_task_idle_ms = max_task_idle_ms
         self._mode: Mode = mode
@@ -87,7 +87,7 @@ class PartitionGroup:
         queue = self._queues[partition]
         return queue[0].offset if queue else None
 
-    def add(self, partition: str, records: Iterable[Entry]) -> bool:
+    def add(self, partition: str, records: Iterable[LogEntry]) -> bool:
         """Buffer records; whether there are so many now that the partition is to be paused."""
         queue = self._queues[partition]
         queue.extend(records)
@@ -122,7 +122,7 @@ class PartitionGroup:
         self._deadlines = found.deadlines
         return found
 
-    def next_record(self) -> tuple[str, Entry] | None:
+    def next_record(self) -> tuple[str, LogEntry] | None:
         """Take the record of the least timestamp, with its partition; ``None`` if there is none."""
         heads = [(name, queue[0].timestamp) for name, queue in self._queues.items() if queue]
         if not heads:

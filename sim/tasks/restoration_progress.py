@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.decisions.restore_range import remaining_after
 from streamproof.sim.tasks.stream_task import StreamTask, topic_partition
 from streamproof.sim.trace import Trace
@@ -23,11 +23,11 @@ from streamproof.stores.runtime.restoration import (
     SuspendReason,
 )
 
-__all__ = ["Announcer", "Restoration", "Updating"]
+__all__ = ["Announcer", "ChangelogRestoration", "Updating"]
 
 
 @dataclass
-class Restoration:
+class ChangelogRestoration:
     """The restoration of one changelog.
 
     Attributes:
@@ -47,7 +47,7 @@ class Restoration:
     start: int | None = None
     total: int = 0
     is_complete: bool = False
-    kept: list[Entry] = field(default_factory=list)
+    kept: list[LogEntry] = field(default_factory=list)
 
     @property
     def is_open(self) -> bool:
@@ -74,7 +74,7 @@ class Updating:
         self.is_active = is_active
         self.measure = measure
         self.changelogs = {
-            each.changelog: Restoration(name, each.changelog in task.spec.inputs)
+            each.changelog: ChangelogRestoration(name, each.changelog in task.spec.inputs)
             for name, each in task.stores.items()
         }
         self.is_paused = False

@@ -20,14 +20,14 @@ from streamproof.sim.broker_errors import (
     UpdaterDiedError,
 )
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.partition_log import Entry, Isolation, PartitionLog
+from streamproof.sim.brokers.partition_log import Isolation, LogEntry, PartitionLog
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS, Consumer
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.decisions.recovery import Closing, commits_after
 from streamproof.sim.decisions.restore_range import applicable, end_of, is_complete
 from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.network import Network
-from streamproof.sim.tasks.restoration_progress import Announcer, Restoration, Updating
+from streamproof.sim.tasks.restoration_progress import Announcer, ChangelogRestoration, Updating
 from streamproof.sim.tasks.stream_task import StreamTask
 from streamproof.sim.updater_metrics import UpdaterMetrics
 from streamproof.sim.world import World
@@ -415,7 +415,7 @@ class StateUpdater:
 
     # Applying.
 
-    def _take(self, partition: str, records: list[Entry]) -> Generator[Event, Any, int]:
+    def _take(self, partition: str, records: list[LogEntry]) -> Generator[Event, Any, int]:
         """Apply what was fetched, as far as it is to be; how many records that were."""
         updating = self._owner(partition)
         if updating is None or updating.changelogs[partition].start is None:
@@ -444,14 +444,14 @@ class StateUpdater:
             )
         return count
 
-    def _applicable(self, updating: Updating, each: Restoration) -> int:
+    def _applicable(self, updating: Updating, each: ChangelogRestoration) -> int:
         if not updating.is_active and self._world.defect("standby-passes-committed-offset"):
             return len(each.kept)
         if each.end is None:
             return 0 if each.is_source or updating.is_active else len(each.kept)
         return applicable([record.offset for record in each.kept], each.end)
 
-    def _apply(self, updating: Updating, partition: str, records: list[Entry]) -> bool:
+    def _apply(self, updating: Updating, partition: str, records: list[LogEntry]) -> bool:
         """Apply a batch; whether the store took it."""
         each = updating.changelogs[partition]
         try:
@@ -465,7 +465,7 @@ class StateUpdater:
         self._announcer.applied(updating, partition, records[-1].offset, len(records), log_end)
         return True
 
-    def _complete_if_done(self, updating: Updating, partition: str, left: list[Entry]) -> None:
+    def _complete_if_done(self, updating: Updating, partition: str, left: list[LogEntry]) -> None:
         each = updating.changelogs[partition]
         position = self._consumer.position(partition)
         if each.end is None or each.is_complete or position is None:

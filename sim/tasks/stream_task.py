@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.commits import committable_offset, needs_commit
@@ -22,7 +22,7 @@ from streamproof.sim.decisions.idling import Mode, Readiness, Waiting
 from streamproof.sim.decisions.recovery import (
     OFFSET_UNKNOWN,
     Closing,
-    Found,
+    FoundStore,
     Traits,
     commits_after,
     opening,
@@ -253,7 +253,7 @@ class StreamTask:
         self.stores[name] = holder
         offset = store.committed_offset(topic_partition(changelog))
         traits = self.traits._replace(persistent=inner.persistent)
-        start = opening(traits, Found(offset, was_empty))
+        start = opening(traits, FoundStore(offset, was_empty))
         self._emit(
             "store.opened",
             partition=changelog,
@@ -331,7 +331,7 @@ class StreamTask:
         offset = self._holder(changelog).offset
         return 0 if offset is None else offset + 1
 
-    def apply(self, changelog: str, records: Iterable[Entry]) -> None:
+    def apply(self, changelog: str, records: Iterable[LogEntry]) -> None:
         """Restore a batch."""
         holder = self._holder(changelog)
         batch = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.topologies.reference import (
     Expected,
     Logged,
@@ -31,7 +31,7 @@ def topology(partitions: int) -> Topology:
     )
 
 
-def count(context: ProcessorContext, _: str, record: Entry) -> None:
+def count(context: ProcessorContext, _: str, record: LogEntry) -> None:
     """Count a record in the store ``counts``; a tombstone deletes the count of its key."""
     store = context.store("counts")
     if record.value is None:

@@ -8,7 +8,7 @@ Source: Kafka, KStreamGlobalKTableJoin.
 
 from __future__ import annotations
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.topologies.reference import Expected, Logs, Output, Result, by_partition
 from streamproof.sim.topology import ProcessorContext, Subtopology, Topology
 
@@ -25,7 +25,7 @@ def topology(partitions: int) -> Topology:
     )
 
 
-def _process(context: ProcessorContext, _: str, record: Entry) -> None:
+def _process(context: ProcessorContext, _: str, record: LogEntry) -> None:
     if record.value is not None:
         row = context.store("rows").get(record.key)
         context.forward("out", record.key, _joined(record.value, row))

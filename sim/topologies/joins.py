@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.topologies.reference import (
     Expected,
     Logged,
@@ -71,7 +71,7 @@ def reused_table_topology(partitions: int) -> Topology:
     return Topology("reused-table-join", (join,), counts)
 
 
-def _join_table(context: ProcessorContext, topic: str, record: Entry) -> None:
+def _join_table(context: ProcessorContext, topic: str, record: LogEntry) -> None:
     rows = context.store("rows")
     if topic == "table":
         rows.put(record.key, record.value)
@@ -141,7 +141,7 @@ def stream_stream_topology(partitions: int) -> Topology:
     )
 
 
-def _join_streams(context: ProcessorContext, topic: str, record: Entry) -> None:
+def _join_streams(context: ProcessorContext, topic: str, record: LogEntry) -> None:
     now = context.stream_time
     if record.value is not None and record.timestamp >= now - WINDOW_MS - GRACE_MS:
         # The offset tells records of one time apart; done again, it is the same row again.

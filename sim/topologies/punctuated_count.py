@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.topologies.reference import (
     Expected,
     Logs,
@@ -48,7 +48,7 @@ def _init(context: ProcessorContext) -> None:
     context.schedule(WALL_CLOCK_MS, "wall-clock time", partial(_send_on, context))
 
 
-def _process(context: ProcessorContext, _: str, record: Entry) -> None:
+def _process(context: ProcessorContext, _: str, record: LogEntry) -> None:
     if record.value is not None:
         counts = context.store("counts")
         counts.put(record.key, b"%d" % (int(counts.get(record.key) or b"0") + 1))

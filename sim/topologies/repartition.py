@@ -7,7 +7,7 @@ Source: Kafka, KStream#selectKey and #repartition.
 
 from __future__ import annotations
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.topologies.aggregation import count, counted
 from streamproof.sim.topologies.reference import (
     Expected,
@@ -37,7 +37,7 @@ def topology(partitions: int) -> Topology:
     )
 
 
-def _select_key(context: ProcessorContext, _: str, record: Entry) -> None:
+def _select_key(context: ProcessorContext, _: str, record: LogEntry) -> None:
     if record.value is not None:
         context.forward(REPARTITION, record.value[-1:], record.key)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.topologies.reference import (
     Expected,
     Logged,
@@ -44,7 +44,7 @@ def topology(partitions: int) -> Topology:
     )
 
 
-def _process(context: ProcessorContext, _: str, record: Entry) -> None:
+def _process(context: ProcessorContext, _: str, record: LogEntry) -> None:
     if record.value is None:
         return
     closed_before = context.stream_time - GAP_MS - GRACE_MS

@@ -5,7 +5,7 @@ Source: Kafka, KStream#filter and #mapValues.
 
 from __future__ import annotations
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.topologies.reference import (
     Expected,
     Logs,
@@ -28,7 +28,7 @@ def topology(partitions: int) -> Topology:
     )
 
 
-def _process(context: ProcessorContext, _: str, record: Entry) -> None:
+def _process(context: ProcessorContext, _: str, record: LogEntry) -> None:
     if record.value is not None:
         context.forward("out", record.key, record.value[::-1])
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.topologies.reference import (
     Expected,
     Logged,
@@ -43,7 +43,7 @@ def topology(partitions: int) -> Topology:
     )
 
 
-def _process(context: ProcessorContext, _: str, record: Entry) -> None:
+def _process(context: ProcessorContext, _: str, record: LogEntry) -> None:
     now, start = context.stream_time, _start(record.timestamp)
     if record.value is None or _is_closed(start, now):
         return

@@ -346,7 +346,7 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
         """A view; the store itself, unless the host claims to have views."""
         if not self.capabilities.read_only_views:
             return self
-        return _View(self, self._call(_number, "read_only", isolation=isolation_level.name))
+        return _RemoteView(self, self._call(_number, "read_only", isolation=isolation_level.name))
 
     def _host_of(self) -> HostProcess:
         if self._host is None:
@@ -386,7 +386,7 @@ class RemoteTransaction(RemoteStore):
         return self._store._host_of()  # noqa: SLF001 - it has none of its own
 
 
-class _View(_Calls):
+class _RemoteView(_Calls):
     """A view of a remote store, for queries."""
 
     def __init__(self, store: RemoteStore, on: int) -> None:

@@ -22,7 +22,7 @@ from msgspec.json import Decoder
 
 from streamproof.errors import UsageError
 from streamproof.stores.errors import ProcessorStateError, StoreError
-from streamproof.stores.host.protocol import KINDS, MAX_LINE_BYTES, PROTOCOL, Hello, Reply
+from streamproof.stores.host.protocol import KINDS, MAX_LINE_BYTES, PROTOCOL, Hello, HostReply
 
 __all__ = ["HostProcess", "die_with_hosts", "kill_hosts"]
 
@@ -43,7 +43,7 @@ KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 T = TypeVar("T")
 
-_reply = Decoder(Reply)
+_reply = Decoder(HostReply)
 _hello = Decoder(Hello)
 _encode = msgspec.json.Encoder().encode
 

@@ -24,10 +24,10 @@ __all__ = [
     "KINDS",
     "MAX_LINE_BYTES",
     "PROTOCOL",
-    "Failure",
     "Hello",
+    "HostFailure",
+    "HostReply",
     "Page",
-    "Reply",
     "kind_of",
 ]
 
@@ -51,19 +51,19 @@ KINDS: dict[str, type[StoreError]] = {
 """The error that each kind of failure stands for."""
 
 
-class Failure(Struct):
+class HostFailure(Struct):
     """Why there is no answer."""
 
     kind: str
     message: str = ""
 
 
-class Reply(Struct):
+class HostReply(Struct):
     """An answer to a request; exactly one of ``ok`` and ``error`` is there."""
 
     id: int
     ok: msgspec.Raw = field(default_factory=msgspec.Raw)
-    error: Failure | None = None
+    error: HostFailure | None = None
 
 
 class Hello(Struct):

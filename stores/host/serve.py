@@ -31,7 +31,7 @@ from streamproof.stores.errors import (
 from streamproof.stores.host.protocol import PROTOCOL, kind_of
 from streamproof.stores.timestamps import ValueAndTimestamp
 
-__all__ = ["Host", "serve"]
+__all__ = ["StoreHost", "serve"]
 
 Request = dict[str, Any]
 
@@ -39,7 +39,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Request).decode
 
 
-class Host:
+class StoreHost:
     """One store behind the protocol.
 
     Args:
@@ -311,7 +311,7 @@ def _failure(number: Any, kind: str, message: str) -> dict[str, Any]:
     return {"id": number, "error": {"kind": kind, "message": message}}
 
 
-def serve(host: Host) -> None:
+def serve(host: StoreHost) -> None:
     """Answer requests until the standard input ends, and leave without any clean-up."""
     requests, answers = _take_over_streams()
     for line in requests:

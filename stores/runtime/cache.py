@@ -37,7 +37,7 @@ from streamproof.stores.runtime.layers import TimestampedKeyValueLayer, call_all
 from streamproof.stores.runtime.record_cache import (
     CACHE_MAX_BYTES,
     ENTRY_OVERHEAD_BYTES,
-    Entry,
+    CachedEntry,
     RecordCache,
     StoreCache,
 )
@@ -128,7 +128,7 @@ class _Merged:
         scan: Callable[[bytes | None, bytes | None], EntryIterator[bytes, T]],
         from_key: bytes | None,
         to_key: bytes | None,
-        value_of: Callable[[Entry], T | None],
+        value_of: Callable[[CachedEntry], T | None],
         *,
         reverse: bool = False,
     ) -> EntryIterator[bytes, T]:
@@ -338,7 +338,7 @@ class CachingKeyValueStore(WrappedKeyValueStore):
         entry = self._find(key)
         return None if entry is None else entry.value
 
-    def _find(self, key: bytes) -> Entry | None:
+    def _find(self, key: bytes) -> CachedEntry | None:
         if key is None:
             require_key(key)
         with self.cache.lock:
@@ -350,9 +350,9 @@ class CachingKeyValueStore(WrappedKeyValueStore):
                     entries.keep(key, entry)
             return entry
 
-    def _read(self, key: bytes) -> Entry | None:
+    def _read(self, key: bytes) -> CachedEntry | None:
         value = self._inner.get(key)
-        return None if value is None else Entry(value, NO_TIMESTAMP, None)
+        return None if value is None else CachedEntry(value, NO_TIMESTAMP, None)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         self._put(key, value, None)
@@ -368,7 +368,7 @@ class CachingKeyValueStore(WrappedKeyValueStore):
                 timestamp = context.record_timestamp
             if metadata is not None:
                 self._position.update(*metadata)
-            entries.put(key, Entry(value, timestamp, metadata))
+            entries.put(key, CachedEntry(value, timestamp, metadata))
 
     # These are made of get and put, and so go through the cache.
     put_if_absent = KeyValueStore.put_if_absent
@@ -424,7 +424,7 @@ class CachingKeyValueStore(WrappedKeyValueStore):
         merged = merge_over(iter(rows), dirty, reverse=reverse) if dirty else iter(rows)
         return StoreIterator(self.name, merged, self._iterators, rows.close)
 
-    def _write(self, key: bytes, entry: Entry) -> None:
+    def _write(self, key: bytes, entry: CachedEntry) -> None:
         """Write an entry as if its input record were being processed, and tell the listener."""
         listener, old_value = self._listener, None
         if listener is not None and (self._send_old_values or entry.value is None):
@@ -459,9 +459,9 @@ class CachingTimestampedKeyValueStore(CachingKeyValueStore, TimestampedKeyValueL
         super().__init__(inner, cache)
         self._merged = _TimestampedMerged(self, inner)
 
-    def _read(self, key: bytes) -> Entry | None:
+    def _read(self, key: bytes) -> CachedEntry | None:
         found = self._inner.get_with_timestamp(key)
-        return None if found is None else Entry(found.value, found.timestamp, None)
+        return None if found is None else CachedEntry(found.value, found.timestamp, None)
 
     def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
         entry = self._find(key)
@@ -490,9 +490,9 @@ class CachingTimestampedKeyValueStore(CachingKeyValueStore, TimestampedKeyValueL
         return self._merged.range_with_timestamp(from_key, to_key)
 
 
-def _value(entry: Entry) -> bytes | None:
+def _value(entry: CachedEntry) -> bytes | None:
     return entry.value
 
 
-def _value_and_timestamp(entry: Entry) -> ValueAndTimestamp | None:
+def _value_and_timestamp(entry: CachedEntry) -> ValueAndTimestamp | None:
     return ValueAndTimestamp.make(entry.value, entry.timestamp)

@@ -15,7 +15,7 @@ from sortedcontainers import SortedDict
 from streamproof.stores.api import RecordMetadata
 from streamproof.stores.errors import InvalidArgumentError
 
-__all__ = ["CACHE_MAX_BYTES", "ENTRY_OVERHEAD_BYTES", "Entry", "RecordCache", "StoreCache"]
+__all__ = ["CACHE_MAX_BYTES", "ENTRY_OVERHEAD_BYTES", "CachedEntry", "RecordCache", "StoreCache"]
 
 CACHE_MAX_BYTES = 10 * 1024 * 1024
 """How large a cache is by default, in bytes (Kafka: ``statestore.cache.max.bytes``)."""
@@ -24,7 +24,7 @@ ENTRY_OVERHEAD_BYTES = 64
 """What an entry counts beside its key and its value: its place in the order, and its record."""
 
 
-class Entry(NamedTuple):
+class CachedEntry(NamedTuple):
     """A cached value, ``None`` for a deletion, and the input record that it came with."""
 
     value: bytes | None
@@ -123,21 +123,21 @@ class StoreCache:
     Source: Kafka, NamedCache.
     """
 
-    def __init__(self, cache: RecordCache, write: Callable[[bytes, Entry], None]) -> None:
+    def __init__(self, cache: RecordCache, write: Callable[[bytes, CachedEntry], None]) -> None:
         self._cache = cache
         self._write = write
-        self._entries: SortedDict[bytes, Entry] = SortedDict()
-        self.dirty: dict[bytes, Entry] = {}
+        self._entries: SortedDict[bytes, CachedEntry] = SortedDict()
+        self.dirty: dict[bytes, CachedEntry] = {}
         self.num_dirty_bytes = 0
         self.keeps_clean = True
 
-    def get(self, key: bytes) -> Entry | None:
-        entry: Entry | None = self._entries.get(key)
+    def get(self, key: bytes) -> CachedEntry | None:
+        entry: CachedEntry | None = self._entries.get(key)
         if entry is not None:
             self._cache.use((self, key))
         return entry
 
-    def put(self, key: bytes, entry: Entry) -> None:
+    def put(self, key: bytes, entry: CachedEntry) -> None:
         """Add a dirty entry, in place of the one that the key has.
 
         If the position of that one would be lost, as it came from another input partition, it is
@@ -151,7 +151,7 @@ class StoreCache:
         self._mark_dirty(key, entry)
         self._cache.shrink()
 
-    def keep(self, key: bytes, entry: Entry) -> None:
+    def keep(self, key: bytes, entry: CachedEntry) -> None:
         """Add a clean entry, unless there is one already."""
         if self.keeps_clean and key not in self._entries:
             self._add(key, entry)
@@ -195,12 +195,12 @@ class StoreCache:
 
     def dirty_between(
         self, from_key: bytes | None, to_key: bytes | None, *, to_inclusive: bool, reverse: bool
-    ) -> list[tuple[bytes, Entry]]:
+    ) -> list[tuple[bytes, CachedEntry]]:
         """The dirty entries within bounds, in the order of a scan."""
         keys = self._entries.irange(from_key, to_key, (True, to_inclusive), reverse)
         return [(key, self.dirty[key]) for key in keys if key in self.dirty]
 
-    def _add(self, key: bytes, entry: Entry) -> None:
+    def _add(self, key: bytes, entry: CachedEntry) -> None:
         self._entries[key] = entry
         self._cache.add((self, key), _num_bytes(key, entry) + ENTRY_OVERHEAD_BYTES)
 
@@ -210,11 +210,11 @@ class StoreCache:
             self._mark_clean(key)
             self._cache.remove((self, key), _num_bytes(key, entry) + ENTRY_OVERHEAD_BYTES)
 
-    def _mark_dirty(self, key: bytes, entry: Entry) -> None:
+    def _mark_dirty(self, key: bytes, entry: CachedEntry) -> None:
         self.dirty[key] = entry
         self.num_dirty_bytes += _num_bytes(key, entry)
 
-    def _mark_clean(self, key: bytes) -> Entry | None:
+    def _mark_clean(self, key: bytes) -> CachedEntry | None:
         """The entry that was dirty; ``None`` if it was not."""
         entry = self.dirty.pop(key, None)
         if entry is not None:
@@ -229,5 +229,5 @@ def _covers(metadata: RecordMetadata | None, earlier: RecordMetadata | None) -> 
     return metadata is not None and metadata[:2] == earlier[:2] and metadata[2] >= earlier[2]
 
 
-def _num_bytes(key: bytes, entry: Entry) -> int:
+def _num_bytes(key: bytes, entry: CachedEntry) -> int:
     return len(key) + len(entry.value or b"")

@@ -23,7 +23,7 @@ __all__ = [
     "SEGMENT_BYTES",
     "STATE_ROW",
     "RowReads",
-    "Rows",
+    "RowStore",
     "SegmentedReads",
     "SegmentedView",
     "Timeline",
@@ -73,7 +73,7 @@ class RowReads(Protocol):
     def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator: ...
 
 
-class Rows(RowReads, Protocol):
+class RowStore(RowReads, Protocol):
     """A key-value store that can delete a range of keys too."""
 
     def put(self, key: bytes, value: bytes | None) -> None: ...

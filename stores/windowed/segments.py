@@ -43,7 +43,7 @@ from streamproof.stores.transactions import Transaction
 from streamproof.stores.windowed.segmented_reads import (
     STATE_ROW,
     RowReads,
-    Rows,
+    RowStore,
     SegmentedReads,
     Timeline,
     default_segment_interval_ms,
@@ -70,7 +70,7 @@ _logger = logging.getLogger("streamproof.stores")
 class SegmentedWrites(SegmentedReads, StateStore):
     """Reads and writes rows of a timeline, and leaves all else to the store that holds them."""
 
-    _rows: Rows
+    _rows: RowStore
     _inner: StateStore
 
     @property
@@ -207,7 +207,7 @@ class SegmentedStore(SegmentedWrites):
             )
         self._committed = Timeline(retention_ms, interval)
         timeline = replace(self._committed, base=self._committed)
-        super().__init__(inner.name, cast(Rows, inner), timeline, WeakSet())
+        super().__init__(inner.name, cast(RowStore, inner), timeline, WeakSet())
         self._inner: KeyValueStore = inner
         self._context: StateStoreContext | None = None
         self._transactions: WeakSet[SegmentedTransaction] = WeakSet()
@@ -451,7 +451,7 @@ class SegmentedTransaction(SegmentedWrites, Transaction):
     """
 
     def __init__(self, store: SegmentedStore, inner: Transaction, timeline: Timeline) -> None:
-        super().__init__(store.name, cast(Rows, inner), timeline, store.iterators)
+        super().__init__(store.name, cast(RowStore, inner), timeline, store.iterators)
         self._store = store
         self._inner: Transaction = inner
 

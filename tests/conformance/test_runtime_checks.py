@@ -22,7 +22,7 @@ from streamproof.conformance.subject import load_subject
 from streamproof.sim.decisions.assignment import Assignment
 from streamproof.sim.decisions.idling import Readiness
 from streamproof.sim.decisions.lag import LagAnswer
-from streamproof.sim.decisions.recovery import Start
+from streamproof.sim.decisions.recovery import Recovery
 
 CHECKS = load_checks("runtime")
 QUICK_CHECKS = {name: each for name, each in CHECKS.items() if not name.startswith("swarm.")}
@@ -158,7 +158,12 @@ MISTAKES: list[Mistake] = [
     ("LAG-008", "lag.sums", "lag.offset_sum", shifted),
     ("LAG-009", "lag.of_clients", "lag.task_lag", shifted),
     ("LAG-010", "lag.who_is_caught_up", "lag.is_caught_up", answering(True)),
-    ("TASK-013", "recovery.goes_on_after_the_offset", "recovery.opening", answering(Start(False))),
+    (
+        "TASK-013",
+        "recovery.goes_on_after_the_offset",
+        "recovery.opening",
+        answering(Recovery(False)),
+    ),
     (
         "TASK-014",
         "recovery.distrusts_what_was_aborted",

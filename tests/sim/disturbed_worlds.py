@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.choices import Choices
-from streamproof.sim.disks import Disk
+from streamproof.sim.disks import InstanceDisk
 from streamproof.sim.instances import Instance
 from streamproof.sim.invariants import INVARIANTS, Violation, Watch
 from streamproof.sim.nemesis import Nemesis, drawn_drift
@@ -17,7 +17,7 @@ from streamproof.sim.trace import Event
 from streamproof.sim.workloads import Workload, WorkloadConfig
 from streamproof.sim.world import World
 
-MakeDisk = Callable[[World, str], Disk]
+MakeDisk = Callable[[World, str], InstanceDisk]
 
 LIVENESS_MS = 90_000
 """Longer than a lost request, a session and a transaction take one after the other."""

@@ -9,7 +9,7 @@ import pytest
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
-from streamproof.sim.disks import Disk, SimulatedDisk
+from streamproof.sim.disks import InstanceDisk, SimulatedDisk
 from streamproof.sim.invariants import INVARIANTS, Watch
 from streamproof.sim.simulation import MakeDisk, run
 from streamproof.sim.tasks.assignor import AssignorConfig
@@ -251,7 +251,7 @@ def plan_of(*, exactly_once: bool, **assignor: int) -> Plan:
     return Plan(instances=3, config=config, workload=LONG, kinds=("crash", "bounce"))
 
 
-def in_memory(world: World, name: str) -> Disk:
+def in_memory(world: World, name: str) -> InstanceDisk:
     """A disk with stores that are not on it."""
     return SimulatedDisk(world, name, persistent=False)
 

@@ -15,7 +15,7 @@ from streamproof.sim.broker_errors import (
     RequestTimeoutError,
 )
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.transaction_coordinator import State
+from streamproof.sim.brokers.transaction_coordinator import TransactionState
 from streamproof.sim.choices import Choices
 from streamproof.sim.hosts import Steps
 from streamproof.sim.network import Network
@@ -216,7 +216,7 @@ class TestCluster:
         world.time.run(until=12_000)
         found = cluster.transactions.of("app-1")
         assert found is not None
-        assert found.state is State.COMPLETE_ABORT
+        assert found.state is TransactionState.COMPLETE_ABORT
         assert cluster.committed_records("out-0") == []
         assert cluster.group("app").committed("in-0", require_stable=True) is None
         with pytest.raises(ProducerFencedError):

@@ -30,8 +30,8 @@ from streamproof.sim.decisions.lag import (
 from streamproof.sim.decisions.recovery import (
     OFFSET_UNKNOWN,
     Closing,
-    Found,
-    Start,
+    FoundStore,
+    Recovery,
     Traits,
     commits_after,
     opening,
@@ -111,30 +111,33 @@ class TestRecovery:
     @pytest.mark.parametrize("traits", ALL)
     def test_a_committed_offset_is_gone_on_from(self, traits: Traits) -> None:
         """With the next one; the store was closed."""
-        start = Start(wipe=False, restore_from=42)
-        assert opening(traits, Found(offset=41, empty=False)) == start
+        start = Recovery(wipe=False, restore_from=42)
+        assert opening(traits, FoundStore(offset=41, empty=False)) == start
 
     @pytest.mark.parametrize("traits", ALL)
     def test_nothing_there_is_restored_from_the_start(self, traits: Traits) -> None:
         """An empty directory is no reason to distrust it."""
-        assert opening(traits, Found(offset=None, empty=True)) == Start(wipe=False)
+        assert opening(traits, FoundStore(offset=None, empty=True)) == Recovery(wipe=False)
 
     @pytest.mark.parametrize(
-        "found", [Found(offset=41, empty=False, unclean=True), Found(offset=None, empty=False)]
+        "found",
+        [FoundStore(offset=41, empty=False, unclean=True), FoundStore(offset=None, empty=False)],
     )
-    def test_what_is_distrusted(self, found: Found) -> None:
+    def test_what_is_distrusted(self, found: FoundStore) -> None:
         """Only under exactly-once, and only without transactions, is it wiped."""
         assert [opening(traits, found).wipe for traits in ALL] == [True, False, False, False]
 
     @pytest.mark.parametrize("traits", ALL)
     def test_known_to_have_no_offset(self, traits: Traits) -> None:
         """A store that got no record before it was closed is healthy (KAFKA-19712)."""
-        assert opening(traits, Found(OFFSET_UNKNOWN, empty=False)) == Start(wipe=False)
+        assert opening(traits, FoundStore(OFFSET_UNKNOWN, empty=False)) == Recovery(wipe=False)
 
     def test_what_has_no_changelog_or_no_files_is_not_asked(self) -> None:
         """There is nothing to restore from, or nothing that was left."""
         for traits in (EOS._replace(logged=False), EOS._replace(persistent=False)):
-            assert opening(traits, Found(None, empty=False, unclean=True)) == Start(wipe=False)
+            assert opening(traits, FoundStore(None, empty=False, unclean=True)) == Recovery(
+                wipe=False
+            )
 
     @pytest.mark.parametrize(
         ("closing", "commits"),

@@ -14,12 +14,12 @@ from streamproof.sim.broker_errors import (
     OutOfOrderSequenceError,
     ProducerFencedError,
 )
-from streamproof.sim.brokers.partition_log import Entry, Isolation, PartitionLog
+from streamproof.sim.brokers.partition_log import Isolation, LogEntry, PartitionLog
 
 
-def read(log: PartitionLog, isolation: Isolation, step: int = 3) -> list[Entry]:
+def read(log: PartitionLog, isolation: Isolation, step: int = 3) -> list[LogEntry]:
     """Everything from the start of the log, a few entries at a time."""
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     at = log.log_start
     while True:
         fetched = log.fetch(at, isolation, step)
@@ -30,7 +30,7 @@ def read(log: PartitionLog, isolation: Isolation, step: int = 3) -> list[Entry]:
         at = fetched.next_offset
 
 
-def values(entries: list[Entry]) -> list[bytes | None]:
+def values(entries: list[LogEntry]) -> list[bytes | None]:
     """What the records hold."""
     return [each.value for each in entries]
 
@@ -123,7 +123,7 @@ def test_compaction_gives_up_tombstones_only_once_they_are_old() -> None:
     assert log.fetch(0, "read_committed", 10).next_offset == 3
 
 
-def fold(entries: list[Entry]) -> dict[bytes, bytes]:
+def fold(entries: list[LogEntry]) -> dict[bytes, bytes]:
     """What the records lead to."""
     found: dict[bytes, bytes] = {}
     for each in entries:
@@ -201,7 +201,7 @@ class Logs(RuleBasedStateMachine):
         isolations: list[Isolation] = ["read_committed", "read_uncommitted"]
         for isolation in isolations[: 1 if self.compacted else 2]:
             expected = [
-                Entry(offset, 0, key, value)  # type: ignore[arg-type]
+                LogEntry(offset, 0, key, value)  # type: ignore[arg-type]
                 for offset, key, value, *_ in self.seen(isolation)
             ]
             found = read(self.log, isolation)

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from streamproof.errors import UsageError
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.tasks.punctuations import Punctuations
@@ -113,7 +113,7 @@ def test_a_task_punctuates_while_it_runs() -> None:
     assert not task.punctuate_stream_time()
     assert not task.punctuate_wall_clock(100)
     assert not task.commit_needed
-    task.queues.add("in-0", [Entry(0, 25, b"k", b"v")])
+    task.queues.add("in-0", [LogEntry(0, 25, b"k", b"v")])
     assert task.process(0)
     task.committed()
     assert task.punctuate_stream_time()

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.tasks.record_queues import NO_TIME, PartitionGroup
 
 
-def records(*timestamps: int) -> list[Entry]:
+def records(*timestamps: int) -> list[LogEntry]:
     """Records with these timestamps, at the offsets from 0 on."""
-    return [Entry(offset, timestamp, b"k", b"v") for offset, timestamp in enumerate(timestamps)]
+    return [LogEntry(offset, timestamp, b"k", b"v") for offset, timestamp in enumerate(timestamps)]
 
 
 def group(

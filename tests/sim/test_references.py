@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.topologies.reference import (
     Expected,
     Order,
@@ -16,9 +16,9 @@ from streamproof.sim.topologies.reference import (
 )
 
 
-def entries(*values: bytes | None) -> list[Entry]:
+def entries(*values: bytes | None) -> list[LogEntry]:
     """Records of one key with these values, one millisecond apart."""
-    return [Entry(offset, offset, b"k", value) for offset, value in enumerate(values)]
+    return [LogEntry(offset, offset, b"k", value) for offset, value in enumerate(values)]
 
 
 ABC = Output({b"k": [exactly(b"a"), exactly(b"b"), exactly(b"c")]})
@@ -53,7 +53,7 @@ def test_orders(order: Order, written: str, *, allowed: bool) -> None:
     expected = Expected({"out": ABC._replace(order=order)})
     logs = {"out-0": entries(*(each.encode() for each in written))}
     assert (differences(expected, logs) == []) is allowed
-    logs["out-1"] = [Entry(0, 0, b"other", b"a")]
+    logs["out-1"] = [LogEntry(0, 0, b"other", b"a")]
     assert any("other" in each for each in differences(expected, logs))
 
 
@@ -70,8 +70,8 @@ def test_one_of_several_results() -> None:
     either = frozenset((Result(b"a", 0), Result(None)))
     expected = Expected({"out": Output({b"k": [either]})})
     assert differences(expected, {"out-0": entries(b"a")}) == []
-    assert differences(expected, {"out-0": [Entry(0, 77, b"k", None)]}) == []
-    assert differences(expected, {"out-0": [Entry(0, 1, b"k", b"a")]}) == [
+    assert differences(expected, {"out-0": [LogEntry(0, 77, b"k", None)]}) == []
+    assert differences(expected, {"out-0": [LogEntry(0, 1, b"k", b"a")]}) == [
         "out, key b'k': record 0 is b'a' at 1 instead of None at None or b'a' at 0"
     ]
 
@@ -88,7 +88,11 @@ def test_what_is_missing_is_named() -> None:
 
 def test_the_content_of_a_changelog() -> None:
     """The last value of each key, unless it is a tombstone."""
-    changelog = [*entries(b"a", None, b"c"), Entry(3, 3, b"gone", b"x"), Entry(4, 4, b"gone", None)]
+    changelog = [
+        *entries(b"a", None, b"c"),
+        LogEntry(3, 3, b"gone", b"x"),
+        LogEntry(4, 4, b"gone", None),
+    ]
     assert content(changelog) == {b"k": b"c"}
     expected = Expected({}, {"log-0": {b"k": b"b", b"more": b"1"}})
     assert differences(expected, {"log-0": changelog}) == [

@@ -14,7 +14,7 @@ from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN, Closing
-from streamproof.sim.disks import Disk, RealDisk, SimulatedDisk
+from streamproof.sim.disks import InstanceDisk, RealDisk, SimulatedDisk
 from streamproof.sim.hosts import Host
 from streamproof.sim.state_directory import StateDirectory, next_offset_sum
 from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, topic_partition
@@ -55,7 +55,9 @@ class Machine:
 
     def __init__(
         self,
-        make_disk: Callable[[World], Disk] = lambda world: SimulatedDisk(world, "instance-0"),
+        make_disk: Callable[[World], InstanceDisk] = lambda world: SimulatedDisk(
+            world, "instance-0"
+        ),
         *,
         exactly_once: bool = True,
     ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from streamproof.sim.broker_errors import OffsetOutOfRangeError, UpdaterDiedError
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.fault_sites import SITES
@@ -27,7 +27,7 @@ from streamproof.stores.errors import StoreError
 from streamproof.stores.runtime.restoration import StandbyUpdateListener, StateRestoreListener
 
 
-def nothing(_context: ProcessorContext, _topic: str, _record: Entry) -> None:
+def nothing(_context: ProcessorContext, _topic: str, _record: LogEntry) -> None:
     """Does nothing."""
 
 
@@ -179,7 +179,7 @@ def test_it_goes_on_after_what_the_store_has() -> None:
     bench = Bench()
     bench.write(changelog("one", 0), b"1", b"2", b"3")
     task = bench.task()
-    task.apply(changelog("one", 0), [Entry(1, 0, b"k", b"2")])
+    task.apply(changelog("one", 0), [LogEntry(1, 0, b"k", b"2")])
     bench.updater.add(task, is_active=True)
     bench.wait()
     assert bench.told(changelog("one", 0))[0] == ("start", {"records": 0, "start": 2, "end": 3})

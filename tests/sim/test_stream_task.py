@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.recovery import Closing
@@ -36,7 +36,7 @@ from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.runtime.cache import RecordCache
 
 
-def count(context: ProcessorContext, _: str, record: Entry) -> None:
+def count(context: ProcessorContext, _: str, record: LogEntry) -> None:
     """Counts the records of each key."""
     store = context.store("counts")
     number = int(store.get(record.key) or b"0") + 1
@@ -108,7 +108,7 @@ class Bench:
 
     def feed(self, task: StreamTask, *keys: bytes, first: int = 0) -> None:
         """Records for it."""
-        some = [Entry(first + n, 10 * (first + n), key, b"v") for n, key in enumerate(keys)]
+        some = [LogEntry(first + n, 10 * (first + n), key, b"v") for n, key in enumerate(keys)]
         task.queues.add("in-0", some)
         while task.process(0):
             pass
@@ -242,7 +242,7 @@ def test_restoring_leads_to_the_content_of_the_changelog(bench: Callable[..., Be
     """Nothing of it is sent to the changelog again."""
     world = bench()
     task = world.opened()
-    entries = [Entry(0, 5, b"a", b"1"), Entry(2, 6, b"b", b"1"), Entry(3, 7, b"a", None)]
+    entries = [LogEntry(0, 5, b"a", b"1"), LogEntry(2, 6, b"b", b"1"), LogEntry(3, 7, b"a", None)]
     task.apply(CHANGELOG, entries[:2])
     assert task.next_restored(CHANGELOG) == 3
     task.apply(CHANGELOG, entries[2:])
@@ -259,7 +259,7 @@ def test_what_is_committed_of_the_inputs(tmp_path: Path) -> None:
     world = Bench(tmp_path)
     task = world.running()
     assert task.committable_offsets({"in-0": None}) == {}
-    task.queues.add("in-0", [Entry(4, 0, b"a", b"v"), Entry(7, 0, b"a", b"v")])
+    task.queues.add("in-0", [LogEntry(4, 0, b"a", b"v"), LogEntry(7, 0, b"a", b"v")])
     task.process(0)
     assert task.committable_offsets({"in-0": 9}) == {"in-0": 7}
     assert not task.has_passed_markers({"in-0": 9})
@@ -373,7 +373,7 @@ def test_it_restores_beneath_the_cache(bench: Callable[..., Bench]) -> None:
     """And nothing of that is dirty."""
     world = bench(cache=RecordCache(100_000))
     task = world.opened()
-    task.apply(CHANGELOG, [Entry(0, 5, b"a", b"1")])
+    task.apply(CHANGELOG, [LogEntry(0, 5, b"a", b"1")])
     assert task.store("counts").get(b"a") == b"1"
     task.flush_caches()
     assert logged(world, CHANGELOG) == []
@@ -386,7 +386,7 @@ def test_updates_are_sent_on(tmp_path: Path, *, cached: bool) -> None:
     """At once, or, with a cache, when they leave it; with the timestamp of the update."""
     world = Bench(tmp_path, cache=RecordCache(100_000) if cached else None)
 
-    def put(context: ProcessorContext, _: str, record: Entry) -> None:
+    def put(context: ProcessorContext, _: str, record: LogEntry) -> None:
         context.store("rows").put(record.key, record.value)
 
     part = Subtopology(("in",), put, ("rows",), ("out",), forwarded={"rows": "out"})
@@ -405,7 +405,7 @@ def test_updates_are_sent_on(tmp_path: Path, *, cached: bool) -> None:
     world.run(world.producer.init())
     task.open(tmp_path, world.make_store, world.producer, was_empty=True)
     task.become(TaskState.RUNNING)
-    records = [Entry(0, 0, b"a", b"1"), Entry(1, 10, b"a", b"2"), Entry(2, 20, b"b", None)]
+    records = [LogEntry(0, 0, b"a", b"1"), LogEntry(1, 10, b"a", b"2"), LogEntry(2, 20, b"b", None)]
     task.queues.add("in-0", records)
     while task.process(0):
         pass
@@ -437,7 +437,7 @@ def test_a_life(tmp_path: Path) -> None:
 def test_a_store_whose_changelog_is_an_input_is_not_logged(tmp_path: Path) -> None:
     """What was read is there already; the store is as far as that was processed."""
 
-    def keep(context: ProcessorContext, _: str, record: Entry) -> None:
+    def keep(context: ProcessorContext, _: str, record: LogEntry) -> None:
         context.store("rows").put(record.key, record.value)
 
     table = Topology(

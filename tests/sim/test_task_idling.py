@@ -10,7 +10,7 @@ import pytest
 
 from streamproof.errors import UsageError
 from streamproof.sim.application import Application, StreamsConfig
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.idling import Mode
@@ -56,7 +56,7 @@ class Bench:
 
     def add(self, partition: str, *timestamps: int) -> None:
         """Buffer records."""
-        self.task.queues.add(partition, [Entry(0, each, b"k", b"v") for each in timestamps])
+        self.task.queues.add(partition, [LogEntry(0, each, b"k", b"v") for each in timestamps])
 
     def process(self, now: int, **lags: int | None) -> bool:
         """Process a record if the task is ready, given the lags of the inputs."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamproof.sim.application import Application, StreamsConfig
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.instances import Instance
@@ -46,7 +46,7 @@ RECORDS = st.lists(
 class Logged:
     """Takes what a task sends, as a producer does whose brokers are never away."""
 
-    def __init__(self, logs: dict[str, list[Entry]]) -> None:
+    def __init__(self, logs: dict[str, list[LogEntry]]) -> None:
         self.logs = logs
         self.written: dict[str, int] = {}
 
@@ -54,12 +54,12 @@ class Logged:
         """Append a record."""
         log = self.logs[partition]
         self.written[partition] = len(log)
-        log.append(Entry(len(log), timestamp, key, value))
+        log.append(LogEntry(len(log), timestamp, key, value))
 
 
-def filled(topology: Topology, records: list[Record]) -> dict[str, list[Entry]]:
+def filled(topology: Topology, records: list[Record]) -> dict[str, list[LogEntry]]:
     """Logs with these records in the inputs."""
-    logs: dict[str, list[Entry]] = {
+    logs: dict[str, list[LogEntry]] = {
         f"{topic}-{number}": []
         for topic, count in topology.topics.items()
         for number in range(count)
@@ -67,13 +67,13 @@ def filled(topology: Topology, records: list[Record]) -> dict[str, list[Entry]]:
     for which, key, value, timestamp in records:
         topic = topology.inputs[which % len(topology.inputs)]
         log = logs[f"{topic}-{partition_for(key, topology.partitions[topic])}"]
-        log.append(Entry(len(log), timestamp, key, value))
+        log.append(LogEntry(len(log), timestamp, key, value))
     return logs
 
 
 def run_tasks(
     topology: Topology,
-    logs: dict[str, list[Entry]],
+    logs: dict[str, list[LogEntry]],
     *,
     choices: Choices,
     ordered: bool = True,
@@ -126,7 +126,7 @@ def run_tasks(
 
 
 def global_stores(
-    topology: Topology, logs: Mapping[str, list[Entry]]
+    topology: Topology, logs: Mapping[str, list[LogEntry]]
 ) -> Iterator[tuple[str, InMemoryKeyValueStore]]:
     """The global stores, full from the start."""
     for name, topic in topology.global_stores.items():

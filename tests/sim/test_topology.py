@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from streamproof.errors import UsageError
-from streamproof.sim.brokers.partition_log import Entry
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.topology import ProcessorContext, Subtopology, Topology, partition_for
 
 
-def nothing(context: ProcessorContext, topic: str, record: Entry) -> None:
+def nothing(context: ProcessorContext, topic: str, record: LogEntry) -> None:
     """Does nothing."""
 
 

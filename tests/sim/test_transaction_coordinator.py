@@ -14,8 +14,8 @@ from streamproof.sim.broker_errors import (
 )
 from streamproof.sim.brokers.transaction_coordinator import (
     ProducerIdentity,
-    State,
     TransactionCoordinator,
+    TransactionState,
 )
 
 APP = "app-1"
@@ -35,7 +35,7 @@ def mark_all(coordinator: TransactionCoordinator) -> None:
         coordinator.marked(marker)
 
 
-def state_of(coordinator: TransactionCoordinator) -> State:
+def state_of(coordinator: TransactionCoordinator) -> TransactionState:
     """How far the transaction is."""
     found = coordinator.of(APP)
     assert found is not None
@@ -57,7 +57,7 @@ def test_two_phases(commit: bool) -> None:
         coordinator.add(APP, identity, ["out-0"], 0)
     assert coordinator.marked(markers[1])
     coordinator.add(APP, identity, ["out-0"], 0)
-    assert state_of(coordinator) is State.ONGOING
+    assert state_of(coordinator) is TransactionState.ONGOING
 
 
 def test_the_same_end_may_be_asked_for_again() -> None:

@@ -11,7 +11,7 @@ import pytest
 from streamproof.errors import UsageError
 from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.choices import Choices
-from streamproof.sim.disks import Disk, RealDisk
+from streamproof.sim.disks import InstanceDisk, RealDisk
 from streamproof.sim.instances import Instance
 from streamproof.sim.invariants import INVARIANTS
 from streamproof.sim.model_store import ModelDisk
@@ -271,7 +271,7 @@ class Releases:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def __call__(self, world: World, name: str) -> Disk:
+    def __call__(self, world: World, name: str) -> InstanceDisk:
         """The disk of an instance."""
 
         def make(store: str) -> KeyValueStore:

@@ -35,7 +35,7 @@ from streamproof.stores.errors import (
 )
 from streamproof.stores.host import client, process
 from streamproof.stores.host.client import HostFactory, RemoteStore
-from streamproof.stores.host.serve import Host
+from streamproof.stores.host.serve import StoreHost
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.timestamps import ValueAndTimestamp
 
@@ -244,12 +244,12 @@ class WithOffsets(InMemoryKeyValueStore):
         return self._offsets.get(partition)
 
 
-def served() -> Host:
+def served() -> StoreHost:
     """A host in this process."""
-    return Host(WithOffsets, Capabilities(), name="my-store", version="0.3")
+    return StoreHost(WithOffsets, Capabilities(), name="my-store", version="0.3")
 
 
-def ask(host: Host, line: Any) -> Any:
+def ask(host: StoreHost, line: Any) -> Any:
     """One request."""
     text = line if isinstance(line, bytes) else json.dumps(line).encode()
     return json.loads(host.answer(text))
@@ -312,7 +312,7 @@ def test_every_operation_of_the_specification_is_served() -> None:
     table = page.partition("## Operations")[2].partition("## Versions")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    served_ones = {name.removeprefix("_op_") for name in dir(Host) if name.startswith("_op_")}
+    served_ones = {name.removeprefix("_op_") for name in dir(StoreHost) if name.startswith("_op_")}
     assert served_ones == named
 
 
