@@ -11,10 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.scenarios.comparison import Comparison, Measured, Row
-from streamproof.scenarios.pictures.event_words import kind_of, plain, told
+from streamproof.scenarios.event_words import look_of, told
 from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.state.diff import counted
-from streamproof.scenarios.state.fold import process_of
+from streamproof.sim.event_kinds.wording import plain
+from streamproof.sim.run_state import process_of
 from streamproof.sim.trace import Event
 
 __all__ = ["render_comparison"]
@@ -155,7 +156,7 @@ def _shown(rows: Sequence[Row]) -> Sequence[Row]:
     """The differences that mean most, and as many of the others as there is room for."""
     found: Sequence[Row] = rows
     for weight in WEIGHTS:
-        heavy = [row for row in rows if kind_of(row.event).weight >= weight]
+        heavy = [row for row in rows if look_of(row.event).weight >= weight]
         found = heavy or found
         if len(found) <= MAX_ROWS:
             break

@@ -1,6 +1,6 @@
 """Which events matter: those without which a violation cannot be understood, and no others.
 
-What an event reads and writes is said in one table, :data:`RULES`. From the event by which a
+What an event reads and writes is the ``footprint`` of its kind. From the event by which a
 violation was found, and from what its message is about, the walk goes back to who wrote last what
 was read there, and on from these. That something came earlier is no cause: of hundreds of writes
 the last one of a key counts, and of all commits the last one before a loss.
@@ -19,10 +19,11 @@ from string import Formatter
 from typing import Any, NamedTuple
 
 from streamproof.scenarios.recorded_run import Played
+from streamproof.sim.event_kinds import KINDS, Footprint
 from streamproof.sim.invariants import Violation
 from streamproof.sim.trace import Event
 
-__all__ = ["RULES", "Rule", "what_matters"]
+__all__ = ["what_matters"]
 
 MOST_TIMES = 3
 """If a message speaks of an input, or of a task that has changed hands, so many of the last times
@@ -31,161 +32,6 @@ that it was used or given away count; of anything else, only the last."""
 SEVERAL = ("input", "owner", "owned", "state")
 """What happens several times, and each time counts."""
 
-
-class Rule(NamedTuple):
-    """What events of a kind read and write: words with the fields of the event between braces.
-
-    Attributes:
-        writes: what is changed or decided by such an event.
-        reads: what it depends on; of alternatives, with ``|`` between, the first that there is.
-    """
-
-    writes: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
-
-
-_RECORD = ("record {partition} {offset}", "value {partition} {key} {value}")
-_APPENDED = "appended {partition} {offset}"
-_ROW = "row {process} {partition} {key}"
-_STORE = "store {process} {partition}"
-_FILES = ("files {process} {partition}", "files {process} {task}")
-_TASK = "task {actor} {task}"
-_OWNER = "owner {actor} {task}"
-_RESTORING = ("restoring {process} {partition}", "restoring {process} {task}")
-_STARTED = "started {process} {partition}"
-_UPDATING = "updating {process} {partition}"
-_LOSS = ("thread {loser}", "process {loser_process}")
-
-RULES: dict[str, Rule] = {
-    # Processes, and what goes wrong with them.
-    "instance.started": Rule(
-        ("process {process}", "begun {process}", "members"), ("process {process}",)
-    ),
-    "instance.crashed": Rule(("process {process}", "members")),
-    "instance.stopped": Rule(("process {process}", "members")),
-    "instance.paused": Rule(("held {process}",)),
-    "instance.resumed": Rule(("held {process}",)),
-    "disk.power_lost": Rule(("process {process}", "files {process}"), ("process {process}",)),
-    "disk.emptied": Rule(("trouble {process}",)),
-    "disk.filled": Rule(("trouble {process}",)),
-    "disk.full": Rule(("trouble {process}",)),
-    "instance.stood_still": Rule(("trouble {process}",)),
-    "instance.went_on": Rule(("trouble {process}",), ("trouble {process}",)),
-    "network.connected": Rule(("trouble {process}",), ("trouble {process}",)),
-    "network.cut": Rule(("trouble {process}",)),
-    "network.request_lost": Rule(("trouble {process}",)),
-    "network.reply_lost": Rule(("trouble {process}",)),
-    "updater.died": Rule(("trouble {process}",)),
-    "thread.timed_out": Rule(("thread {actor}",), ("trouble {process}",)),
-    "thread.died": Rule(("thread {actor}", "members"), ("trouble {process}",)),
-    "thread.lost": Rule(("thread {actor}", "members"), ("left {process}",)),
-    "thread.stopped": Rule(("thread {actor}", "members")),
-    "thread.producer": Rule(("thread {actor}",), ("thread {actor}", "begun {process}")),
-    # The group, and who has which task.
-    "group.left_out": Rule(("left {process}",), ("left out",)),
-    "group.member_left_out": Rule(("left out", "members")),
-    "group.assigned": Rule(("generation {generation}", "shares"), ("members",)),
-    "group.probed": Rule(("shares",)),
-    "thread.subscribed": Rule(("subscribed {actor}",), ("answered {actor}",)),
-    "thread.answered": Rule(("answered {actor}",), ("shares",)),
-    "thread.assigned": Rule(
-        ("assigned {actor}", _OWNER, "owned {task}"), ("generation {generation}",)
-    ),
-    "task.state": Rule((_TASK, "state {task}"), (_OWNER,)),
-    "task.closed": Rule((_TASK, "files {process} {task}"), (_TASK, "thread {actor}")),
-    "task.corrupted": Rule((_TASK,), ("trouble {process}",)),
-    "task.wiped": Rule(("files {process} {task}",), (_TASK,)),
-    "task.waiting": Rule(("waiting {task}",)),
-    "task.enforced": Rule(("waiting {task}",)),
-    "task.punctuated": Rule(("taking {actor}", "taking {actor} {task}"), (_TASK,)),
-    # Stores, and their files.
-    "state.opened": Rule(("looked {process} {task}", "looked {process}"), ("process {process}",)),
-    "state.found": Rule(("looked {process} {task}", "looked {process}"), ("process {process}",)),
-    "state.cleaned": Rule(("files {process} {task}",)),
-    "store.opened": Rule(
-        (_STORE, "looked {process} {task}", "named {process} {store}"),
-        (*_FILES, "files {process}", "kept {process} {partition}", "process {process}", _OWNER),
-    ),
-    "store.found": Rule((), (_STORE,)),
-    "store.running": Rule((), (_STORE, "restored {process} {partition}", _TASK)),
-    "store.put": Rule(
-        (_ROW, "touched {partition} {key}", "put {partition} {key} {value}"),
-        ("taking {actor} {task}",),
-    ),
-    "store.restored": Rule(
-        (_ROW, "restored {process} {partition}"), ("record {partition} {offset}", _STARTED)
-    ),
-    "store.committed": Rule(
-        ("files {process} {partition}", "kept {process} {partition}"), ("commit {actor}",)
-    ),
-    "store.flushed": Rule(("files {process} {partition}",)),
-    "store.closing": Rule(
-        ("files {process} {partition}",), (_STORE, _TASK, "kept {process} {partition}")
-    ),
-    "global.applied": Rule((_ROW,), ("record {partition} {offset}",)),
-    # Restorations and standbys.
-    "restore.start": Rule((*_RESTORING, _STARTED), (_STORE, "restoring {process} {partition}")),
-    "restore.batch": Rule(_RESTORING, (_STARTED,)),
-    "restore.end": Rule((*_RESTORING, "restored {process} {partition}"), (_STARTED,)),
-    "restore.suspended": Rule(_RESTORING, (_STARTED,)),
-    "update.start": Rule((_UPDATING, _STARTED), (_STORE,)),
-    "update.batch": Rule((_UPDATING,), (_STARTED, "committed {partition}")),
-    "update.suspended": Rule((_UPDATING,), (_STARTED,)),
-    "updater.metrics": Rule(("metrics {process}",)),
-    # Processing.
-    "task.processed": Rule(
-        (
-            "taking {actor}",
-            "taking {actor} {task}",
-            "taking {partition}",
-            "input {partition} {offset}",
-            "processed {partition} {offset}",
-        ),
-        ("record {partition} {offset}", _TASK),
-    ),
-    "input.paused": Rule(("paused {partition}",)),
-    "thread.staged": Rule(("staged {actor}",)),
-    "thread.committed": Rule(("commit {actor}",), ("decided {actor}",)),
-    # Logs and transactions.
-    "log.appended": Rule(
-        (
-            *_RECORD,
-            _APPENDED,
-            "key {partition} {key}",
-            "end {partition}",
-            "stamp {partition} {timestamp}",
-            "moment {arrived}",
-            "written {owner} {partition}",
-        ),
-        ("put {partition} {key} {value} | taking {owner}",),
-    ),
-    "log.deleted": Rule(("deleted {partition}",), ("committed {partition}",)),
-    "log.compacted": Rule(("deleted {partition}",)),
-    "offsets.added": Rule(
-        ("offer {partition} {offset}", "added {producer}"), ("taking {partition}",)
-    ),
-    "offsets.committed": Rule(
-        ("committed {partition}",), ("offer {partition} {offset} | taking {partition}",)
-    ),
-    "transaction.decided": Rule(
-        (*_RECORD, "fate {partition} {offset}", "input {input} {offset}", "decided {owner}"),
-        (
-            f"{_APPENDED} | appended {{partition}} {{kept}} | processed {{input}} {{offset}}",
-            *_LOSS,
-        ),
-    ),
-    "transaction.marker": Rule(
-        _RECORD,
-        (
-            f"fate {{partition}} {{offset}} | {_APPENDED}",
-            "ended {transactional_id}",
-            *_LOSS,
-        ),
-    ),
-    "transaction.timed_out": Rule(("ended {transactional_id}",), ("members",)),
-    "transaction.id_expired": Rule(("ended {transactional_id}",)),
-}
-"""What events do, by kind. Those that are not here tell nothing of what comes after them."""
 
 MENTIONED = (
     "value {partition} {blob} {other}",
@@ -273,7 +119,7 @@ class _Index:
             if len(parts) > 1:
                 self.parts[event.sequence] = parts
             for write in parts:
-                for template in RULES.get(event.kind, _NOTHING).writes:
+                for template in _footprint(event).writes:
                     what = _filled(template, write.fields)
                     if what:
                         self._writes[what].append(write)
@@ -285,7 +131,14 @@ class _Index:
         return writes[max(end - times, 0) : end]
 
 
-_NOTHING = Rule()
+_NO_FOOTPRINT = Footprint()
+
+
+def _footprint(event: Event) -> Footprint:
+    """What an event reads and writes: nothing, if its kind is unknown or does without."""
+    kind = KINDS.get(event.kind)
+    found = None if kind is None else kind.footprint
+    return found if isinstance(found, Footprint) else _NO_FOOTPRINT
 
 
 def _filled(template: str, fields: Fields) -> str:
@@ -477,7 +330,7 @@ class _Walk:
 
     def _follow(self, write: _Write) -> None:
         """Take what an event has read."""
-        for reads in RULES.get(self._events[write.sequence].kind, _NOTHING).reads:
+        for reads in _footprint(self._events[write.sequence]).reads:
             for template in reads.split(" | "):
                 what = _filled(template, write.fields)
                 writes = self._index.last(what, write.sequence) if what else []

@@ -167,7 +167,7 @@ def _decoder(kind: str, *, complete: bool) -> msgspec.json.Decoder[dict[str, Any
     known = KINDS.get(kind)
     if known is None:
         return msgspec.json.Decoder(dict[str, Any])
-    types: Any = {name: type_ for name, (type_, _) in known.attributes.items()}
+    types: Any = {name: each.type for name, each in known.attributes.items()}
     return msgspec.json.Decoder(TypedDict("Attributes", types, total=complete))  # type: ignore[operator]
 
 

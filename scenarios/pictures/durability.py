@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from streamproof.scenarios.recorded_run import Played
-from streamproof.scenarios.state.fold import Moment, process_of
+from streamproof.scenarios.state.fold import take_in
 from streamproof.sim.invariants.log_history import GROUP_TARGET
+from streamproof.sim.run_state import Moment, process_of
 from streamproof.sim.trace import Event
 
 __all__ = ["Holding", "Level", "Span", "Stock", "follow"]
@@ -118,7 +119,7 @@ class _Follower:
 
     def see(self, event: Event) -> None:
         """Take an event in."""
-        self._moment.see(event)
+        take_in(self._moment, event)
         match event.kind:
             case "log.appended" | "transaction.marker":
                 self._logged(event)

@@ -18,9 +18,11 @@ from typing import Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from streamproof.scenarios.event_words import sentence, visible
 from streamproof.scenarios.pictures.durability import Holding, Level
-from streamproof.scenarios.pictures.event_words import GLYPHS, plain, sentence, visible
 from streamproof.scenarios.pictures.lanes import Item, Picture
+from streamproof.sim.event_kinds import GLYPHS
+from streamproof.sim.event_kinds.wording import plain
 
 __all__ = ["MOST_EVENTS", "render_html"]
 
@@ -42,7 +44,7 @@ def render_html(picture: Picture) -> str:
     css, script = _asset("picture.css"), _asset("picture.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     items = _kept(picture)
-    used = {each.kind.glyph for each in items}
+    used = {each.look.glyph for each in items}
     page = _environment().get_template("picture.html.j2")
     return page.render(
         picture=picture,
@@ -96,13 +98,13 @@ def _data(picture: Picture, items: Sequence[Item]) -> dict[str, Any]:
             column[each.lane],
             column.get(each.source, -1),
             words.number(each.event.kind),
-            words.number(each.kind.group),
-            each.kind.glyph,
+            words.number(each.look.group),
+            each.look.glyph,
             int(each.matters),
             each.words,
             words.number(visible(each.event.actor)),
             _details(each),
-            int(each.kind.weight >= 3),
+            int(each.look.weight >= 3),
             each.repeats,
         ]
         for each in items

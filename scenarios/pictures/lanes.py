@@ -15,19 +15,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from streamproof.scenarios.event_words import harmless, literals, look_of, told, visible
 from streamproof.scenarios.pictures.arrows import Arrow, Links
 from streamproof.scenarios.pictures.durability import Stock, follow
-from streamproof.scenarios.pictures.event_words import (
-    Kind,
-    harmless,
-    kind_of,
-    literals,
-    told,
-    visible,
-)
 from streamproof.scenarios.pictures.violation_text import Finding, finding
 from streamproof.scenarios.recorded_run import Played
 from streamproof.sim.defects import DEFECTS
+from streamproof.sim.event_kinds import Look
 from streamproof.sim.trace import Event
 
 __all__ = ["Item", "Lane", "Picture", "chosen", "merged", "picture"]
@@ -76,7 +70,7 @@ class Item(NamedTuple):
         event: the event.
         lane: the key of the lane that it is in.
         source: the key of the lane that it comes from; empty if from nowhere else.
-        kind: what is known of its kind.
+        look: how it is drawn.
         words: what it says, in plain words, on one line.
         matters: whether it is shown by default.
         repeats: how many others like it were just before it, for which it stands.
@@ -85,7 +79,7 @@ class Item(NamedTuple):
     event: Event
     lane: str
     source: str
-    kind: Kind
+    look: Look
     words: str
     matters: bool = False
     repeats: int = 0
@@ -185,7 +179,7 @@ def picture(played: Played, matters: AbstractSet[int] | None = None) -> Picture:
 
 def _marked(item: Item) -> Item:
     """The event by which it was found that something does not hold."""
-    return item._replace(matters=True, kind=item.kind._replace(glyph="X"))
+    return item._replace(matters=True, look=item.look._replace(glyph="X"))
 
 
 def _guessed(played: Played, items: Sequence[Item]) -> list[Item]:
@@ -200,9 +194,9 @@ def _guessed(played: Played, items: Sequence[Item]) -> list[Item]:
             continue
         each = item
         if focus.names(item.event):
-            each = item._replace(kind=item.kind._replace(weight=3))
+            each = item._replace(look=item.look._replace(weight=3))
         repeats = 0
-        again = said[item.event.actor, item.words] if item.kind.weight >= 3 else []
+        again = said[item.event.actor, item.words] if item.look.weight >= 3 else []
         again.append(number)
         replaced = kept if kept >= 0 and _is_like(found[kept], each) else -1
         if len(again) > OFTEN:
@@ -257,17 +251,17 @@ class _Placing:
 
     def item(self, event: Event) -> Item:
         """An event with its place; whether it matters is not known yet."""
-        kind = kind_of(event)
+        look = look_of(event)
         sender = self._sender(event)
         if event.kind == "log.appended" and not self._host(sender):
             # What comes in is there in every run.
-            kind = kind._replace(weight=0)
+            look = look._replace(weight=0)
         if event.kind == "offsets.committed" and self._exactly_once:
-            kind = kind._replace(source="transactions")
+            look = look._replace(source="transactions")
         words = told(event, self._stores.get(event.partition, ""))
-        lane = self._place(kind.lane, event, event)
-        source = self._place(kind.source, event, sender if kind.source == "sender" else event)
-        return Item(event, lane, "" if source == lane else source, kind, words)
+        lane = self._place(look.lane, event, event)
+        source = self._place(look.source, event, sender if look.source == "sender" else event)
+        return Item(event, lane, "" if source == lane else source, look, words)
 
     def lanes(self, items: Iterable[Item]) -> tuple[Lane, ...]:
         """The lanes in which there is anything, from the left to the right."""
@@ -352,7 +346,7 @@ class _Focus:
         self._offsets: set[int] = set()
         self._end = items[-1].event.sequence if items else 0
         self._is_wide = not played.violations
-        details = sum(each.kind.weight >= 1 for each in items)
+        details = sum(each.look.weight >= 1 for each in items)
         self._least = 1 if details <= FEW else 2
         self._is_of_store = False
         if self._is_wide:
@@ -391,7 +385,7 @@ class _Focus:
 
     def holds(self, item: Item) -> bool:
         """Whether an event is of interest."""
-        event, weight = item.event, item.kind.weight
+        event, weight = item.event, item.look.weight
         if weight == 0 or event.sequence > self._end:
             return False
         if weight >= 3 or self._is_wide:
@@ -427,8 +421,8 @@ def chosen(drawn: Picture, most: int) -> list[Item]:
     if len(found) <= most:
         return found
     # A crash long ago is often where it began: so some of the room is kept for turning points.
-    turning = [each for each in found if each.kind.weight >= 3]
-    broken = [each for each in found if each.kind.glyph == "X"]
+    turning = [each for each in found if each.look.weight >= 3]
+    broken = [each for each in found if each.look.glyph == "X"]
     kept = {each.event.sequence for each in (*broken, *turning[len(turning) - most // 4 :])}
     for each in reversed(found):
         if len(kept) >= most:
@@ -443,7 +437,7 @@ def _is_like(one: Item, other: Item) -> bool:
         and one.lane == other.lane
         and one.source == other.source
         and one.event.partition == other.event.partition
-        and one.kind.weight < 3
+        and one.look.weight < 3
     )
 
 

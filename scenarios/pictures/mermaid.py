@@ -58,9 +58,9 @@ def _line(item: Item, lane: str, source: str) -> str:
         words = f"{words[: MOST_CHARACTERS - 1]}…"
     more = f" (and {item.repeats:,} before it)" if item.repeats else ""
     text = _safe(f"{item.event.time:,} ms {words}{more}")
-    if item.kind.glyph == "X":
+    if item.look.glyph == "X":
         return f"Note over {lane}: {_safe('✗ FOUND HERE, ')}{text}"
-    if item.kind.glyph == "!":
+    if item.look.glyph == "!":
         return f"{lane}-x{lane}: {text}"
     if source == lane:
         return f"Note over {lane}: {text}"

@@ -86,10 +86,10 @@ class _Tracks:
         self._slice(item, process, thread)
         self._flows(event, process, thread)
         self._counters(event, process)
-        if item.kind.weight >= 3 or event.sequence == self._found_at:
+        if item.look.weight >= 3 or event.sequence == self._found_at:
             scope = "g" if event.sequence == self._found_at else "p"
             name = f"✗ {item.words}" if event.sequence == self._found_at else item.words
-            self._add("i", name, process, thread, s=scope, cat=item.kind.group)
+            self._add("i", name, process, thread, s=scope, cat=item.look.group)
 
     def end(self) -> None:
         """The run is over: no slice is left open."""
@@ -128,7 +128,7 @@ class _Tracks:
         if event.partition:
             details |= {"partition": event.partition, "offset": event.offset}
         self._add(
-            "X", item.words, process, thread, dur=1, cat=item.kind.group or "other", args=details
+            "X", item.words, process, thread, dur=1, cat=item.look.group or "other", args=details
         )
 
     def _flows(self, event: Event, process: str, thread: str) -> None:

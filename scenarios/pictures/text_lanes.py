@@ -11,10 +11,11 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from streamproof.scenarios.event_words import sentence
 from streamproof.scenarios.pictures.durability import Span
-from streamproof.scenarios.pictures.event_words import GLYPHS, sentence
 from streamproof.scenarios.pictures.lanes import Item, Lane, Picture, chosen, merged
 from streamproof.scenarios.pictures.violation_text import Finding
+from streamproof.sim.event_kinds import GLYPHS
 
 __all__ = ["MIN_WIDTH", "render_text"]
 
@@ -129,7 +130,7 @@ class _Grid:
         for item in self._shown:
             event = item.event
             margin = f"{event.time:>{self._time},} {f'#{event.sequence}':>{self._number}}  "
-            line = f"{margin}{self._cells(item.lane, item.source, item.kind.glyph, event.sequence)}"
+            line = f"{margin}{self._cells(item.lane, item.source, item.look.glyph, event.sequence)}"
             more = f" (and {item.repeats:,} before it)" if item.repeats else ""
             left = self._width - len(line) - len(more)
             words = item.words if len(item.words) <= left else f"{item.words[: left - 1]}…"
@@ -187,7 +188,7 @@ def _broken(found: Finding, width: int) -> Iterator[str]:
 
 def _legend(shown: Sequence[Item], width: int) -> Iterator[str]:
     """The meaning of what there is in the picture, and of nothing else."""
-    used = {each.kind.glyph for each in shown}
+    used = {each.look.glyph for each in shown}
     meanings = [f"{glyph} {what}" for glyph, what in GLYPHS.items() if glyph in used]
     meanings += [
         f"{_PRESENT} it is there, and all of it is on the disk",

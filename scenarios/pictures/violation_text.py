@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from streamproof.scenarios.pictures.event_words import harmless, literals, plain, visible
+from streamproof.scenarios.event_words import harmless, literals, visible
 from streamproof.scenarios.recorded_run import Played
+from streamproof.sim.event_kinds.wording import plain
 from streamproof.sim.invariants import Violation
 from streamproof.sim.invariants.log_history import History, Log
 from streamproof.sim.trace import Event

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from streamproof.scenarios.pictures.event_words import plain
-from streamproof.scenarios.state.fold import Moment
-from streamproof.scenarios.state.model import LogState, Process, Store, Task, Thread, Transaction
+from streamproof.sim.event_kinds.wording import plain
+from streamproof.sim.run_state import (
+    FoldedLog,
+    FoldedProcess,
+    FoldedStore,
+    FoldedTask,
+    FoldedThread,
+    FoldedTransaction,
+    Moment,
+)
 
 __all__ = ["Change", "changes", "counted", "offset_of"]
 
@@ -62,7 +69,7 @@ def _to(what: str, old: object, new: object) -> str:
     return f"{what} {old} → {new}"
 
 
-def _process(old: Process, new: Process) -> Iterator[str]:
+def _process(old: FoldedProcess, new: FoldedProcess) -> Iterator[str]:
     if new.is_up and (not old.is_up or new.since != old.since):
         yield f"runs, with release {new.release or '?'}"
     if old.is_up and not new.is_up:
@@ -73,9 +80,11 @@ def _process(old: Process, new: Process) -> Iterator[str]:
     yield from (f"{trouble} no more" for trouble in sorted(old.troubles - new.troubles))
 
 
-def _processes(before: Mapping[str, Process], after: Mapping[str, Process]) -> Iterator[Change]:
+def _processes(
+    before: Mapping[str, FoldedProcess], after: Mapping[str, FoldedProcess]
+) -> Iterator[Change]:
     for name, new in sorted(after.items()):
-        old = before.get(name, Process(is_up=False))
+        old = before.get(name, FoldedProcess(is_up=False))
         for how in _process(old, new):
             yield Change(name, how)
         if not new.is_up:
@@ -83,11 +92,11 @@ def _processes(before: Mapping[str, Process], after: Mapping[str, Process]) -> I
         for thread in sorted(old.threads.keys() - new.threads.keys()):
             yield Change(thread, "is gone")
         for thread, state in sorted(new.threads.items()):
-            for how in _thread(old.threads.get(thread, Thread()), state):
+            for how in _thread(old.threads.get(thread, FoldedThread()), state):
                 yield Change(thread, how)
 
 
-def _thread(old: Thread, new: Thread) -> Iterator[str]:
+def _thread(old: FoldedThread, new: FoldedThread) -> Iterator[str]:
     if old.generation != new.generation:
         yield _to("generation", offset_of(old.generation), new.generation)
     if old.active != new.active:
@@ -99,7 +108,7 @@ def _thread(old: Thread, new: Thread) -> Iterator[str]:
         yield _to("producer", offset_of(old.producer), new.producer)
 
 
-_Tasks = Mapping[tuple[str, str], Task]
+_Tasks = Mapping[tuple[str, str], FoldedTask]
 
 
 def _tasks(before: _Tasks, after: _Tasks) -> Iterator[Change]:
@@ -115,7 +124,7 @@ def _tasks(before: _Tasks, after: _Tasks) -> Iterator[Change]:
                 yield Change(what, how)
 
 
-def _task(old: Task, new: Task) -> Iterator[str]:
+def _task(old: FoldedTask, new: FoldedTask) -> Iterator[str]:
     if old.state != new.state:
         yield _to("is", old.state, new.state)
     for partition, offset in new.processed.items():
@@ -126,7 +135,7 @@ def _task(old: Task, new: Task) -> Iterator[str]:
         yield f"waits for {waiting}" if waiting else "waits no more"
 
 
-_Stores = Mapping[tuple[str, str], Store]
+_Stores = Mapping[tuple[str, str], FoldedStore]
 
 
 def _stores(before: _Stores, after: _Stores) -> Iterator[Change]:
@@ -138,11 +147,11 @@ def _stores(before: _Stores, after: _Stores) -> Iterator[Change]:
             gone = counted(len(old.rows) if old else 0, "row")
             yield Change(what, f"is gone, with {gone}")
             continue
-        for how in _store(old or Store(new.task), new):
+        for how in _store(old or FoldedStore(new.task), new):
             yield Change(what, how)
 
 
-def _store(old: Store, new: Store) -> Iterator[str]:
+def _store(old: FoldedStore, new: FoldedStore) -> Iterator[str]:
     if old.is_open != new.is_open:
         yield "is open" if new.is_open else "is closed"
     yield from _rows(old.rows, new.rows)
@@ -172,13 +181,13 @@ def _rows(old: Mapping[bytes, bytes], new: Mapping[bytes, bytes]) -> Iterator[st
         yield f"and {counted(len(changed) - MAX_ROWS, 'more row')}"
 
 
-def _logs(before: Mapping[str, LogState], after: Mapping[str, LogState]) -> Iterator[Change]:
+def _logs(before: Mapping[str, FoldedLog], after: Mapping[str, FoldedLog]) -> Iterator[Change]:
     for partition, new in sorted(after.items()):
-        for how in _log(before.get(partition) or LogState(), new):
+        for how in _log(before.get(partition) or FoldedLog(), new):
             yield Change(partition, how)
 
 
-def _log(old: LogState, new: LogState) -> Iterator[str]:
+def _log(old: FoldedLog, new: FoldedLog) -> Iterator[str]:
     for what, was, now in (
         ("start", old.start, new.start),
         ("end", old.end, new.end),
@@ -194,10 +203,10 @@ def _log(old: LogState, new: LogState) -> Iterator[str]:
             yield f"{counted(added, 'record')} {'is' if added == 1 else 'are'} {what}"
 
 
-def _transaction(old: Transaction | None, new: Transaction) -> Iterator[str]:
+def _transaction(old: FoldedTransaction | None, new: FoldedTransaction) -> Iterator[str]:
     began = old is None or (old.is_over and new.since != old.since)
     if old is None or began:
-        old = Transaction(state="none")
+        old = FoldedTransaction(state="none")
     if old.state != new.state:
         yield _to("is", old.state, new.state)
     records = sum(old.records.values()), sum(new.records.values())

@@ -13,10 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.errors import UsageError
-from streamproof.scenarios.pictures.event_words import plain
 from streamproof.scenarios.state.diff import counted, offset_of
-from streamproof.scenarios.state.fold import Moment
-from streamproof.scenarios.state.model import Store
+from streamproof.sim.event_kinds.wording import plain
+from streamproof.sim.run_state import FoldedStore, Moment
 
 __all__ = ["log_of", "logs", "offsets", "store_of", "task_of", "transactions", "who"]
 
@@ -70,7 +69,7 @@ def who(moment: Moment) -> RenderableType:
     return table if moment.processes else Text("There is no process yet.")
 
 
-def _found(moment: Moment, name: str) -> list[tuple[tuple[str, str], Store]]:
+def _found(moment: Moment, name: str) -> list[tuple[tuple[str, str], FoldedStore]]:
     """The stores of a task, or of a name, or of a changelog, on every process."""
     return [
         (where, store)
@@ -146,7 +145,9 @@ def store_of(moment: Moment, name: str) -> RenderableType:
     return Group(*parts)
 
 
-def _head_of(moment: Moment, process: str, partition: str, store: Store) -> list[RenderableType]:
+def _head_of(
+    moment: Moment, process: str, partition: str, store: FoldedStore
+) -> list[RenderableType]:
     state = "open" if store.is_open else "closed"
     kept = "" if store.is_persistent else ", in memory only"
     rows = counted(len(store.rows), "row")
@@ -171,7 +172,7 @@ def _head_of(moment: Moment, process: str, partition: str, store: Store) -> list
     return [Text(each) for each in lines]
 
 
-def _rows_of(moment: Moment, store: Store, partition: str) -> RenderableType:
+def _rows_of(moment: Moment, store: FoldedStore, partition: str) -> RenderableType:
     """Each row, the layer that it is read from, and what its changelog says if that differs."""
     log = moment.log(partition)
     logged = {each.key: each.value for each in log.records if log.status(each) == "committed"}
@@ -205,7 +206,7 @@ def logs(moment: Moment) -> RenderableType:
     return table if moment.logs else Text("There is no record yet.")
 
 
-def _layers_of(store: Store, key: bytes) -> tuple[str, str, str]:
+def _layers_of(store: FoldedStore, key: bytes) -> tuple[str, str, str]:
     """What a reader finds of a key, where that is, and what lies beneath."""
     layers = [
         (plain(rows[key]), name)

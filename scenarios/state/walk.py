@@ -12,11 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.errors import UsageError
-from streamproof.scenarios.pictures.event_words import told
+from streamproof.scenarios.event_words import told
 from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.state import tables
 from streamproof.scenarios.state.diff import changes
-from streamproof.scenarios.state.fold import Moment, Moments, moments, process_of
+from streamproof.scenarios.state.fold import Moments, moments
+from streamproof.sim.run_state import Moment, process_of
 from streamproof.sim.trace import Event
 
 __all__ = ["step"]

@@ -19,7 +19,7 @@ from streamproof.exit_codes import ExitCode
 from streamproof.reports.pipeline.rechecking.event_files import event_files
 from streamproof.reports.pipeline.rechecking.run_invariants import KNOWN, in_order, violations_in
 from streamproof.reports.pipeline.rechecking.validation import DUPLICATE
-from streamproof.scenarios.pictures.event_words import harmless
+from streamproof.scenarios.event_words import harmless
 from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.state.walk import step as walk
 from streamproof.sim.invariants import InvariantError

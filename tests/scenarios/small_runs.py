@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamproof.scenarios.recorded_run import Played
-from streamproof.scenarios.state.fold import Moment
+from streamproof.scenarios.state.fold import take_in
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.invariants import Violation
+from streamproof.sim.run_state import Moment
 from streamproof.sim.trace import Event, Trace
 from streamproof.sim.world_plan import Plan
 
@@ -182,7 +183,7 @@ def folded(events: Sequence[Event]) -> Moment:
     """The moment after some events."""
     moment = Moment()
     for event in events:
-        moment.see(event)
+        take_in(moment, event)
     return moment
 
 

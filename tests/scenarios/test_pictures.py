@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from small_runs import CHANGELOG, small_run
 
+from streamproof.scenarios.event_words import told
 from streamproof.scenarios.pictures import (
     Picture,
     picture,
@@ -25,13 +26,13 @@ from streamproof.scenarios.pictures import (
     render_perfetto,
     render_text,
 )
-from streamproof.scenarios.pictures.event_words import GLYPHS, KINDS, readable, told
 from streamproof.scenarios.pictures.html_timeline import MOST_EVENTS
 from streamproof.scenarios.pictures.lanes import Item, chosen
 from streamproof.scenarios.pictures.text_lanes import MIN_WIDTH
 from streamproof.scenarios.recorded_run import Played
-from streamproof.sim import event_kinds as kinds
 from streamproof.sim.choices import Choices
+from streamproof.sim.event_kinds import KINDS
+from streamproof.sim.event_kinds.wording import readable
 from streamproof.sim.invariants import Violation
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
@@ -116,12 +117,6 @@ def test_pictures_are_the_golden_ones(name: str) -> None:
     assert golden.read_bytes().decode() == text
 
 
-def test_every_kind_of_event_has_words_and_a_glyph() -> None:
-    assert kinds.KINDS.keys() == KINDS.keys()
-    assert {each.glyph for each in KINDS.values()} <= GLYPHS.keys()
-    assert all(len(glyph) == 1 for glyph in GLYPHS)
-
-
 @pytest.mark.parametrize("kind", [*KINDS, "new.kind"])
 def test_an_event_that_lacks_everything_has_words_nonetheless(kind: str) -> None:
     words = told(Event(0, 0, "instance-0", kind, "", "", -1, {}))
@@ -148,7 +143,7 @@ def test_the_picture_says_what_went_wrong_with_rows_and_offsets() -> None:
     assert found.facts[0] == "The store has 1 row and is at offset 1."
     assert f"{CHANGELOG} ends at 5" in found.facts[1]
     assert found.differences == (("key-0", "3 (the aborted record at 3)", "2 (the record at 1)"),)
-    assert [each.event.sequence for each in drawn.items if each.kind.glyph == "X"] == [38]
+    assert [each.event.sequence for each in drawn.items if each.look.glyph == "X"] == [38]
 
 
 def test_an_event_is_in_the_lane_where_it_takes_place() -> None:
@@ -434,7 +429,7 @@ def test_a_trace_that_was_kept_in_a_file_is_drawn_as_well(tmp_path: Path) -> Non
 
 def shape(items: tuple[Item, ...]) -> list[tuple[str, str, str]]:
     """Where events are, and their glyphs."""
-    return [(each.lane, each.source, each.kind.glyph) for each in items]
+    return [(each.lane, each.source, each.look.glyph) for each in items]
 
 
 def test_a_marker_comes_from_the_decision_that_it_tells_of_and_from_no_other() -> None:

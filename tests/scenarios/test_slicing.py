@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from streamproof.scenarios.recorded_run import Played
-from streamproof.scenarios.slicing import RULES, what_matters
+from streamproof.scenarios.slicing import what_matters
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
-from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.exploration import drawn_plan
 from streamproof.sim.invariants import Violation
 from streamproof.sim.simulation import run
@@ -84,11 +83,6 @@ def test_without_a_violation_nothing_matters() -> None:
     events: list[Event] = []
     outcome = run(Choices.seeded(2), watchers=[events.append])
     assert what_matters(Played("2", outcome.plan, (), events, [], outcome.digest)) == frozenset()
-
-
-def test_the_rules_speak_of_events_that_there_are() -> None:
-    """A kind that is misspelt would never be found."""
-    assert RULES.keys() <= set(KINDS)
 
 
 class Told:

@@ -8,7 +8,7 @@ import pytest
 from small_runs import CHANGELOG, THREAD, SmallRun, folded, small_run, told
 
 from streamproof.scenarios.state.diff import changes
-from streamproof.scenarios.state.fold import Moment
+from streamproof.sim.run_state import Moment
 
 TASK = f"task 0_0 in {THREAD}"
 STORE = "counts on instance-0"

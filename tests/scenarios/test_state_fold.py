@@ -11,11 +11,11 @@ from small_runs import CHANGELOG, THREAD, SmallRun, folded, small_run, told
 
 from streamproof.scenarios.play import play
 from streamproof.scenarios.scenario_reader import find, read
-from streamproof.scenarios.state.fold import SNAPSHOT_EVERY, Moment, Moments, moments, process_of
-from streamproof.scenarios.state.model import LogState, Store
+from streamproof.scenarios.state.fold import SNAPSHOT_EVERY, Moments, moments, take_in
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants.log_history import History, Record
+from streamproof.sim.run_state import FoldedLog, FoldedStore, Moment, process_of
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile, read_trace
@@ -46,7 +46,7 @@ def require_true(events: Sequence[Event]) -> int:
             store = moment.stores[process_of(event.actor), event.partition]
             assert store.rows == dict(event.attributes["rows"]), f"seen before {event}"
             told += 1
-        moment.see(event)
+        take_in(moment, event)
     return told
 
 
@@ -78,7 +78,7 @@ def require_found(plan: Plan, seeds: Sequence[int], defect: str = "") -> int:
                 assert max(store.flushed_offset, -1) == max(event.offset, -1), (
                     f"seen before {event}"
                 )
-            moment.see(event)
+            take_in(moment, event)
     return found
 
 
@@ -166,7 +166,7 @@ def test_a_trace_that_was_kept_says_the_same(tmp_path: Path) -> None:
 # The layers of a store.
 
 
-def store_after(kind: str, count: int = 1) -> Store:
+def store_after(kind: str, count: int = 1) -> FoldedStore:
     """The store of the small run, after the n-th event of a kind."""
     events = small_run().events
     index = [index for index, event in enumerate(events) if event.kind == kind][count - 1]
@@ -231,14 +231,14 @@ def test_after_a_loss_of_power_nobody_knows() -> None:
     again = SmallRun(is_broken=False)
     again.opens([], -1)
     for event in again.events:
-        lost.see(event)
+        take_in(lost, event)
     assert lost.stores[STORE].is_certain
     assert lost.stores[STORE].rows == {}
 
 
 def test_a_flush_is_safe_after_a_while() -> None:
     """The system writes it within 30 seconds, synced or not."""
-    store = Store("0_0")
+    store = FoldedStore("0_0")
     store.flush(1_000)
     assert store.recent_flushes(30_999) == [1_000]
     assert store.recent_flushes(31_000) == []
@@ -284,9 +284,9 @@ def test_transactions() -> None:
     ]
 
 
-def log_of(*keys: bytes) -> LogState:
+def log_of(*keys: bytes) -> FoldedLog:
     """A log with records of these keys."""
-    log = LogState()
+    log = FoldedLog()
     for offset, key in enumerate(keys):
         log.append(Record(offset, key, b"", 0, -1, False))
     return log

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from string import Formatter
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
@@ -14,9 +16,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamproof.errors import UsageError
+from streamproof.sim import trace
 from streamproof.sim.choices import Choices
-from streamproof.sim.event_kinds import ACTORS, KINDS
+from streamproof.sim.event_kinds import (
+    ACTORS,
+    ALL_KINDS,
+    GLYPHS,
+    KINDS,
+    Absent,
+    Attribute,
+    Footprint,
+    Kind,
+    Look,
+)
+from streamproof.sim.event_kinds.kind import Group, Lane
 from streamproof.sim.exploration import drawn_plan
+from streamproof.sim.fault_sites import SITES
 from streamproof.sim.invariants import INVARIANTS, Watch
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
@@ -78,6 +93,132 @@ def test_each_kind_of_actor_is_told_of() -> None:
     assert {each.actor for each in KINDS.values()} == set(ACTORS) == set(ACTOR_NAMES)
 
 
+def told_in_the_code() -> set[str]:
+    """All texts in the simulator that look like the kind of an event, but names of fault sites."""
+    found: set[str] = set()
+    for path in Path(trace.__file__).parent.rglob("*.py"):
+        if not {"event_kinds", "invariants"} & set(path.parts):
+            nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+            texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+            found |= {text for text in texts if is_kind(text)}
+    return found - (SITES.keys() - KINDS.keys())
+
+
+def is_kind(text: object) -> bool:
+    return isinstance(text, str) and re.fullmatch(r"[a-z]+\.[a-z_]+", text) is not None
+
+
+def test_every_kind_that_the_simulator_emits_has_an_entry() -> None:
+    """And none has one that is never emitted."""
+    assert told_in_the_code() == KINDS.keys()
+
+
+PARTS: dict[str, Any] = {
+    "name": "store.planted",
+    "meaning": "A store is planted.",
+    "actor": "thread",
+    "about": "task partition",
+    "attributes": {"depth": Attribute(int, "how deep")},
+    "look": Look("store", "task", "o", "stores", 1, "{store} is planted {depth} deep"),
+    "footprint": Footprint(("store {process} {partition}",), ("task {actor} {task}",)),
+    "effect": Absent("no depths are kept"),
+}
+"""A kind as it should be."""
+
+FIELDS = {"actor", "process", "task", "partition", "offset"}
+"""What every event has."""
+
+SAID = {*FIELDS, "at", "store"}
+"""What every event can say."""
+
+DERIVED = {"arrived", "input", "kept", "key", "loser", "loser_process", "owner", "value"}
+"""What slicing finds out about the parts of an event from the events before it."""
+
+
+def named(*templates: str) -> set[str]:
+    """The names between the braces of some texts."""
+    return {name for each in templates for _, name, _, _ in Formatter().parse(each) if name}
+
+
+def things(templates: Iterable[str]) -> set[str]:
+    """What footprints read or write, without which one of its kind."""
+    return {each.split()[0] for text in templates for each in text.split(" | ")}
+
+
+WRITTEN = things(
+    write
+    for kind in KINDS.values()
+    if isinstance(kind.footprint, Footprint)
+    for write in kind.footprint.writes
+)
+
+
+def mistakes(kind: Kind) -> list[str]:
+    """In what the declaration of a kind is not as it should be."""
+    found = []
+    if not (kind.meaning.endswith(".") and all(each.meaning for each in kind.attributes.values())):
+        found.append("meaning")
+    if kind.actor not in ACTORS or not set(kind.about.replace("?", "").split()) <= FIELDS:
+        found.append("actor or about")
+    look = kind.look
+    if not (look.glyph in GLYPHS and look.lane in get_args(Lane) and look.group in get_args(Group)):
+        found.append("look")
+    if not look.words or not named(look.words) <= SAID | kind.attributes.keys():
+        found.append("words")
+    if isinstance(kind.footprint, Footprint):
+        writes, reads = kind.footprint
+        known = FIELDS | DERIVED | kind.attributes.keys()
+        if not (writes or reads) or not named(*writes, *reads) <= known:
+            found.append("footprint")
+        if not things(reads) <= WRITTEN:
+            found.append("footprint reads what no event writes")
+    absent = [each for each in (kind.footprint, kind.effect) if isinstance(each, Absent)]
+    if not all(each.reason for each in absent):
+        found.append("no reason for what is absent")
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_kind_is_declared_as_it_should_be(kind: Kind) -> None:
+    assert mistakes(kind) == []
+
+
+def test_a_planted_kind_is_as_it_should_be() -> None:
+    """So that those below are found to be wrong for what was changed in them."""
+    assert mistakes(Kind(**PARTS)) == []
+
+
+@pytest.mark.parametrize("part", sorted(PARTS.keys() - {"about", "attributes"}))
+def test_a_kind_without_a_part_cannot_be_declared(part: str) -> None:
+    with pytest.raises(TypeError, match=f"'{part}'"):
+        Kind(**{name: value for name, value in PARTS.items() if name != part})
+
+
+@pytest.mark.parametrize(
+    ("changed", "mistake"),
+    [
+        ({"meaning": ""}, "meaning"),
+        ({"attributes": {"depth": Attribute(int, "")}}, "meaning"),
+        ({"actor": "gardener"}, "actor or about"),
+        ({"look": PARTS["look"]._replace(glyph="Y")}, "look"),
+        ({"look": PARTS["look"]._replace(lane="garden")}, "look"),
+        ({"look": PARTS["look"]._replace(words="")}, "words"),
+        ({"look": PARTS["look"]._replace(words="{height} high")}, "words"),
+        ({"footprint": Footprint()}, "footprint"),
+        ({"footprint": Footprint(("store {height}",))}, "footprint"),
+        ({"footprint": Footprint((), ("soil {task}",))}, "footprint reads what no event writes"),
+        ({"effect": Absent("")}, "no reason for what is absent"),
+    ],
+)
+def test_a_kind_with_a_wrong_part_is_found(changed: dict[str, Any], mistake: str) -> None:
+    assert mistakes(Kind(**PARTS | changed)) == [mistake]
+
+
+def test_no_kind_is_declared_twice() -> None:
+    names = [kind.name for kind in ALL_KINDS]
+    assert sorted(names) == list(KINDS)
+
+
 def values(type_: Any) -> st.SearchStrategy[Any]:
     """Values of a type that an attribute may have."""
     plain = {
@@ -114,7 +255,7 @@ def attributes(types: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 def any_event(draw: st.DrawFn, sequence: int = 0) -> Event:
     """Any event of a kind that is known."""
     kind = draw(st.sampled_from(sorted(KINDS)))
-    types = {name: type_ for name, (type_, _) in KINDS[kind].attributes.items()}
+    types = {name: each.type for name, each in KINDS[kind].attributes.items()}
     text = st.text(max_size=5)
     number = st.integers(-1, 2**63 - 1)
     return Event(

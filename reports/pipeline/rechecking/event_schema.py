@@ -49,8 +49,8 @@ with TraceFile(Path("orders.parquet"), run="orders, on Monday") as file:
     file(Event(0, 0, "brokers", "offsets.committed", "", "", -1, offsets))
 ```
 
-This page is made from `KINDS` in [`sim/event_kinds.py`](../sim/event_kinds.py), by which events are
-read and checked. Runs of the simulator are held against it in the tests.
+This page is made from `KINDS` in [`sim/event_kinds/`](../sim/event_kinds), by which events are
+read, checked and shown. Runs of the simulator are held against it in the tests.
 """
 
 _ATTRIBUTES = """\
@@ -110,15 +110,18 @@ def _table(headings: str, rows: list[str]) -> str:
 def _section(name: str, kind: Kind) -> str:
     about = [f"`{each}`" for each in kind.about.split()]
     told = f"Tells {', '.join(about)}." if about else ""
+    look = kind.look
+    shown = f"In pictures: `{look.glyph}` in the lane *{look.lane}*, `{look.words}`."
     lines = [
         f"### {name}\n",
         " ".join(filter(None, [kind.meaning, f"By: {kind.actor}.", told])),
+        shown,
         "",
     ]
     if kind.attributes:
         rows = [
-            f"| `{each}` | `{_type(type_)}` | {meaning} |"
-            for each, (type_, meaning) in kind.attributes.items()
+            f"| `{name}` | `{_type(each.type)}` | {each.meaning} |"
+            for name, each in kind.attributes.items()
         ]
         lines.append(_table("attribute | type | is", rows))
     return "\n".join(lines)

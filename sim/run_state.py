@@ -1,24 +1,38 @@
-"""What there is in a world at one moment: processes, tasks, stores, logs and transactions.
+"""The state of a world at one moment of a run, as far as its events tell.
 
-These are plain data. :mod:`streamproof.scenarios.state.fold` makes them from the events of a run.
+These are plain data. Each kind of events declares how it changes them, in
+:mod:`streamproof.sim.event_kinds`; :mod:`streamproof.scenarios.state` applies a run event by event.
+What no event tells is not here either: the rows of a record cache.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from streamproof.sim.invariants.log_history import Log, Record
 from streamproof.sim.model_store import WRITEBACK_MS
+from streamproof.sim.trace import Event
 
-__all__ = ["LogState", "Process", "Store", "Task", "Thread", "Transaction"]
+__all__ = [
+    "FoldedLog",
+    "FoldedProcess",
+    "FoldedStore",
+    "FoldedTask",
+    "FoldedThread",
+    "FoldedTransaction",
+    "Moment",
+    "process_of",
+]
 
 Rows = dict[bytes, bytes | None]
 """Written rows by key; ``None`` deletes one that lies beneath."""
 
 
 @dataclass
-class Thread:
+class FoldedThread:
     """A stream thread that lives.
 
     Attributes:
@@ -35,7 +49,7 @@ class Thread:
 
 
 @dataclass
-class Process:
+class FoldedProcess:
     """An instance, and the process of it that runs now or ran last.
 
     Attributes:
@@ -54,16 +68,16 @@ class Process:
     since: int = 0
     release: str = ""
     manages_offsets: bool = True
-    threads: dict[str, Thread] = field(default_factory=dict)
+    threads: dict[str, FoldedThread] = field(default_factory=dict)
 
-    def copy(self) -> Process:
+    def copy(self) -> FoldedProcess:
         """The same process, which goes on apart from this one."""
         threads = {name: replace(each) for name, each in self.threads.items()}
         return replace(self, threads=threads)
 
 
 @dataclass
-class Task:
+class FoldedTask:
     """A task that is open in a thread.
 
     Attributes:
@@ -82,7 +96,7 @@ class Task:
 
 
 @dataclass
-class Store:
+class FoldedStore:
     """A store on the disk of a process, open or not, in the layers that a write goes through.
 
     Attributes:
@@ -132,7 +146,7 @@ class Store:
             self.memory or self.staged or self.flushed_offset != self.committed_offset
         )
 
-    def copy(self) -> Store:
+    def copy(self) -> FoldedStore:
         """The same store, which changes apart from this one."""
         return replace(
             self,
@@ -209,7 +223,7 @@ class Store:
 
 
 @dataclass
-class Transaction:
+class FoldedTransaction:
     """The last transaction of a producer.
 
     Attributes:
@@ -233,14 +247,14 @@ class Transaction:
         """Whether all markers are written."""
         return self.state in ("committed", "aborted")
 
-    def copy(self) -> Transaction:
+    def copy(self) -> FoldedTransaction:
         """The same transaction, which goes on apart from this one."""
         return replace(
             self, records=dict(self.records), offsets=dict(self.offsets), marked=list(self.marked)
         )
 
 
-class LogState(Log):
+class FoldedLog(Log):
     """A partition of a topic, as its events tell it.
 
     Attributes:
@@ -321,11 +335,114 @@ class LogState(Log):
             likely = [left, everything, committed_left, committed]
         return next((each for each in likely if len(each) == count), likely[0])
 
-    def copy(self) -> LogState:
+    def copy(self) -> FoldedLog:
         """The same log, which goes on apart from this one."""
-        other = LogState()
+        other = FoldedLog()
         other.start, other.end, other.open = self.start, self.end, dict(self.open)
         other.records, other.aborted = list(self.records), set(self.aborted)
         other.compacted = set(self.compacted)
         other.undecided = {producer: list(each) for producer, each in self.undecided.items()}
         return other
+
+
+def process_of(actor: str) -> str:
+    """The process of an actor: ``instance-0`` of ``instance-0/thread-1``."""
+    return actor.partition("/")[0]
+
+
+class Moment:
+    """The state of a world right after one event, as far as the events tell.
+
+    Args:
+        defects: the mistakes that the runtime makes.
+
+    Attributes:
+        defects: the mistakes that the runtime makes.
+        sequence: of the event; -1 before the first.
+        time: in virtual milliseconds.
+        settings: what ``application.started`` has told.
+        processes: by name.
+        tasks: by thread and id, those that are open.
+        stores: by process and changelog, those that are open, and what is left of others.
+        logs: by partition.
+        committed: the committed offset of each input.
+        transactions: by id of the producer, its last one.
+        owners: by id of the producer, the thread whose it is, or was.
+    """
+
+    def __init__(self, defects: Iterable[str] = ()) -> None:
+        self.defects = tuple(defects)
+        self.sequence = -1
+        self.time = 0
+        self.settings: Mapping[str, Any] = {}
+        self.processes: dict[str, FoldedProcess] = {}
+        self.tasks: dict[tuple[str, str], FoldedTask] = {}
+        self.stores: dict[tuple[str, str], FoldedStore] = {}
+        self.logs: dict[str, FoldedLog] = {}
+        self.committed: dict[str, int] = {}
+        self.transactions: dict[int, FoldedTransaction] = {}
+        self.owners: dict[int, str] = {}
+
+    def copy(self) -> Moment:
+        """The same moment, which goes on apart from this one."""
+        other = Moment(self.defects)
+        other.sequence, other.time, other.settings = self.sequence, self.time, self.settings
+        other.processes = {name: each.copy() for name, each in self.processes.items()}
+        other.tasks = {
+            key: replace(each, processed=dict(each.processed)) for key, each in self.tasks.items()
+        }
+        other.stores = {key: each.copy() for key, each in self.stores.items()}
+        other.logs = {name: each.copy() for name, each in self.logs.items()}
+        other.committed = dict(self.committed)
+        other.transactions = {key: each.copy() for key, each in self.transactions.items()}
+        other.owners = dict(self.owners)
+        return other
+
+    @property
+    def exactly_once(self) -> bool:
+        """The guarantee under which the application runs."""
+        return bool(self.settings.get("exactly_once", True))
+
+    def process(self, actor: str) -> FoldedProcess:
+        """The process of an actor."""
+        return self.processes.setdefault(process_of(actor), FoldedProcess())
+
+    def thread(self, name: str) -> FoldedThread:
+        """A thread, which lives from the first event of it on."""
+        return self.process(name).threads.setdefault(name, FoldedThread())
+
+    def log(self, partition: str) -> FoldedLog:
+        """The log of a partition; empty before its first record."""
+        found = self.logs.get(partition)
+        if found is None:
+            found = self.logs[partition] = FoldedLog()
+        return found
+
+    def store(self, event: Event) -> FoldedStore:
+        """The store that an event is about."""
+        where = process_of(event.actor), event.partition
+        found = self.stores.get(where)
+        if found is None:
+            found = self.stores[where] = FoldedStore(event.task)
+        return found
+
+    def stores_of(self, process: str, task: str = "") -> Iterator[FoldedStore]:
+        """The stores of a process, or those of one of its tasks."""
+        for (owner, _), store in self.stores.items():
+            if owner == process and task in ("", store.task):
+                yield store
+
+    def transaction(self, producer: int) -> FoldedTransaction:
+        """The transaction of a producer that goes on; a new one, if the last is over."""
+        found = self.transactions.get(producer)
+        if found is None or found.is_over:
+            name = "" if found is None else found.name
+            found = self.transactions[producer] = FoldedTransaction(name, since=self.time)
+        return found
+
+    def name_of(self, producer: int) -> str:
+        """A producer: its transactional id, or whose it is, as far as it was told."""
+        known = self.transactions.get(producer)
+        if known is not None and known.name:
+            return known.name
+        return f"producer {producer} of {self.owners.get(producer, 'the workload')}"

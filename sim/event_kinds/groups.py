@@ -1,0 +1,139 @@
+"""Kinds of events of the group: its coordinator, its members, and how they share the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.shared_parts import VERSION
+from streamproof.sim.event_kinds.wording import plain
+from streamproof.sim.trace import Event
+
+__all__ = ["GROUP_KINDS"]
+
+
+class AssignedMember(TypedDict):
+    """What a member of the group says of itself, and what it is assigned."""
+
+    process: str
+    owned: list[str]
+    sums: dict[str, int]
+    used: int
+    supported: int
+    formats: list[int]
+    active: list[str]
+    standby: list[str]
+
+
+class AssignedProcess(TypedDict):
+    """The tasks that the leader wants a process to have, once copies have warmed up."""
+
+    active: list[str]
+    standby: list[str]
+    warmup: list[str]
+
+
+_ROLE = Attribute(str, "`transactions` or `groups`")
+
+
+def _shares(clients: object) -> str:
+    """Who has which tasks, as ``instance-0 has 0_0, and 0_1 as standby``."""
+    if not isinstance(clients, Mapping):
+        return "?"
+    found = []
+    for name, share in sorted(clients.items()):
+        more = [
+            f"{plain(share[role])} as {role}" for role in ("standby", "warmup") if share.get(role)
+        ]
+        found.append(", ".join([f"{name} has {plain(share.get('active'))}", *more]))
+    return "; ".join(found)
+
+
+def _at_its_coordinator(event: Event, look: Look) -> Look:
+    is_of_transactions = "trans" in str(event.attributes.get("what"))
+    return look._replace(lane="transactions") if is_of_transactions else look
+
+
+GROUP_KINDS = (
+    Kind(
+        name="coordinator.away",
+        meaning="A coordinator moves to another broker, and refuses requests until then.",
+        actor="brokers",
+        attributes={"what": _ROLE},
+        look=Look("groups", "", "!", "faults", 2, "the coordinator of {what} is away"),
+        adapted=_at_its_coordinator,
+        footprint=Absent("the events of the clients tell what a coordinator that is away leads to"),
+        effect=Absent("no coordinators are kept"),
+    ),
+    Kind(
+        name="coordinator.back",
+        meaning="The coordinator is there again.",
+        actor="brokers",
+        attributes={"what": _ROLE},
+        look=Look("groups", "", "^", "starts", 1, "the coordinator of {what} is back"),
+        adapted=_at_its_coordinator,
+        footprint=Absent("the events of the clients tell what a coordinator that is away leads to"),
+        effect=Absent("no coordinators are kept"),
+    ),
+    Kind(
+        name="group.assigned",
+        meaning="The leader has shared out the tasks of a generation.",
+        actor="thread",
+        attributes={
+            "generation": Attribute(int, "the generation of the group"),
+            "version": VERSION,
+            "members": Attribute(
+                dict[str, AssignedMember], "what each member says, and what it is assigned"
+            ),
+            "clients": Attribute(
+                dict[str, AssignedProcess], "what each process is to have in the end", _shares
+            ),
+            "probing": Attribute(
+                bool, "whether another rebalance is due, as copies warm up (KIP-441)"
+            ),
+            "ends": Attribute(
+                dict[str, int], "by stateful task, the sum of the ends of its changelogs"
+            ),
+            "stateless": Attribute(list[str], "the tasks without stores"),
+        },
+        look=Look("groups", "instance", "R", "group", 2, "generation {generation}: {clients}"),
+        footprint=Footprint(writes=("generation {generation}", "shares"), reads=("members",)),
+        effect=Absent("`thread.assigned` tells what each thread has got"),
+    ),
+    Kind(
+        name="group.left_out",
+        meaning="A member finds that the group goes on without it.",
+        actor="process",
+        look=Look(
+            "instance", "groups", "F", "group", 3, "{actor} learns that the group has left it out"
+        ),
+        footprint=Footprint(writes=("left {process}",), reads=("left out",)),
+        effect=Absent("`thread.lost` tells what the threads give up"),
+    ),
+    Kind(
+        name="group.member_left_out",
+        meaning="The coordinator leaves out who was silent for too long.",
+        actor="brokers",
+        attributes={
+            "group": Attribute(str, "the group"),
+            "member": Attribute(str, "the id of the member"),
+        },
+        look=Look(
+            "groups", "", "F", "group", 3, "{member} was not heard of: the group leaves it out"
+        ),
+        footprint=Footprint(writes=("left out", "members")),
+        effect=Absent("no members of groups are kept"),
+    ),
+    Kind(
+        name="group.probed",
+        meaning="The leader asks the members to come again with another metadata version.",
+        actor="thread",
+        attributes={"version": VERSION},
+        look=Look(
+            "groups", "instance", "R", "group", 2, "a rebalance to agree on version {version}"
+        ),
+        footprint=Footprint(writes=("shares",)),
+        effect=Absent("no metadata versions are kept"),
+    ),
+)

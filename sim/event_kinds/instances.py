@@ -1,0 +1,286 @@
+"""Kinds of events of the application as a whole, and of instances with their disks and networks."""
+
+from __future__ import annotations
+
+from streamproof.sim.event_kinds.kind import Absent, Attribute, Effect, Footprint, Kind, Look
+from streamproof.sim.event_kinds.shared_parts import RECORDS
+from streamproof.sim.event_kinds.wording import plain
+from streamproof.sim.run_state import FoldedProcess, Moment, process_of
+from streamproof.sim.trace import Event
+from streamproof.sim.upgraded_formats import NEWER
+
+__all__ = ["INSTANCE_KINDS"]
+
+STANDS_STILL, IS_CUT_OFF, IS_FULL = "stands still", "is cut off", "has a full disk"
+
+
+def _minor_at_the_start(event: Event, look: Look) -> Look:
+    return look._replace(weight=1) if event.time == 0 else look
+
+
+def _said_leaks(leaks: object) -> str:
+    return f", and still in use is: {plain(leaks)}" if leaks else " cleanly"
+
+
+def _application_started(moment: Moment, event: Event) -> None:
+    moment.settings = event.attributes
+
+
+def _instance_started(moment: Moment, event: Event) -> None:
+    more = event.attributes
+    # The machine is the same, and so is its network.
+    kept = moment.process(event.actor).troubles - {STANDS_STILL}
+    moment.processes[event.actor] = FoldedProcess(
+        since=event.time,
+        troubles=kept,
+        release=more["release"],
+        manages_offsets=more["manages_offsets"],
+    )
+
+
+def _instance_paused(moment: Moment, event: Event) -> None:
+    moment.process(event.actor).is_paused = event.kind == "instance.paused"
+
+
+def _instance_ended(moment: Moment, event: Event) -> None:
+    process = moment.process(event.actor)
+    process.is_up = process.is_paused = False
+    process.since, process.threads = event.time, {}
+    moment.tasks = {
+        key: each for key, each in moment.tasks.items() if process_of(key[0]) != event.actor
+    }
+    for store in moment.stores_of(event.actor):
+        store.lose_memory()
+    moment.stores = {
+        key: each
+        for key, each in moment.stores.items()
+        if key[0] != event.actor or each.is_persistent
+    }
+
+
+def _power_lost(moment: Moment, event: Event) -> None:
+    for store in moment.stores_of(event.actor):
+        if event.attributes["flushes"] and store.flushes:
+            store.is_certain = False
+        store.flushes.clear()
+
+
+def _disk_full(moment: Moment, event: Event) -> None:
+    """A store that is being closed then is closed without what was in memory."""
+    suspended = {
+        task
+        for (thread, task), each in moment.tasks.items()
+        if process_of(thread) == event.actor and each.state == "SUSPENDED"
+    }
+    name = event.attributes["store"].removesuffix(NEWER)
+    for store in moment.stores_of(event.actor):
+        if store.task in suspended and store.name == name:
+            store.has_failed = True
+
+
+def _begins(trouble: str) -> Effect:
+    """Something goes wrong with an instance from now on."""
+
+    def begin(moment: Moment, event: Event) -> None:
+        moment.process(event.actor).troubles |= {trouble}
+
+    return begin
+
+
+def _ends(trouble: str) -> Effect:
+    """Something does not go wrong with an instance any more."""
+
+    def end(moment: Moment, event: Event) -> None:
+        moment.process(event.actor).troubles -= {trouble}
+
+    return end
+
+
+INSTANCE_KINDS = (
+    Kind(
+        name="application.started",
+        meaning="The configuration of the run, and the tasks that there are.",
+        actor="application",
+        attributes={
+            "tasks": Attribute(list[str], "the ids of all tasks"),
+            "exactly_once": Attribute(bool, "the guarantee"),
+            "transactional": Attribute(bool, "whether stores stage their writes (KIP-892)"),
+            "max_task_idle_ms": Attribute(int, "`max.task.idle.ms`"),
+            "max_uncommitted_bytes": Attribute(int, "`statestore.uncommitted.max.bytes`"),
+            "statestore_cache_max_bytes": Attribute(int, "`statestore.cache.max.bytes`"),
+            "partitions": Attribute(dict[str, int], "how many partitions each topic has"),
+            "changelogs": Attribute(
+                dict[str, list[str]], "by stateful task, its changelog partitions"
+            ),
+            "num_standby_replicas": Attribute(int, "`num.standby.replicas`"),
+            "max_warmup_replicas": Attribute(int, "`max.warmup.replicas`"),
+            "acceptable_recovery_lag": Attribute(int, "`acceptable.recovery.lag`"),
+            "probing_rebalance_interval_ms": Attribute(int, "`probing.rebalance.interval.ms`"),
+        },
+        look=Look("world", "", "^", "other", 1, "the application has tasks {tasks}"),
+        footprint=Absent("the settings are the same for every event after them"),
+        effect=_application_started,
+    ),
+    Kind(
+        name="disk.emptied",
+        meaning="A disk has space again.",
+        actor="process",
+        look=Look("disk", "", "^", "starts", 2, "the disk has space again"),
+        footprint=Footprint(writes=("trouble {process}",)),
+        effect=_ends(IS_FULL),
+    ),
+    Kind(
+        name="disk.filled",
+        meaning="A disk is full from now on.",
+        actor="process",
+        look=Look("disk", "", "!", "faults", 3, "the disk is full from now on"),
+        footprint=Footprint(writes=("trouble {process}",)),
+        effect=_begins(IS_FULL),
+    ),
+    Kind(
+        name="disk.full",
+        meaning="A write was refused, because the disk is full.",
+        actor="process",
+        attributes={"store": Attribute(str, "the store that was written")},
+        look=Look("disk", "", "!", "faults", 3, "the disk is full: {store} cannot be written"),
+        footprint=Footprint(writes=("trouble {process}",)),
+        effect=_disk_full,
+    ),
+    Kind(
+        name="disk.power_lost",
+        meaning="What was flushed and not synced may be gone.",
+        actor="process",
+        attributes={"flushes": Attribute(int, "how many flushes are gone")},
+        look=Look(
+            "disk", "", "!", "faults", 3, "the power fails; flushes lost, not synced: {flushes}"
+        ),
+        footprint=Footprint(
+            writes=("process {process}", "files {process}"), reads=("process {process}",)
+        ),
+        effect=_power_lost,
+    ),
+    Kind(
+        name="instance.crashed",
+        meaning="A process was killed: its memory is gone.",
+        actor="process",
+        look=Look(
+            "instance", "", "!", "faults", 3, "{actor} is killed: what was in memory only is gone"
+        ),
+        footprint=Footprint(writes=("process {process}", "members")),
+        effect=_instance_ended,
+    ),
+    Kind(
+        name="instance.paused",
+        meaning="The tasks of a process are paused; it stays in the group.",
+        actor="process",
+        look=Look("instance", "", "z", "starts", 2, "{actor} is told to hold its work"),
+        footprint=Footprint(writes=("held {process}",)),
+        effect=_instance_paused,
+    ),
+    Kind(
+        name="instance.resumed",
+        meaning="The tasks of a process go on.",
+        actor="process",
+        look=Look("instance", "", "^", "starts", 2, "{actor} is told to go on"),
+        footprint=Footprint(writes=("held {process}",)),
+        effect=_instance_paused,
+    ),
+    Kind(
+        name="instance.started",
+        meaning="A process starts on the disk of an instance.",
+        actor="process",
+        attributes={
+            "drift_ppm": Attribute(int, "how fast its clock is, in millionths"),
+            "release": Attribute(str, "the version of Kafka Streams"),
+            "manages_offsets": Attribute(
+                bool, "whether stores have their offsets themselves (KIP-1035)"
+            ),
+            "upgrade_from": Attribute(str, "`upgrade.from`; empty if it is not set"),
+            "formats": Attribute(
+                list[int], "formats of stores that it has: 1, and 2 with timestamps"
+            ),
+        },
+        look=Look("instance", "", "^", "starts", 3, "{actor} starts, with release {release}"),
+        adapted=_minor_at_the_start,
+        footprint=Footprint(
+            writes=("process {process}", "begun {process}", "members"), reads=("process {process}",)
+        ),
+        effect=_instance_started,
+    ),
+    Kind(
+        name="instance.stood_still",
+        meaning="A process stands still, as in a long garbage collection.",
+        actor="process",
+        look=Look("instance", "", "z", "faults", 3, "{actor} stands still, and does not know it"),
+        footprint=Footprint(writes=("trouble {process}",)),
+        effect=_begins(STANDS_STILL),
+    ),
+    Kind(
+        name="instance.stopped",
+        meaning="A process has committed, closed everything, and ended.",
+        actor="process",
+        attributes={"leaks": Attribute(list[str], "what is locked or open still", _said_leaks)},
+        look=Look("instance", "", "v", "starts", 3, "{actor} is stopped{leaks}"),
+        footprint=Footprint(writes=("process {process}", "members")),
+        effect=_instance_ended,
+    ),
+    Kind(
+        name="instance.went_on",
+        meaning="A process that stood still goes on, and knows nothing of that.",
+        actor="process",
+        look=Look("instance", "", "^", "faults", 3, "{actor} goes on as if no time had passed"),
+        footprint=Footprint(writes=("trouble {process}",), reads=("trouble {process}",)),
+        effect=_ends(STANDS_STILL),
+    ),
+    Kind(
+        name="network.connected",
+        meaning="An instance is connected to the brokers again.",
+        actor="process",
+        look=Look("instance", "", "^", "starts", 3, "{actor} can reach the brokers again"),
+        footprint=Footprint(writes=("trouble {process}",), reads=("trouble {process}",)),
+        effect=_ends(IS_CUT_OFF),
+    ),
+    Kind(
+        name="network.cut",
+        meaning="An instance is separated from the brokers.",
+        actor="process",
+        look=Look("instance", "", "!", "faults", 3, "{actor} cannot reach the brokers"),
+        footprint=Footprint(writes=("trouble {process}",)),
+        effect=_begins(IS_CUT_OFF),
+    ),
+    Kind(
+        name="network.reply_lost",
+        meaning="A request was carried out, and its reply was lost.",
+        actor="process",
+        attributes={"what": Attribute(str, "which request")},
+        look=Look("instance", "", "?", "faults", 2, "carried out, and the reply is lost: {what}"),
+        footprint=Footprint(writes=("trouble {process}",)),
+        effect=Absent("no requests are kept"),
+    ),
+    Kind(
+        name="network.request_lost",
+        meaning="A request was lost before it was carried out.",
+        actor="process",
+        attributes={"what": Attribute(str, "which request")},
+        look=Look("instance", "", "?", "faults", 2, "lost before it was carried out: {what}"),
+        footprint=Footprint(writes=("trouble {process}",)),
+        effect=Absent("no requests are kept"),
+    ),
+    Kind(
+        name="workload.ended",
+        meaning="Everything was sent to a topic.",
+        actor="workload",
+        attributes={"topic": Attribute(str, "the topic"), "records": RECORDS},
+        look=Look("world", "", "v", "other", 1, "all {records} of {topic} are sent"),
+        footprint=Absent("`log.appended` has told each record"),
+        effect=Absent("`log.appended` has told each record"),
+    ),
+    Kind(
+        name="world.healed",
+        meaning="Nothing goes wrong from now on.",
+        actor="nemesis",
+        look=Look("world", "", "^", "starts", 2, "from now on nothing goes wrong any more"),
+        footprint=Absent("the end of all faults explains no violation"),
+        effect=Absent("each fault ends with an event of its own"),
+    ),
+)

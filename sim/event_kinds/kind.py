@@ -1,0 +1,182 @@
+"""What one kind of events is declared with: every part that a reader of traces needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from streamproof.sim.run_state import Moment
+from streamproof.sim.trace import Event
+
+__all__ = [
+    "ACTORS",
+    "GLYPHS",
+    "Absent",
+    "Actor",
+    "Attribute",
+    "Effect",
+    "Footprint",
+    "Group",
+    "Kind",
+    "Lane",
+    "Look",
+]
+
+Actor = Literal[
+    "application", "brokers", "process", "thread", "updater", "global", "workload", "nemesis"
+]
+
+ACTORS: dict[Actor, tuple[str, str]] = {
+    "application": ("`count`", "the application, by its `application.id`"),
+    "brokers": ("`brokers`", "all brokers together"),
+    "process": ("`instance-0`", "a process"),
+    "thread": ("`instance-0/thread-1`", "a stream thread of a process"),
+    "updater": ("`instance-0/updater-1`", "the state updater of a thread"),
+    "global": ("`instance-0/global`", "the thread of a process that keeps global stores"),
+    "workload": ("`workload`", "whoever sends what comes in"),
+    "nemesis": ("`nemesis`", "whoever makes things go wrong"),
+}
+"""Who does what happens: what the actor of an event looks like, and who that is."""
+
+GLYPHS: dict[str, str] = {
+    "X": "here it was found that a promise is broken",
+    "!": "a crash, or something else that ends work",
+    "^": "a start, or a repair",
+    "v": "a clean stop",
+    "z": "it stands still",
+    "R": "the group shares its tasks out",
+    "j": "a member joins",
+    ">": "work is given, or begins",
+    "<": "work is given up",
+    "F": "fenced, left out, or lost",
+    "~": "a task waits, or has waited long enough",
+    "*": "a record is processed",
+    "=": "a row is written to a store",
+    "+": "a record is appended to a log",
+    "-": "records are deleted from a log",
+    "o": "a store is opened",
+    "$": "records are restored",
+    "]": "what was in memory is on the disk now",
+    "C": "a commit",
+    "x": "an abort",
+    "W": "a directory is wiped",
+    "?": "nobody knows whether it was done",
+    ".": "anything else",
+}
+"""Every sign that a picture may have, with its meaning, in the order of the legend."""
+
+Lane = Literal["world", "log", "groups", "transactions", "instance", "task", "store", "disk"]
+"""Where in a picture an event takes place."""
+
+Group = Literal[
+    "faults",
+    "starts",
+    "group",
+    "tasks",
+    "waiting",
+    "stores",
+    "restoring",
+    "log",
+    "transactions",
+    "other",
+]
+"""What events are filtered by in a picture."""
+
+
+class Attribute(NamedTuple):
+    """A value that each event of a kind has.
+
+    Attributes:
+        type: its type in Python.
+        meaning: what the value is.
+        said: puts the value into words, where ``wording.plain`` does not suffice.
+    """
+
+    type: Any
+    meaning: str
+    said: Callable[[Any], str] | None = None
+
+
+class Look(NamedTuple):
+    """How pictures show the events of a kind.
+
+    Attributes:
+        lane: where the event takes place.
+        source: the lane that it comes from, or ``sender`` for the lane of whoever sent a record;
+            empty if it comes from no other lane.
+        glyph: its sign, of ``GLYPHS``.
+        group: what it is filtered by.
+        weight: 0 is noise, 1 a detail, 2 a step, 3 a turning point.
+        words: one sentence without its end. Braces hold the names of attributes, or ``actor``,
+            ``task``, ``partition``, ``offset``, ``store``, or ``at`` for the offset in words.
+    """
+
+    lane: Lane
+    source: Lane | Literal["", "sender"]
+    glyph: str
+    group: Group
+    weight: int
+    words: str
+
+
+class Footprint(NamedTuple):
+    """What the events of a kind read and write, by which slicing finds their causes.
+
+    Each entry is a text with the fields of the event between braces. An event depends on the last
+    earlier event that has written what it reads.
+
+    Attributes:
+        writes: what such an event changes or decides.
+        reads: what it depends on. Of alternatives, separated by ``|``, the first one counts that
+            some event has written.
+    """
+
+    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+
+
+class Absent(NamedTuple):
+    """A part that a kind does without.
+
+    Attributes:
+        reason: why nothing is lost by that.
+    """
+
+    reason: str
+
+
+Effect = Callable[[Moment, Event], None]
+"""Applies an event to the state of the run before it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of events. Every part has to be given: one that is not needed is ``Absent``.
+
+    Attributes:
+        name: the kind, as events have it.
+        meaning: what has happened.
+        actor: who has done it.
+        about: which of ``task``, ``partition`` and ``offset`` the event has. With a question mark,
+            the field may be empty, or -1.
+        attributes: what else the event tells: all of them each time.
+        look: how pictures show it.
+        adapted: changes the look of a single event, where its attributes ask for that.
+        footprint: what it reads and writes.
+        effect: what it changes in the state of the run.
+    """
+
+    name: str
+    meaning: str
+    actor: Actor
+    look: Look
+    footprint: Footprint | Absent
+    effect: Effect | Absent
+    about: str = ""
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    adapted: Callable[[Event, Look], Look] | None = None
+
+    def look_of(self, event: Event) -> Look:
+        """How pictures show one event of this kind."""
+        return self.look if self.adapted is None else self.adapted(event, self.look)

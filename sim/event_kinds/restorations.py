@@ -1,0 +1,124 @@
+"""Kinds of events of restorations, and of standbys that follow a changelog."""
+
+from __future__ import annotations
+
+from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.shared_parts import NO_RECORDS, RECORDS, STARTED, STORE
+
+__all__ = ["RESTORATION_KINDS"]
+
+_RESTORING = ("restoring {process} {partition}", "restoring {process} {task}")
+_UPDATING = "updating {process} {partition}"
+
+
+RESTORATION_KINDS = (
+    Kind(
+        name="restore.batch",
+        meaning="A restoration has applied a batch.",
+        actor="updater",
+        about="task partition offset",
+        attributes={
+            "records": RECORDS,
+            "remaining": Attribute(int, "how many offsets it lacks still"),
+        },
+        look=Look(
+            "store",
+            "log",
+            "$",
+            "restoring",
+            0,
+            "{store} is restored up to {offset}, {remaining} to go",
+        ),
+        footprint=Footprint(writes=_RESTORING, reads=(STARTED,)),
+        effect=Absent("`store.restored` tells what was applied"),
+    ),
+    Kind(
+        name="restore.end",
+        meaning="A restoration has come to its end.",
+        actor="updater",
+        about="task partition",
+        attributes={
+            "records": NO_RECORDS,
+            "total": Attribute(int, "how many records it has applied in all"),
+        },
+        look=Look("store", "", "$", "restoring", 2, "{store} is restored, records in all: {total}"),
+        footprint=Footprint(
+            writes=(*_RESTORING, "restored {process} {partition}"), reads=(STARTED,)
+        ),
+        effect=Absent("`store.restored` tells what was applied"),
+    ),
+    Kind(
+        name="restore.start",
+        meaning="A restoration begins.",
+        actor="updater",
+        about="task partition",
+        attributes={
+            "records": NO_RECORDS,
+            "start": Attribute(int, "the offset that it begins with"),
+            "end": Attribute(int, "the offset that it ends before"),
+        },
+        look=Look(
+            "store", "log", "$", "restoring", 2, "{store} is restored from {start} on, to {end}"
+        ),
+        footprint=Footprint(
+            writes=(*_RESTORING, STARTED), reads=(STORE, "restoring {process} {partition}")
+        ),
+        effect=Absent("`store.restored` tells what is applied"),
+    ),
+    Kind(
+        name="restore.suspended",
+        meaning="A restoration was given up, for now.",
+        actor="updater",
+        about="task partition",
+        attributes={
+            "records": NO_RECORDS,
+            "total": Attribute(int, "how many records it has applied in all"),
+        },
+        look=Look(
+            "store",
+            "",
+            "<",
+            "restoring",
+            2,
+            "restoring {store} is suspended, records so far: {total}",
+        ),
+        footprint=Footprint(writes=_RESTORING, reads=(STARTED,)),
+        effect=Absent("`store.restored` tells what was applied"),
+    ),
+    Kind(
+        name="update.batch",
+        meaning="A standby has applied a batch.",
+        actor="updater",
+        about="task partition offset",
+        attributes={
+            "records": RECORDS,
+            "is_input": Attribute(bool, "whether the changelog is an input of the task"),
+        },
+        look=Look("store", "log", "$", "restoring", 0, "the standby of {store} is up to {offset}"),
+        footprint=Footprint(writes=(_UPDATING,), reads=(STARTED, "committed {partition}")),
+        effect=Absent("`store.restored` tells what was applied"),
+    ),
+    Kind(
+        name="update.start",
+        meaning="A standby begins to follow a changelog.",
+        actor="updater",
+        about="task partition",
+        attributes={
+            "records": NO_RECORDS,
+            "start": Attribute(int, "the offset that it begins with"),
+        },
+        look=Look("store", "log", "$", "restoring", 2, "a standby of {store} begins at {start}"),
+        footprint=Footprint(writes=(_UPDATING, STARTED), reads=(STORE,)),
+        effect=Absent("`store.restored` tells what is applied"),
+    ),
+    Kind(
+        name="update.suspended",
+        meaning="A standby does not follow a changelog any more.",
+        actor="updater",
+        about="task partition offset?",
+        attributes={"records": NO_RECORDS, "reason": Attribute(str, "`migrated` or `promoted`")},
+        look=Look("store", "", "<", "restoring", 2, "the standby of {store} ends: {reason}"),
+        footprint=Footprint(writes=(_UPDATING,), reads=(STARTED,)),
+        effect=Absent("`store.restored` tells what was applied"),
+    ),
+)

@@ -1,0 +1,267 @@
+"""Kinds of events of stores: opening, writing, restoring, committing, flushing and closing."""
+
+from __future__ import annotations
+
+from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN
+from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.shared_parts import (
+    FILES,
+    OWNER,
+    RECORDS,
+    ROW,
+    STARTED,
+    STORE,
+    TASK,
+    counted,
+)
+from streamproof.sim.event_kinds.wording import plain
+from streamproof.sim.run_state import Moment
+from streamproof.sim.trace import Event
+from streamproof.sim.upgraded_stores import OFFSET_DELTA_THRESHOLD
+
+__all__ = ["STORE_KINDS"]
+
+KEEPS_FILE = "keeps-checkpoint-while-running"
+"""The defect by which the file with the offset outlives the first write (KAFKA-20685)."""
+
+GLOBAL = "global"
+"""The task of a global store, which belongs to none."""
+
+
+def _said_rows(rows: object) -> str:
+    return counted(len(rows), "row") if isinstance(rows, list) else plain(rows)
+
+
+def _said_wipe(wipe: object) -> str:
+    return ", so it must be wiped" if wipe else ""
+
+
+def _minor_without_a_wipe(event: Event, look: Look) -> Look:
+    # The event after it tells the same.
+    return look._replace(weight=0) if event.attributes.get("wipe") is False else look
+
+
+_CONTENTS = {
+    "rows": Attribute(
+        list[list[bytes]], "all rows in the order of their keys: pairs of key and value", _said_rows
+    ),
+    "is_input": Attribute(bool, "whether the changelog is an input of the task"),
+    "position": Attribute(dict[str, int], "by partition of an input, the position (KIP-796)"),
+}
+
+
+def _store_opened(moment: Moment, event: Event) -> None:
+    store, more = moment.store(event), event.attributes
+    store.name, store.is_persistent, store.is_open = more["store"], more["persistent"], True
+    # It may be known that there is no offset: that is less than -1 (OFFSET_UNKNOWN).
+    store.offset = store.committed_offset = store.flushed_offset = max(event.offset, -1)
+    store.has_failed = False
+    store.has_file = store.is_persistent and not moment.process(event.actor).manages_offsets
+    if store.has_file and moment.exactly_once:
+        # The file is gone until the store is closed, so that a crash leaves none.
+        store.flushed_offset = -1
+
+
+def _store_found(moment: Moment, event: Event) -> None:
+    """Nothing is in memory yet: what is found is what is on the disk."""
+    store, rows = moment.store(event), event.attributes["rows"]
+    store.staged, store.memory, store.disk = {}, {}, dict(rows)
+    store.offset, store.is_certain = event.offset, True
+
+
+def _store_told(moment: Moment, event: Event) -> None:
+    store = moment.store(event)
+    store.hold(dict(event.attributes["rows"]))
+    store.offset = event.offset
+
+
+def _store_put(moment: Moment, event: Event) -> None:
+    store = moment.store(event)
+    if store.has_file and moment.exactly_once and KEEPS_FILE not in moment.defects:
+        # From now on no offset vouches for what is there (KAFKA-20685).
+        store.flushed_offset = -1
+    layer = store.staged if moment.settings.get("transactional") else store.memory
+    layer[event.attributes["key"]] = event.attributes["value"]
+
+
+def _store_restored(moment: Moment, event: Event) -> None:
+    store = moment.store(event)
+    batch = moment.log(event.partition).batch(
+        store.offset,
+        event.offset,
+        event.attributes["records"],
+        exactly_once=moment.exactly_once,
+    )
+    store.memory |= {record.key: record.value for record in batch}
+    store.offset = event.offset
+
+
+def _global_applied(moment: Moment, event: Event) -> None:
+    store = moment.store(event)
+    store.task, store.name = GLOBAL, event.attributes["store"]
+    store.is_open, store.is_persistent = True, False
+    _store_restored(moment, event)
+
+
+def _store_committed(moment: Moment, event: Event) -> None:
+    store = moment.store(event)
+    # A file may say that it is known that there is no offset; no file says nothing.
+    is_unknown = store.has_file and event.offset < 0
+    store.commit(OFFSET_UNKNOWN if is_unknown else event.offset)
+    delta = store.committed_offset - store.flushed_offset
+    if store.has_file and (moment.exactly_once or not 0 <= delta <= OFFSET_DELTA_THRESHOLD):
+        store.write_file(event.time)
+
+
+def _store_flushed(moment: Moment, event: Event) -> None:
+    moment.store(event).flush(event.time)
+
+
+STORE_KINDS = (
+    Kind(
+        name="global.applied",
+        meaning="A process has applied records to its copy of a global store.",
+        actor="global",
+        about="partition offset",
+        attributes={"store": Attribute(str, "the store"), "records": RECORDS},
+        look=Look(
+            "instance",
+            "log",
+            "$",
+            "restoring",
+            0,
+            "the global store {store} takes {partition} up to {offset}",
+        ),
+        footprint=Footprint(writes=(ROW,), reads=("record {partition} {offset}",)),
+        effect=_global_applied,
+    ),
+    Kind(
+        name="global.restored",
+        meaning="A process has its copy of the global stores.",
+        actor="global",
+        look=Look("instance", "", ">", "restoring", 1, "the global stores are restored"),
+        footprint=Absent("`global.applied` has told each batch"),
+        effect=Absent("`global.applied` has told what the stores hold"),
+    ),
+    Kind(
+        name="store.closing",
+        meaning="A store is closed cleanly, with these rows.",
+        actor="thread",
+        about="task partition offset?",
+        attributes=_CONTENTS,
+        look=Look("disk", "store", "]", "stores", 2, "{store} is closed with {rows}, {at}"),
+        footprint=Footprint(
+            writes=("files {process} {partition}",),
+            reads=(STORE, TASK, "kept {process} {partition}"),
+        ),
+        effect=_store_told,
+    ),
+    Kind(
+        name="store.committed",
+        meaning="A store has committed; its offset vouches for what is in it.",
+        actor="thread",
+        about="task partition offset?",
+        look=Look("store", "task", "C", "stores", 1, "{store} commits {at}"),
+        footprint=Footprint(
+            writes=("files {process} {partition}", "kept {process} {partition}"),
+            reads=("commit {actor}",),
+        ),
+        effect=_store_committed,
+    ),
+    Kind(
+        name="store.flushed",
+        meaning="A store has brought to the disk what it had in memory.",
+        actor="thread",
+        about="task partition",
+        look=Look("disk", "store", "]", "stores", 2, "{store} is flushed to the disk"),
+        footprint=Footprint(writes=("files {process} {partition}",)),
+        effect=_store_flushed,
+    ),
+    Kind(
+        name="store.found",
+        meaning="A store was opened, and has these rows.",
+        actor="thread",
+        about="task partition offset?",
+        attributes=_CONTENTS,
+        look=Look("store", "disk", "o", "stores", 2, "{store} is found with {rows}, {at}"),
+        footprint=Footprint(reads=(STORE,)),
+        effect=_store_found,
+    ),
+    Kind(
+        name="store.opened",
+        meaning="A store is opened, with the offset that it has.",
+        actor="thread",
+        about="task partition offset?",
+        attributes={
+            "store": Attribute(str, "the store"),
+            "wipe": Attribute(
+                bool, "whether everything of its task has to be deleted first", _said_wipe
+            ),
+            "persistent": Attribute(bool, "whether it outlives the process"),
+        },
+        look=Look("store", "disk", "o", "stores", 2, "{store} is opened: {at}{wipe}"),
+        adapted=_minor_without_a_wipe,
+        footprint=Footprint(
+            writes=(STORE, "looked {process} {task}", "named {process} {store}"),
+            reads=(
+                *FILES,
+                "files {process}",
+                "kept {process} {partition}",
+                "process {process}",
+                OWNER,
+            ),
+        ),
+        effect=_store_opened,
+    ),
+    Kind(
+        name="store.put",
+        meaning="A processor has written into a store.",
+        actor="thread",
+        about="task partition",
+        attributes={
+            "key": Attribute(bytes, "the key"),
+            "value": Attribute(bytes | None, "the value; null deletes the row"),
+        },
+        look=Look("store", "task", "=", "stores", 1, "{store}: {key} = {value}"),
+        footprint=Footprint(
+            writes=(ROW, "touched {partition} {key}", "put {partition} {key} {value}"),
+            reads=("taking {actor} {task}",),
+        ),
+        effect=_store_put,
+    ),
+    Kind(
+        name="store.rebuilt",
+        meaning="A store of the newer format was built beside the one that is served.",
+        actor="process",
+        about="task partition offset",
+        attributes={"prepared": Attribute(bool, "whether it has everything by now")},
+        look=Look(
+            "store", "disk", "$", "restoring", 2, "{store} is rebuilt in another format, {at}"
+        ),
+        footprint=Absent("no message of an invariant is about the store that is built beside"),
+        effect=Absent("only the store that is served is kept"),
+    ),
+    Kind(
+        name="store.restored",
+        meaning="Records of the changelog were applied to a store.",
+        actor="thread",
+        about="task partition offset",
+        attributes={"records": RECORDS},
+        look=Look("store", "log", "$", "restoring", 2, "{store} takes {records} up to {offset}"),
+        footprint=Footprint(
+            writes=(ROW, "restored {process} {partition}"),
+            reads=("record {partition} {offset}", STARTED),
+        ),
+        effect=_store_restored,
+    ),
+    Kind(
+        name="store.running",
+        meaning="A task begins to run with these rows in a store.",
+        actor="thread",
+        about="task partition offset?",
+        attributes=_CONTENTS,
+        look=Look("store", "", ">", "stores", 2, "{store} begins to work with {rows}, {at}"),
+        footprint=Footprint(reads=(STORE, "restored {process} {partition}", TASK)),
+        effect=_store_told,
+    ),
+)

@@ -1,0 +1,250 @@
+"""Kinds of events of tasks: states, processing, waiting, and the directories on the disk."""
+
+from __future__ import annotations
+
+from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.shared_parts import OWNER, TASK
+from streamproof.sim.run_state import FoldedTask, Moment, process_of
+from streamproof.sim.trace import Event
+
+__all__ = ["TASK_KINDS"]
+
+_CLOSINGS = {
+    "CLEAN": " cleanly",
+    "DIRTY": ": what was not committed is dropped",
+    "CORRUPTED": ": its offsets are forgotten",
+}
+
+
+def _lower(state: object) -> str:
+    return str(state).lower()
+
+
+def _said_closing(closing: object) -> str:
+    return _CLOSINGS.get(str(closing), "")
+
+
+def _by_the_state_after(event: Event, look: Look) -> Look:
+    after = event.attributes.get("after")
+    if after in {"SUSPENDED", "CLOSED"}:
+        look = look._replace(glyph="<")
+    # The event before or after it tells the same.
+    return look._replace(weight=0) if after in {"CREATED", "RESTORING", "CLOSED"} else look
+
+
+def _task_state(moment: Moment, event: Event) -> None:
+    where, after = (event.actor, event.task), event.attributes["after"]
+    task = moment.tasks.get(where)
+    if after in ("CREATED", "CLOSED"):
+        moment.tasks.pop(where, None)
+    elif task is None:
+        is_active = event.task not in moment.thread(event.actor).standby
+        moment.tasks[where] = FoldedTask(after, is_active, event.time)
+    else:
+        task.state, task.since, task.waiting = after, event.time, {}
+
+
+def _task_processed(moment: Moment, event: Event) -> None:
+    task = moment.tasks.get((event.actor, event.task))
+    if task is not None:
+        task.processed[event.partition] = event.offset + 1
+        task.waiting = {}
+
+
+def _task_waiting(moment: Moment, event: Event) -> None:
+    task = moment.tasks.get((event.actor, event.task))
+    if task is not None:
+        task.waiting = event.attributes["waiting"]
+
+
+def _task_closed(moment: Moment, event: Event) -> None:
+    process, closing = process_of(event.actor), event.attributes["closing"]
+    for store in moment.stores_of(process, event.task):
+        if closing == "CORRUPTED":
+            store.forget()
+        store.close(event.time, leaves_file=not moment.exactly_once)
+    moment.stores = {
+        key: each for key, each in moment.stores.items() if each.is_open or each.is_persistent
+    }
+
+
+def _task_wiped(moment: Moment, event: Event) -> None:
+    process = process_of(event.actor)
+    for partition in [
+        partition
+        for (owner, partition), store in moment.stores.items()
+        if owner == process and store.task == event.task
+    ]:
+        del moment.stores[process, partition]
+
+
+def _state_found(moment: Moment, event: Event) -> None:
+    """It was opened and closed, and so it is synced."""
+    for store in moment.stores_of(event.actor, event.task):
+        store.flushes.clear()
+
+
+TASK_KINDS = (
+    Kind(
+        name="input.paused",
+        meaning="A partition is not fetched any more, because its buffer is full.",
+        actor="thread",
+        about="partition",
+        look=Look(
+            "instance", "log", "~", "waiting", 1, "{partition} is paused: its buffer is full"
+        ),
+        footprint=Footprint(writes=("paused {partition}",)),
+        effect=Absent("no buffers of inputs are kept"),
+    ),
+    Kind(
+        name="state.cleaned",
+        meaning="The directory of a task was deleted, as nobody has used it for long.",
+        actor="process",
+        about="task",
+        attributes={"delay_ms": Attribute(int, "`state.cleanup.delay.ms`")},
+        look=Look(
+            "disk",
+            "instance",
+            "W",
+            "faults",
+            3,
+            "the directory of {task} is cleaned up: not in use",
+        ),
+        footprint=Footprint(writes=("files {process} {task}",)),
+        effect=_task_wiped,
+    ),
+    Kind(
+        name="state.found",
+        meaning="A store was found at the start of a process.",
+        actor="process",
+        about="task",
+        attributes={
+            "total": Attribute(int, "the sum of its next offsets; -1 if they are not known")
+        },
+        look=Look(
+            "disk", "", "o", "stores", 1, "at the start {task} has offsets that add up to {total}"
+        ),
+        footprint=Footprint(
+            writes=("looked {process} {task}", "looked {process}"), reads=("process {process}",)
+        ),
+        effect=_state_found,
+    ),
+    Kind(
+        name="state.opened",
+        meaning="The stores of a task are opened at the start of a process.",
+        actor="process",
+        about="task",
+        look=Look("disk", "instance", "o", "stores", 0, "looks into the directory of {task}"),
+        footprint=Footprint(
+            writes=("looked {process} {task}", "looked {process}"), reads=("process {process}",)
+        ),
+        effect=Absent("`state.found` tells what the stores of the task have"),
+    ),
+    Kind(
+        name="task.closed",
+        meaning="A task was closed, in a certain way.",
+        actor="thread",
+        about="task",
+        attributes={"closing": Attribute(str, "`CLEAN`, `DIRTY` or `CORRUPTED`", _said_closing)},
+        look=Look("task", "instance", "<", "tasks", 2, "{task} is closed{closing}"),
+        footprint=Footprint(
+            writes=(TASK, "files {process} {task}"), reads=(TASK, "thread {actor}")
+        ),
+        effect=_task_closed,
+    ),
+    Kind(
+        name="task.corrupted",
+        meaning="A task has to begin anew: what it has cannot be relied on.",
+        actor="thread",
+        about="task",
+        look=Look(
+            "task", "", "F", "faults", 3, "{task} is corrupted: its stores cannot be trusted"
+        ),
+        footprint=Footprint(writes=(TASK,), reads=("trouble {process}",)),
+        effect=Absent("`task.closed` tells what becomes of the stores"),
+    ),
+    Kind(
+        name="task.enforced",
+        meaning="A task goes on without the records of an empty input.",
+        actor="thread",
+        about="task",
+        attributes={"inputs": Attribute(tuple[str, ...], "the partitions that are empty")},
+        look=Look("task", "", "~", "waiting", 2, "{task} goes on without the empty {inputs}"),
+        footprint=Footprint(writes=("waiting {task}",)),
+        effect=Absent("`task.processed` tells that the task goes on"),
+    ),
+    Kind(
+        name="task.processed",
+        meaning="A task has processed a record.",
+        actor="thread",
+        about="task partition offset",
+        attributes={
+            "timestamp": Attribute(int, "of the record, in milliseconds"),
+            "others": Attribute(
+                dict[str, list[int | None]],
+                "by other input, the timestamp of its next record; or null, lag and deadline",
+            ),
+            "clock": Attribute(int, "the time by the clock of the process, in milliseconds"),
+        },
+        look=Look("task", "log", "*", "tasks", 1, "{task} processes {partition} @{offset}"),
+        footprint=Footprint(
+            writes=(
+                "taking {actor}",
+                "taking {actor} {task}",
+                "taking {partition}",
+                "input {partition} {offset}",
+                "processed {partition} {offset}",
+            ),
+            reads=("record {partition} {offset}", TASK),
+        ),
+        effect=_task_processed,
+    ),
+    Kind(
+        name="task.punctuated",
+        meaning="A punctuator was called.",
+        actor="thread",
+        about="task",
+        attributes={
+            "clock": Attribute(str, "`STREAM_TIME` or `WALL_CLOCK_TIME`"),
+            "timestamp": Attribute(int, "the time that it was given, in milliseconds"),
+        },
+        look=Look("task", "", "*", "tasks", 1, "{task} punctuates by {clock}"),
+        footprint=Footprint(writes=("taking {actor}", "taking {actor} {task}"), reads=(TASK,)),
+        effect=Absent("`store.put` and `log.appended` tell what the punctuator writes"),
+    ),
+    Kind(
+        name="task.state",
+        meaning="A task goes over into another state.",
+        actor="thread",
+        about="task",
+        attributes={
+            "before": Attribute(
+                str, "the state before: `CREATED`, `RESTORING`, `RUNNING`, `SUSPENDED`", _lower
+            ),
+            "after": Attribute(str, "the state from now on: one of these, or `CLOSED`", _lower),
+        },
+        look=Look("task", "instance", ">", "tasks", 1, "{task}: {before} → {after}"),
+        adapted=_by_the_state_after,
+        footprint=Footprint(writes=(TASK, "state {task}"), reads=(OWNER,)),
+        effect=_task_state,
+    ),
+    Kind(
+        name="task.waiting",
+        meaning="A task waits for records of an empty input.",
+        actor="thread",
+        about="task",
+        attributes={"waiting": Attribute(dict[str, str], "by partition, what it waits for")},
+        look=Look("task", "", "~", "waiting", 1, "{task} waits: {waiting}"),
+        footprint=Footprint(writes=("waiting {task}",)),
+        effect=_task_waiting,
+    ),
+    Kind(
+        name="task.wiped",
+        meaning="Everything of a task was deleted from the disk.",
+        actor="thread",
+        about="task",
+        look=Look("disk", "instance", "W", "faults", 3, "everything of {task} is wiped"),
+        footprint=Footprint(writes=("files {process} {task}",), reads=(TASK,)),
+        effect=_task_wiped,
+    ),
+)

@@ -1,0 +1,185 @@
+"""Kinds of events of stream threads, and of their state updaters."""
+
+from __future__ import annotations
+
+from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.shared_parts import (
+    OFFSETS,
+    OWNER,
+    PRODUCER,
+    REASON,
+    VERSION,
+)
+from streamproof.sim.event_kinds.wording import plain
+from streamproof.sim.run_state import Moment
+from streamproof.sim.trace import Event
+
+__all__ = ["THREAD_KINDS"]
+
+
+def _said_standby(tasks: object) -> str:
+    return f", and {plain(tasks)} as standby" if tasks else ""
+
+
+def _said_reason_of_loss(reason: object) -> str:
+    return "" if reason in {None, "NoneType"} else f": {plain(reason)}"
+
+
+def _thread_producer(moment: Moment, event: Event) -> None:
+    producer = event.attributes["producer"]
+    moment.thread(event.actor).producer = producer
+    moment.owners[producer] = event.actor
+
+
+def _thread_assigned(moment: Moment, event: Event) -> None:
+    thread, more = moment.thread(event.actor), event.attributes
+    thread.generation = more["generation"]
+    thread.active, thread.standby = tuple(more["active"]), tuple(more["standby"])
+
+
+def _thread_lost(moment: Moment, event: Event) -> None:
+    thread = moment.thread(event.actor)
+    thread.active = thread.standby = ()
+
+
+def _thread_ended(moment: Moment, event: Event) -> None:
+    moment.process(event.actor).threads.pop(event.actor, None)
+
+
+THREAD_KINDS = (
+    Kind(
+        name="thread.answered",
+        meaning="The leader has told a thread which metadata version all understand.",
+        actor="thread",
+        attributes={
+            "version": VERSION,
+            "commonly_supported": Attribute(int, "the newest version that all support"),
+        },
+        look=Look(
+            "instance", "groups", ".", "group", 0, "{actor} is answered in version {version}"
+        ),
+        footprint=Footprint(writes=("answered {actor}",), reads=("shares",)),
+        effect=Absent("no metadata versions are kept"),
+    ),
+    Kind(
+        name="thread.assigned",
+        meaning="A thread is told its tasks.",
+        actor="thread",
+        attributes={
+            "generation": Attribute(int, "the generation of the group"),
+            "active": Attribute(list[str], "its active tasks"),
+            "standby": Attribute(list[str], "its standby tasks", _said_standby),
+        },
+        look=Look("instance", "groups", ">", "group", 2, "{actor} is given {active}{standby}"),
+        footprint=Footprint(
+            writes=("assigned {actor}", OWNER, "owned {task}"), reads=("generation {generation}",)
+        ),
+        effect=_thread_assigned,
+    ),
+    Kind(
+        name="thread.committed",
+        meaning="The commit of a thread has counted; its stores commit next.",
+        actor="thread",
+        attributes={"tasks": Attribute(list[str], "the tasks that it was for"), "offsets": OFFSETS},
+        look=Look("instance", "", "C", "transactions", 2, "{actor} knows it committed: {offsets}"),
+        footprint=Footprint(writes=("commit {actor}",), reads=("decided {actor}",)),
+        effect=Absent("`offsets.committed` and `store.committed` tell what is committed"),
+    ),
+    Kind(
+        name="thread.died",
+        meaning="A thread ends because of an error, and is replaced.",
+        actor="thread",
+        attributes={"reason": REASON},
+        look=Look("instance", "", "!", "faults", 3, "{actor} dies of {reason}"),
+        footprint=Footprint(writes=("thread {actor}", "members"), reads=("trouble {process}",)),
+        effect=_thread_ended,
+    ),
+    Kind(
+        name="thread.lost",
+        meaning="A thread gives up all tasks, as another may have them.",
+        actor="thread",
+        attributes={"reason": REASON._replace(said=_said_reason_of_loss)},
+        look=Look("instance", "", "F", "group", 3, "{actor} has lost its tasks{reason}"),
+        footprint=Footprint(writes=("thread {actor}", "members"), reads=("left {process}",)),
+        effect=_thread_lost,
+    ),
+    Kind(
+        name="thread.producer",
+        meaning="A thread has a new producer.",
+        actor="thread",
+        attributes={"producer": PRODUCER},
+        look=Look(
+            "instance", "transactions", ".", "transactions", 1, "{actor} has producer {producer}"
+        ),
+        footprint=Footprint(
+            writes=("thread {actor}",), reads=("thread {actor}", "begun {process}")
+        ),
+        effect=_thread_producer,
+    ),
+    Kind(
+        name="thread.staged",
+        meaning="A thread has staged more than it may before it commits.",
+        actor="thread",
+        attributes={"bytes": Attribute(int, "how much, in bytes")},
+        look=Look("instance", "", "=", "stores", 1, "its stores have staged {bytes} bytes"),
+        footprint=Footprint(writes=("staged {actor}",)),
+        effect=Absent("`store.put` has told what is staged"),
+    ),
+    Kind(
+        name="thread.stopped",
+        meaning="A thread has ended as it was asked to.",
+        actor="thread",
+        look=Look("instance", "", "v", "starts", 2, "{actor} is stopped"),
+        footprint=Footprint(writes=("thread {actor}", "members")),
+        effect=_thread_ended,
+    ),
+    Kind(
+        name="thread.subscribed",
+        meaning="A thread joins the group, and says what it has.",
+        actor="thread",
+        attributes={
+            "owned": Attribute(list[str], "the active tasks that it has, or was assigned"),
+            "sums": Attribute(
+                dict[str, int],
+                "by task, the sum of its next offsets; -2 if it runs, -3 if it is not known",
+            ),
+            "used": Attribute(int, "the metadata version that it uses (KIP-268)"),
+            "supported": Attribute(int, "the newest metadata version that it supports"),
+        },
+        look=Look("groups", "instance", "j", "group", 1, "{actor} joins, and owns {owned}"),
+        footprint=Footprint(writes=("subscribed {actor}",), reads=("answered {actor}",)),
+        effect=Absent("`thread.assigned` tells what the thread has got"),
+    ),
+    Kind(
+        name="thread.timed_out",
+        meaning="A thread got no answer in time.",
+        actor="thread",
+        attributes={"reason": Attribute(str, "what it says of it")},
+        look=Look("instance", "", "?", "faults", 3, "{actor} gives up: {reason}"),
+        footprint=Footprint(writes=("thread {actor}",), reads=("trouble {process}",)),
+        effect=Absent("`thread.died` and `thread.lost` tell what the thread gives up"),
+    ),
+    Kind(
+        name="updater.died",
+        meaning="A state updater has died.",
+        actor="updater",
+        attributes={"reason": REASON},
+        look=Look("instance", "", "!", "faults", 3, "{actor} dies: {reason}"),
+        footprint=Footprint(writes=("trouble {process}",)),
+        effect=Absent("no state updaters are kept"),
+    ),
+    Kind(
+        name="updater.metrics",
+        meaning="The metrics of a state updater.",
+        actor="updater",
+        attributes={
+            "gauges": Attribute(dict[str, float], "by the name of a metric, its value"),
+            "remaining": Attribute(
+                dict[str, int], "by active task, how many offsets it lacks still"
+            ),
+        },
+        look=Look("instance", "", ".", "other", 0, "metrics: {remaining} remain"),
+        footprint=Footprint(writes=("metrics {process}",)),
+        effect=Absent("metrics change nothing"),
+    ),
+)

@@ -1,0 +1,140 @@
+"""Kinds of events of transactions."""
+
+from __future__ import annotations
+
+from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.shared_parts import APPENDED, ID, PRODUCER, RECORD
+from streamproof.sim.invariants.log_history import GROUP_TARGET
+from streamproof.sim.run_state import Moment
+from streamproof.sim.trace import Event
+
+__all__ = ["TRANSACTION_KINDS"]
+
+_LOSS = ("thread {loser}", "process {loser_process}")
+_COMMIT = Attribute(
+    bool, "whether it was committed", lambda commit: "commits" if commit else "aborts"
+)
+
+
+def _crossed_if_aborted(event: Event, look: Look) -> Look:
+    return look._replace(glyph="x") if event.attributes.get("commit") is False else look
+
+
+def _marker_in_its_lane(event: Event, look: Look) -> Look:
+    # A marker in the offsets of a group has no offset in a log.
+    look = look._replace(lane="groups") if event.offset < 0 else look
+    return _crossed_if_aborted(event, look)
+
+
+def _transaction_decided(moment: Moment, event: Event) -> None:
+    more = event.attributes
+    transaction = moment.transaction(more["producer"])
+    transaction.name = more["transactional_id"]
+    transaction.state = "committing" if more["commit"] else "aborting"
+    for log in moment.logs.values():
+        log.decide(more["producer"], commit=more["commit"])
+
+
+def _transaction_timed_out(moment: Moment, event: Event) -> None:
+    for transaction in moment.transactions.values():
+        if transaction.name == event.attributes["transactional_id"] and not transaction.is_over:
+            transaction.state = "aborting"
+
+
+def _transaction_marker(moment: Moment, event: Event) -> None:
+    more = event.attributes
+    producer, commit = more["producer"], more["commit"]
+    if not event.partition.startswith(GROUP_TARGET):
+        moment.log(event.partition).mark(producer, event.offset, commit=commit)
+    transaction = moment.transaction(producer)
+    transaction.name = more["transactional_id"]
+    transaction.marked.append(event.partition)
+    state = ("committed", "committing") if commit else ("aborted", "aborting")
+    transaction.state = state[0] if more["complete"] else state[1]
+
+
+TRANSACTION_KINDS = (
+    Kind(
+        name="transaction.decided",
+        meaning="A transaction was committed or aborted; markers follow.",
+        actor="brokers",
+        attributes={"transactional_id": ID, "producer": PRODUCER, "commit": _COMMIT},
+        look=Look("transactions", "sender", "C", "transactions", 2, "{transactional_id} {commit}"),
+        adapted=_crossed_if_aborted,
+        footprint=Footprint(
+            writes=(
+                *RECORD,
+                "fate {partition} {offset}",
+                "input {input} {offset}",
+                "decided {owner}",
+            ),
+            reads=(
+                f"{APPENDED} | appended {{partition}} {{kept}} | processed {{input}} {{offset}}",
+                *_LOSS,
+            ),
+        ),
+        effect=_transaction_decided,
+    ),
+    Kind(
+        name="transaction.id_expired",
+        meaning="A transactional id was forgotten, as nobody has used it for long.",
+        actor="brokers",
+        attributes={"transactional_id": ID},
+        look=Look(
+            "transactions",
+            "",
+            "F",
+            "transactions",
+            2,
+            "{transactional_id} is forgotten: it was silent",
+        ),
+        footprint=Footprint(writes=("ended {transactional_id}",)),
+        effect=Absent("the last transaction of the producer is kept under its id"),
+    ),
+    Kind(
+        name="transaction.marker",
+        meaning="A partition, or a group, shows how a transaction ended.",
+        actor="brokers",
+        about="partition offset?",
+        attributes={
+            "producer": PRODUCER,
+            "transactional_id": ID,
+            "commit": _COMMIT,
+            "complete": Attribute(bool, "whether this is the last marker of the transaction"),
+        },
+        look=Look(
+            "log",
+            "transactions",
+            "C",
+            "transactions",
+            1,
+            "{transactional_id} {commit}, as {partition} shows",
+        ),
+        adapted=_marker_in_its_lane,
+        footprint=Footprint(
+            writes=RECORD,
+            reads=(
+                f"fate {{partition}} {{offset}} | {APPENDED}",
+                "ended {transactional_id}",
+                *_LOSS,
+            ),
+        ),
+        effect=_transaction_marker,
+    ),
+    Kind(
+        name="transaction.timed_out",
+        meaning="A transaction was aborted because it took too long.",
+        actor="brokers",
+        attributes={"transactional_id": ID},
+        look=Look(
+            "transactions",
+            "",
+            "x",
+            "transactions",
+            3,
+            "{transactional_id} took too long: it is aborted",
+        ),
+        footprint=Footprint(writes=("ended {transactional_id}",), reads=("members",)),
+        effect=_transaction_timed_out,
+    ),
+)
