@@ -1,8 +1,8 @@
 """Isolation anomalies: schedules of transactions and readers on one thread, judged by history.
 
-What happened is recorded, and the anomalies are found from the record alone; see
+The checks record every operation and find anomalies from that record alone; see
 :mod:`streamproof.conformance.isolation_history` and ``docs/isolation.md``. A schedule is a list of
-steps, so that a failing one is made smaller like any other program.
+steps, so a failing schedule shrinks like any other program.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streamproof.conformance.trial import Handle, Trial
 __all__ = ["KEYS", "Stage", "judge"]
 
 KEYS = (b"a", b"b", b"c")
-"""The keys of a schedule; all but the last are there before it begins."""
+"""The keys of a schedule. All but the last have a value before the schedule begins."""
 
 REQUIREMENTS = {
     Anomaly.DIRTY_READ: "ISO-009",
@@ -38,16 +38,16 @@ REQUIREMENTS = {
     Anomaly.OWN_WRITE_MISSED: "ISO-017",
     Anomaly.LONG_FORK: "ISO-018",
 }
-"""Who forbids an anomaly to a reader of what is committed."""
+"""The requirement that forbids each anomaly to a READ_COMMITTED reader."""
 
 ANY_OTHER = "ISO-016"
-"""Who forbids an anomaly that has no requirement in this run: it is no value of a commit."""
+"""The requirement for an anomaly whose own requirement does not apply: stale reads."""
 
 UNCOMMITTED_READERS = "ISO-019"
-"""Who forbids what READ_UNCOMMITTED does not permit either."""
+"""The requirement that forbids the anomalies that even READ_UNCOMMITTED does not permit."""
 
 WITHOUT_TRANSACTIONS = "ISO-020"
-"""Who forbids anything where every put is a commit."""
+"""The requirement that forbids every anomaly in a store where each put is a commit."""
 
 Action = Literal["put", "get", "scan", "commit", "rollback"]
 
@@ -56,8 +56,8 @@ class Step(NamedTuple):
     """One step of a schedule.
 
     Attributes:
-        actor: ``w``, a writer in its transaction; or ``r``, a reader beside them.
-        number: which of them; there are few, and counting goes round.
+        actor: ``w``, a writer in its transaction, or ``r``, a concurrent reader.
+        number: the number of the actor, modulo the number of writers or readers.
     """
 
     actor: str
@@ -67,7 +67,7 @@ class Step(NamedTuple):
 
 
 def steps(text: str) -> list[Step]:
-    """A schedule from words, as in ``w0 put a, r0 get a, w0 commit``."""
+    """Parse a schedule such as ``w0 put a, r0 get a, w0 commit``."""
     found = []
     for each in text.split(", "):
         who, action, *keys = each.split()
@@ -89,11 +89,11 @@ SCHEDULES = {
     "ISO-019": "r1 get a, w0 put a, r1 get a, w0 put a, r1 scan, w0 commit, r1 get a, r1 scan",
     "ISO-020": "r0 get a, r1 get a, w0 put a, r0 get a, r1 get a, w0 put c, r0 scan, r1 scan",
 }
-"""A schedule for each requirement that could break it, whatever else is drawn."""
+"""For each requirement, a schedule that could break it. These run besides the random ones."""
 
 
 def schedules(keys: tuple[bytes, ...] = KEYS) -> st.SearchStrategy[list[Step]]:
-    """Schedules of few steps, with more puts and reads than ends."""
+    """Short schedules, with more puts and reads than commits and rollbacks."""
     put: tuple[Action, ...] = ("put", "put", "commit", "rollback", "get", "scan")
     look: tuple[Action, ...] = ("get", "get", "scan")
     step = st.one_of(
@@ -108,11 +108,11 @@ def schedules(keys: tuple[bytes, ...] = KEYS) -> st.SearchStrategy[list[Step]]:
 
 
 class Stage:
-    """A store with readers and writers beside each other, and the history of what they do.
+    """A store with concurrent readers and writers, and the history of their operations.
 
-    With views, the store writes and views read; without, transactions write and the store itself
-    reads, which is how KIP-892 routes interactive queries. Explicit transactions write
-    too, where there are any.
+    If the subject has views, the store writes and the views read. Otherwise transactions write and
+    the store itself reads, as KIP-892 routes interactive queries. Explicit transactions also write,
+    if the subject has them.
     """
 
     def __init__(self, t: Trial) -> None:
@@ -136,13 +136,13 @@ class Stage:
         self.begin_with(KEYS[:-1])
         if can.read_only_views:
             self.readers = [(self.store.view(level), level) for level in IsolationLevel]
-            # What is committed comes first.
+            # The initial commit.
             self.readers.sort(key=lambda reader: reader[1].value)
         else:
             self.readers = [(self.store, IsolationLevel.READ_COMMITTED)]
 
     def begin_with(self, keys: tuple[bytes, ...]) -> None:
-        """Write and commit what is there before the schedule begins."""
+        """Write and commit the initial values of the schedule."""
         base = self.history.begin("the base")
         start = self.history.now()
         entries = [(key, self.new_value()) for key in keys]
@@ -153,7 +153,7 @@ class Stage:
         self.own = self.history.begin(self.store.label)
 
     def new_value(self) -> bytes:
-        """A value that was not written before."""
+        """A value that no earlier step wrote."""
         self.values += 1
         return b"%d" % self.values
 
@@ -165,7 +165,7 @@ class Stage:
     # Writers.
 
     def transaction(self, number: int) -> tuple[Handle, Transaction]:
-        """What a writer writes to: the store, or its open transaction."""
+        """The target of a writer: the store, or the writer's open transaction."""
         if number == 0 and self.own is not None:
             return self.store, self.own
         if number not in self.open:
@@ -177,7 +177,7 @@ class Stage:
         return self.open[number]
 
     def put(self, number: int, key: bytes) -> None:
-        """Write a new value; where nothing is staged, that is a commit."""
+        """Write a new value. If the store stages nothing, the put is a commit."""
         handle, told = self.transaction(number)
         value, start = self.new_value(), self.history.now()
         handle.put(key, value)
@@ -188,7 +188,7 @@ class Stage:
         told.writes.append((key, value, span))
 
     def commit(self, number: int) -> None:
-        """Commit a transaction; the commit of the store commits all that are open (KIP-892)."""
+        """Commit a transaction. A commit of the store commits all open transactions (KIP-892)."""
         start = self.history.now()
         if number == 0:
             ended = [told for _, told in self.open.values()]
@@ -206,7 +206,7 @@ class Stage:
             self.own = self.history.begin(self.store.label)
 
     def rollback(self, number: int) -> None:
-        """Close a transaction; the writes of the store itself cannot be rolled back."""
+        """Close a transaction. Writes to the store itself cannot be rolled back."""
         if number in self.open:
             handle, told = self.open.pop(number)
             start = self.history.now()
@@ -244,7 +244,7 @@ class Stage:
     # Schedules.
 
     def do(self, step: Step) -> None:
-        """Do one step, as far as the subject can; what it cannot, it leaves out."""
+        """Do one step, or skip it if the subject cannot do it."""
         actors = self.writers if step.actor == "w" else range(len(self.readers))
         number = actors[step.number % len(actors)]
         if step.action in ("put", "commit", "rollback"):
@@ -262,7 +262,7 @@ class Stage:
             self.scan(handle, level, reader)
 
     def look(self) -> None:
-        """Read everything as every reader, so that what a schedule has spoiled shows."""
+        """Read everything as every reader, so that lasting damage of the schedule shows."""
         for handle, level in self.readers:
             for key in KEYS:
                 self.get(handle, level, key, None)
@@ -270,7 +270,7 @@ class Stage:
                 self.scan(handle, level, None)
 
     def requirement(self, found: Found) -> str:
-        """Who forbids an anomaly."""
+        """The requirement that forbids an anomaly."""
         if self.direct:
             return WITHOUT_TRANSACTIONS
         if IsolationLevel.READ_UNCOMMITTED in (self.level, found.read.level):
@@ -280,27 +280,27 @@ class Stage:
         return requirement if known else ANY_OTHER
 
     def forbidden(self) -> list[Found]:
-        """What the levels of the readers do not permit, the gravest first."""
+        """The anomalies that the readers' isolation levels do not permit, the gravest first."""
         if self.direct:
-            # Both levels show what is there, at once.
+            # Without staging, both levels show every put at once.
             return self.history.forbidden(IsolationLevel.READ_COMMITTED)
         lowered = self.level is IsolationLevel.READ_UNCOMMITTED
         return self.history.forbidden(self.level if lowered else None)
 
 
 def judge(stage: Stage, tried: str, otherwise: str = "") -> None:
-    """Fail with the gravest anomaly that was found, if there is one.
+    """Fail with the gravest anomaly in the history, if the history has any.
 
     Args:
-        stage: what was done on it.
-        tried: what was done, in words.
-        otherwise: the requirement that is broken, whatever the anomaly is.
+        stage: the stage with the history to judge.
+        tried: the text of the claim.
+        otherwise: the requirement to blame for any anomaly; empty to choose it by the anomaly.
     """
     t = stage.t
     for found in stage.forbidden():
         t.claim(otherwise or stage.requirement(found), tried)
         if found.read.place:
-            # What came after it does not matter any more.
+            # Later lines do not belong to this failure.
             del t.lines[found.read.place + 1 :]
         name, _, _ = found.anomaly.value.partition(":")
         t.fail(f"no {name}", found.text, found.anomaly.name.lower().replace("_", "-"))
@@ -317,7 +317,7 @@ def play(t: Trial, schedule: list[Step]) -> None:
 
 @check(*SCHEDULES, raw=True, weight=10)
 def interleaved(run: CheckRun) -> None:
-    """Interleave transactions and readers, and look for anomalies in what was read."""
+    """Interleave transactions and readers, and look for anomalies in the values they read."""
     run.run_property(play, {"schedule": schedules()})
     for requirement, text in SCHEDULES.items():
         if run.applies(requirement):
@@ -325,7 +325,7 @@ def interleaved(run: CheckRun) -> None:
 
 
 def play_one(run: CheckRun, requirement: str, schedule: list[Step]) -> None:
-    """Run the schedule that could break a requirement."""
+    """Run the schedule that could break one requirement."""
     with run.trial(requirement) as t:
         play(t, schedule)
         t.claim(requirement, run.check.tried)

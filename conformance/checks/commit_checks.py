@@ -1,4 +1,4 @@
-"""Commit: what it changes, and what it must not change."""
+"""Commit: what a commit changes, and what it must not change."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Writes = list[tuple[bytes, bytes | None]]
 
 
 def content_of(store: Handle, writes: Writes) -> dict[bytes, bytes]:
-    """What get returns for every key that was written."""
+    """The value that get returns for every written key."""
     found = {key: store.get(key) for key in sorted({key for key, _ in writes})}
     return {key: value for key, value in found.items() if value is not None}
 
 
 def folded(writes: Writes) -> dict[bytes, bytes]:
-    """What writes lead to."""
+    """The content that writes give."""
     return fold(Write(CHANGELOG, offset, *write) for offset, write in enumerate(writes))
 
 
@@ -35,7 +35,7 @@ def commit_changes_no_content(t: Trial, writes: Writes) -> None:
 
 @check("COMMIT-002", "COMMIT-006", given=lambda g: {"writes": g.writes(12), "at": g.cuts()})
 def committed_content_survives(t: Trial, writes: Writes, at: set[int]) -> None:
-    """Commit here and there and at the end, close, reopen, read."""
+    """Commit several times and at the end, close, reopen and read."""
     t.claim("COMMIT-002", "commit, close, and read with a new store")
     store = t.open()
     for number, (key, value) in enumerate(writes):
@@ -52,7 +52,7 @@ def committed_content_survives(t: Trial, writes: Writes, at: set[int]) -> None:
 
 @check("COMMIT-003")
 def commit_of_nothing(t: Trial) -> None:
-    """Commit an untouched store, and the same offsets twice."""
+    """Commit an untouched store, and commit the same offsets twice."""
     t.claim("COMMIT-003", "commit without writes, twice")
     store = t.open()
     store.commit({CHANGELOG: 0})
@@ -97,7 +97,7 @@ def flush_does_not_commit(t: Trial) -> None:
 
 @check("COMMIT-007")
 def many_commits(t: Trial) -> None:
-    """Write and commit more than a write buffer holds."""
+    """Write and commit more data than one write buffer holds."""
     t.claim("COMMIT-007", "commit 200 times, 1 KiB each, with small write buffers")
     store = t.open()
     for number in range(200):

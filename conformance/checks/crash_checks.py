@@ -1,4 +1,4 @@
-"""Crashes: the process is killed for real, again and again, and what is left is judged."""
+"""Crashes: the checks really kill the process, many times, and judge the files it leaves."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ JUDGED = (
     "CRASH-013",
     "RESTORE-006",
 )
-"""What every crash of one store is judged by."""
+"""The requirements that judge every crash of one store."""
 
 
 MOST_DEEP_CRASHES = 480
-"""Crashes, at most, of a check that crashes again and again, or on a long program."""
+"""The most crashes of a check that crashes repeatedly or runs a long program."""
 
 FIRST_CRASHES = 4
-"""Crashes, at most, from each of which a search for further crashes goes on."""
+"""The most first crashes from which a check searches for further crashes."""
 
 OVERWRITES = 16
-"""How often the same keys are written, with a flush after every other time: RocksDB merges files
-as soon as there are four of them."""
+"""How often a check overwrites the same keys, with a flush after every second time. RocksDB merges
+files as soon as it has four of them."""
 
 VALUE_BYTES = 2_000
-"""The size of what is written then, in bytes."""
+"""The size of each of these values, in bytes."""
 
 DELETED = (2, 5)
 """The records of a restored changelog that have no value."""
@@ -60,7 +60,7 @@ def campaign(run: CheckRun) -> KillCampaign:
 
 
 def deep_campaign(run: CheckRun) -> KillCampaign:
-    """The crashes that a check may spend which is one of several that look more deeply."""
+    """The crashes that one of the deeper checks may spend."""
     return KillCampaign(run, min(run.settings.limits.crash_points, MOST_DEEP_CRASHES))
 
 
@@ -74,7 +74,7 @@ def between_operations(run: CheckRun) -> None:
     """Kill the process after every operation of random programs."""
     crashes = campaign(run)
     random = seeded(run)
-    # What is flushed without a commit is on the disk, and must not be taken for committed.
+    # Flushed but uncommitted writes are on the disk, and must not count as committed.
     flushed = ProgramBuilder().put(b"a", b"1").commit().put(b"b", b"2").then("flush")
     crashes.boundaries(flushed.build())
     for _ in range(6):
@@ -89,7 +89,7 @@ def in_every_line_of_commit(run: CheckRun) -> None:
     first.put(b"b", None).put(b"c", b"4").commit()
     program = first.build()
     crashes.lines(program, len(program) - 1, share=0.5)
-    # Reopened with a commit behind it, so that what the files held before is at stake too.
+    # Reopen after a commit, so that a crash can also damage the older content of the files.
     again = ProgramBuilder().put(b"a", b"1").put(b"b", b"2").commit().then("flush", "close", "open")
     program = again.put(b"a", b"5").put(b"b", None).commit().then("flush").build()
     crashes.lines(program, len(program) - 2, share=0.5)
@@ -101,7 +101,7 @@ def in_every_system_call(run: CheckRun) -> None:
     """Kill the process before every write-like system call of commits, flushes and close."""
     crashes = campaign(run)
     if not crashes.counts_syscalls:
-        raise Skipped("no C compiler is at hand to count system calls with (cc, gcc or clang)")
+        raise Skipped("no C compiler (cc, gcc or clang) was found to count system calls")
     builder = ProgramBuilder().put(b"a", b"1").put(b"b", b"2").commit().then("flush")
     builder.put(b"a", b"3").put(b"b", None).put(b"c", b"4").commit().then("flush")
     builder.put(b"a", b"5").put(b"c", None).commit().put(b"d", b"uncommitted").then("close")
@@ -139,10 +139,10 @@ def several_partitions(run: CheckRun) -> None:
 
 
 def around(run: CheckRun, crashes: KillCampaign, program: Program) -> None:
-    """Kill at every system call of a program, if none was found where it was to be killed.
+    """Kill the process at every system call of a program, if the wanted part has no crash point.
 
-    A store host that writes nothing there has no point there; whatever was written before is
-    what a crash there leaves. Where no call can be seen at all, nothing is shown.
+    A store host that writes nothing in that part has no crash point there: a crash there leaves the
+    files as earlier calls wrote them. If no system call is visible at all, the check shows nothing.
     """
     if not run.evidence.crash_points:
         crashes.syscalls(program, 0, span=len(program))
@@ -163,7 +163,7 @@ def while_closing(run: CheckRun) -> None:
 
 @check("CRASH-012", raw=True, weight=60)
 def while_opening(run: CheckRun) -> None:
-    """Kill the process while it opens what was left by an unclean stop."""
+    """Kill the process while it opens the files that an unclean stop left."""
     crashes = campaign(run)
     builder = ProgramBuilder().put(b"a", b"1").put(b"b", b"2").commit().then("flush")
     builder.put(b"a", b"3").commit().then("close", "open")
@@ -185,7 +185,7 @@ def while_forgetting(run: CheckRun) -> None:
     crashes.boundaries(program)
     if any(each.expected == "no exception" for each in run.findings.values()):
         run.findings.clear()
-        raise Skipped("commit({}) raises, which OFFSET-005 is about")
+        raise Skipped("commit({}) raises, which OFFSET-005 judges")
     forgetting = 5
     crashes.lines(program, forgetting, share=0.5)
     crashes.syscalls(program, forgetting, span=2)
@@ -212,7 +212,7 @@ def while_restoring(run: CheckRun) -> None:
 
 @check("CRASH-016", raw=True, weight=100)
 def while_recovering(run: CheckRun) -> None:
-    """Kill the process, kill it again while it recovers and goes on, and once more."""
+    """Kill the process, kill it again while it recovers and goes on, and kill it a third time."""
     crashes = deep_campaign(run)
     builder = ProgramBuilder(gap=2).put(b"a", b"1").put(b"b", b"2").commit().then("flush")
     builder.put(b"a", b"3").put(b"b", None).commit().then("flush")
@@ -233,9 +233,9 @@ def while_recovering(run: CheckRun) -> None:
 
 
 def goes_on(builder: ProgramBuilder, value: bytes) -> Program:
-    """A program after a crash: it opens, replays the changelog, writes, commits and flushes.
+    """A program after a crash: open, replay the changelog, write, commit and flush.
 
-    Its offsets come after those of ``builder``.
+    The offsets of the program come after those of ``builder``.
     """
     after = ProgramBuilder(ends=builder.ends, gap=builder.gap)
     after.catch_up().put(b"b", value).put(b"a", None).commit().then("flush").put(b"c", value)
@@ -267,14 +267,14 @@ def side_by_side(first: Program, second: Program) -> Program:
 
 @check("CRASH-018", raw=True, weight=90)
 def while_compacting(run: CheckRun) -> None:
-    """Kill the process while files that were overwritten many times are merged."""
+    """Kill the process while it merges files whose keys were overwritten many times."""
     crashes = deep_campaign(run)
     builder = ProgramBuilder()
     for number in range(OVERWRITES):
         value = b"%d" % number + b"." * VALUE_BYTES
         builder.put_all([(b"k%d" % key, value) for key in range(4)])
         builder.put(b"gone", None if number % 2 else b"%d" % number)
-        # What was written once and long ago must come through every merge.
+        # An entry that was written once, long ago, must survive every merge.
         builder.put(b"once%d" % number, b"%d" % number).commit()
         if number % 2:
             builder.then("flush")
@@ -287,7 +287,7 @@ def while_compacting(run: CheckRun) -> None:
 
 @check("RESTORE-015", raw=True, weight=80)
 def restoring_interrupted_again(run: CheckRun) -> None:
-    """Interrupt a restoration after any record, several times, with other batches each time."""
+    """Interrupt a restoration after any record, several times, with different batches each time."""
     crashes = deep_campaign(run)
     keys = (b"a", b"b", b"a", b"c", b"d", b"c", b"e", b"b")
     entries = [
@@ -311,9 +311,9 @@ def restoring_interrupted_again(run: CheckRun) -> None:
 
 
 def blame(run: CheckRun, requirement: str, *, unclean: bool = False) -> None:
-    """Make whatever was found here the concern of one requirement.
+    """Blame one requirement for all findings of this check.
 
-    ``unclean`` includes an unclean stop that goes unnoticed, which is a matter of its own else.
+    Undetected unclean stops have their own requirement and are left out, unless ``unclean``.
     """
     findings = list(run.findings.values())
     if not unclean:

@@ -1,4 +1,4 @@
-"""Faults of the disk: calls of the system fail, and the store raises, or did what it was asked."""
+"""Faults of the disk: system calls fail, and the store must raise or complete the operation."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from streamproof.conformance.registry import check
 from streamproof.conformance.violations import Skipped
 
 MOST_FAULTS = 240
-"""Faults in one check, at most: after a failed write, RocksDB is given a second to flush."""
+"""The most faults in one check: after each failed write, RocksDB gets a second to flush."""
 
 MANNER = "ERR-010"
-"""How a store says that the disk failed is a recommendation, and is blamed by itself."""
+"""The recommendation on how a store reports a disk failure, which is blamed on its own."""
 
 
 @check("ERR-008", MANNER, raw=True, weight=100)
 def full_disk(run: CheckRun) -> None:
-    """Let every write-like system call fail for want of space, from some call on."""
+    """Fill the disk: from some call on, every write-like system call fails with ENOSPC."""
     every_call(run, "enospc", "ERR-008")
 
 
 @check("ERR-009", MANNER, raw=True, weight=100)
 def broken_disk(run: CheckRun) -> None:
-    """Let every write-like system call fail with an input/output error, once or for good."""
+    """Let every write-like system call fail with an input/output error, once or permanently."""
     every_call(run, "eio", "ERR-009")
 
 
 def every_call(run: CheckRun, kind: CrashKind, requirement: str) -> None:
-    """Let every call fail: in a short program, while buffers overflow, and after a crash."""
+    """Let each system call fail in a short program, while buffers overflow, and after a crash."""
     crashes = KillCampaign(run, min(run.settings.limits.crash_points // 2, MOST_FAULTS))
     if not crashes.counts_syscalls:
-        raise Skipped("no C compiler is at hand to let system calls fail with (cc, gcc or clang)")
+        raise Skipped("no C compiler (cc, gcc or clang) was found to make system calls fail")
     builder = ProgramBuilder(gap=2).put(b"a", b"1").put(b"b", b"2").commit().then("flush")
     builder.put(b"a", b"3").put(b"b", None).commit().then("flush").put(b"c", b"4").commit()
     program = builder.put(b"d", b"uncommitted").then("close").build()
@@ -51,7 +51,7 @@ def every_call(run: CheckRun, kind: CrashKind, requirement: str) -> None:
 
 
 def after_a_crash(crashes: KillCampaign, builder: ProgramBuilder, kind: CrashKind) -> None:
-    """Let every call fail while the store recovers from a crash, and goes on."""
+    """Let each system call fail while the store recovers from a crash and goes on."""
     first = builder.build()
     again = goes_on(builder, b"5")
     second_commit = 7

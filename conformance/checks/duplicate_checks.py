@@ -1,4 +1,4 @@
-"""Windows that keep every put: stores for joins, which retain duplicates."""
+"""Window stores that retain duplicates: they keep every put, as joins need."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from streamproof.stores.windowed.keys import window_key
 from streamproof.stores.windows import LONG_MAX
 
 VALUES = (b"2", b"1", b"2", b"", b"3")
-"""Neither sorted nor distinct, so that neither order nor sameness can pass for insertion order."""
+"""Values that are neither sorted nor distinct, so that only insertion order passes."""
 
 
 def with_duplicates(t: Trial) -> tuple[Handle, int]:
-    """A store with several values in one window of one key, and where that window starts."""
+    """A store with several values in one window of one key, and the start of that window."""
     now = Times(t.lab.subject.capabilities).base
     store = t.open_store()
     for value in VALUES:
@@ -26,13 +26,15 @@ def with_duplicates(t: Trial) -> tuple[Handle, int]:
 
 @check("WIN-025", "WIN-026", "WIN-027")
 def duplicates_are_kept(t: Trial) -> None:
-    """Put several values into one window, the same one twice among them."""
+    """Put several values into one window, one of them twice."""
     t.claim("WIN-025", "put several values into one window, then fetch it")
     store, now = with_duplicates(t)
     expected = [(now, value) for value in VALUES]
     t.expect(sorted(store.scan("fetch_between", b"a", now, now)), sorted(expected))
     t.expect(len(store.scan("all")), 2 * len(VALUES) + 1)
-    t.claim("WIN-026", "put several values into one window, then fetch them in that order")
+    t.claim(
+        "WIN-026", "put several values into one window, then fetch them in the order of the puts"
+    )
     t.expect(store.scan("fetch_between", b"a", now, now), expected)
     found = store.scan("backward_fetch_between", b"a", now, now + 1)
     t.expect(found, [(now + 1, b"other window"), *expected[::-1]])
@@ -51,14 +53,14 @@ def duplicates_are_kept(t: Trial) -> None:
 
 @check("WIN-028", "WIN-029")
 def duplicates_survive_reopening(t: Trial) -> None:
-    """Put several values into one window, commit, reopen, and put further ones."""
+    """Put several values into one window, commit, reopen, and put more values."""
     t.claim("WIN-028", "put several values into one window, commit, reopen, then fetch it")
     store, now = with_duplicates(t)
     store.commit({CHANGELOG: 10})
     store = t.reopen_store(store)
     expected = [(now, value) for value in VALUES]
     t.expect(store.scan("fetch_between", b"a", now, now), expected)
-    t.claim("WIN-029", "put a further value into a window after a reopening, then fetch it")
+    t.claim("WIN-029", "put another value into a window after a reopening, then fetch the window")
     for value in (b"later", b"later still"):
         store.put(b"a", value, now)
     found = store.scan("fetch_between", b"a", now, now)
@@ -67,7 +69,7 @@ def duplicates_survive_reopening(t: Trial) -> None:
 
 @check("WIN-030")
 def duplicates_are_restored(t: Trial) -> None:
-    """Restore several values of one window, once and again."""
+    """Restore several values of one window, then restore them again."""
     t.claim("WIN-030", "restore several values of one window, then fetch it")
     now = Times(t.lab.subject.capabilities).base
     store = t.open_store()

@@ -1,4 +1,4 @@
-"""Bad input: each gets an error, and nothing that was readable is lost."""
+"""Bad input: the store raises an error and loses nothing that was readable."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def null_key_in_batch(t: Trial) -> None:
     store.put(b"a", b"0")
     batch = [(b"a", b"1"), (None, b"2"), (b"c", b"3")]
     t.expect_raises(lambda: store.put_all(batch), "put_all with a None key raises")
-    t.claim("ERR-002", "read after a batch was refused: none of it must be there")
+    t.claim("ERR-002", "read after a refused batch: none of its entries must be there")
     t.expect((store.get(b"a"), store.get(b"c")), (b"0", None))
 
 
@@ -63,7 +63,7 @@ def damaged_files(t: Trial) -> None:
     t.expect_that(
         offset is None or not missing,
         "an error, or no committed offset",
-        f"the committed offset {offset} and {len(missing)} of 50 keys lost",
+        f"the committed offset {offset}, with {len(missing)} of 50 keys lost",
     )
 
 
@@ -74,7 +74,7 @@ def files_below(directory: Path) -> list[Path]:
 
 @check("ERR-004")
 def unusable_directory(t: Trial) -> None:
-    """Open a store where a file stands in place of the task directory."""
+    """Open a store whose task directory is a file."""
     t.claim("ERR-004", "open a store whose task directory is a file")
     t.lab.directory.rmdir()
     t.lab.directory.write_bytes(b"not a directory")
@@ -88,7 +88,7 @@ def second_process(t: Trial) -> None:
     t.claim("ERR-005", "open a directory that another living process has open")
     holder = Holder(t)
     try:
-        t.note("# Another living process has the store open here, and has put (b'a', b'1').")
+        t.note("# Another living process has the store open here and has put (b'a', b'1').")
         try:
             intruder = t.open()
             intruder.put(b"a", b"intruder")
@@ -102,13 +102,13 @@ def second_process(t: Trial) -> None:
     offset = store.committed_offset(CHANGELOG)
     t.expect_that(
         (value, offset) == (b"1", 5),
-        "the value b'1' and the offset 5 of the process that had it open",
+        "the value b'1' and the offset 5 of the process that had the store open",
         f"{value!r} and {offset!r}",
     )
 
 
 class Holder:
-    """A process that has a store open until it is told to commit and close it."""
+    """A process that keeps a store open until ``finish`` tells it to commit and close."""
 
     def __init__(self, t: Trial) -> None:
         ready, self._ready = os.pipe()
@@ -154,4 +154,4 @@ def iterator_after_close(t: Trial) -> None:
     except SubjectRaised:
         t.held()
         return
-    t.expect_that(found == [], "an exception, or no further entries", found)
+    t.expect_that(found == [], "an exception, or no more entries", found)

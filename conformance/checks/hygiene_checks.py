@@ -1,7 +1,7 @@
-"""Hygiene: a store keeps to its directory, and holds nothing any more when it is closed.
+"""Hygiene: a store stays in its directory and releases everything when it is closed.
 
 The runtime opens and closes the stores of a task at every rebalance, for months, and deletes the
-directory of a task that moved away or is corrupted. What a store leaves behind adds up.
+directory of a task that moved away or is corrupted. Leaks of a store therefore add up.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from streamproof.conformance.trial import Trial
 from streamproof.conformance.violations import Skipped, SubjectRaised
 
 WARM_UP = 3
-"""Openings before anything is counted: libraries start their threads at the first one."""
+"""Openings before the count starts: libraries start their threads at the first opening."""
 
 CYCLES = 10
-"""Openings that are counted. What stays of each of them is at least so many in all; less is taken
-for what a library starts late, once and for all."""
+"""Openings that are counted. A leak at each opening adds up to at least this number. Less growth
+counts as something that a library starts late and only once."""
 
 
 @check("LIFE-013")
 def a_wiped_directory_is_empty(t: Trial) -> None:
-    """Write, commit and close, delete the directory, and open a store in a new one."""
+    """Write, commit and close, delete the directory, and open a store in a new directory."""
     t.claim("LIFE-013", "write, commit and close, wipe the directory, and read with a new store")
     store = t.open()
     store.put(b"a", b"1")
@@ -39,9 +39,11 @@ def a_wiped_directory_is_empty(t: Trial) -> None:
 
 @check("LIFE-014")
 def nothing_is_left_elsewhere(t: Trial) -> None:
-    """Open, write, commit and close, and look for files outside the directory of the task."""
+    """Open, write, commit and close, and look for files outside the task directory."""
     in_this_process(t)
-    t.claim("LIFE-014", "open, write, commit and close, and look for files outside the directory")
+    t.claim(
+        "LIFE-014", "open, write, commit and close, and look for files outside the task directory"
+    )
     t.note("lab.watch_files()")
     t.lab.watch_files()
     store = t.open()
@@ -57,9 +59,9 @@ def nothing_is_left_elsewhere(t: Trial) -> None:
 
 @check("LIFE-015")
 def a_closed_store_holds_no_file(t: Trial) -> None:
-    """Close a store, and look which files in its directory are still open."""
+    """Close a store, and list the files in its directory that are still open."""
     in_this_process(t)
-    t.claim("LIFE-015", "write, commit and close, and list the files that are open")
+    t.claim("LIFE-015", "write, commit and close, and list the open files")
     store = t.open()
     store.put(b"a", b"1")
     store.commit({CHANGELOG: 0})
@@ -70,7 +72,7 @@ def a_closed_store_holds_no_file(t: Trial) -> None:
 
 @check("LIFE-016", "LIFE-017", "LIFE-018")
 def nothing_piles_up(t: Trial) -> None:
-    """Open and close again and again, and count what the process holds."""
+    """Open and close a store many times, and count the handles, threads and processes."""
     in_this_process(t)
     counted = (
         ("LIFE-016", "handles", t.lab.handles),
@@ -87,14 +89,14 @@ def nothing_piles_up(t: Trial) -> None:
 
 
 def cycles(t: Trial, times: int) -> None:
-    """Open, use and close stores, one after another."""
+    """Open, use and close one store after another."""
     t.note(f"lab.open_and_close({times})")
     with t.watching(f"open, put, get, commit and close, {times} times"):
         t.lab.open_and_close(times)
 
 
 def expect_no_growth(t: Trial, name: str, count: Callable[[], int], before: int) -> None:
-    """Demand that not every opening has left something."""
+    """Demand that the count grew by less than one for each opening."""
     t.note(f"lab.{name}()")
     grown = count() - before
     t.expect_that(grown < CYCLES, f"no more {name} than before", f"{grown} more {name}")
@@ -102,9 +104,11 @@ def expect_no_growth(t: Trial, name: str, count: Callable[[], int], before: int)
 
 @check("ERR-011")
 def a_refused_opening_holds_nothing(t: Trial) -> None:
-    """Let openings fail, and look which files in the directory are still open."""
+    """Let init fail, and list the files in the directory that are still open."""
     in_this_process(t)
-    t.claim("ERR-011", "overwrite the files of a closed store, let init raise, list open files")
+    t.claim(
+        "ERR-011", "overwrite the files of a closed store, let init raise, and list the open files"
+    )
     store = t.open()
     store.put(b"a", b"1")
     store.commit({CHANGELOG: 0})
@@ -122,6 +126,6 @@ def a_refused_opening_holds_nothing(t: Trial) -> None:
 
 
 def in_this_process(t: Trial) -> None:
-    """Raise Skipped for a store that lives elsewhere, as this process says nothing about it."""
+    """Raise Skipped for a store that runs in another process."""
     if t.lab.subject.is_remote:
-        raise Skipped("what a process of its own holds ends with it")
+        raise Skipped("the store runs in its own process, whose end releases everything")

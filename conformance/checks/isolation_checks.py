@@ -1,4 +1,4 @@
-"""Isolation: what readers beside the writer may see."""
+"""Isolation: what concurrent readers may see."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from streamproof.conformance.registry import check
 from streamproof.conformance.trial import SCAN_LIMIT, Handle, Trial
 
 GENERATION_KEYS = 64
-"""Keys that one commit of the concurrent check writes together."""
+"""The keys that each commit of the concurrent check writes together."""
 
 
 def reader_and_writer(t: Trial) -> tuple[Handle, Handle, Handle]:
-    """A store, a way to read what is committed, and a way to stage writes.
+    """A store, a way to read committed entries, and a way to stage writes.
 
-    With views, the store stages and the view reads; without, a transaction stages and the store
-    itself reads, which is how KIP-892 routes interactive queries.
+    If the subject has views, the store stages and a view reads. Otherwise a transaction stages and
+    the store itself reads, as KIP-892 routes interactive queries.
     """
     store = t.open()
     store.put_all([(b"a", b"1"), (b"b", b"2")])
@@ -32,7 +32,7 @@ def reader_and_writer(t: Trial) -> tuple[Handle, Handle, Handle]:
 
 @check("ISO-001", "ISO-002", "ISO-003", "ISO-004")
 def staged_writes_are_hidden(t: Trial) -> None:
-    """Stage writes, read beside the writer, commit, read again."""
+    """Stage writes, read as a committed reader, commit, and read again."""
     capabilities = t.lab.subject.capabilities
     _, reader, writer = reader_and_writer(t)
     writer.put(b"a", b"staged")
@@ -59,7 +59,7 @@ def staged_writes_are_hidden(t: Trial) -> None:
 
 @check("ISO-005")
 def rolled_back_writes_never_show(t: Trial) -> None:
-    """Stage writes, roll them back, and read beside the writer."""
+    """Stage writes, roll them back, and read as a committed reader."""
     t.claim("ISO-005", "roll back staged writes, then read as a committed reader")
     store = t.open()
     store.put(b"a", b"1")
@@ -85,10 +85,10 @@ def uncommitted_view_reads_staged(t: Trial) -> None:
 
 
 SCANS = 50
-"""Scans for each commit that is asked for, before the reader has seen enough."""
+"""The scans that the reader must finish for each requested commit."""
 
 MOST_ROUNDS = 50
-"""So many times the commits that are asked for are made at most to get there."""
+"""To reach that number of scans, the check makes at most this many times the requested commits."""
 
 
 @check("ISO-007", raw=True, weight=20)
@@ -98,20 +98,24 @@ def commits_are_seen_whole(run: CheckRun) -> None:
         t.claim("ISO-007", "scan from another thread while each commit overwrites all keys")
         keys = [b"key%02d" % number for number in range(GENERATION_KEYS)]
         store = t.open()
-        t.note("# Another thread scans what is committed from here on, again and again.")
+        t.note("# From here on, another thread scans the committed entries in a loop.")
         store.put_all([(key, b"0") for key in keys])
         store.commit({CHANGELOG: 0})
         views = run.subject.capabilities.read_only_views
         reader = store.view(IsolationLevel.READ_COMMITTED).raw if views else store.raw
         torn, scans = race(t, store, reader, keys, run.settings.limits.concurrent_commits)
         run.evidence.examples += scans
-        t.expect_that(not torn, "every scan to see one commit, whole", f"values of several: {torn}")
+        t.expect_that(
+            not torn,
+            "every scan to see exactly one whole commit",
+            f"values of several commits: {torn}",
+        )
 
 
 def race(
     t: Trial, store: Handle, reader: Any, keys: list[bytes], commits: int
 ) -> tuple[set[bytes], int]:
-    """Commit generation after generation while a thread scans; what a torn scan saw."""
+    """Commit one generation after another while a thread scans; the values of a torn scan."""
     done = threading.Event()
     torn: set[bytes] = set()
     scans = 0
@@ -138,7 +142,7 @@ def race(
     try:
         with switching_often():
             for number in range(1, MOST_ROUNDS * commits + 1):
-                # A reader that gets no turn, on a busy machine, has seen no commit at all.
+                # On a busy machine the reader may get no turn and see no commit at all.
                 if torn or errors or (number > commits and scans >= SCANS * commits):
                     break
                 writer = store if views else store.begin()
@@ -151,7 +155,7 @@ def race(
         with t.watching("a scan on another thread"):
             thread.join()
     if errors:
-        t.fail("scans beside commits to work", f"{type(errors[0]).__name__}: {errors[0]}")
+        t.fail("concurrent scans to succeed", f"{type(errors[0]).__name__}: {errors[0]}")
     return torn, scans
 
 

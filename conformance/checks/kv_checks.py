@@ -9,7 +9,7 @@ from streamproof.conformance.trial import Trial
 
 @check("KV-001", "KV-002", "KV-003")
 def put_then_get(t: Trial) -> None:
-    """Put a key, get it, overwrite it, get another."""
+    """Put a key, get it, overwrite it, and get another key."""
     store = t.open()
     t.claim("KV-002", "get a key that was never put")
     t.expect(store.get(b"a"), None)
@@ -27,7 +27,7 @@ def put_then_get(t: Trial) -> None:
 def delete_removes(t: Trial) -> None:
     """Delete keys that exist and keys that do not."""
     store = t.open()
-    t.claim("KV-006", "delete a key that is not there")
+    t.claim("KV-006", "delete an absent key")
     t.expect(store.delete(b"a"), None)
     store.put(b"a", b"1")
     t.claim("KV-005", "delete a key and look at the return value")
@@ -40,14 +40,14 @@ def delete_removes(t: Trial) -> None:
     t.claim("KV-007", "put None, then get")
     store.put(b"a", None)
     t.expect(store.get(b"a"), None)
-    t.claim("KV-007", "put None for a key that is not there")
+    t.claim("KV-007", "put None for an absent key")
     store.put(b"b", None)
     t.expect(store.get(b"b"), None)
 
 
 @check("KV-004")
 def delete_survives_commits(t: Trial) -> None:
-    """Delete a committed key, commit, and read it again, also after a reopening."""
+    """Delete a committed key, commit, and get it before and after a reopening."""
     t.claim("KV-004", "delete a committed key, commit, then get it")
     store = t.open()
     store.put(b"a", b"1")
@@ -66,7 +66,7 @@ def delete_survives_commits(t: Trial) -> None:
 
 @check("KV-008")
 def empty_value_is_a_value(t: Trial) -> None:
-    """Put an empty value."""
+    """Put an empty value and read it."""
     t.claim("KV-008", "put an empty value, then get it")
     store = t.open()
     store.put(b"a", b"")
@@ -94,7 +94,7 @@ def put_if_absent(t: Trial) -> None:
 @check("KV-010", given=lambda g: {"writes": g.writes(12)})
 def put_all_in_order(t: Trial, writes: list[tuple[bytes, bytes | None]]) -> None:
     """Put a batch in which keys repeat and values may be None."""
-    t.claim("KV-010", "put_all a batch, then get every key: the last entry of a key counts")
+    t.claim("KV-010", "put_all a batch, then get every key: the last entry of each key counts")
     store = t.open()
     store.put_all(writes)
     for key in dict(writes):
@@ -103,7 +103,7 @@ def put_all_in_order(t: Trial, writes: list[tuple[bytes, bytes | None]]) -> None
 
 @check("KV-011", given=lambda g: {"entries": g.entries(10, min_size=1)})
 def keys_are_exact(t: Trial, entries: list[tuple[bytes, bytes]]) -> None:
-    """Put keys that are prefixes of each other or hold odd bytes, and get each."""
+    """Put keys that are prefixes of each other or contain unusual bytes, and get each of them."""
     t.claim("KV-011", "put keys that resemble each other, then get each of them")
     store = t.open()
     for key, value in entries:
@@ -118,7 +118,7 @@ def keys_are_exact(t: Trial, entries: list[tuple[bytes, bytes]]) -> None:
 
 @check("KV-012")
 def empty_key(t: Trial) -> None:
-    """Put the empty key."""
+    """Put the empty key and read it."""
     t.claim("KV-012", "put the empty key, then get it")
     store = t.open()
     store.put(b"", b"1")
@@ -131,7 +131,7 @@ def empty_key(t: Trial) -> None:
 
 @check("KV-013")
 def large_values(t: Trial) -> None:
-    """Put values of every byte, and values and keys that are large."""
+    """Put a value with every byte, a large value and a large key."""
     t.claim("KV-013", "put a large value, then get it")
     store = t.open()
     every_byte = bytes(range(256))
@@ -141,19 +141,19 @@ def large_values(t: Trial) -> None:
     store.put(b"k" * 2000, b"long key")
     for _ in range(2):
         t.expect(store.get(b"bytes"), every_byte)
-        t.expect_that(store.get(b"large") == large, "the 1 MiB that was put", "something else")
+        t.expect_that(store.get(b"large") == large, "the 1 MiB that was put", "another value")
         t.expect(store.get(b"k" * 2000), b"long key")
         store.commit({CHANGELOG: 3})
 
 
 @check("KV-014")
 def entry_count(t: Trial) -> None:
-    """Count the entries of a new store, and after five puts and a commit."""
-    t.claim("KV-014", "ask a new store for its number of entries")
+    """Count the entries of a new store, then count them after five puts and a commit."""
+    t.claim("KV-014", "read the number of entries of a new store")
     store = t.open()
     t.expect(store.approximate_num_entries(), 0)
     for number in range(5):
         store.put(b"%d" % number, b"x")
     store.commit({CHANGELOG: 5})
-    t.claim("KV-014", "put five keys, commit, and ask for the number of entries")
+    t.claim("KV-014", "put five keys, commit, and read the number of entries")
     t.expect(store.approximate_num_entries(), 5)

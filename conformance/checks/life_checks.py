@@ -1,4 +1,4 @@
-"""The life cycle: constructed, opened, used, closed, opened again."""
+"""The life cycle of a store: construct, open, use, close, open again."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ METHODS = {
     "prefix_scan": ("prefix_scan",),
     "entry_count": ("approximate_num_entries",),
 }
-"""The methods that a claimed capability needs."""
+"""The methods that each declared capability needs."""
 
 
 @check("LIFE-001", "LIFE-002", "LIFE-004")
 def opens_and_closes(t: Trial) -> None:
-    """Make a store, open it, close it twice."""
+    """Make a store, open it, and close it twice."""
     t.claim("LIFE-001", "read is_open before init, after init and after close")
     unopened = t.make()
     t.expect(unopened.read("is_open"), False)
@@ -29,7 +29,7 @@ def opens_and_closes(t: Trial) -> None:
     t.expect(store.read("is_open"), True)
     t.claim("LIFE-004", "read the name of an open store")
     name = store.read("name")
-    t.expect_that(bool(name), "a name that is not empty", name)
+    t.expect_that(bool(name), "a non-empty name", name)
     t.claim("LIFE-001", "read is_open after close")
     store.close()
     t.expect(store.read("is_open"), False)
@@ -54,7 +54,7 @@ def content_survives_reopening(t: Trial) -> None:
 
 @check("LIFE-005", "LIFE-008")
 def claims_are_true(t: Trial) -> None:
-    """Compare what the store says of itself with what it declares."""
+    """Compare the flags and methods of the store with its capability declaration."""
     capabilities = t.lab.subject.capabilities
     store = t.open()
     t.claim("LIFE-005", "compare the flags of the store with its capability declaration")
@@ -66,12 +66,12 @@ def claims_are_true(t: Trial) -> None:
         if getattr(capabilities, capability):
             wanted += methods
     missing = sorted({name for name in wanted if not callable(getattr(store.raw, name, None))})
-    t.expect_that(not missing, "no method to be missing", f"no {', '.join(missing)}")
+    t.expect_that(not missing, "every method to exist", f"no {', '.join(missing)}")
 
 
 @check("LIFE-006")
 def closed_store_refuses(t: Trial) -> None:
-    """Call each operation on a closed store."""
+    """Call every operation on a closed store."""
     capabilities = t.lab.subject.capabilities
     store = t.open()
     store.put(b"a", b"1")
@@ -91,7 +91,7 @@ def closed_store_refuses(t: Trial) -> None:
 @check("LIFE-007")
 def directories_are_separate(t: Trial) -> None:
     """Open two stores in two task directories."""
-    t.claim("LIFE-007", "write to one store and read from another in another directory")
+    t.claim("LIFE-007", "write to one store, then read from a store in another directory")
     first = t.open()
     second = t.open("other-task")
     first.put(b"a", b"first")
@@ -105,7 +105,7 @@ def directories_are_separate(t: Trial) -> None:
 
 @check("LIFE-009")
 def registers_restoration(t: Trial) -> None:
-    """Open a store and look for the restore callback that it registered."""
+    """Open a store and look for its registered restore callback."""
     t.open()
     t.claim("LIFE-009", "look for the callback that init gave to context.register")
     t.note("lab.context.restore_callbacks")
@@ -126,7 +126,7 @@ def volatile_store_starts_empty(t: Trial) -> None:
 
 @check("LIFE-011")
 def many_reopenings(t: Trial) -> None:
-    """Open and close the same directory again and again, with one write each time."""
+    """Open and close the same directory many times, with one write each time."""
     t.claim("LIFE-011", "reopen ten times, writing one key each time")
     for number in range(10):
         store = t.open()

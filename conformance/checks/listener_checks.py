@@ -1,7 +1,7 @@
-"""Restorations with a listener: begun, suspended at any time, begun again (KIP-869).
+"""Restorations with a listener: started, suspended at any time, started again (KIP-869).
 
-The listener is told by the runtime's part, which is ours; what is asked of the subject is that the
-records are there when the listener was told so, however a restoration is cut up.
+Our runtime code calls the listener. The subject must hold the records by the time of each call,
+however the restoration is split into batches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streamproof.conformance.trial import Trial
 from streamproof.conformance.violations import SubjectRaised
 
 POLL = 1_000
-"""Records in the largest batch (Kafka: ``max.poll.records`` of the restore consumer)."""
+"""The records in the largest batch: Kafka's ``max.poll.records`` of the restore consumer."""
 
 CHANGES: Writes = [
     (b"a", b"1"),
@@ -29,7 +29,7 @@ CHANGES: Writes = [
 
 @check("LISTEN-001", given=lambda g: {"writes": g.writes(12), "at": g.cuts()})
 def told_as_restored(t: Trial, writes: Writes, at: set[int]) -> None:
-    """Restore in batches, and compare what the listener is told with what can be read."""
+    """Restore in batches, and compare the reports to the listener with the content of the store."""
     t.claim("LISTEN-001", "restore in batches with a listener, and read after each")
     store = t.open()
     changelog = records(writes)
@@ -47,8 +47,8 @@ def told_as_restored(t: Trial, writes: Writes, at: set[int]) -> None:
 
 @check("LISTEN-002")
 def suspended_and_resumed(t: Trial) -> None:
-    """Suspend after every batch, and begin again from there."""
-    t.claim("LISTEN-002", "suspend a restoration after each batch, and begin it again")
+    """Suspend a restoration after every batch, and resume it from there."""
+    t.claim("LISTEN-002", "suspend a restoration after each batch, and start it again")
     changelog = records(CHANGES)
     for cut in range(1, len(changelog)):
         t.lab.wipe()
@@ -71,8 +71,8 @@ def suspended_and_resumed(t: Trial) -> None:
 
 @check("LISTEN-003")
 def nothing_to_restore(t: Trial) -> None:
-    """Begin a restoration that has reached its end already."""
-    t.claim("LISTEN-003", "begin a restoration with nothing to restore")
+    """Start a restoration that is already at its end."""
+    t.claim("LISTEN-003", "start a restoration without records to restore")
     store = t.open()
     t.restore(store, records(CHANGES))
     restoration = t.restoring(store, len(CHANGES), len(CHANGES))
@@ -83,8 +83,8 @@ def nothing_to_restore(t: Trial) -> None:
 
 @check("LISTEN-004")
 def resumed_by_another_process(t: Trial) -> None:
-    """Suspend, commit, close; go on with a new store from the committed offset."""
-    t.claim("LISTEN-004", "suspend, commit, close, and go on from the committed offset")
+    """Suspend, commit and close; resume with a new store from the committed offset."""
+    t.claim("LISTEN-004", "suspend, commit, close, and resume from the committed offset")
     changelog = records(CHANGES)
     for cut in (1, 3, 5):
         t.lab.wipe()
@@ -107,7 +107,7 @@ def resumed_by_another_process(t: Trial) -> None:
 
 @check("LISTEN-005")
 def odd_batches(t: Trial) -> None:
-    """Give empty batches, a repeated batch, and records beyond the end."""
+    """Restore empty batches, a repeated batch, and records beyond the end."""
     t.claim("LISTEN-005", "restore empty and repeated batches, and records beyond the end")
     store = t.open()
     changelog = records([*CHANGES, (b"a", b"beyond"), (b"beyond", b"1")])
@@ -120,7 +120,7 @@ def odd_batches(t: Trial) -> None:
     restoration.restore(changelog[2:])
     expect_fold(t, store, CHANGES)
     t.expect(store.get(b"beyond"), None)
-    # The driver leaves out what need not be applied; other drivers do not.
+    # Our driver skips records that are already applied. Other drivers pass them on.
     t.restore(store, [])
     expect_fold(t, store, CHANGES)
     t.restore(store, changelog[2 : len(CHANGES)])
@@ -132,7 +132,7 @@ def attempt(t: Trial, call: Callable[[], object]) -> None:
     try:
         call()
     except SubjectRaised:
-        t.lines[-1] = f"# {t.lines[-1]} raises: the listener does."
+        t.lines[-1] = f"# {t.lines[-1]} raises, because the listener does."
 
 
 @check("LISTEN-006")
@@ -152,14 +152,14 @@ def a_listener_that_raises(t: Trial) -> None:
 
 @check("LISTEN-007")
 def a_whole_poll(t: Trial) -> None:
-    """Restore as many records as one poll returns at most."""
+    """Restore the largest number of records that one poll returns."""
     t.claim("LISTEN-007", f"restore {POLL} records in one batch")
     writes: Writes = [
         (b"k%d" % (number % 97), None if number % 13 == 12 else b"%d" % number)
         for number in range(POLL)
     ]
     store = t.open()
-    # The batch itself is left out of the program: it says nothing, and is long.
+    # The program leaves out the batch itself, which is long and tells the reader nothing.
     t.note(f"# {POLL} records of 97 keys are restored in one batch.")
     with t.watching("restore(…)"):
         t.lab.restore(store.raw, records(writes))
@@ -168,7 +168,7 @@ def a_whole_poll(t: Trial) -> None:
 
 @check("LISTEN-008")
 def under_an_open_iterator(t: Trial) -> None:
-    """Restore while an iterator is open, as queries of a restoring store have one."""
+    """Restore while an iterator is open, as interactive queries do."""
     t.claim("LISTEN-008", "open an iterator, restore in two batches, and read it to its end")
     changelog = records(CHANGES)
     store = t.open()
@@ -189,6 +189,6 @@ def under_an_open_iterator(t: Trial) -> None:
         t.expect([each for each in found if each[1] not in possible[each[0]]], [])
         keys = [key for key, _ in found]
         t.expect(sorted(set(keys)), sorted(keys))
-        # It was there all the time, under one value or another.
+        # The key existed all the time, with an older or a newer value.
         t.expect(b"b" in keys, True)
     expect_fold(t, store, CHANGES)

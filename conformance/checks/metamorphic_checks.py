@@ -1,7 +1,7 @@
-"""Two ways that must lead to the same: no model says what is right, one side says it of the other.
+"""Two ways to the same content: no model knows the right answer, but both ways must agree.
 
-Each check runs one program in two ways, on stores of their own, and compares what they hold. The
-report shows both sides, and in the last line the keys in which they differ.
+Each check runs one program in two ways, each on its own store, and compares the contents. The
+report shows both sides, and its last line shows the keys in which they differ.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from streamproof.conformance.windowed_trial import Timed, claim
 Writes = list[tuple[bytes, bytes | None]]
 
 ENDS: Writes = [(b"\x00", b"first"), (b"\xff\xff", b"last")]
-"""Keys at both ends of the order, where ranges go wrong."""
+"""Keys at both ends of the order, where range bugs show."""
 
 PUTTING: tuple[tuple[str, str], ...] = (
-    ("KV-016", "write the same to each key, with the keys in another order"),
-    ("KV-010", "put_all what the other side puts"),
-    ("KV-007", "delete where the other side puts None"),
+    ("KV-016", "write the same values with the keys in another order, and compare"),
+    ("KV-010", "write with put_all on one side and with put on the other, and compare"),
+    ("KV-007", "delete on one side and put None on the other, and compare"),
 )
-"""The ways to write the same."""
+"""Ways to write the same content."""
 
 REPLAYS: tuple[tuple[str, str], ...] = (
-    ("RESTORE-016", "restore what the other side has put"),
-    ("RESTORE-004", "restore twice what the other side has put"),
-    ("RESTORE-005", "restore in batches what the other side has put"),
+    ("RESTORE-016", "put on one side and restore on the other, and compare"),
+    ("RESTORE-004", "put on one side and restore twice on the other, and compare"),
+    ("RESTORE-005", "put on one side and restore in batches on the other, and compare"),
 )
-"""The ways to restore the same."""
+"""Ways to restore the same content."""
 
 
 def agree(t: Trial, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> None:
-    """Demand that two sides are equal; what is reported is where they are not."""
+    """Demand that two sides are equal, and report the keys in which they differ."""
     keys = [*one, *(key for key in other if key not in one)]
     differing = [key for key in keys if one.get(key) != other.get(key)]
     t.expect({key: other.get(key) for key in differing}, {key: one.get(key) for key in differing})
 
 
 def same_content(t: Trial, one: Handle, other: Handle, writes: Writes) -> None:
-    """Demand that two stores answer alike to every way of reading that they have."""
+    """Demand that two stores give the same answers to gets and scans."""
     keys = sorted({key for key, _ in writes})
     agree(t, {key: one.get(key) for key in keys}, {key: other.get(key) for key in keys})
     if t.lab.subject.capabilities.scan:
@@ -53,7 +53,7 @@ def same_content(t: Trial, one: Handle, other: Handle, writes: Writes) -> None:
 
 
 def entries(found: list[Entry]) -> dict[Any, Any]:
-    """The entries of a scan by key; one that comes twice has a list for its value."""
+    """The entries of a scan by key. A key that appears twice has a list of values."""
     by_key: dict[Any, Any] = {}
     for key, value in found:
         by_key[key] = [by_key[key], value] if key in by_key else value
@@ -61,19 +61,19 @@ def entries(found: list[Entry]) -> dict[Any, Any]:
 
 
 def write(store: Handle, writes: Writes) -> None:
-    """Put one after the other."""
+    """Put the writes one after the other."""
     for key, value in writes:
         store.put(key, value)
 
 
 def cut(items: Sequence[Any], at: set[int]) -> list[Sequence[Any]]:
-    """A list in pieces; none of them is empty."""
+    """A list in pieces, none of them empty."""
     ends = sorted({0, len(items), *(each + 1 for each in at if each < len(items))})
     return [items[start:end] for start, end in pairwise(ends)]
 
 
 def plain(t: Trial, writes: Writes) -> Handle:
-    """One side, in a directory beside: it puts one after the other, and commits at the end."""
+    """One side, in its own directory: put the writes one after the other and commit at the end."""
     t.note("# One side.")
     store = t.open("one")
     write(store, writes)
@@ -82,19 +82,19 @@ def plain(t: Trial, writes: Writes) -> Handle:
 
 
 def other_side(t: Trial) -> Handle:
-    """The other side, in the directory of the task, where it can be restored and reopened."""
+    """The other side, in the task directory, where it can be restored and reopened."""
     t.note("# The other side.")
     return t.open()
 
 
-# Where commits, flushes and reopenings fall.
+# Positions of commits, flushes and reopenings.
 
 
 @check("COMMIT-009", given=lambda g: {"writes": g.writes(10), "at": g.cuts()})
 def commits_do_not_matter(t: Trial, writes: Writes, at: set[int]) -> None:
-    """Commit at the end only, and here and there as well."""
+    """Commit at the end only on one side, and several times in between on the other."""
     one = plain(t, writes)
-    t.claim("COMMIT-009", "commit in between what the other side commits at the end")
+    t.claim("COMMIT-009", "commit several times on one side and once on the other, and compare")
     other = other_side(t)
     for number, piece in enumerate(cut(writes, at), start=1):
         write(other, list(piece))
@@ -111,9 +111,9 @@ def commits_do_not_matter(t: Trial, writes: Writes, at: set[int]) -> None:
     },
 )
 def reopening_does_not_matter(t: Trial, writes: Writes, at: set[int], pauses: list[bool]) -> None:
-    """Flush, or close and reopen, after commits here and there."""
+    """Flush, or close and reopen, after commits on one side, and compare with the other side."""
     one = plain(t, writes)
-    t.claim("COMMIT-010", "flush or reopen after commits that the other side makes at the end")
+    t.claim("COMMIT-010", "flush or reopen after commits on one side only, and compare")
     other = other_side(t)
     for number, (piece, reopen) in enumerate(zip(cut(writes, at), pauses, strict=False), start=1):
         write(other, list(piece))
@@ -139,7 +139,7 @@ def reopening_does_not_matter(t: Trial, writes: Writes, at: set[int], pauses: li
     },
 )
 def restored_as_put(t: Trial, writes: Writes, at: set[int], way: tuple[str, str]) -> None:
-    """Restore the changelog of a store, in one of several ways, and compare the two."""
+    """Restore the changelog of a store in one of several ways, and compare the two stores."""
     one = plain(t, writes)
     t.claim(*way)
     other = other_side(t)
@@ -161,7 +161,7 @@ def restored_as_put(t: Trial, writes: Writes, at: set[int], way: tuple[str, str]
     given=lambda g: {"writes": g.writes(12), "way": st.sampled_from(PUTTING)},
 )
 def written_in_other_ways(t: Trial, writes: Writes, way: tuple[str, str]) -> None:
-    """Write the same in one of several ways, and compare the two."""
+    """Write the same content in one of several ways, and compare the two stores."""
     one = plain(t, writes)
     t.claim(*way)
     other = other_side(t)
@@ -171,7 +171,7 @@ def written_in_other_ways(t: Trial, writes: Writes, way: tuple[str, str]) -> Non
         for key, value in writes:
             other.put(key, value) if value is not None else other.delete(key)
     else:
-        # The order of the writes to one key stays.
+        # The sort keeps the order of the writes to each key.
         write(other, sorted(writes, key=lambda each: each[0], reverse=True))
     other.commit({CHANGELOG: len(writes)})
     same_content(t, one, other, writes)
@@ -179,9 +179,9 @@ def written_in_other_ways(t: Trial, writes: Writes, way: tuple[str, str]) -> Non
 
 @check("TXN-018", given=lambda g: {"writes": g.writes(10), "at": g.cuts()})
 def transactions_write_the_same(t: Trial, writes: Writes, at: set[int]) -> None:
-    """Write and commit on the store, and in explicit transactions."""
+    """Write on the store and in explicit transactions, and compare the two stores."""
     one = plain(t, writes)
-    t.claim("TXN-018", "write in transactions what the other side writes on the store")
+    t.claim("TXN-018", "write on the store on one side, in transactions on the other, and compare")
     other = other_side(t)
     for number, piece in enumerate(cut(writes, at), start=1):
         transaction = other.begin()
@@ -201,8 +201,8 @@ CALLS = ("put", "delete", "put_if_absent", "get")
     },
 )
 def answers_as_in_memory(t: Trial, writes: Writes, calls: list[str]) -> None:
-    """Make the same calls on the in-memory store that comes with the suite."""
-    t.claim("KV-017", "compare each answer with that of the store in memory")
+    """Make the same calls on the store and on the suite's in-memory store, and compare."""
+    t.claim("KV-017", "compare each answer with that of the in-memory store")
     one = in_memory(t)
     other = other_side(t)
     for call, (key, value) in zip(calls, writes, strict=False):
@@ -217,7 +217,7 @@ def answers_as_in_memory(t: Trial, writes: Writes, calls: list[str]) -> None:
 
 
 def in_memory(t: Trial) -> Handle:
-    """The in-memory store that comes with the suite."""
+    """The suite's in-memory store."""
     label = t.label_for("memory")
     t.note(f"{label} = Lab('in-memory').open()")
     lab = Lab("in-memory", guarantee=t.lab.guarantee, directory=t.lab.directory)
@@ -231,7 +231,7 @@ Bounds = tuple[bytes | None, bytes | None]
 
 
 def ranges_of(keys: list[bytes], drawn: Bounds) -> list[Bounds]:
-    """Ranges to read: one that is drawn, and those that begin or end with a key that is there."""
+    """Ranges to read: the drawn range, and ranges that begin or end at an existing key."""
     return list(dict.fromkeys((drawn, (keys[0], None), (None, keys[-1]))))
 
 
@@ -246,13 +246,13 @@ def is_within(key: bytes, bounds: Bounds) -> bool:
     given=lambda g: {"writes": g.writes(12), "bounds": g.key_ranges(), "prefix": g.prefixes()},
 )
 def all_ways_of_reading_agree(t: Trial, writes: Writes, bounds: Bounds, prefix: bytes) -> None:
-    """Read a range, backward, by prefix and key by key, and compare with the whole."""
-    t.claim("RANGE-016", "compare each way of reading with the part of all() that it is about")
+    """Read by range, backward, by prefix and key by key, and compare with all()."""
+    t.claim("RANGE-016", "compare each way of reading with the matching part of all()")
     can, keys = t.lab.subject.capabilities, sorted({key for key, _ in [*ENDS, *writes]})
     store = t.open()
     write(store, [*ENDS, *writes])
     store.commit({CHANGELOG: 0})
-    # So that one part is committed and one is not, where that makes a difference.
+    # One part is committed and one is not, for stores in which that makes a difference.
     write(store, writes[: len(writes) // 2])
     whole = store.scan("all")
     for key in keys:
@@ -270,8 +270,13 @@ def all_ways_of_reading_agree(t: Trial, writes: Writes, bounds: Bounds, prefix: 
 
 @check("WIN-053", "SESS-048", given=lambda g: {"puts": g.windows(), "bounds": g.key_ranges()})
 def all_ways_of_fetching_agree(t: Trial, puts: list[tuple[bytes, int]], bounds: Bounds) -> None:
-    """Fetch by key, by range and at one time, and compare with the whole."""
-    claim(t, "WIN-053", "SESS-048", "compare each way of fetching with the part of all of it")
+    """Fetch by key, by range and at one time, and compare with a fetch of everything."""
+    claim(
+        t,
+        "WIN-053",
+        "SESS-048",
+        "compare each way of fetching with the matching part of all entries",
+    )
     store, keys = Timed(t), sorted({key for key, _ in puts})
     for number, (key, tick) in enumerate(puts):
         store.put(key, b"%d" % number, store.times.at(tick))
@@ -292,8 +297,13 @@ def all_ways_of_fetching_agree(t: Trial, puts: list[tuple[bytes, int]], bounds: 
 
 @check("WIN-054", "SESS-049", given=lambda g: {"puts": g.windows()})
 def the_order_of_times_does_not_matter(t: Trial, puts: list[tuple[bytes, int]]) -> None:
-    """Put the same in time and out of it, while nothing expires."""
-    claim(t, "WIN-054", "SESS-049", "put backward in time what the other side puts forward")
+    """Put the same entries forward and backward in time, while nothing expires."""
+    claim(
+        t,
+        "WIN-054",
+        "SESS-049",
+        "put forward in time on one side, backward on the other, and compare",
+    )
     values = {each: b"%d" % number for number, each in enumerate(puts)}
     forward = sorted(values, key=lambda each: each[1])
     found: list[dict[Any, Any]] = []

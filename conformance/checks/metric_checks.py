@@ -1,4 +1,4 @@
-"""Metrics: what a store registers with the runtime, under Kafka's names (KIP-1035)."""
+"""Metrics: the metrics that a store registers with the runtime, under Kafka's names (KIP-1035)."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ STATE_ID = {
     "window": "-window-state-id",
     "session": "-session-state-id",
 }
-"""How the tag that names the store ends, by kind."""
+"""The ending of the tag that holds the store name, by kind of store."""
 
 RATE_S = (NUM_SAMPLES - 1) * SAMPLE_WINDOW_MS / 1000
-"""What a rate is divided by as long as no time has passed."""
+"""The divisor of a rate as long as no time has passed."""
 
 
 def own_metrics(
     t: Trial, level: Level = "DEBUG", task_id: str | None = None
 ) -> dict[str, MetricRow]:
-    """The metrics of stores that are registered now, by name: all, or those of one task."""
+    """The currently registered store metrics by name: all of them, or those of one task."""
     t.note("lab.metrics.table()")
     registry = t.lab.metrics
     rows = [row for row in registry.rows() if row.group == GROUP] if registry else []
     t.expect_that(
-        all(row.level in (level, "INFO") for row in rows), f"no metrics beyond {level}", rows
+        all(row.level in (level, "INFO") for row in rows),
+        f"no metrics beyond the level {level}",
+        rows,
     )
     return {row.name: row for row in rows if task_id in (None, row.tags.get("task-id"))}
 
 
 def measured(t: Trial, name: str, task_id: str | None = None) -> float:
-    """What one metric says now."""
+    """The current value of one metric."""
     found = own_metrics(t, task_id=task_id)
     t.expect_that(name in found, f"the metric {name}", sorted(found))
     return found[name].value
@@ -47,7 +49,7 @@ def measured(t: Trial, name: str, task_id: str | None = None) -> float:
 
 @check("METRIC-001", "METRIC-002", "METRIC-003")
 def registered(t: Trial) -> None:
-    """Open a store with a registry of metrics, and look at what is in it."""
+    """Open a store with a registry of metrics, and list the registered metrics."""
     t.measure("DEBUG")
     t.claim("METRIC-001", "open the store with a registry, and list the metrics")
     store = t.open()
@@ -72,7 +74,7 @@ def registered(t: Trial) -> None:
 
 @check("METRIC-003", "METRIC-007")
 def registered_at_the_level_of_info(t: Trial) -> None:
-    """Open a store with a registry that records less."""
+    """Open a store with a registry of the level INFO."""
     t.measure("INFO")
     t.claim("METRIC-003", "open the store with a registry of the level INFO")
     t.open()
@@ -99,7 +101,7 @@ def commits_are_measured(t: Trial) -> None:
     t.claim("METRIC-005", "commit three times, and read the latencies")
     average, largest = (measured(t, each) for each in COMMIT[1:])
     t.expect_that(0 <= average <= largest, "0 <= average <= maximum", (average, largest))
-    t.claim("METRIC-006", "commit three times, and read the deprecated metrics of flushes")
+    t.claim("METRIC-006", "commit three times, and read the deprecated flush metrics")
     found = own_metrics(t)
     for name in FLUSH:
         value = found[name].value if name in found else 0.0
@@ -108,7 +110,7 @@ def commits_are_measured(t: Trial) -> None:
 
 @check("METRIC-007", "METRIC-008")
 def uncommitted_bytes(t: Trial) -> None:
-    """Write, read what is uncommitted, and commit."""
+    """Write, read the uncommitted bytes, and commit."""
     t.measure("DEBUG")
     store = t.open()
     t.claim("METRIC-008", "read the metrics, then the store")

@@ -21,7 +21,7 @@ from streamproof.stores.capabilities import Capabilities
 __all__ = ["random_programs"]
 
 FEW_KEYS = 8
-"""Keys that most operations use, so that overwrites, deletes and re-puts happen."""
+"""The keys of most operations: a few, so that programs overwrite, delete and put again."""
 
 
 @check("KV-015", "RANGE-015", "OFFSET-013", "COMMIT-008", raw=True, weight=50)
@@ -32,7 +32,7 @@ def random_programs(run: CheckRun) -> None:
         (StoreMachine,),
         {"run": run, "can": run.subject.capabilities, **_strategies(run.generators())},
     )
-    # However short the search is, every rule is used at least once.
+    # Even the shortest search uses every rule at least once.
     run.shrinking(lambda: every_rule_once(machine))
     limits = run.settings.limits
     settings = run.hypothesis_settings(limits.model_programs, limits.model_steps)
@@ -41,7 +41,7 @@ def random_programs(run: CheckRun) -> None:
 
 
 def every_rule_once(machine: type[StoreMachine]) -> None:
-    """A program that uses every rule that the subject can follow."""
+    """A program that uses every rule that the subject supports."""
     program = machine()
     can = program.can
     try:
@@ -68,7 +68,7 @@ def every_rule_once(machine: type[StoreMachine]) -> None:
 
 
 def _strategies(generators: Generators) -> dict[str, SearchStrategy[Any]]:
-    """What a machine draws from: made once for all programs."""
+    """The strategies that machines draw from, made once for all programs."""
     few = st.sampled_from(generators.edge_keys[:FEW_KEYS])
     return {
         "few_keys": few,
@@ -78,7 +78,7 @@ def _strategies(generators: Generators) -> dict[str, SearchStrategy[Any]]:
     }
 
 
-# What is drawn depends on the subject, which the machine that is being run knows.
+# The draws depend on the subject, which only the running machine knows.
 KEYS = st.runner().flatmap(attrgetter("few_keys"))
 ANY_KEY = st.runner().flatmap(attrgetter("any_key"))
 VALUES = st.runner().flatmap(attrgetter("values"))
@@ -87,12 +87,12 @@ WRITES = st.lists(st.tuples(KEYS, st.one_of(st.none(), VALUES)), max_size=4)
 
 
 def able(*capabilities: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A precondition on what the subject claims."""
+    """A precondition on the capabilities of the subject."""
     return precondition(lambda m: all(getattr(m.can, name) for name in capabilities))
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """The store beside a dictionary: the live content, the committed one, and the offset."""
+    """The store and its oracle: the live content, the committed content and the offset."""
 
     run: ClassVar[CheckRun]
     can: ClassVar[Capabilities]
@@ -135,13 +135,13 @@ class StoreMachine(RuleBasedStateMachine):
         ]
 
     def check_content(self) -> None:
-        """Read every key that was ever written."""
+        """Read every key that the program has written."""
         for key in sorted(self.touched):
             self.t.expect(self.store.get(key), self.content.get(key))
 
     @rule(key=KEYS, value=VALUES)
     def put(self, key: bytes, value: bytes) -> None:
-        """Put one of few keys."""
+        """Put one of the common keys."""
         self.t.claim("KV-015", "a random program")
         self.store.put(key, value)
         self.written(key, value)
@@ -200,20 +200,20 @@ class StoreMachine(RuleBasedStateMachine):
     @able("scan")
     @rule()
     def scan_all(self) -> None:
-        """Read everything, in whatever order."""
+        """Read everything, in any order."""
         self.t.claim("RANGE-015", "a random program that scans")
         self.t.expect(sorted(self.store.scan("all")), self.between(None, None))
 
     @precondition(lambda self: cast(StoreMachine, self).dirty)
     @rule()
     def commit(self) -> None:
-        """Commit; a commit without writes is a promise of its own, with a check of its own."""
+        """Commit. Commits without writes have their own requirement and check."""
         self.t.claim("COMMIT-008", "a random program with commits")
         self.offset += 1
         self.commit_at(self.offset)
 
     def commit_at(self, offset: int) -> None:
-        """Commit everything so far with an offset."""
+        """Commit all writes so far with an offset."""
         self.store.commit({CHANGELOG: offset})
         self.dirty = False
         self.committed = dict(self.content)
@@ -224,13 +224,13 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def ask_offset(self) -> None:
         """Ask for the committed offset."""
-        self.t.claim("OFFSET-013", "a random program that asks for the committed offset")
+        self.t.claim("OFFSET-013", "a random program that reads the committed offset")
         self.t.expect(self.store.committed_offset(CHANGELOG), self.committed_offset)
 
     @precondition(lambda self: not cast(StoreMachine, self).dirty)
     @rule(entries=WRITES)
     def restore(self, entries: list[tuple[bytes, bytes | None]]) -> None:
-        """Restore before anything else is written, and commit at once, as the runtime does."""
+        """Restore before the first write, and commit at once, as the runtime does."""
         self.t.claim("KV-015", "a random program that restores")
         records = []
         for key, value in entries:
@@ -245,11 +245,11 @@ class StoreMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         """Close the store and open a new one in the same directory."""
         if self.dirty and not self.run.exact:
-            # What is not committed may be kept or not; the runtime commits before it closes.
+            # The store may keep or lose uncommitted writes; the runtime commits before it closes.
             self.commit()
         self.t.claim("COMMIT-008", "a random program that closes and reopens the store")
         self.store = self.t.reopen(self.store)
-        # Under exactly-once, a transactional store discards what is not committed.
+        # Under exactly-once, a transactional store discards uncommitted writes.
         self.content = dict(self.committed)
         self.dirty = False
         self.check_content()

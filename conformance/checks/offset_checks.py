@@ -9,17 +9,17 @@ from streamproof.conformance.trial import Trial
 
 @check("OFFSET-001", "OFFSET-002")
 def committed_offset_follows_commit(t: Trial) -> None:
-    """Ask for the committed offset before and after commits."""
+    """Read the committed offset before and after commits."""
     store = t.open()
-    t.claim("OFFSET-001", "ask a new store for its committed offset")
+    t.claim("OFFSET-001", "read the committed offset of a new store")
     t.expect(store.committed_offset(CHANGELOG), None)
     store.put(b"a", b"1")
     t.expect(store.committed_offset(CHANGELOG), None)
-    t.claim("OFFSET-002", "commit an offset, then ask for it")
+    t.claim("OFFSET-002", "commit an offset, then read it")
     store.commit({CHANGELOG: 0})
     t.expect(store.committed_offset(CHANGELOG), 0)
     store.put(b"a", b"2")
-    t.claim("OFFSET-002", "write without commit, then ask for the committed offset")
+    t.claim("OFFSET-002", "write without a commit, then read the committed offset")
     t.expect(store.committed_offset(CHANGELOG), 0)
     store.commit({CHANGELOG: 7})
     t.expect(store.committed_offset(CHANGELOG), 7)
@@ -27,8 +27,8 @@ def committed_offset_follows_commit(t: Trial) -> None:
 
 @check("OFFSET-009")
 def unknown_partitions_have_none(t: Trial) -> None:
-    """Ask for partitions that were never committed."""
-    t.claim("OFFSET-009", "commit one partition, then ask for others")
+    """Read the offsets of partitions that were never committed."""
+    t.claim("OFFSET-009", "commit one partition, then read the offsets of others")
     store = t.open()
     store.put(b"a", b"1")
     store.commit({CHANGELOG: 7})
@@ -38,8 +38,8 @@ def unknown_partitions_have_none(t: Trial) -> None:
 
 @check("OFFSET-003", given=lambda g: {"offset": g.offsets()})
 def offset_survives_reopening(t: Trial, offset: int) -> None:
-    """Commit an offset, close, and ask a new store for it."""
-    t.claim("OFFSET-003", "commit, close, and ask a new store for the committed offset")
+    """Commit an offset, close, and read the offset with a new store."""
+    t.claim("OFFSET-003", "commit, close, and read the committed offset with a new store")
     store = t.open()
     store.put(b"a", b"1")
     store.commit({CHANGELOG: offset})
@@ -50,7 +50,7 @@ def offset_survives_reopening(t: Trial, offset: int) -> None:
 
 @check("OFFSET-004")
 def partitions_are_independent(t: Trial) -> None:
-    """Commit offsets of one partition and of two."""
+    """Commit the offsets of two partitions, then of one."""
     t.claim("OFFSET-004", "commit two partitions, then one of them")
     store = t.open()
     store.commit({CHANGELOG: 5, OTHER: 9})
@@ -64,7 +64,7 @@ def partitions_are_independent(t: Trial) -> None:
 @check("OFFSET-005")
 def empty_commit_forgets(t: Trial) -> None:
     """Commit an empty map after offsets were committed."""
-    t.claim("OFFSET-005", "commit an empty map, then ask for the committed offsets")
+    t.claim("OFFSET-005", "commit an empty map, then read the committed offsets")
     store = t.open()
     store.put(b"a", b"1")
     offsets = {CHANGELOG: 5}
@@ -96,11 +96,11 @@ def none_forgets_one(t: Trial) -> None:
 
 @check("OFFSET-007", given=lambda g: {"offset": g.offsets()})
 def any_offset(t: Trial, offset: int) -> None:
-    """Commit offsets from all over the range of a long."""
-    t.claim("OFFSET-007", "commit an offset, then ask for it")
+    """Commit offsets from the whole range of a 64-bit integer."""
+    t.claim("OFFSET-007", "commit an offset, then read it")
     store = t.open()
-    # Where numbers of four bytes end, and those of eight, is tried every time; an offset that goes
-    # back is a matter of its own.
+    # Always try the largest numbers of four and of eight bytes. Offsets that go back have their own
+    # requirement.
     for each in sorted({offset, 2**31, 2**63 - 2}):
         store.put(b"a", b"%d" % each)
         store.commit({CHANGELOG: each})
@@ -123,8 +123,8 @@ def last_commit_counts(t: Trial) -> None:
 
 @check("OFFSET-010")
 def partitions_are_told_apart(t: Trial) -> None:
-    """Commit partitions whose names resemble each other."""
-    t.claim("OFFSET-010", "commit partitions with similar names, then ask for each")
+    """Commit partitions with similar names."""
+    t.claim("OFFSET-010", "commit partitions with similar names, then read the offset of each")
     partitions = [
         TopicPartition("app-store-changelog", 1),
         TopicPartition("app-store-changelog", 11),
@@ -145,7 +145,7 @@ def partitions_are_told_apart(t: Trial) -> None:
 
 @check("OFFSET-011")
 def commit_without_writes(t: Trial) -> None:
-    """Commit again without writes: control records move the changelog on their own."""
+    """Commit again without writes, as when control records advance the changelog."""
     t.claim("OFFSET-011", "commit a larger offset without any write in between")
     store = t.open()
     store.put(b"a", b"1")
@@ -158,7 +158,7 @@ def commit_without_writes(t: Trial) -> None:
 
 @check("OFFSET-012")
 def unmanaged_offsets_are_none(t: Trial) -> None:
-    """Ask a store that does not manage offsets for one."""
+    """Read the committed offset of a store that does not manage offsets."""
     t.claim("OFFSET-012", "commit an offset to a store that does not manage offsets")
     store = t.open()
     store.put(b"a", b"1")
@@ -169,12 +169,12 @@ def unmanaged_offsets_are_none(t: Trial) -> None:
 
 @check("OFFSET-014")
 def takes_over_a_checkpoint(t: Trial) -> None:
-    """Open a store beside the .checkpoint of an older version, and hand over the offset in it.
+    """Open a store next to the .checkpoint of an older version, and hand over its offset.
 
-    A store may read the file at its opening; for any other the runtime reads it, and commits the
-    offset before anything is written.
+    A store may read the file when it opens. For any other store the runtime reads the file and
+    commits the offset before the first write.
     """
-    t.claim("OFFSET-014", "open a store beside a .checkpoint, and hand over the offset in it")
+    t.claim("OFFSET-014", "open a store next to a .checkpoint, and hand over its offset")
     store = t.open()
     store.put(b"a", b"1")
     store.close()
@@ -187,13 +187,13 @@ def takes_over_a_checkpoint(t: Trial) -> None:
     store = t.reopen(store)
     t.expect(store.committed_offset(CHANGELOG), 41)
     t.expect(store.get(b"a"), value)
-    t.claim("OFFSET-014", "open a store that is behind the offset in a .checkpoint")
+    t.claim("OFFSET-014", "open a store whose offset is behind that in a .checkpoint")
     store.commit({CHANGELOG: 50})
     store.close()
     _leave_checkpoint(t, 90)
     store = t.open()
     t.expect(store.committed_offset(CHANGELOG), 50)
-    t.claim("OFFSET-014", "open a store beside a .checkpoint with the offset of another store")
+    t.claim("OFFSET-014", "open a store next to a .checkpoint with the offset of another store")
     found = (t.lab.directory / ".checkpoint").read_text()
     t.expect_that(_OF_ANOTHER_STORE in found, f"{_OF_ANOTHER_STORE!r} still in the file", found)
 
@@ -202,7 +202,7 @@ _OF_ANOTHER_STORE = "streamproof-other-changelog 0 7"
 
 
 def _leave_checkpoint(t: Trial, offset: int) -> None:
-    """Write the file as a version before KIP-1035 does, for this store and another one."""
+    """Write the file as versions before KIP-1035 do, for this store and another one."""
     content = f"0\n2\n{CHANGELOG.topic} {CHANGELOG.partition} {offset}\n{_OF_ANOTHER_STORE}\n"
     t.note(f'(lab.directory / ".checkpoint").write_text({content!r})')
     (t.lab.directory / ".checkpoint").write_text(content)

@@ -38,7 +38,7 @@ def follows_the_records(t: Trial) -> None:
 
 @check("POS-005", "POS-006")
 def every_kind_of_write(t: Trial) -> None:
-    """Delete, put a batch, put if absent; and write without a record."""
+    """Delete, put a batch and put if absent, with and without an input record."""
     store = t.open()
     t.claim("POS-005", "delete, put_all and put_if_absent while records are being processed")
     t.processing(1)
@@ -60,7 +60,7 @@ def every_kind_of_write(t: Trial) -> None:
 
 @check("POS-007")
 def outlives_a_restart(t: Trial) -> None:
-    """Commit, close, reopen, twice."""
+    """Commit, close and reopen, twice."""
     t.claim("POS-007", "commit, close, and read the position with a new store")
     store = t.open()
     t.processing(5)
@@ -79,7 +79,7 @@ def outlives_a_restart(t: Trial) -> None:
 
 @check("POS-008")
 def restoring(t: Trial) -> None:
-    """Restore records of the changelog."""
+    """Restore changelog records, and read the position."""
     t.claim("POS-008", "restore records, and read the position")
     store = t.open()
     t.restore(store, [ChangelogRecord(b"a", b"1", 17), ChangelogRecord(b"b", b"2", 18)])
@@ -102,7 +102,7 @@ def discarded_writes(t: Trial) -> None:
 
 @check("POS-010")
 def discarded_transaction(t: Trial) -> None:
-    """Write in a transaction, and discard it."""
+    """Write in a transaction, discard it, and read the position."""
     t.claim("POS-010", "write in a transaction, close it, and read the position of the store")
     store = t.open()
     t.processing(1)
@@ -124,7 +124,7 @@ def discarded_transaction(t: Trial) -> None:
 
 @check("POS-011")
 def read_is_a_copy(t: Trial) -> None:
-    """Change what was read."""
+    """Change a position that was read, and read it again."""
     t.claim("POS-011", "change a position that was read, and read it again")
     store = t.open()
     t.processing(1)
@@ -137,10 +137,10 @@ def read_is_a_copy(t: Trial) -> None:
 
 @check("POS-012", raw=True, weight=70)
 def position_after_a_crash(run: CheckRun) -> None:
-    """Kill the process around commits, and compare position and offsets."""
+    """Kill the process around commits, and compare the position with the offsets."""
     crashes = campaign(run)
     random = Random(run.seed)
-    # A store without transactions opens under exactly-once only if it was closed cleanly.
+    # Under exactly-once, a store without transactions opens only after a clean close.
     crashes.boundaries(ProgramBuilder().put(b"a", b"1").commit().then("close").build())
     flushed = ProgramBuilder().put(b"a", b"1").commit().put(b"b", b"2").then("flush")
     crashes.boundaries(flushed.put(b"a", b"3").commit().then("flush").build())

@@ -1,4 +1,4 @@
-"""The loss of power: what was not synced is lost in every legal way, and what is left is judged."""
+"""The loss of power: unsynced data is lost in every legal way, and the checks judge the rest."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ JUDGED = (
     "POWER-010",
     "POWER-015",
 )
-"""What every loss of power is judged by."""
+"""The requirements that judge every loss of power."""
 
 UNCLEAN = "POWER-015"
-"""The recommendation that an unclean stop is noticed."""
+"""The recommendation that a store detects an unclean stop."""
 
 LONG = 1_700
-"""The size of a value that is torn at the end of a sector, in bytes."""
+"""The size in bytes of a value that can be torn at the end of a sector."""
 
 FIRST_LOSSES = 3
-"""Losses of power, at most, from each of which a search for further ones goes on."""
+"""The most first losses of power from which a check searches for further losses."""
 
 
 def campaign(run: CheckRun) -> PowerCampaign:
@@ -44,7 +44,7 @@ def campaign(run: CheckRun) -> PowerCampaign:
 
 
 def written() -> ProgramBuilder:
-    """Commits with long values, overwritten and deleted, each flushed."""
+    """Commits that write, overwrite and delete long values, with flushes."""
     builder = ProgramBuilder(gap=2).put(b"a", b"1" * LONG).put(b"b", b"2").commit().then("flush")
     builder.put(b"a", b"3" * LONG).put(b"b", None).put(b"c", b"4" * LONG).commit().then("flush")
     return builder.put(b"c", None).put(b"a", b"5").commit()
@@ -55,7 +55,7 @@ def after_commits(run: CheckRun) -> None:
     """Lose the power after every call of programs that write, commit, flush and close."""
     losses = campaign(run)
     losses.lose(written().put(b"d", b"uncommitted").then("close").build(), share=0.5)
-    # What is flushed without a commit is on the disk, and must not be taken for committed.
+    # Flushed but uncommitted writes are on the disk, and must not count as committed.
     flushed = ProgramBuilder().put(b"a", b"1").commit().put(b"b", b"2").then("flush")
     losses.lose(flushed.build(), share=0.25)
     random = Random(run.seed)
@@ -65,7 +65,7 @@ def after_commits(run: CheckRun) -> None:
 
 @check(*JUDGED, raw=True, weight=90)
 def while_buffers_overflow(run: CheckRun) -> None:
-    """Lose the power while many commits overflow small write buffers, and files are merged."""
+    """Lose the power while many commits overflow small write buffers and files are merged."""
     losses = campaign(run)
     builder = ProgramBuilder(gap=2)
     for number in range(24):
@@ -98,7 +98,7 @@ def while_closing_and_opening(run: CheckRun) -> None:
 
 @check("POWER-012", raw=True, weight=60)
 def while_upgrading(run: CheckRun) -> None:
-    """Lose the power while an older format is opened, and in the first commits after that."""
+    """Lose the power while an older format is opened and during the first commits after that."""
     losses = campaign(run)
     builder = upgrading().read(b"b").then("flush").put(b"a", b"5").put(b"b", None).commit()
     losses.lose(builder.then("flush", "close", "open").build())
@@ -107,7 +107,7 @@ def while_upgrading(run: CheckRun) -> None:
 
 @check("POWER-013", raw=True, weight=60)
 def position_after_a_loss(run: CheckRun) -> None:
-    """Lose the power around commits, and compare position and offsets."""
+    """Lose the power around commits, and compare the position with the offsets."""
     losses = campaign(run)
     builder = ProgramBuilder().put(b"a", b"1").commit().then("flush").put(b"b", b"2").then("flush")
     builder.put(b"a", b"3").commit().then("close", "open").put(b"c", b"4").commit()
@@ -117,7 +117,7 @@ def position_after_a_loss(run: CheckRun) -> None:
 
 @check("POWER-014", raw=True, weight=60)
 def without_a_journal(run: CheckRun) -> None:
-    """Lose any of the names that a store made, renamed or removed and did not sync."""
+    """Lose any unsynced creation, renaming or removal of a file."""
     losses = PowerCampaign(run, run.settings.limits.power_states, PORTABLE)
     builder = written().then("close", "open").put(b"b", b"6").commit().then("flush")
     losses.lose(builder.then("close").build(), ("scattered",))
@@ -126,7 +126,7 @@ def without_a_journal(run: CheckRun) -> None:
 
 @check("POWER-016", raw=True, weight=80)
 def while_recovering(run: CheckRun) -> None:
-    """Lose the power, and lose it again while the store recovers from that and goes on."""
+    """Lose the power, and lose it again while the store recovers and goes on."""
     losses = campaign(run)
     builder = written()
     firsts = losses.lose(builder.build(), ("lost", "reordered"), share=0.2)
@@ -152,9 +152,9 @@ def while_restoring(run: CheckRun) -> None:
 
 
 def blame(run: CheckRun, requirement: str) -> None:
-    """Make whatever was found here the concern of one requirement.
+    """Blame one requirement for all findings of this check.
 
-    An unclean stop that goes unnoticed is a matter of its own.
+    Undetected unclean stops have their own requirement and are left out.
     """
     findings = [each for each in run.findings.values() if each.requirement != UNCLEAN]
     run.findings.clear()

@@ -1,4 +1,4 @@
-"""The store inside simulated tasks, which are killed, moved, cut off and started again."""
+"""The store inside simulated tasks that are killed, moved, cut off and restarted."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ JUDGED = (
     "PROTOCOL-008",
     "PROTOCOL-011",
 )
-"""What every world is judged by."""
+"""The requirements that judge every world."""
 
 SCENARIOS_PER_WORLD = 3
-"""Scenarios that are played for each world that the profile allows: they are much shorter."""
+"""The scenarios for each world that the profile allows. Scenarios are much shorter than worlds."""
 
 MOST_MORE_WORLDS = 8
-"""Worlds, at most, beyond those of the profile."""
+"""The most worlds beyond the number of the profile."""
 
 
 @check(*JUDGED, raw=True, weight=40)
 def killed(run: CheckRun) -> None:
-    """Kill the processes of a simulated application, and at times restart them cleanly."""
+    """Kill the processes of a simulated application, and sometimes restart them cleanly."""
     explore(run, ("crash", "crash", "bounce"))
 
 
 @check(*JUDGED, "PROTOCOL-010", raw=True, weight=40)
 def moved(run: CheckRun) -> None:
-    """Kill and bounce the processes of an application with standbys, which take over."""
+    """Kill and bounce the processes of an application whose standbys take over."""
     explore(run, ("crash", "bounce"), instances=2, standbys=1)
 
 
 @check(*JUDGED, raw=True, weight=40)
 def cut_off(run: CheckRun) -> None:
-    """Let processes stand still, lose the brokers, run out of disk, and come back as zombies."""
+    """Let processes pause, lose the brokers, run out of disk space and return as zombies."""
     explore(run, ("crash", "bounce", "pause", "cut", "fill", "hold"), instances=2)
 
 
 @check("PROTOCOL-009", raw=True, weight=30)
 def same_twice(run: CheckRun) -> None:
-    """Run the same world twice, in which processes are bounced and none is killed."""
+    """Run a world twice in which processes are bounced but none is killed."""
     explore(run, ("bounce", "hold"), twice=True)
 
 
 @check(*JUDGED, "PROTOCOL-010", raw=True, weight=40)
 def library(run: CheckRun) -> None:
-    """Play the crash scenarios that come with streamproof, those that the store can be put into.
+    """Play the crash scenarios of the library that fit the store.
 
-    More of them are played than the profile allows if a promise was not put to the test by any.
+    The check plays more scenarios than the profile allows until every requirement was exercised.
     """
-    # Whoever simulates nothing needs no simulator.
+    # Imported here, so that a run without these checks does not load the simulator.
     from streamproof.conformance.simulated.scenario_worlds import names_for
     from streamproof.conformance.simulated.store_world import Simulated, is_ordered, topologies_for
     from streamproof.conformance.simulated.world_campaign import WorldCampaign
@@ -84,11 +84,11 @@ def explore(
     standbys: int = 0,
     twice: bool = False,
 ) -> None:
-    """Try as many worlds as the profile allows, in which things of some kinds go wrong.
+    """Try as many worlds as the profile allows, with faults of the given kinds.
 
-    A few more are tried if a promise was not put to the test by any of them.
+    The check tries a few more worlds until every requirement was exercised.
     """
-    # Whoever simulates nothing needs no simulator.
+    # Imported here, so that a run without these checks does not load the simulator.
     from streamproof.conformance.simulated.store_world import drawn
     from streamproof.conformance.simulated.world_campaign import WorldCampaign
 

@@ -1,7 +1,7 @@
-"""Isolation on several threads: readers beside commits, and transactions beside each other.
+"""Isolation on several threads: readers during commits, and concurrent transactions.
 
-How often the threads meet is for the scheduler to choose. What they did is recorded, and only
-what no order of it explains is held against the store, so that no interleaving is a false alarm.
+The scheduler decides how often the threads meet. The checks record all operations and fail a store
+only for answers that no order of the operations explains, so no interleaving is a false alarm.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from streamproof.conformance.registry import check
 from streamproof.conformance.trial import SCAN_LIMIT, Trial, close_iterator
 
 READS = 2_000
-"""Reads of one reader after which it stops, which bounds the history."""
+"""The number of reads after which a reader stops, which bounds the history."""
 
 SWITCH_S = 1e-5
-"""How long a thread runs before another may, in seconds; Python's own 5 ms is a whole commit."""
+"""The time slice of a thread in seconds. A whole commit fits into Python's default of 5 ms."""
 
 
 @contextlib.contextmanager
 def switching_often() -> Iterator[None]:
-    """Let threads take turns more often than Python does by itself."""
+    """Let threads take turns more often than Python does by default."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:
@@ -40,7 +40,7 @@ def switching_often() -> Iterator[None]:
 
 
 class Crew:
-    """Threads that read or write until they are told to stop, and what they raised."""
+    """Threads that read or write until they are stopped, and the errors that they raised."""
 
     def __init__(self, t: Trial) -> None:
         self.t = t
@@ -49,10 +49,10 @@ class Crew:
         self.threads: list[threading.Thread] = []
 
     def start(self, work: Callable[[], None]) -> None:
-        """Run ``work`` on a thread of its own, which has begun when this returns.
+        """Start ``work`` on a new thread, and return after the thread has started.
 
-        Where a debugger or a measurement of coverage traces threads, Python refuses two of them
-        that begin at the same moment.
+        The wait matters under a debugger or a coverage tracer: Python then refuses two threads
+        that start at the same moment.
         """
         begun = threading.Event()
 
@@ -69,19 +69,19 @@ class Crew:
         begun.wait()
 
     def finish(self) -> None:
-        """Wait for the threads; what one of them raised breaks the promise."""
+        """Wait for the threads. An error in any of them breaks the promise."""
         for thread in self.threads:
             with self.t.watching("a call on another thread"):
                 thread.join()
         if self.errors:
             error = self.errors[0]
-            self.t.fail("calls on several threads to work", f"{type(error).__name__}: {error}")
+            self.t.fail("calls on several threads to succeed", f"{type(error).__name__}: {error}")
 
 
 def keep_reading(stage: Stage, done: threading.Event, name: str, number: int) -> None:
-    """Get one key after the other, and scan where a scan shows one state, until the end."""
+    """Get one key after the other until the end, and also scan if a scan shows one state."""
     handle, level = stage.readers[number]
-    # Without transactions there is no commit that a scan could see whole.
+    # Without transactions, no commit spans several keys, so scans show nothing.
     scans = stage.scans and not stage.direct
     for turn in range(READS):
         if done.is_set():
@@ -95,7 +95,7 @@ def keep_reading(stage: Stage, done: threading.Event, name: str, number: int) ->
 
 
 def scanned(reader: Any) -> dict[bytes, bytes]:
-    """All entries, of an iterator that is closed afterwards."""
+    """All entries of a reader. The iterator is closed afterwards."""
     iterator = reader.all()
     found = {bytes(key): value for key, value in islice(iterator, SCAN_LIMIT)}
     close_iterator(iterator)
@@ -104,7 +104,7 @@ def scanned(reader: Any) -> dict[bytes, bytes]:
 
 @contextlib.contextmanager
 def readers(stage: Stage, *levels: IsolationLevel) -> Iterator[None]:
-    """Let two threads of each level read meanwhile."""
+    """Let two threads of each isolation level read in the meantime."""
     crew, done = Crew(stage.t), threading.Event()
     for number, (_, level) in enumerate(stage.readers):
         for _ in range(2 if level in levels else 0):
@@ -126,11 +126,11 @@ def readers_beside_commits(run: CheckRun) -> None:
     promised = [each for each in run.check.requirements if run.applies(each)]
     with run.trial(promised[0]) as t, switching_often():
         stage, commits = Stage(t), run.settings.limits.concurrent_commits
-        t.note("# Readers on other threads get and scan what they may see, from here on.")
+        t.note("# From here on, readers on other threads get and scan.")
         kept = len(t.lines)
         with readers(stage, *IsolationLevel):
             for _ in range(commits):
-                # One round is enough to show what each of them did.
+                # One round is enough to show what each thread did.
                 del t.lines[kept:]
                 # The first key is written twice, so that there is an intermediate value.
                 for key in (KEYS[0], *KEYS):
@@ -145,7 +145,7 @@ def transactions_beside_each_other(run: CheckRun) -> None:
     promised = [each for each in run.check.requirements if run.applies(each)]
     with run.trial("ISO-021") as t, switching_often():
         stage, count = Stage(t), run.settings.limits.concurrent_commits
-        t.note("# Two threads begin, commit and close transactions, and others read beside them.")
+        t.note("# Two threads begin, commit and close transactions while other threads read.")
         with readers(stage, IsolationLevel.READ_COMMITTED):
             crew = Crew(t)
             for thread in range(2):
@@ -155,7 +155,7 @@ def transactions_beside_each_other(run: CheckRun) -> None:
 
 
 def many_transactions(stage: Stage, thread: int, count: int) -> None:
-    """Transactions that read, write and read again; every fourth of them is rolled back."""
+    """Transactions that read, write and read again. Every fourth one is rolled back."""
     history = stage.history
     for number in range(count):
         start = history.now()
@@ -174,7 +174,7 @@ def many_transactions(stage: Stage, thread: int, count: int) -> None:
             raw.close()
             history.end([told], "rolled back", history.span(start))
         else:
-            # Two threads cannot agree on offsets that grow, so that it stays the same.
+            # Two threads cannot agree on growing offsets, so the offset stays the same.
             raw.commit({CHANGELOG: stage.commits + 1})
             history.end([told], "committed", history.span(start))
 
@@ -188,10 +188,10 @@ def read_inside(stage: Stage, raw: Any, told: Transaction, key: bytes) -> None:
 
 
 def conclude(stage: Stage, promised: list[str], otherwise: str = "") -> None:
-    """Judge what the threads did; where there is no anomaly, all that was promised held."""
+    """Judge the history of the threads. Without an anomaly, all tested requirements held."""
     t = stage.t
     t.run.evidence.examples += len(stage.history.reads)
-    t.note("# What they did is judged as a whole.")
+    t.note("# The check judges all their operations together.")
     judge(stage, t.run.check.tried, otherwise)
     for requirement in promised:
         t.claim(requirement, t.run.check.tried)

@@ -58,13 +58,13 @@ def bounds(t: Trial, entries: Entries, low: bytes | None, high: bytes | None) ->
     if low is not None and high is not None and low > high:
         t.claim("RANGE-005", "read a range whose lower bound is above the upper one")
     elif low is None or high is None:
-        t.claim("RANGE-004", "read a range that is open on a side")
+        t.claim("RANGE-004", "read a range that is open on one side")
     else:
         t.claim("RANGE-003", "read a range between two bounds")
     found = store.scan("range", low, high)
     expected = between(content, low, high)
     if found != expected and sorted(found) == expected:
-        t.claim("RANGE-002", "read a range, whose entries must be in order of their keys")
+        t.claim("RANGE-002", "read a range: its entries must come in order of their keys")
     t.expect(found, expected)
     t.claim("RANGE-002", "read everything in order")
     t.expect(store.scan("all"), between(content, None, None))
@@ -79,7 +79,7 @@ def bounds_by_example(t: Trial) -> None:
     t.expect(store.scan("range", b"a", b"c"), entries[:3])
     t.expect(store.scan("range", b"b", b"\xff"), entries[1:])
     t.expect(store.scan("range", b"", b"a"), entries[:1])
-    t.claim("RANGE-004", "read ranges that are open on a side")
+    t.claim("RANGE-004", "read ranges that are open on one side")
     t.expect(store.scan("range", None, b"b"), entries[:2])
     t.expect(store.scan("range", b"b", None), entries[1:])
     t.expect(store.scan("range", None, None), entries)
@@ -134,7 +134,7 @@ def prefix_scan(t: Trial, entries: Entries, prefix: bytes) -> None:
 
 @check("RANGE-009")
 def prefix_scan_by_example(t: Trial) -> None:
-    """Scan for prefixes whose next key is hard to find."""
+    """Scan for prefixes whose upper bound is hard to compute."""
     entries = [(b"a", b"1"), (b"a\xff", b"2"), (b"b", b"3"), (b"\xfe", b"4"), (b"\xff", b"5")]
     store = filled(t, [*entries, (b"\xff\xff", b"6")])
     t.claim("RANGE-009", "scan for a prefix that ends in 0xFF")
@@ -160,14 +160,20 @@ def writes_while_iterating(t: Trial) -> None:
     iterator.release()
     t.held()
     if t.lab.subject.capabilities.iterator_view == "snapshot":
-        t.claim("RANGE-011", "put and delete while an iterator is open, then read on")
+        t.claim(
+            "RANGE-011",
+            "put and delete while an iterator is open, then read its rest",
+        )
         t.expect([first, *rest], [*entries])
 
 
 @check("RANGE-011")
 def snapshot_across_commit(t: Trial) -> None:
-    """Commit while an iterator is open, and read on."""
-    t.claim("RANGE-011", "commit further writes while an iterator is open, then read on")
+    """Commit while an iterator is open, then read the rest of the iterator."""
+    t.claim(
+        "RANGE-011",
+        "commit more writes while an iterator is open, then read its rest",
+    )
     entries = [(b"a", b"1"), (b"c", b"3")]
     store = filled(t, entries)
     store.commit({CHANGELOG: 1})
@@ -182,7 +188,7 @@ def snapshot_across_commit(t: Trial) -> None:
 
 @check("RANGE-012")
 def exhausted_iterators(t: Trial) -> None:
-    """Read an iterator to its end, and on; close it twice."""
+    """Read an iterator beyond its end, and close it twice."""
     t.claim("RANGE-012", "read an iterator beyond its end")
     store = filled(t, [(b"a", b"1")])
     iterator = store.iterate("all")

@@ -16,12 +16,12 @@ def records(writes: Writes) -> list[ChangelogRecord]:
 
 
 def content(writes: Writes) -> dict[bytes, bytes]:
-    """What the writes lead to."""
+    """The content that the writes give."""
     return fold(Write(CHANGELOG, offset, *write) for offset, write in enumerate(writes))
 
 
 def expect_fold(t: Trial, store: Handle, writes: Writes) -> None:
-    """Demand that the store holds what the writes lead to."""
+    """Demand that the store holds the content that the writes give."""
     expected = content(writes)
     for key in sorted({key for key, _ in writes}):
         t.expect(store.get(key), expected.get(key))
@@ -78,7 +78,7 @@ def batches_do_not_matter(t: Trial, writes: Writes, at: set[int]) -> None:
 
 @check("RESTORE-008", given=lambda g: {"writes": g.writes(10)})
 def restored_content_is_kept(t: Trial, writes: Writes) -> None:
-    """Restore, commit, close, reopen."""
+    """Restore, commit, close and reopen."""
     t.claim("RESTORE-008", "restore, commit, close, and read with a new store")
     store = t.open()
     t.restore(store, records(writes))
@@ -91,7 +91,7 @@ def restored_content_is_kept(t: Trial, writes: Writes) -> None:
 
 @check("RESTORE-009")
 def restored_is_committed(t: Trial) -> None:
-    """Restore records and read them beside the owner."""
+    """Restore records, and read them as a committed reader."""
     t.claim("RESTORE-009", "restore records, then read them as a committed reader")
     store = t.open()
     t.restore(store, records([(b"a", b"1"), (b"b", b"2")]))
@@ -118,7 +118,7 @@ def values_are_opaque(t: Trial) -> None:
 
 @check("RESTORE-010", given=lambda g: {"writes": g.writes(8), "more": g.writes(6)})
 def live_writes_after_restore(t: Trial, writes: Writes, more: Writes) -> None:
-    """Restore, then write as usual."""
+    """Restore a changelog, then write as usual."""
     t.claim("RESTORE-010", "restore a changelog, then write and read")
     store = t.open()
     t.restore(store, records(writes))
@@ -130,7 +130,7 @@ def live_writes_after_restore(t: Trial, writes: Writes, more: Writes) -> None:
 @check("RESTORE-012", given=lambda g: {"writes": g.writes(8)})
 def logged_by_the_commit(t: Trial, writes: Writes) -> None:
     """Write and commit, and compare the changelog with the content."""
-    t.claim("RESTORE-012", "write, commit, and restore another store from what was logged")
+    t.claim("RESTORE-012", "write, commit, and restore another store from the changelog")
     store = t.open()
     for key, value in writes:
         store.put(key, value)
@@ -142,7 +142,7 @@ def logged_by_the_commit(t: Trial, writes: Writes) -> None:
 @check("RESTORE-013")
 def deletes_are_logged(t: Trial) -> None:
     """Delete a key that other stores of the task may still hold."""
-    t.claim("RESTORE-013", "put, commit, delete, commit, and look at what was logged")
+    t.claim("RESTORE-013", "put, commit, delete, commit, and read the changelog")
     store = t.open()
     store.put(b"a", b"1")
     store.commit({CHANGELOG: 0})
@@ -153,8 +153,8 @@ def deletes_are_logged(t: Trial) -> None:
 
 @check("RESTORE-014")
 def restoring_is_not_logged(t: Trial) -> None:
-    """Restore records, and look at what was logged."""
-    t.claim("RESTORE-014", "restore records, commit, and look at what was logged")
+    """Restore records, and look for new records in the changelog."""
+    t.claim("RESTORE-014", "restore records, commit, and read the changelog")
     store = t.open()
     t.restore(store, records([(b"a", b"1"), (b"b", None)]))
     store.commit({CHANGELOG: 1})

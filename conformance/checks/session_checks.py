@@ -1,4 +1,4 @@
-"""Sessions: what is there, and which of them a search finds."""
+"""Sessions: which sessions a store holds, and which of them a search finds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamproof.stores.windowed.keys import session_key
 from streamproof.stores.windows import LONG_MAX, Window, Windowed
 
 Puts = list[tuple[bytes, int, int]]
-"""What to put: keys, and the ticks at which their sessions start and end."""
+"""The sessions to put: keys, and the ticks at which their sessions start and end."""
 
 
 def session(key: bytes, start: int, end: int) -> Windowed:
@@ -62,20 +62,22 @@ def found_by(
 
 
 def arranged(entries: list[Entry]) -> list[Entry]:
-    """Entries by key, start and end: the order of sessions with the same end is the store's."""
+    """Entries by key, start and end. The store chooses the order of sessions with the same end."""
     return sorted(entries, key=lambda entry: entry[0])
 
 
 def expect_by_end(t: Trial, found: list[Entry], *, backward: bool = False) -> None:
-    """Demand that the sessions of one key come in the order of their ends."""
+    """Demand that the sessions of one key come in order of their ends."""
     ends = [windowed.window.end for windowed, _ in found]
     order = "latest first" if backward else "oldest first"
-    t.expect_that(is_sorted(ends[::-1] if backward else ends), f"by end, the {order}", found)
+    t.expect_that(
+        is_sorted(ends[::-1] if backward else ends), f"entries ordered by end, the {order}", found
+    )
 
 
 @check("SESS-001", "SESS-002", "SESS-003")
 def put_then_fetch(t: Trial) -> None:
-    """Put sessions, fetch each, overwrite one, fetch others."""
+    """Put sessions, fetch each, overwrite one, and fetch others."""
     now = times_of(t).base
     t.claim("SESS-002", "fetch a session that was never put")
     store = t.open_store()
@@ -88,7 +90,9 @@ def put_then_fetch(t: Trial) -> None:
     for (start, end), value in spans.items():
         t.expect(store.fetch_session(b"a", start, end), value)
     t.expect(store.fetch_session(b"b", now, now + 5), b"4")
-    t.claim("SESS-002", "fetch sessions that differ from those that were put in one of the three")
+    t.claim(
+        "SESS-002", "fetch sessions that differ from a put session in the key, the start or the end"
+    )
     for key, start, end in (
         (b"a", now, now + 4),
         (b"a", now - 1, now + 5),
@@ -106,7 +110,7 @@ def put_then_fetch(t: Trial) -> None:
 
 @check("SESS-004", "SESS-005")
 def remove_one_session(t: Trial) -> None:
-    """Remove sessions of which others share the key, the start or the end."""
+    """Remove sessions that share the key, the start or the end with other sessions."""
     t.claim("SESS-004", "remove one of the sessions of a key, then read")
     times = times_of(t)
     now, last = times.at(0), times.at(15)
@@ -135,8 +139,8 @@ def remove_one_session(t: Trial) -> None:
 
 @check("SESS-006")
 def remove_absent_session(t: Trial) -> None:
-    """Remove sessions that are not there."""
-    t.claim("SESS-006", "remove sessions that are not there, then read")
+    """Remove absent sessions."""
+    t.claim("SESS-006", "remove absent sessions, then read")
     now = times_of(t).base
     store = t.open_store()
     store.remove(session(b"a", now, now + 5))
@@ -169,11 +173,11 @@ def empty_aggregate_is_a_value(t: Trial) -> None:
 
 @check("SESS-008", "SESS-009", given=lambda g: {"puts": g.sessions()})
 def sessions_of_a_key(t: Trial, puts: Puts) -> None:
-    """Put sessions in any order, then fetch all of a key, forward and backward."""
+    """Put sessions in any order, then fetch all sessions of a key, forward and backward."""
     t.claim("SESS-008", "fetch all sessions of a key")
     store, content = filled(t, puts, commit_at=len(puts) // 2)
     for key in sorted({key for key, _, _ in puts}):
-        t.claim("SESS-008", "fetch all sessions of a key, which must come by their ends")
+        t.claim("SESS-008", "fetch all sessions of a key: they must come in order of their ends")
         found = store.scan("fetch", key)
         t.expect(arranged(found), found_by(content, (key, key)))
         expect_by_end(t, found)
@@ -186,7 +190,7 @@ def sessions_of_a_key(t: Trial, puts: Puts) -> None:
 @check("SESS-008", "SESS-009")
 def sessions_of_a_key_by_example(t: Trial) -> None:
     """Fetch sessions whose starts and ends are in different orders."""
-    t.claim("SESS-008", "put sessions of which the first to start is the last to end, then fetch")
+    t.claim("SESS-008", "put sessions where the first to start is the last to end, then fetch")
     puts = [(b"a", 4, 5), (b"a", 0, 15), (b"aa", 2, 3), (b"a", 1, 2), (b"b", 0, 6), (b"a", 6, 9)]
     store, content = filled(t, puts)
     expected = sorted(found_by(content, (b"a", b"a")), key=lambda entry: entry[0].window.end)
@@ -205,7 +209,7 @@ def sessions_of_a_key_by_example(t: Trial) -> None:
 )
 def searches(t: Trial, puts: Puts, earliest: int, latest: int) -> None:
     """Search for sessions that end no earlier and start no later than two times."""
-    t.claim("SESS-010", "find the sessions that overlap with a span of time")
+    t.claim("SESS-010", "find the sessions that overlap a span of time")
     times = times_of(t)
     store, content = filled(t, puts, commit_at=len(puts) // 2)
     bounds = times.at(earliest), times.at(latest)
@@ -226,7 +230,7 @@ def searches_by_example(t: Trial) -> None:
     """Search for the sessions that a new record would merge."""
     times = times_of(t)
     unit = max(min(100, times.can.retention_ms // 6), 1)
-    t.claim("SESS-010", "find the sessions that overlap with a span of time")
+    t.claim("SESS-010", "find the sessions that overlap a span of time")
     store = t.open_store()
     sessions = [
         session(b"a", number * unit + (number > 0), (number + 1) * unit) for number in range(5)
@@ -237,13 +241,13 @@ def searches_by_example(t: Trial) -> None:
     t.expect(store.scan("find_sessions", b"a", unit + unit // 2 + 1, 3 * unit), entries[1:3])
     t.expect(store.scan("find_sessions", b"a", 0, 0), entries[:1])
     t.expect(store.scan("find_sessions", b"b", 0, 5 * unit), [])
-    t.claim("SESS-011", "find sessions that end just at the earliest end, or start at the latest")
+    t.claim("SESS-011", "find sessions that end at the earliest end or start at the latest start")
     t.expect(store.scan("find_sessions", b"a", 2 * unit, 2 * unit + 1), entries[1:3])
     t.expect(store.scan("find_sessions", b"a", 2 * unit + 1, 2 * unit + 1), entries[2:3])
     t.expect(store.scan("find_sessions", b"a", 2 * unit, 2 * unit), entries[1:2])
     found = store.scan("backward_find_sessions", b"a", 2 * unit, 2 * unit + 1)
     t.expect(found, entries[1:3][::-1])
-    t.claim("SESS-012", "find sessions that end no earlier than before 0")
+    t.claim("SESS-012", "find sessions with an earliest end before 0")
     for earliest in (-1, -LONG_MAX - 1):
         t.expect(store.scan("find_sessions", b"a", earliest, 5 * unit), entries)
         t.expect(store.scan("backward_find_sessions", b"a", earliest, 0), entries[:1])
@@ -251,7 +255,7 @@ def searches_by_example(t: Trial) -> None:
         t.expect(store.scan("find_sessions_between", earliest, unit), entries[:1])
         t.expect(store.scan("find_sessions", b"a", earliest, -1), [])
         t.expect(store.scan("find_sessions_between", earliest, -1), [])
-    t.claim("SESS-016", "find sessions that start no later than long before the earliest end")
+    t.claim("SESS-016", "find sessions with a latest start long before the earliest end")
     t.expect(store.scan("find_sessions", b"a", 4 * unit, 2 * unit), [])
 
 
@@ -296,7 +300,7 @@ def key_ranges(
     if low is not None and high is not None and low > high:
         t.claim("SESS-016", "read a range of keys whose lower bound is above the upper one")
     elif None in keys:
-        t.claim("SESS-015", "read a range of keys that is open on a side")
+        t.claim("SESS-015", "read a range of keys that is open on one side")
     else:
         t.claim("SESS-014", "read a range of keys")
     times = times_of(t)
@@ -311,7 +315,7 @@ def key_ranges(
 
 @check("SESS-014", "SESS-015", "SESS-016")
 def key_ranges_by_example(t: Trial) -> None:
-    """Fetch and search ranges of keys that end at and beside existing keys."""
+    """Fetch and search ranges of keys that end at existing keys and next to them."""
     t.claim("SESS-014", "read ranges that end exactly at existing keys")
     times = times_of(t)
     puts = [(b"a", 0, 2), (b"a", 4, 6), (b"b", 1, 15), (b"c", 3, 3), (b"\xff", 6, 9)]
@@ -321,7 +325,7 @@ def key_ranges_by_example(t: Trial) -> None:
         t.expect(arranged(store.scan("fetch_range", *keys)), found_by(content, keys))
         found = store.scan("find_sessions_range", *keys, *bounds)
         t.expect(arranged(found), found_by(content, keys, *bounds))
-    t.claim("SESS-015", "read ranges of keys that are open on a side")
+    t.claim("SESS-015", "read ranges of keys that are open on one side")
     for open_keys in ((None, b"b"), (b"b", None), (None, None)):
         t.expect(arranged(store.scan("fetch_range", *open_keys)), found_by(content, open_keys))
         found = store.scan("find_sessions_range", *open_keys, *bounds)
@@ -334,8 +338,8 @@ def key_ranges_by_example(t: Trial) -> None:
 
 @check("SESS-017")
 def range_of_one_key(t: Trial) -> None:
-    """Read keys alone, and as ranges from themselves to themselves."""
-    t.claim("SESS-017", "read a key alone, and as the range from itself to itself")
+    """Read single keys, and ranges from each key to itself."""
+    t.claim("SESS-017", "read a single key, and the range from the key to itself")
     times = times_of(t)
     keys = (b"a", b"aa", b"a\x00", b"b")
     store, content = filled(t, [(key, 0, end) for end in (9, 0, 4) for key in keys])
@@ -370,7 +374,7 @@ def declared_order(t: Trial) -> None:
 
 @check("SESS-020")
 def keys_are_exact(t: Trial) -> None:
-    """Fetch keys that begin like others, and like others followed by times."""
+    """Fetch keys that start with another key, or with another key followed by times."""
     t.claim("SESS-020", "put keys that resemble each other, then fetch each of them")
     times = times_of(t)
     now, last = times.at(0), times.at(15)
@@ -390,14 +394,14 @@ def keys_are_exact(t: Trial) -> None:
         t.expect(arranged(store.scan("find_sessions", key, now, last)), expected)
         t.expect(store.scan("find_sessions", key, now, now - 1), [])
         t.expect(store.fetch_session(key, now, last), expected[1][1])
-    t.claim("SESS-020", "read ranges whose bounds are prefixes of keys that are there")
+    t.claim("SESS-020", "read ranges whose bounds are prefixes of existing keys")
     for low, high in ((b"a", b"aa"), (b"a", b"a\x00"), (b"", b"a"), (b"\x00", b"a"), (b"aa", b"b")):
         t.expect(arranged(store.scan("fetch_range", low, high)), found_by(content, (low, high)))
 
 
 @check("SESS-021")
 def old_starts(t: Trial) -> None:
-    """Put sessions that started long ago, and end within the retention."""
+    """Put sessions that started long ago and end within the retention."""
     t.claim("SESS-021", "put sessions that started long before the retention, then read them")
     times = times_of(t)
     stream = 4 * times.can.retention_ms + 12 * times.interval_ms
@@ -441,7 +445,7 @@ def end_of_time(t: Trial) -> None:
 
 @check("SESS-044", "SESS-045")
 def bad_input(t: Trial) -> None:
-    """Pass None for a key, and sessions that end before they start."""
+    """Pass None for a key, and put sessions that end before they start."""
     now = times_of(t).base
     t.claim("SESS-044", "pass None for the key")
     store = t.open_store()
@@ -465,7 +469,7 @@ def bad_input(t: Trial) -> None:
 
 @check("SESS-046")
 def closed_store(t: Trial) -> None:
-    """Call every method of a session store that was closed."""
+    """Call every method of a closed session store."""
     now = times_of(t).base
     t.claim("SESS-046", "use a store after it was closed")
     store = t.open_store()

@@ -1,4 +1,4 @@
-"""Timestamps: stores that keep the timestamp of each record beside its value (KIP-258)."""
+"""Timestamps: stores that keep a timestamp with each value (KIP-258)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamproof.stores.timestamps import ValueAndTimestamp
 Timed = tuple[bytes, int] | None
 
 EDGES = (NO_TIMESTAMP, 0, 1, 255, 256, 2**31, 1_700_000_000_000, 2**63 - 1)
-"""Timestamps at which an encoding may trip."""
+"""Timestamps that an encoding may get wrong."""
 
 LIKE_TIMESTAMPS = (
     b"\xff" * 8 + b"value",
@@ -26,7 +26,7 @@ LIKE_TIMESTAMPS = (
     b"\x00" * 8,
     b"\x00" * 16,
 )
-"""Values that begin as a stored timestamp does."""
+"""Values that begin like a stored timestamp."""
 
 
 def timestamps() -> SearchStrategy[int]:
@@ -53,7 +53,7 @@ def expect_timed(t: Trial, store: Handle, key: bytes, expected: Timed) -> None:
 
 
 def folded(writes: list[tuple[bytes, bytes | None, int]]) -> dict[bytes, Timed]:
-    """What the last write of each key leaves."""
+    """The content that the last write of each key leaves."""
     return {key: None if value is None else (value, at) for key, value, at in writes}
 
 
@@ -66,13 +66,13 @@ def round_trip(t: Trial, writes: list[tuple[bytes, bytes | None, int]]) -> None:
     for key, expected in folded(writes).items():
         t.claim("TS-001", "put a value with a timestamp, and read both")
         expect_timed(t, store, key, expected)
-        t.claim("TS-002", "put a value with a timestamp, and read the value alone")
+        t.claim("TS-002", "put a value with a timestamp, and read the value without it")
         t.expect(store.get(key), None if expected is None else expected[0])
 
 
 @check("TS-003", "TS-004")
 def plain_put(t: Trial) -> None:
-    """Put without naming a timestamp, while a record is being processed and while none is."""
+    """Put without a timestamp, during the processing of an input record and outside it."""
     store = t.open()
     t.claim("TS-003", "put while a record with a timestamp is being processed")
     t.processing(1, timestamp=1_234)
@@ -105,7 +105,7 @@ def overwrite_and_delete(t: Trial) -> None:
 
 @check("TS-007")
 def put_if_absent(t: Trial) -> None:
-    """Put if absent, with timestamps."""
+    """Put with timestamps only if the key is absent."""
     t.claim("TS-007", "put_if_absent_with_timestamp on an absent and on a present key")
     store = t.open()
     t.expect(timed(store.put_if_absent_with_timestamp(b"a", b"1", 10)), None)
@@ -115,7 +115,7 @@ def put_if_absent(t: Trial) -> None:
 
 @check("TS-008")
 def delete(t: Trial) -> None:
-    """Delete, and look at what is returned."""
+    """Delete, and read the returned value and timestamp."""
     t.claim("TS-008", "delete_with_timestamp on a present and on an absent key")
     store = t.open()
     store.put_with_timestamp(b"a", b"1", 10)
@@ -139,8 +139,8 @@ def put_all(t: Trial) -> None:
 
 @check("TS-010")
 def null_keys(t: Trial) -> None:
-    """Use None as a key."""
-    t.claim("TS-010", "use None as a key with a timestamp")
+    """Pass None for a key."""
+    t.claim("TS-010", "pass None for a key with a timestamp")
     store = t.open()
     store.put_with_timestamp(b"a", b"1", 10)
     t.expect_raises(lambda: store.get_with_timestamp(None), "get_with_timestamp(None) raises")
@@ -174,7 +174,7 @@ def scans(t: Trial, writes: list[tuple[bytes, bytes | None, int]]) -> None:
 
 @check("TS-013", given=lambda g: {"writes": writes(g)})
 def reopened(t: Trial, writes: list[tuple[bytes, bytes | None, int]]) -> None:
-    """Commit, close, reopen."""
+    """Commit, close and reopen, then read the timestamps."""
     t.claim("TS-013", "put values with timestamps, commit, close, and read with a new store")
     store = t.open()
     for key, value, at in writes:
@@ -202,7 +202,7 @@ def restored(t: Trial, writes: list[tuple[bytes, bytes | None, int]]) -> None:
 
 @check("TS-016")
 def values_are_opaque(t: Trial) -> None:
-    """Put and restore values that begin as a stored timestamp does."""
+    """Put and restore values that begin like a stored timestamp."""
     t.claim("TS-016", "put, commit and restore values that look like timestamps")
     store = t.open()
     for number, value in enumerate(LIKE_TIMESTAMPS):
@@ -221,7 +221,7 @@ def values_are_opaque(t: Trial) -> None:
 
 @check("TS-017")
 def discarded(t: Trial) -> None:
-    """Overwrite a committed value in a transaction, and discard it."""
+    """Overwrite a committed value in a transaction, and discard the transaction."""
     t.claim("TS-017", "overwrite in a transaction, close it, and read value and timestamp")
     store = t.open()
     store.put_with_timestamp(b"a", b"1", 10)

@@ -1,4 +1,4 @@
-"""Transactions: what they show, keep to themselves, write and discard."""
+"""Transactions: what they show, hide, write and discard."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def base(t: Trial) -> Handle:
 
 @check("TXN-001", "TXN-002")
 def reads_its_own_writes(t: Trial) -> None:
-    """Write in a transaction and read in it."""
+    """Write and read in one transaction."""
     store = base(t)
     transaction = store.begin()
-    t.claim("TXN-001", "put in a transaction, then get in it")
+    t.claim("TXN-001", "put in a transaction, then get in the same transaction")
     t.expect(transaction.get(b"a"), b"1")
     transaction.put(b"a", b"staged")
     transaction.put(b"d", b"new")
     t.expect((transaction.get(b"a"), transaction.get(b"d")), (b"staged", b"new"))
-    t.claim("TXN-002", "delete in a transaction, then get in it")
+    t.claim("TXN-002", "delete in a transaction, then get in the same transaction")
     t.expect(transaction.delete(b"b"), b"2")
     t.expect(transaction.get(b"b"), None)
     t.expect(transaction.put_if_absent(b"b", b"again"), None)
@@ -114,7 +114,7 @@ def ended_transaction_refuses(t: Trial) -> None:
 
 @check("TXN-017")
 def put_all_is_staged(t: Trial) -> None:
-    """Put a batch in a transaction and roll it back."""
+    """Put a batch in a transaction, and roll the transaction back."""
     t.claim("TXN-017", "put_all in a transaction, close it, then read the store")
     store = base(t)
     transaction = store.begin()
@@ -127,7 +127,7 @@ def put_all_is_staged(t: Trial) -> None:
 
 @check("TXN-008")
 def staged_batch_is_not_durable(t: Trial) -> None:
-    """Put a batch without committing it, close the store, reopen it."""
+    """Put a batch without a commit, close the store, and reopen it."""
     t.claim("TXN-008", "put_all without commit, close the store, then read with a new one")
     store = base(t)
     store.put_all([(b"a", b"staged"), (b"b", None), (b"d", b"new")])
@@ -153,19 +153,19 @@ def closes_with_its_store(t: Trial) -> None:
 
 @check("TXN-010")
 def counts_uncommitted(t: Trial) -> None:
-    """Ask for the uncommitted entries and bytes before, in and after a transaction."""
-    t.claim("TXN-010", "ask a store without staged writes what is uncommitted")
+    """Read the numbers of uncommitted entries and bytes before, in and after a transaction."""
+    t.claim("TXN-010", "read the uncommitted numbers of a store without staged writes")
     store = base(t)
     t.expect(store.approximate_num_uncommitted_entries(), 0)
     idle = store.approximate_num_uncommitted_bytes()
-    t.claim("TXN-010", "stage writes and ask what is uncommitted")
+    t.claim("TXN-010", "stage writes, then read the uncommitted numbers")
     store.put(b"a", b"x" * 1000)
     store.put(b"b", b"y" * 1000)
     entries = store.approximate_num_uncommitted_entries()
     t.expect_that(entries in (-1, 2), "2 entries (or -1, unknown)", entries)
     staged = store.approximate_num_uncommitted_bytes()
     t.expect_that(staged == -1 or staged >= idle + 2000, "at least 2000 bytes more", staged)
-    t.claim("TXN-010", "commit and ask what is uncommitted")
+    t.claim("TXN-010", "commit, then read the uncommitted numbers")
     store.commit({CHANGELOG: 5})
     t.expect(store.approximate_num_uncommitted_entries(), 0)
     t.expect(store.approximate_num_uncommitted_bytes(), idle)
@@ -173,8 +173,8 @@ def counts_uncommitted(t: Trial) -> None:
 
 @check("TXN-011")
 def nothing_uncommitted(t: Trial) -> None:
-    """Ask a store without transactions for its uncommitted entries and bytes."""
-    t.claim("TXN-011", "write, then ask what is uncommitted")
+    """Read the numbers of uncommitted entries and bytes of a store without transactions."""
+    t.claim("TXN-011", "write, then read the uncommitted numbers")
     store = t.open()
     store.put(b"a", b"1")
     t.expect(store.approximate_num_uncommitted_entries(), 0)
@@ -183,7 +183,7 @@ def nothing_uncommitted(t: Trial) -> None:
 
 @check("TXN-012")
 def returns_itself(t: Trial) -> None:
-    """Ask a store without transactions for one."""
+    """Call new_transaction on a store without transactions."""
     t.claim("TXN-012", "call new_transaction on a store without transactions")
     store = t.open()
     transaction = store.begin()
@@ -254,7 +254,7 @@ def many_transactions(t: Trial, programs: list[tuple[Writes, bool]]) -> None:
 
 @check("TXN-016")
 def transaction_is_a_view(t: Trial) -> None:
-    """Look at what a transaction says of itself."""
+    """Read the name and the flags of a transaction."""
     t.claim("TXN-016", "read the name and the flags of a transaction")
     store = base(t)
     transaction = store.begin()

@@ -1,8 +1,8 @@
-"""Upgrades: what an older format holds is there after the upgrade, or is rebuilt (KIP-258, 1035).
+"""Upgrades: the store takes over the content of an older format or rebuilds it (KIP-258, KIP-1035).
 
-The subject names the store that writes its older format (``upgrades_from``). An upgrade
-may take the old records over, or start empty without an offset, so that the
-changelog is replayed. Both are legal; half of each is not.
+The subject names the store that writes its older format (``upgrades_from``). An upgrade may take
+the old records over. It may also start empty and without an offset, so that the runtime replays
+the changelog. Both are legal; a mixture of both is not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OLD: Writes = [
     (b"d", b""),
     (b"ab", b"\xff" * 8 + b"looks like a timestamp"),
 ]
-"""What the older store holds."""
+"""The content of the older store."""
 
 
 def records(writes: Writes) -> list[ChangelogRecord]:
@@ -52,9 +52,9 @@ def write_old(t: Trial, writes: Writes = OLD) -> None:
 
 
 def expect_content(t: Trial, store: Handle, writes: Writes) -> None:
-    """Demand that point reads, and scans where there are any, agree with the writes.
+    """Demand that point reads and scans, if supported, agree with the writes.
 
-    Scans come before and after, as point reads may change what they meet.
+    Scans run before and after the point reads, because a point read may upgrade its entry.
     """
     expected = content(writes)
     scans = t.lab.subject.capabilities.scan
@@ -68,29 +68,29 @@ def expect_content(t: Trial, store: Handle, writes: Writes) -> None:
 
 @check("UPGRADE-001", "UPGRADE-002", "UPGRADE-003", "UPGRADE-004")
 def opens_the_older_format(t: Trial) -> None:
-    """Open what the older store wrote and closed."""
-    t.claim("UPGRADE-001", "open what the older store wrote, committed and closed")
+    """Open the directory that the older store wrote and closed."""
+    t.claim("UPGRADE-001", "open the directory that the older store wrote, committed and closed")
     write_old(t)
     store = t.open()
     t.expect(store.read("is_open"), True)
-    t.claim("UPGRADE-002", "ask for the committed offset after the upgrade")
+    t.claim("UPGRADE-002", "read the committed offset after the upgrade")
     offset = store.committed_offset(CHANGELOG)
     last = len(OLD) - 1
     t.expect_that(offset in (None, last), f"{last}, or None to rebuild", offset)
-    t.claim("UPGRADE-003", "read after the upgrade what the committed offset covers")
+    t.claim("UPGRADE-003", "upgrade, then read the entries that the committed offset covers")
     if offset is not None:
         expect_content(t, store, OLD)
     for key, value in sorted(content(OLD).items()):
         found = store.get(key)
         t.expect_that(found in (None, value), f"{value!r}, or None to rebuild", found)
-    t.claim("UPGRADE-004", "replay the changelog after the committed offset, and read")
+    t.claim("UPGRADE-004", "replay the changelog from the committed offset, and read")
     t.catch_up(store, records(OLD))
     expect_content(t, store, OLD)
 
 
 @check("UPGRADE-005", "UPGRADE-006")
 def opens_again(t: Trial) -> None:
-    """Upgrade, close, open again; then write over old entries."""
+    """Upgrade, close and open again, then overwrite old entries."""
     write_old(t)
     store = t.open()
     t.catch_up(store, records(OLD))
@@ -98,7 +98,7 @@ def opens_again(t: Trial) -> None:
     store = t.reopen(store)
     t.expect(store.committed_offset(CHANGELOG), len(OLD) - 1)
     expect_content(t, store, OLD)
-    t.claim("UPGRADE-006", "write over old entries, commit, close, and open again")
+    t.claim("UPGRADE-006", "overwrite old entries, commit, close, and open again")
     more: Writes = [(b"a", b"new"), (b"b", None), (b"c", b"new"), (b"gone", b"back")]
     for key, value in more:
         store.put(key, value)
@@ -125,8 +125,8 @@ def reopened_half_way(t: Trial) -> None:
 
 @check("UPGRADE-008")
 def timestamps_of_old_values(t: Trial) -> None:
-    """Read the timestamps of what was written without."""
-    t.claim("UPGRADE-008", "read the timestamps of values that were written without")
+    """Read the timestamps of values that were written without one."""
+    t.claim("UPGRADE-008", "read the timestamps of values that were written without one")
     write_old(t)
     store = t.open()
     kept = store.committed_offset(CHANGELOG) is not None
@@ -139,7 +139,7 @@ def timestamps_of_old_values(t: Trial) -> None:
 
 @check("UPGRADE-009", "UPGRADE-010")
 def the_way_back(t: Trial) -> None:
-    """Open with the older store what the newer one wrote."""
+    """Open the newer store's directory with the older store."""
     write_old(t)
     store = t.open()
     t.catch_up(store, records(OLD))
@@ -148,7 +148,7 @@ def the_way_back(t: Trial) -> None:
         store.put(key, value)
     store.commit({CHANGELOG: len(OLD + more) - 1})
     store.close()
-    t.claim("UPGRADE-009", "open with the older store what the newer one wrote")
+    t.claim("UPGRADE-009", "open the newer store's directory with the older store")
     try:
         older = t.open_older()
     except SubjectRaised:
@@ -157,7 +157,7 @@ def the_way_back(t: Trial) -> None:
     else:
         expect_content(t, older, OLD + more)
         older.close()
-    t.claim("UPGRADE-010", "open with the newer store again, after the older one was tried")
+    t.claim("UPGRADE-010", "open the directory with the newer store after the older store tried")
     store = t.open()
     t.catch_up(store, records(OLD + more))
     expect_content(t, store, OLD + more)
@@ -165,7 +165,7 @@ def the_way_back(t: Trial) -> None:
 
 @check("UPGRADE-011")
 def restored_over_old_entries(t: Trial) -> None:
-    """Replay the whole changelog over what was taken over."""
+    """Replay the whole changelog over the old entries."""
     t.claim("UPGRADE-011", "replay a whole changelog over the old entries")
     write_old(t)
     store = t.open()
@@ -178,7 +178,7 @@ def restored_over_old_entries(t: Trial) -> None:
 
 
 def upgrading() -> ProgramBuilder:
-    """A program that writes with the older store, commits and closes, and then upgrades."""
+    """A program that writes with the older store, commits, closes and then upgrades."""
     builder = ProgramBuilder(operations=[Operation("open_older")])
     builder.put(b"a", b"1").put(b"b", b"2").put(b"c", b"3").put(b"c", None).commit()
     builder.put(b"d", b"4").commit()
@@ -199,7 +199,7 @@ def killed_while_upgrading(run: CheckRun) -> None:
 
 @check("UPGRADE-020", raw=True, weight=70)
 def killed_while_upgrading_again(run: CheckRun) -> None:
-    """Kill the process while it opens the older format, and again at the second try."""
+    """Kill the process while it opens the older format, and kill it again at the second try."""
     crashes = deep_campaign(run)
     builder = upgrading()
     program = builder.build()
@@ -218,7 +218,7 @@ def killed_while_upgrading_again(run: CheckRun) -> None:
 
 @check("UPGRADE-013", raw=True, weight=70)
 def killed_after_the_upgrade(run: CheckRun) -> None:
-    """Kill the process in the first reads, writes, commits, flushes and closes after it."""
+    """Kill the process in the first reads, writes, commits, flushes and closes after an upgrade."""
     crashes = campaign(run)
     builder = upgrading().read(b"b").then("flush").put(b"a", b"5").put(b"b", None)
     builder.read(b"d").then("flush").put(b"c", b"6")
@@ -233,7 +233,7 @@ def killed_after_the_upgrade(run: CheckRun) -> None:
 
 @check("UPGRADE-014", raw=True, weight=50)
 def older_store_killed(run: CheckRun) -> None:
-    """Kill the process while the older store is open, and upgrade what it left."""
+    """Kill the process while the older store is open, and upgrade the files that it left."""
     crashes = campaign(run)
     builder = ProgramBuilder(operations=[Operation("open_older")])
     builder.put(b"a", b"1").put(b"b", b"2").commit().then("flush")
@@ -245,12 +245,12 @@ def older_store_killed(run: CheckRun) -> None:
 
 
 MORE: Writes = [(b"a", b"new"), (b"b", None), (b"c", b"new")]
-"""What is written while an upgrade is being prepared."""
+"""The writes during the preparation of an upgrade."""
 
 
 @check("UPGRADE-015", "UPGRADE-016", "UPGRADE-017")
 def prepared_in_place(t: Trial) -> None:
-    """Prepare the upgrade beside the older format, over a restart, and then make it."""
+    """Prepare an upgrade while the older format is in use, restart, and then upgrade."""
     write_old(t)
     changelog, last = records(OLD + MORE), len(OLD + MORE) - 1
     t.claim("UPGRADE-015", "read and write while the upgrade is being prepared")
@@ -276,7 +276,7 @@ def prepared_in_place(t: Trial) -> None:
     expect_content(t, store, OLD + MORE)
     t.expect(store.committed_offset(CHANGELOG), last)
     store.close()
-    t.claim("UPGRADE-017", "open the store without the configuration, after it was prepared")
+    t.claim("UPGRADE-017", "prepare the upgrade, then open the store without the configuration")
     store = t.open()
     t.expect(store.committed_offset(CHANGELOG), last)
     expect_content(t, store, OLD + MORE)
@@ -284,8 +284,11 @@ def prepared_in_place(t: Trial) -> None:
 
 @check("UPGRADE-018")
 def preparation_taken_back(t: Trial) -> None:
-    """Prepare the upgrade, and go back to the older store."""
-    t.claim("UPGRADE-018", "prepare the upgrade, write, and open with the older store again")
+    """Prepare an upgrade, and go back to the older store."""
+    t.claim(
+        "UPGRADE-018",
+        "prepare the upgrade, write, and open the directory with the older store",
+    )
     write_old(t)
     store = t.open_preparing()
     store.rebuild(CHANGELOG, records(OLD))
@@ -300,7 +303,7 @@ def preparation_taken_back(t: Trial) -> None:
 
 @check("UPGRADE-019", raw=True, weight=70)
 def killed_while_preparing(run: CheckRun) -> None:
-    """Kill the process while the new format is filled beside the older one, then upgrade."""
+    """Kill the process while it fills the new format, then upgrade."""
     crashes = campaign(run)
     builder = ProgramBuilder(operations=[Operation("open_older")])
     builder.put(b"a", b"1").put(b"b", b"2").put(b"c", b"3").put(b"c", None).commit()

@@ -1,4 +1,4 @@
-"""Windows: what is there, and what a fetch finds."""
+"""Windows: which windows a store holds, and which of them a fetch finds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamproof.stores.windowed.keys import window_key
 from streamproof.stores.windows import LONG_MAX, Window, Windowed
 
 Puts = list[tuple[bytes, int]]
-"""What to put: keys, and the ticks at which their windows start."""
+"""The windows to put: keys, and the ticks at which their windows start."""
 
 
 def times_of(t: Trial) -> Times:
@@ -52,17 +52,17 @@ def within(
 
 
 def of_key(entries: Entries) -> list[Entry]:
-    """Entries of one key, as a fetch of that key yields them."""
+    """The entries of one key, in the form that a fetch of that key yields."""
     return [(windowed.window.start, value) for windowed, value in entries]
 
 
 def arranged(entries: list[Entry]) -> list[Entry]:
-    """Entries by key and window; those of one window stay in their order."""
+    """Entries by key and window. Entries of one window keep their order."""
     return sorted(entries, key=lambda entry: entry[0])
 
 
 def expect_oldest_first(t: Trial, found: list[Entry], expected: list[Entry]) -> None:
-    """Demand the windows of one key; that only their order is wrong breaks another promise."""
+    """Demand the windows of one key. A wrong order alone breaks the promise on the order."""
     t.expect(arranged(found), arranged(expected))
     tried, requirement = t.tried, t.requirement
     t.claim("WIN-008", f"{tried}; they must come oldest first")
@@ -72,7 +72,7 @@ def expect_oldest_first(t: Trial, found: list[Entry], expected: list[Entry]) -> 
 
 @check("WIN-001", "WIN-002", "WIN-003")
 def put_then_fetch(t: Trial) -> None:
-    """Put windows, fetch each, overwrite one, fetch others."""
+    """Put windows, fetch each, overwrite one, and fetch others."""
     now = times_of(t).base
     t.claim("WIN-002", "fetch a window that was never put")
     store = t.open_store()
@@ -84,7 +84,7 @@ def put_then_fetch(t: Trial) -> None:
     t.expect(store.fetch(b"a", now), b"1")
     t.expect(store.fetch(b"a", now + 1), b"2")
     t.expect(store.fetch(b"b", now), b"3")
-    t.claim("WIN-002", "fetch windows beside those that were put")
+    t.claim("WIN-002", "fetch windows next to those that were put")
     for key, start in ((b"a", now - 1), (b"a", now + 2), (b"b", now + 1), (b"c", now)):
         t.expect(store.fetch(key, start), None)
     t.claim("WIN-003", "put one window twice, then fetch it and its neighbours")
@@ -118,8 +118,8 @@ def delete_one_window(t: Trial) -> None:
 
 @check("WIN-005")
 def delete_absent_window(t: Trial) -> None:
-    """Delete windows that are not there."""
-    t.claim("WIN-005", "put None into windows that are not there, then read")
+    """Delete absent windows."""
+    t.claim("WIN-005", "put None into absent windows, then read")
     now = times_of(t).base
     store = t.open_store()
     store.put(b"a", None, now)
@@ -149,7 +149,7 @@ def empty_value_is_a_value(t: Trial) -> None:
     given=lambda g: {"puts": g.windows(), "first": g.ticks(), "last": g.ticks()},
 )
 def time_ranges(t: Trial, puts: Puts, first: int, last: int) -> None:
-    """Put windows in any order, then fetch those of a key between two times."""
+    """Put windows in any order, then fetch the windows of a key between two times."""
     t.claim("WIN-007", "fetch the windows of a key between two times")
     times = times_of(t)
     store, content = filled(t, puts, commit_at=len(puts) // 2)
@@ -177,7 +177,7 @@ def time_ranges_by_example(t: Trial) -> None:
     t.claim("WIN-009", "fetch time ranges backward")
     t.expect(store.scan("backward_fetch_between", b"a", 0, at(15)), everything[::-1])
     t.expect(store.scan("backward_fetch_between", b"a", at(1), at(4)), everything[::-1][1:3])
-    t.claim("WIN-012", "fetch a time range whose end is before its beginning")
+    t.claim("WIN-012", "fetch a time range whose end is before its start")
     for method in ("fetch_between", "backward_fetch_between"):
         t.expect(store.scan(method, b"a", at(3), at(2)), [])
 
@@ -201,9 +201,9 @@ def key_ranges(
     starts = times.at(first), times.at(last)
     low, high = keys
     if first > last or (low is not None and high is not None and low > high):
-        t.claim("WIN-012", "fetch a range of keys or times whose end is before its beginning")
+        t.claim("WIN-012", "fetch a range of keys or times whose end is before its start")
     elif None in keys:
-        t.claim("WIN-011", "fetch a range of keys that is open on a side, between two times")
+        t.claim("WIN-011", "fetch a range of keys that is open on one side, between two times")
     else:
         t.claim("WIN-010", "fetch a range of keys between two times")
     store, content = filled(t, puts, commit_at=len(puts) // 2)
@@ -215,7 +215,7 @@ def key_ranges(
 
 @check("WIN-010", "WIN-011", "WIN-012")
 def key_ranges_by_example(t: Trial) -> None:
-    """Fetch ranges of keys and times that end at and beside existing windows."""
+    """Fetch ranges of keys and times that end at existing windows and next to them."""
     times = times_of(t)
     t.claim("WIN-010", "fetch ranges that end exactly at existing keys and windows")
     puts = [(b"a", 0), (b"a", 6), (b"b", 2), (b"c", 4), (b"c", 15), (b"\xff", 6)]
@@ -226,12 +226,12 @@ def key_ranges_by_example(t: Trial) -> None:
         for starts in (everything, (at(2), at(6)), (at(3), at(3))):
             expected = arranged(within(content, (low, high), starts))
             t.expect(arranged(store.scan("fetch_range", low, high, *starts)), expected)
-    t.claim("WIN-011", "fetch ranges of keys that are open on a side")
+    t.claim("WIN-011", "fetch ranges of keys that are open on one side")
     for keys in ((None, b"b"), (b"b", None), (None, None)):
         for starts in (everything, (at(1), at(4))):
             expected = arranged(within(content, keys, starts))
             t.expect(arranged(store.scan("fetch_range", *keys, *starts)), expected)
-    t.claim("WIN-012", "fetch ranges whose end is before their beginning")
+    t.claim("WIN-012", "fetch ranges whose end is before their start")
     t.expect(store.scan("fetch_range", b"c", b"a", *everything), [])
     t.expect(store.scan("fetch_range", None, None, at(6), at(2)), [])
     t.expect(store.scan("fetch_all", at(6), at(2)), [])
@@ -239,8 +239,8 @@ def key_ranges_by_example(t: Trial) -> None:
 
 @check("WIN-013")
 def range_of_one_key(t: Trial) -> None:
-    """Fetch keys alone, and as ranges from themselves to themselves."""
-    t.claim("WIN-013", "fetch a key alone, and as the range from itself to itself")
+    """Fetch single keys, and ranges from each key to itself."""
+    t.claim("WIN-013", "fetch a single key, and the range from the key to itself")
     times = times_of(t)
     puts = [(key, tick) for tick in (9, 0, 4) for key in (b"a", b"aa", b"a\x00", b"b")]
     store, content = filled(t, puts)
@@ -255,8 +255,8 @@ def range_of_one_key(t: Trial) -> None:
 
 @check("WIN-015", given=lambda g: {"puts": g.windows(), "first": g.ticks(), "last": g.ticks()})
 def everything_is_found(t: Trial, puts: Puts, first: int, last: int) -> None:
-    """Read all windows of all keys, and those between two times."""
-    t.claim("WIN-015", "read all windows of all keys, and those between two times")
+    """Read all windows of all keys, and all windows between two times."""
+    t.claim("WIN-015", "read all windows of all keys, and all windows between two times")
     times = times_of(t)
     starts = times.at(first), times.at(last)
     store, content = filled(t, puts, commit_at=len(puts) // 2)
@@ -303,7 +303,7 @@ def declared_order(t: Trial) -> None:
 
 @check("WIN-017")
 def keys_are_exact(t: Trial) -> None:
-    """Fetch keys that begin like others, and like others followed by a time."""
+    """Fetch keys that start with another key, or with another key followed by a time."""
     t.claim("WIN-017", "put keys that resemble each other, then fetch each of them")
     times = times_of(t)
     now, last = times.at(0), times.at(15)
@@ -337,7 +337,7 @@ def keys_are_exact(t: Trial) -> None:
         t.expect(store.scan("fetch_range", key, key, now, last), expected)
         if not times.can.retain_duplicates:
             t.expect(store.fetch(key, now), expected[0][1])
-    t.claim("WIN-017", "fetch ranges whose bounds are prefixes of keys that are there")
+    t.claim("WIN-017", "fetch ranges whose bounds are prefixes of existing keys")
     for low, high in ((b"a", b"aa"), (b"a", b"a\x00"), (b"", b"a"), (b"\x00", b"a"), (b"aa", b"b")):
         expected = arranged(within(content, (low, high), (now, last)))
         t.expect(arranged(store.scan("fetch_range", low, high, now, last)), expected)
@@ -387,7 +387,7 @@ def end_of_time(t: Trial) -> None:
 
 @check("WIN-020")
 def before_time(t: Trial) -> None:
-    """Fetch between times of which some are negative."""
+    """Fetch between times, some of which are negative."""
     t.claim("WIN-020", "fetch from a time before 0")
     store = t.open_store()
     store.put(b"a", b"1", 0)
@@ -420,7 +420,7 @@ def windows_across_segments(t: Trial) -> None:
 
 @check("WIN-022", "WIN-023")
 def bad_input(t: Trial) -> None:
-    """Pass None for a key, and times before 0 for windows."""
+    """Pass None for a key, and put windows that start before 0."""
     now = times_of(t).base
     t.claim("WIN-022", "pass None for the key")
     store = t.open_store()
@@ -439,7 +439,7 @@ def bad_input(t: Trial) -> None:
 
 @check("WIN-024")
 def closed_store(t: Trial) -> None:
-    """Call every method of a window store that was closed."""
+    """Call every method of a closed window store."""
     now = times_of(t).base
     t.claim("WIN-024", "use a store after it was closed")
     store = t.open_store()

@@ -1,4 +1,4 @@
-"""What windows and sessions promise alike: expiry, iterators, restoring and transactions."""
+"""The common promises of windows and sessions: expiry, iterators, restoring and transactions."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def times_of(t: Trial) -> Times:
 
 
 def arranged(entries: Entries) -> Entries:
-    """Entries by key and window; those of one window stay in their order."""
+    """Entries by key and window. Entries of one window keep their order."""
     return sorted(entries, key=lambda entry: entry[0])
 
 
 def late_streams(times: Times) -> tuple[int, int]:
-    """Two stream times: what expires then lies within a segment, and just at the start of one."""
+    """Two stream times: the expiry lies within a segment, and exactly at the start of one."""
     retention, interval = times.can.retention_ms, times.interval_ms
     return retention + 12 * interval + interval // 2, retention + 14 * interval
 
 
 @check("WIN-031", "WIN-032", "WIN-033", "WIN-034", "SESS-023", "SESS-024", "SESS-025", "SESS-026")
 def expiry_boundary(t: Trial) -> None:
-    """Put at the last time that comes too late, and at the first that does not."""
+    """Put at the last time that comes too late, and at the first time that does not."""
     times = times_of(t)
-    claim(t, "WIN-033", "SESS-025", "ask a new store how many records it dropped")
+    claim(t, "WIN-033", "SESS-025", "read the number of dropped records of a new store")
     store = Timed(t)
     content = WindowedContent(times)
     t.expect(store.dropped(), 0)
@@ -49,11 +49,15 @@ def expiry_boundary(t: Trial) -> None:
         store.put(b"late", b"3", kept - 1)
         t.expect(store.get(b"late", kept - 1), None)
         t.expect(store.of_key(b"late"), [])
-        claim(t, "WIN-033", "SESS-025", "count what was dropped: one put that came too late")
+        claim(
+            t, "WIN-033", "SESS-025", "count the dropped records after one put that came too late"
+        )
         t.expect(store.dropped(), dropped + 1)
         store.put(b"late", None, kept - 1)
-        t.expect_that(store.dropped() >= dropped + 1, "no smaller count", store.dropped())
-        claim(t, "WIN-034", "SESS-026", "put what is kept in its segment, but expired by itself")
+        t.expect_that(
+            store.dropped() >= dropped + 1, "a count that does not shrink", store.dropped()
+        )
+        claim(t, "WIN-034", "SESS-026", "put an entry that has expired but whose segment is kept")
         dropped = store.dropped()
         for time in {kept, readable - 1} if kept < readable else ():
             store.put(b"hidden", b"4", time)
@@ -66,8 +70,8 @@ def expiry_boundary(t: Trial) -> None:
 
 @check("WIN-034", "SESS-026")
 def expired_is_unreadable(t: Trial) -> None:
-    """Let the stream time pass what was put, and read with every method after each step."""
-    claim(t, "WIN-034", "SESS-026", "let time pass beyond windows that were put, then read")
+    """Let the stream time pass the entries, and read with every method after each step."""
+    claim(t, "WIN-034", "SESS-026", "let the stream time pass the retention of entries, then read")
     times = times_of(t)
     store = Timed(t)
     content = WindowedContent(times)
@@ -92,8 +96,10 @@ def expired_is_unreadable(t: Trial) -> None:
 
 @check("WIN-035", "SESS-027")
 def stream_time_never_goes_back(t: Trial) -> None:
-    """Put late records again and again, and look at what is expired."""
-    claim(t, "WIN-035", "SESS-027", "put an older record, then one that came too late before it")
+    """Put late records many times, and read the expired entries."""
+    claim(
+        t, "WIN-035", "SESS-027", "put an older record, then put a record that has already expired"
+    )
     times = times_of(t)
     stream, _ = late_streams(times)
     kept, readable = times.first_kept(stream), times.first_readable(stream)
@@ -110,8 +116,8 @@ def stream_time_never_goes_back(t: Trial) -> None:
 
 @check("WIN-036", "SESS-028")
 def late_after_reopening(t: Trial) -> None:
-    """Put what comes too late after the store was closed and opened again."""
-    claim(t, "WIN-036", "SESS-028", "reopen a store, then put what came too late before")
+    """Reopen a store, then put a record that came too late before."""
+    claim(t, "WIN-036", "SESS-028", "reopen a store, then put a record that came too late before")
     times = times_of(t)
     stream, _ = late_streams(times)
     kept = times.first_kept(stream)
@@ -127,7 +133,7 @@ def late_after_reopening(t: Trial) -> None:
 
 @check("WIN-037", "SESS-029")
 def content_survives_reopening(t: Trial) -> None:
-    """Put over the whole retention, commit, reopen, and read all of it."""
+    """Put over the whole retention, commit, reopen, and read everything."""
     claim(t, "WIN-037", "SESS-029", "put into several segments, commit, reopen, then read")
     times = times_of(t)
     store = Timed(t)
@@ -145,7 +151,7 @@ def content_survives_reopening(t: Trial) -> None:
 
 
 def expect_among(t: Trial, found: list[Entry], allowed: Entries) -> None:
-    """Demand of an iterator that it yielded nothing but these, and none of them twice."""
+    """Demand that an iterator yielded only these entries, and none of them twice."""
     t.expect_that(
         all(entry in allowed and found.count(entry) == 1 for entry in found),
         f"each of these at most once: {render(allowed)}",
@@ -159,14 +165,14 @@ def three_entries(t: Trial) -> tuple[Timed, Entries]:
     puts = [(b"a", store.times.at(0)), (b"b", store.times.at(6)), (b"c", store.times.at(15))]
     for key, time in puts:
         store.put(key, b"1", time)
-    # Any declared order of these is the same: the later the key, the later the time.
+    # Every declared order of these entries is the same, because keys and times rise together.
     return store, [store.entry(key, b"1", time) for key, time in puts]
 
 
 @check("WIN-038", "SESS-030")
 def peeking(t: Trial) -> None:
-    """Look at the next key of an iterator before taking it, and beyond its end."""
-    claim(t, "WIN-038", "SESS-030", "peek at the next key of an iterator, then take it")
+    """Peek at each key of an iterator before taking its entry, and peek beyond the end."""
+    claim(t, "WIN-038", "SESS-030", "peek at the next key of an iterator, then take its entry")
     store, entries = three_entries(t)
     iterator = store.iterate()
     for entry in entries:
@@ -186,7 +192,9 @@ def peeking(t: Trial) -> None:
 @check("WIN-039", "SESS-031")
 def early_close(t: Trial) -> None:
     """Close an iterator before its end, while another one is open."""
-    claim(t, "WIN-039", "SESS-031", "close an iterator before its end, then read with others")
+    claim(
+        t, "WIN-039", "SESS-031", "close an iterator before its end, then read with other iterators"
+    )
     store, entries = three_entries(t)
     other = store.iterate()
     iterator = store.iterate()
@@ -202,10 +210,15 @@ def early_close(t: Trial) -> None:
 
 @check("WIN-040", "SESS-032")
 def iterator_of_closed_store(t: Trial) -> None:
-    """Close a store while iterators over it are open, and read on."""
+    """Close a store while iterators over it are open, then read the iterators."""
     raises = t.lab.subject.capabilities.closed_iterator == "raises"
     does = "raise" if raises else "end"
-    claim(t, "WIN-040", "SESS-032", f"read on after the store was closed: it must {does}")
+    claim(
+        t,
+        "WIN-040",
+        "SESS-032",
+        f"read an iterator after its store was closed: the iterator must {does}",
+    )
     store, entries = three_entries(t)
     store.handle.commit({CHANGELOG: 2})
     started, unread = store.iterate(), store.iterate()
@@ -245,17 +258,29 @@ def writes_while_iterating(t: Trial) -> None:
     overwritten = entries[1][0]
     t.expect_that(overwritten in dict(found), f"an entry of {render(overwritten)}", found)
     if store.can.iterator_view == "snapshot":
-        claim(t, "WIN-042", "SESS-034", "write while an iterator is open, then read on")
+        claim(
+            t,
+            "WIN-042",
+            "SESS-034",
+            "write while an iterator is open, then read its rest",
+        )
         t.expect(found, entries)
-    claim(t, "WIN-041", "SESS-033", "write while an iterator is open, then read with another")
+    claim(
+        t, "WIN-041", "SESS-033", "write while an iterator is open, then read with another iterator"
+    )
     t.expect(store.of_key(b"c"), [] if deleted else [entries[2]])
     t.expect(store.of_key(b"d"), [allowed[-1]])
 
 
 @check("WIN-043", "SESS-035")
 def iterator_outlives_expiry(t: Trial) -> None:
-    """Let everything expire that an open iterator is about to yield."""
-    claim(t, "WIN-043", "SESS-035", "let time pass while an iterator is open, then read on")
+    """Let all remaining entries of an open iterator expire."""
+    claim(
+        t,
+        "WIN-043",
+        "SESS-035",
+        "let entries expire while an iterator is open, then read its rest",
+    )
     store, entries = three_entries(t)
     far = store.times.at(15) + 20 * (store.can.retention_ms + store.times.interval_ms)
     iterator, unread = store.iterate(), store.iterate()
@@ -273,14 +298,14 @@ def iterator_outlives_expiry(t: Trial) -> None:
 
 @check("WIN-044", "WIN-045", "SESS-036", "SESS-037", given=lambda g: {"writes": g.timed_writes()})
 def restoring_equals_putting(t: Trial, writes: Writes) -> None:
-    """Restore a changelog of puts and tombstones, once and again."""
+    """Restore a changelog of puts and tombstones, then restore it again."""
     claim(t, "WIN-044", "SESS-036", "restore puts and tombstones, then read")
     times = times_of(t)
     store = Timed(t)
     content = WindowedContent(times)
     batch = []
     for offset, (key, tick, drawn) in enumerate(writes):
-        # A tombstone in the changelog of duplicates is for one of them, which nobody writes.
+        # With duplicates, a tombstone deletes a single value, and no writer sends one.
         value = b"" if drawn is None and times.can.retain_duplicates else drawn
         content.put(times.windowed(key, times.at(tick)), value)
         batch.append(times.record(key, value, times.at(tick), offset))
@@ -294,8 +319,8 @@ def restoring_equals_putting(t: Trial, writes: Writes) -> None:
 
 @check("WIN-044", "SESS-036")
 def restored_keys_are_exact(t: Trial) -> None:
-    """Restore keys that look like others followed by a time, in several batches."""
-    claim(t, "WIN-044", "SESS-036", "restore keys that resemble each other, then read each")
+    """Restore keys that look like another key followed by a time, in several batches."""
+    claim(t, "WIN-044", "SESS-036", "restore keys that resemble each other, then read each of them")
     times = times_of(t)
     now, last = times.at(3), times.at(15)
     keys = [b"a", b"aa", b"a\x00", b"\xff", times.record(b"a", None, now).key]
@@ -323,8 +348,8 @@ def restored_keys_are_exact(t: Trial) -> None:
 
 @check("WIN-046", "SESS-038")
 def restoring_expires(t: Trial) -> None:
-    """Restore records of which the newest lets the others expire."""
-    claim(t, "WIN-046", "SESS-038", "restore a newer record and one that it lets expire")
+    """Restore records whose newest record expires the others."""
+    claim(t, "WIN-046", "SESS-038", "restore a record and a newer record that expires it")
     times = times_of(t)
     stream, _ = late_streams(times)
     late, readable = times.first_kept(stream) - 1, times.first_readable(stream)
@@ -338,7 +363,7 @@ def restoring_expires(t: Trial) -> None:
     t.expect(arranged(store.all()), expected)
     t.restore(store.handle, [times.record(b"late", b"4", late, 4)])
     t.expect(store.of_key(b"late"), [])
-    claim(t, "WIN-046", "SESS-038", "put what comes too late after what was restored")
+    claim(t, "WIN-046", "SESS-038", "restore, then put a record that now comes too late")
     store.put(b"later", b"5", late)
     t.expect(store.get(b"later", late), None)
     t.expect(arranged(store.all()), expected)
@@ -346,8 +371,13 @@ def restoring_expires(t: Trial) -> None:
 
 @check("WIN-047", "SESS-039")
 def restored_late_is_counted(t: Trial) -> None:
-    """Restore records that come too late, after a newer one in their batch or in one before."""
-    claim(t, "WIN-047", "SESS-039", "restore a record that comes too late, and count it")
+    """Restore records that come too late, after a newer record in the same or an earlier batch."""
+    claim(
+        t,
+        "WIN-047",
+        "SESS-039",
+        "restore a record that comes too late, and count the dropped records",
+    )
     times = times_of(t)
     stream, _ = late_streams(times)
     late = times.first_kept(stream) - 1
@@ -360,10 +390,10 @@ def restored_late_is_counted(t: Trial) -> None:
 
 
 def staged(t: Trial) -> tuple[Timed, Timed, Entries, Entries]:
-    """A writer with staged puts and deletes in several segments, beside a committed reader.
+    """A writer with staged puts and deletes in several segments, and a committed reader.
 
-    With views, the store stages and the view reads; else a transaction stages and the store
-    reads. Also what is committed, and what there is with what is staged.
+    If the subject has views, the store stages and a view reads. Otherwise a transaction stages and
+    the store reads. Also the committed entries, and the entries that include the staged writes.
     """
     store, before = three_entries(t)
     at = store.times.at
@@ -391,7 +421,7 @@ def staged(t: Trial) -> tuple[Timed, Timed, Entries, Entries]:
 
 
 def expect_everywhere(t: Trial, store: Timed, entries: Entries) -> None:
-    """Demand these entries of every way to read."""
+    """Demand these entries from every way to read."""
     t.expect(arranged(store.all()), entries)
     t.expect(arranged(store.of_keys(b"a", b"z")), entries)
     t.expect(arranged(store.of_keys(None, None, backward=True)), entries)
@@ -407,7 +437,7 @@ def expect_everywhere(t: Trial, store: Timed, entries: Entries) -> None:
 
 @check("WIN-048", "SESS-040")
 def own_writes_are_read(t: Trial) -> None:
-    """Put and delete in several segments, and read before the commit, as the writer."""
+    """Put and delete in several segments, and read as the writer before the commit."""
     claim(t, "WIN-048", "SESS-040", "stage writes in several segments, then read as the writer")
     writer, _, _, after = staged(t)
     expect_everywhere(t, writer, after)
@@ -423,12 +453,20 @@ def own_writes_are_read(t: Trial) -> None:
 
 @check("WIN-049", "WIN-050", "SESS-041", "SESS-042")
 def staged_writes_are_hidden(t: Trial) -> None:
-    """Stage writes in several segments, read beside the writer, commit, read again."""
-    claim(t, "WIN-049", "SESS-041", "stage writes in several segments, then read what is committed")
+    """Stage writes in several segments, read as a committed reader, commit, and read again."""
+    claim(
+        t,
+        "WIN-049",
+        "SESS-041",
+        "stage writes in several segments, then read as a committed reader",
+    )
     writer, reader, before, after = staged(t)
     expect_everywhere(t, reader, before)
     claim(
-        t, "WIN-050", "SESS-042", "commit writes in several segments, then read beside the writer"
+        t,
+        "WIN-050",
+        "SESS-042",
+        "commit writes in several segments, then read as a committed reader",
     )
     writer.handle.commit({CHANGELOG: 6})
     expect_everywhere(t, reader, after)

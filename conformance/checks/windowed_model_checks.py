@@ -1,4 +1,4 @@
-"""Random programs of windows and sessions against their oracle, with expiry and reopenings."""
+"""Random programs on windows and sessions against their oracle, with expiry and reopenings."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from streamproof.stores.windows import LONG_MAX, Window, Windowed
 __all__ = ["random_session_programs", "random_window_programs"]
 
 FEW_KEYS = 5
-"""Keys that programs use, so that windows of one key meet."""
+"""The keys of programs: a few, so that windows of one key meet."""
 
 MARKER = b"stream time"
-"""The key that is put after a reopening, by which even a forgetful store knows the time again."""
+"""The key that programs put after a reopening, so that a store that forgot the time regains it."""
 
 
 @check("WIN-052", raw=True, weight=50)
@@ -44,11 +44,11 @@ def random_session_programs(run: CheckRun) -> None:
 
 
 def run_programs(run: CheckRun, base: type[TimedMachine]) -> None:
-    """Run a program that uses every rule, and then random ones."""
+    """Run a program that uses every rule, then random programs."""
     generators = run.generators()
     values = generators.values()
     if not run.subject.capabilities.retain_duplicates:
-        # To a store that retains duplicates, a tombstone means nothing.
+        # A tombstone means nothing to a store that retains duplicates.
         values = st.one_of(st.none(), values)
     attributes = {
         "run": run,
@@ -65,7 +65,7 @@ def run_programs(run: CheckRun, base: type[TimedMachine]) -> None:
         finally:
             program.teardown()
 
-    # However short the search is, every rule is used at least once.
+    # Even the shortest search uses every rule at least once.
     run.shrinking(every_rule_once)
     limits = run.settings.limits
     settings = run.hypothesis_settings(limits.model_programs, limits.model_steps)
@@ -73,7 +73,7 @@ def run_programs(run: CheckRun, base: type[TimedMachine]) -> None:
     run.shrinking(lambda: run_state_machine_as_test(seeded, settings=settings))
 
 
-# What is drawn depends on the subject, and on the time that the program has come to.
+# The draws depend on the subject and on the current time of the program.
 RUNNER = st.runner()
 KEYS = RUNNER.flatmap(attrgetter("keys"))
 KEY_RANGES = RUNNER.flatmap(attrgetter("key_ranges"))
@@ -99,7 +99,7 @@ def able(holds: Callable[[TimedMachine], bool]) -> Callable[..., Callable[..., N
 
 
 class TimedMachine(RuleBasedStateMachine):
-    """A store beside its oracle: what is live, and what is committed."""
+    """A store and its oracle: the live and the committed content."""
 
     run: ClassVar[CheckRun]
     keys: ClassVar[SearchStrategy[bytes]]
@@ -126,7 +126,7 @@ class TimedMachine(RuleBasedStateMachine):
         self.stack.close()
 
     def some_times(self) -> tuple[int, ...]:
-        """Times within one retention, around where things expire, and somewhat later."""
+        """Times within one retention, around the expiry, and a little later."""
         now = self.content.stream_time
         edges = {self.times.first_kept(now), self.times.first_readable(now)}
         around = {edge - back for edge in edges for back in (0, 1)}
@@ -135,11 +135,11 @@ class TimedMachine(RuleBasedStateMachine):
         return (*early, *sorted(time for time in around | later | {now} if time >= 0))
 
     def some_windowed(self, key: bytes, draw_time: Callable[[], int]) -> Windowed:
-        """A window of a key, at times that are drawn."""
+        """A window of a key, at drawn times."""
         return self.times.windowed(key, draw_time())
 
     def every_rule(self) -> None:
-        """Use every rule that the subject can follow."""
+        """Use every rule that the subject supports."""
         raise NotImplementedError
 
     def write(self, windowed: Windowed, value: bytes | None) -> None:
@@ -151,7 +151,7 @@ class TimedMachine(RuleBasedStateMachine):
         raise NotImplementedError
 
     def compare(self, found: list[Entry], expected: Entries, *, backward: bool = False) -> None:
-        """Compare a scan, of which sessions that tie may come in any order."""
+        """Compare a scan. Sessions that tie may come in any order."""
         forward = found[::-1] if backward else found
         arranged = [sorted(each, key=lambda entry: entry[0]) for each in (forward, expected)]
         self.t.expect(*arranged)
@@ -159,7 +159,7 @@ class TimedMachine(RuleBasedStateMachine):
         self.t.expect_that(ordered, "the declared order", found)
 
     def count_anew(self) -> None:
-        """Count from here on: a new store starts anew, and a batch may be dropped in its order."""
+        """Restart the count: a new store starts at 0, and a batch may drop its records in order."""
         self.uncounted = self.content.dropped - self.store.read("dropped_records")
 
     def kept(self, windowed: Windowed, value: bytes | None) -> None:
@@ -176,30 +176,30 @@ class TimedMachine(RuleBasedStateMachine):
 
     @rule(writes=st.lists(st.tuples(WINDOWED, VALUES), min_size=2, max_size=6))
     def put_several(self, writes: list[tuple[Windowed, bytes | None]]) -> None:
-        """Put and delete, so that there is more to read than there are reads."""
+        """Put and delete several entries, so that reads find enough."""
         for windowed, value in writes:
             self.put(windowed, value)
 
     @rule()
     def count(self) -> None:
-        """Ask how many records were dropped."""
+        """Read the number of dropped records."""
         found = self.store.read("dropped_records")
         self.t.expect(found, self.content.dropped - self.uncounted)
 
     @able(lambda self: self.dirty)
     @rule()
     def commit(self) -> None:
-        """Commit everything so far."""
+        """Commit all writes so far."""
         self.store.commit({CHANGELOG: self.offset})
         self.committed = dict(self.content.rows)
         self.dirty = False
 
-    # A tombstone in the changelog of duplicates is for one of them, which nobody writes; and how a
-    # store goes on numbering duplicates after it was opened has a check of its own.
+    # With duplicates, a tombstone deletes a single value, and no writer sends one. Another check
+    # tests how a reopened store continues to number its duplicates.
     @able(lambda self: not self.dirty and not self.can.retain_duplicates)
     @rule(writes=st.lists(st.tuples(WINDOWED, VALUES), max_size=4))
     def restore(self, writes: list[tuple[Windowed, bytes | None]]) -> None:
-        """Restore before anything else is written, and commit at once, as the runtime does."""
+        """Restore before the first write, and commit at once, as the runtime does."""
         batch = []
         for windowed, value in writes:
             self.kept(windowed, value)
@@ -214,10 +214,10 @@ class TimedMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         """Close the store and open a new one in the same directory."""
         if self.dirty and not self.run.exact:
-            # What is not committed may be kept or not; the runtime commits before it closes.
+            # The store may keep or lose uncommitted writes; the runtime commits before it closes.
             self.commit()
         self.store = self.t.reopen_store(self.store)
-        # Under exactly-once, a transactional store discards what is not committed.
+        # Under exactly-once, a transactional store discards uncommitted writes.
         self.content.rows = dict(self.committed)
         self.dirty = False
         self.count_anew()
@@ -231,7 +231,7 @@ class WindowMachine(TimedMachine):
     requirement = "WIN-052"
 
     def every_rule(self) -> None:
-        """Use every rule that the subject can follow."""
+        """Use every rule that the subject supports."""
         at = self.times.at
         first, last = self.times.windowed(b"a", at(0)), self.times.windowed(b"b", at(15))
         if not self.can.retain_duplicates:
@@ -310,7 +310,7 @@ class SessionMachine(TimedMachine):
         return Windowed(key, Window(min(one, other), max(one, other)))
 
     def every_rule(self) -> None:
-        """Use every rule that the subject can follow."""
+        """Use every rule that the subject supports."""
         at = self.times.at
         first, last = Windowed(b"a", Window(at(0), at(4))), Windowed(b"b", Window(at(2), at(15)))
         self.restore([(first, b"1"), (last, b"2"), (first, b"3")])
@@ -355,10 +355,10 @@ class SessionMachine(TimedMachine):
             and windowed.window.start <= latest_start
         ]
 
-    # How a removal of what has expired, or of what is still to come, counts is left to the store.
+    # The store decides whether removals of expired or future sessions count.
     @rule(windowed=WINDOWED)
     def remove(self, windowed: Windowed) -> None:
-        """Remove a session of the past that is not expired."""
+        """Remove a past session that has not expired."""
         now = self.content.stream_time
         if self.times.first_readable(now) <= windowed.window.end <= now:
             self.store.remove(windowed)
@@ -384,7 +384,7 @@ class SessionMachine(TimedMachine):
 
     @rule(key=KEYS, earliest=BOUNDS, latest=BOUNDS, backward=st.booleans())
     def find_sessions(self, key: bytes, earliest: int, latest: int, *, backward: bool) -> None:
-        """Find the sessions of one key that overlap."""
+        """Find the overlapping sessions of one key."""
         method = "backward_find_sessions" if backward else "find_sessions"
         found = self.store.scan(method, key, earliest, latest)
         self.compare(found, self.held(key, key, earliest, latest), backward=backward)
@@ -393,7 +393,7 @@ class SessionMachine(TimedMachine):
     def find_sessions_range(
         self, keys: tuple[bytes | None, bytes | None], earliest: int, latest: int, *, backward: bool
     ) -> None:
-        """Find the sessions of several keys that overlap."""
+        """Find the overlapping sessions of several keys."""
         method = "backward_find_sessions_range" if backward else "find_sessions_range"
         found = self.store.scan(method, *keys, earliest, latest)
         self.compare(found, self.held(*keys, earliest, latest), backward=backward)

@@ -79,7 +79,7 @@ class PowerCampaign:
 
     def __init__(self, run: CheckContext, limit: int, file_system: FileSystem = JOURNALLED) -> None:
         if not recorder_is_loaded():
-            raise Skipped("no C compiler is at hand to record system calls with (cc, gcc, clang)")
+            raise Skipped("no C compiler (cc, gcc or clang) was found to record system calls")
         self._run = run
         self._engine = PowerEngine(run)
         self._file_system = file_system
