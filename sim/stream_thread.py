@@ -83,24 +83,51 @@ class StreamThread:
         self._host = host
         self._disk = disk
         self._global_table = global_table
-        cache_bytes = application.config.statestore_cache_max_bytes
-        self._cache = RecordCache(cache_bytes) if cache_bytes else None
+        self._number = number
         self.name = f"{host.name}/thread-{number}"
-        isolation = "read_committed" if self._config.exactly_once else "read_uncommitted"
-        self._consumer = Consumer(
-            self._world,
-            host,
-            application.network,
-            application.cluster,
-            isolation=isolation,  # type: ignore[arg-type]
-            max_poll_records=self._config.max_poll_records,
-        )
         self._updater_name = f"{host.name}/updater-{number}"
+        cache_bytes = self._config.statestore_cache_max_bytes
+        self._cache = RecordCache(cache_bytes) if cache_bytes else None
+        # The clients start actors on the host, so that their order here is part of the run: another
+        # order would give every seed another digest.
+        self._consumer = self._new_consumer()
         self._updater = self._new_updater()
         self._assignor = PartitionAssignor(application, host, disk, release, actor=self.name)
-        self._membership: Membership[Subscription, ThreadAssignment] = Membership(
+        self._membership = self._new_membership()
+        self._committer = self._new_committer()
+        self.metrics = Metrics("DEBUG", lambda: host.now)
+        self.tasks: dict[str, StreamTask] = {}
+        self._standbys: set[str] = set()
+        self._working = WorkingTasks()
+        # Whether anything has happened since the last commit.
+        self._is_dirty = False
+        # Assigned tasks that have nothing open yet: by id, whether the task is to be active.
+        self._pending: dict[str, bool] = {}
+        self._next_probing: int | None = None
+        self._replace = replace
+        self._is_stopping = False
+        self._is_paused = False
+        self.stopped: Event = self._world.time.event()
+        host.start(self._run())
+
+    # The clients.
+
+    def _new_consumer(self) -> Consumer:
+        application = self._application
+        return Consumer(
             self._world,
-            host,
+            self._host,
+            application.network,
+            application.cluster,
+            isolation="read_committed" if self._config.exactly_once else "read_uncommitted",
+            max_poll_records=self._config.max_poll_records,
+        )
+
+    def _new_membership(self) -> Membership[Subscription, ThreadAssignment]:
+        application = self._application
+        return Membership(
+            self._world,
+            self._host,
             application.network,
             application.cluster,
             group=application.topology.application_id,
@@ -110,33 +137,44 @@ class StreamThread:
             heartbeat_ms=self._config.heartbeat_interval_ms,
             wake=self._consumer.wakeup,
         )
-        self._committer = Committer(
-            application,
-            host,
-            disk,
+
+    def _new_committer(self) -> Committer:
+        application_id = self._application.topology.application_id
+        transactional_id = f"{application_id}-{self._host.name}-{self._number}"
+        return Committer(
+            self._application,
+            self._host,
+            self._disk,
             self._consumer,
             self._membership,
             actor=self.name,
-            transactional_id=(
-                f"{application.topology.application_id}-{host.name}-{number}"
-                if self._config.exactly_once
-                else ""
-            ),
+            transactional_id=transactional_id if self._config.exactly_once else "",
         )
-        self.metrics = Metrics("DEBUG", lambda: host.now)
-        self.tasks: dict[str, StreamTask] = {}
-        self._standbys: set[str] = set()
-        self._working = WorkingTasks()
-        # Whether anything has happened since the last commit.
-        self._is_dirty = False
-        # Tasks that were assigned and have nothing open yet.
-        self._pending: dict[str, bool] = {}
-        self._next_probing: int | None = None
-        self._replace = replace
-        self._is_stopping = False
-        self._is_paused = False
-        self.stopped: Event = self._world.time.event()
-        host.start(self._run())
+
+    @property
+    def _restores_uncommitted(self) -> bool:
+        return not self._config.exactly_once or self._world.defect("restores-aborted-records")
+
+    def _new_updater(self) -> StateUpdater:
+        application = self._application
+        config = UpdaterConfig(
+            "read_uncommitted" if self._restores_uncommitted else "read_committed",
+            application.topology.application_id,
+            self._config.commit_interval_ms,
+            self._config.idling,
+            application.restore_listener,
+            application.standby_listener,
+            self._config.max_poll_records,
+        )
+        return StateUpdater(
+            self._world,
+            self._host,
+            application.network,
+            application.cluster,
+            config,
+            actor=self._updater_name,
+            wake=self._consumer.wakeup,
+        )
 
     @property
     def generation(self) -> int:
@@ -547,31 +585,6 @@ class StreamThread:
             yield from self._give_up(task, closing)
             self._pending[task.id] = is_active
         self._assign_inputs()
-
-    @property
-    def _restores_uncommitted(self) -> bool:
-        return not self._config.exactly_once or self._world.defect("restores-aborted-records")
-
-    def _new_updater(self) -> StateUpdater:
-        application = self._application
-        config = UpdaterConfig(
-            "read_uncommitted" if self._restores_uncommitted else "read_committed",
-            application.topology.application_id,
-            self._config.commit_interval_ms,
-            self._config.idling,
-            application.restore_listener,
-            application.standby_listener,
-            self._config.max_poll_records,
-        )
-        return StateUpdater(
-            self._world,
-            self._host,
-            application.network,
-            application.cluster,
-            config,
-            actor=self._updater_name,
-            wake=self._consumer.wakeup,
-        )
 
     # What there is.
 
