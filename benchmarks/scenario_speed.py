@@ -22,9 +22,9 @@ from streamproof.scenarios.scenario_reader import library, read
 from streamproof.scenarios.shrinking import Failing, shrink
 from streamproof.sim.choices import Choices
 from streamproof.sim.disks import InstanceDisk, RealDisk
+from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.world import World
-from streamproof.sim.world_plan import Plan
 from streamproof.stores.rocksdb import RocksDBStore
 
 SEEDS = 40
@@ -49,6 +49,7 @@ def library_seconds() -> dict[str, float]:
 def with_rocksdb() -> float:
     """Runs a minute."""
     root = Path("/dev/shm/streamproof-scenario-speed")  # noqa: S108 - in memory, ours by its name
+    space = PlanSpace(upgrades=[""], settings={"transactional": [False]})
     started = time.perf_counter()
     for seed in range(SEEDS):
         shutil.rmtree(root, ignore_errors=True)
@@ -56,7 +57,8 @@ def with_rocksdb() -> float:
         def disk(world: World, name: str) -> InstanceDisk:
             return RealDisk(world, name, root / name, RocksDBStore)
 
-        run(Choices.seeded(seed), transactional=False, upgrade="", make_disk=disk)
+        choices = Choices.seeded(seed)
+        run(choices, draw(choices, space), make_disk=disk)
     shutil.rmtree(root, ignore_errors=True)
     return 60 * SEEDS / (time.perf_counter() - started)
 
@@ -65,7 +67,7 @@ def failing() -> Failing:
     """The first world that shows the defect, with its choices."""
     for seed in range(1_000):
         choices = Choices.seeded(seed, recording=True)
-        plan = Plan.drawn(choices, exactly_once=True)
+        plan = draw(choices, PlanSpace(guarantees=["exactly-once"]))
         drawn = choices.count
         if run(choices, plan, defects=[TYPICAL]).violations:
             return Failing(f"seed {seed}", plan, tuple(choices.drawn[drawn:]), (TYPICAL,))

@@ -12,36 +12,10 @@ from streamproof.scenarios.pictures.text_lanes import render_text
 from streamproof.scenarios.scenario_writer import pytest_text, scenario_text, variant_of
 from streamproof.scenarios.shrinking import MOST_RUNS, Failing, Shape, Shrunk, Step, shrink
 from streamproof.sim.choices import Choices
-from streamproof.sim.exploration import Draw, Explored, Simulate
+from streamproof.sim.exploration import Explored, SeededWorlds
 from streamproof.sim.invariants import INVARIANTS
 
-__all__ = ["Finding", "Worlds", "finding_of", "findings", "name_of", "shape_found", "write_finding"]
-
-
-@dataclass(frozen=True)
-class Worlds:
-    """The worlds of an exploration.
-
-    Attributes:
-        draw: draws the plan of a run.
-        simulate: runs it.
-        defect: the mistake that the runtime makes; none if it is empty.
-        subject: the store in them; empty for model stores.
-    """
-
-    draw: Draw
-    simulate: Simulate
-    defect: str = ""
-    subject: str = ""
-
-    def failing(self, seed: int) -> Failing:
-        """The run of a seed, with its choices."""
-        choices = Choices.seeded(seed, recording=True)
-        defects = (self.defect,) if self.defect else ()
-        plan = self.draw(choices, self.defect)
-        drawn = choices.count
-        self.simulate(choices, plan, defects=defects)
-        return Failing(f"seed {seed}", plan, choices.drawn[drawn:], defects, self.simulate)
+__all__ = ["Finding", "finding_of", "findings", "name_of", "shape_found", "write_finding"]
 
 
 def shape_found(run: Explored) -> Shape | None:
@@ -80,7 +54,7 @@ class Finding:
 
 
 def finding_of(
-    worlds: Worlds,
+    worlds: SeededWorlds,
     run: Explored,
     most_runs: int = MOST_RUNS,
     progress: Callable[[Step], None] | None = None,
@@ -96,8 +70,7 @@ def finding_of(
     Raises:
         UsageError: the run does not fail any more, or in another way.
     """
-    world = worlds.failing(run.seed)
-    shrunk = shrink(world, most_runs, progress)
+    shrunk = shrink(_failing(worlds, run.seed), most_runs, progress)
     found = Shape(shrunk.violations[0].requirement, shrunk.violations[0].invariant)
     if found != shape_found(run):
         raise UsageError(
@@ -106,6 +79,15 @@ def finding_of(
             "Explore again, in another directory with --out."
         )
     return shrunk
+
+
+def _failing(worlds: SeededWorlds, seed: int) -> Failing:
+    """The run of a seed, with its choices."""
+    choices = Choices.seeded(seed, recording=True)
+    plan = worlds.draw(choices)
+    drawn = choices.count
+    worlds.simulate(choices, plan, defects=worlds.defects)
+    return Failing(f"seed {seed}", plan, choices.drawn[drawn:], worlds.defects, worlds.simulate)
 
 
 def write_finding(directory: Path, shrunk: Shrunk, run: Explored, subject: str = "") -> Finding:

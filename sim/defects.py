@@ -9,11 +9,13 @@ Where the runtime asks ``world.defect(name)``, the mistake is made if the answer
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from streamproof.errors import UsageError
 
-__all__ = ["DEFECTS", "Defect", "require_defects"]
+__all__ = ["DEFECTS", "Defect", "Guarantee", "require_defects"]
+
+Guarantee = Literal["exactly-once", "at-least-once"]
 
 
 class Defect(NamedTuple):
@@ -23,7 +25,7 @@ class Defect(NamedTuple):
         what: what goes wrong, in one sentence.
         requirement: the promise that is broken by it, of the invariant that must catch it.
         source: the ticket or the proposal.
-        guarantees: under which it matters: ``EOS``, ``ALOS``, or both.
+        guarantees: the processing guarantees under which it does harm.
         transactional: whether it matters only to stores that stage their writes (True), only to
             those that do not (False), or to both (None).
         upgrade: the upgrade in which it matters, of ``UPGRADES``; empty if it is in any run.
@@ -32,13 +34,13 @@ class Defect(NamedTuple):
     what: str
     requirement: str
     source: str
-    guarantees: tuple[str, ...] = ("EOS", "ALOS")
+    guarantees: tuple[Guarantee, ...] = ("exactly-once", "at-least-once")
     transactional: bool | None = None
     upgrade: str = ""
 
 
-EOS = ("EOS",)
-ALOS = ("ALOS",)
+EOS: tuple[Guarantee] = ("exactly-once",)
+ALOS: tuple[Guarantee] = ("at-least-once",)
 
 DEFECTS: dict[str, Defect] = {
     "keeps-unclean-store": Defect(

@@ -17,10 +17,11 @@ from msgspec import Struct
 
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
+from streamproof.sim.plan_space import EVERYTHING, PlanSpace, draw
 from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.world_plan import Plan
 
-__all__ = ["Draw", "Explored", "Searched", "Simulate", "drawn_plan", "explore", "search"]
+__all__ = ["Explored", "Searched", "SeededWorlds", "Simulate", "explore", "search"]
 
 CHUNK = 4
 """Runs that a process takes at a time."""
@@ -28,11 +29,41 @@ CHUNK = 4
 AHEAD = 3
 """Chunks for each process that are handed out before their turn has come to be told."""
 
-Draw = Callable[[Choices, str], Plan]
-"""Draws the plan of a run, in which a defect, if there is one, can matter."""
-
 Simulate = Callable[..., Outcome]
-"""Runs a world as ``swarm.run`` does: given choices and a plan, ``defects`` and ``watchers``."""
+"""Runs a world as ``simulation.run`` does, with choices, a plan, ``defects`` and ``watchers``."""
+
+
+@dataclass(frozen=True)
+class SeededWorlds:
+    """The worlds that seeds stand for; it can be pickled.
+
+    Attributes:
+        space: the plans that they are drawn from.
+        defect: the mistake that the runtime makes; none if it is empty.
+        simulate: runs a world.
+        subject: the name of the store in the worlds; empty for model stores.
+
+    Raises:
+        UsageError: the defect does no harm in the space.
+    """
+
+    space: PlanSpace = EVERYTHING
+    defect: str = ""
+    simulate: Simulate = run
+    subject: str = ""
+
+    def __post_init__(self) -> None:
+        # A defect that can do no harm is refused before the first world is run.
+        self.space.for_defect(self.defect)
+
+    @property
+    def defects(self) -> tuple[str, ...]:
+        """The mistakes that the runtime makes: one, or none."""
+        return (self.defect,) if self.defect else ()
+
+    def draw(self, choices: Choices) -> Plan:
+        """Draw the plan of a world; with a defect, a plan in which the defect can do harm."""
+        return draw(choices, self.space.for_defect(self.defect))
 
 
 class Explored(Struct, frozen=True):
@@ -61,42 +92,17 @@ class Explored(Struct, frozen=True):
     problem: str = ""
 
 
-def drawn_plan(choices: Choices, defect: str) -> Plan:
-    """The plan that the swarm draws; with a defect, one in which that matters.
-
-    Args:
-        choices: they draw it.
-        defect: its name; empty for none.
-    """
-    if not defect:
-        return Plan.drawn(choices)
-    known = DEFECTS[defect]
-    return Plan.drawn(
-        choices,
-        exactly_once="EOS" in known.guarantees if len(known.guarantees) == 1 else None,
-        transactional=known.transactional,
-        upgrade=known.upgrade or None,
-    )
-
-
 def explore(
-    seeds: Iterable[int],
-    *,
-    defect: str = "",
-    jobs: int = 1,
-    draw: Draw = drawn_plan,
-    simulate: Simulate = run,
+    seeds: Iterable[int], worlds: SeededWorlds | None = None, *, jobs: int = 1
 ) -> Iterator[Explored]:
-    """Run the swarm with each of these seeds; what comes of them, in the order of the seeds.
+    """Run the world of each seed; yield the results in the order of the seeds.
 
     Args:
-        seeds: of the runs; there may be no end of them.
-        defect: a mistake that the runtime makes; none if it is empty.
+        seeds: of the worlds; they may be infinitely many.
+        worlds: what a seed stands for; without it, any plan and no defect.
         jobs: processes that run at a time.
-        draw: draws the plan of a run. With several processes, it is pickled.
-        simulate: runs a world; the same holds.
     """
-    one = _Run(defect, draw, simulate)
+    one = _Run(worlds or SeededWorlds())
     if jobs == 1:
         yield from map(one, seeds)
         return
@@ -140,7 +146,7 @@ def search(defect: str, start: int, most: int) -> Searched:
         most: how many seeds to try, at most.
     """
     wanted, others = DEFECTS[defect].requirement, Counter[str]()
-    for each in explore(range(start, start + most), defect=defect):
+    for each in explore(range(start, start + most), SeededWorlds(defect=defect)):
         requirements = {requirement for requirement, _ in each.violations}
         if wanted in requirements:
             return Searched(defect, each.seed - start + 1, others)
@@ -152,15 +158,13 @@ def search(defect: str, start: int, most: int) -> Searched:
 class _Run:
     """Runs the world of a seed."""
 
-    defect: str
-    draw: Draw
-    simulate: Simulate
+    worlds: SeededWorlds
 
     def __call__(self, seed: int) -> Explored:
-        choices = Choices.seeded(seed)
+        choices, worlds = Choices.seeded(seed), self.worlds
         try:
-            plan = self.draw(choices, self.defect)
-            outcome = self.simulate(choices, plan, defects=[self.defect] if self.defect else [])
+            plan = worlds.draw(choices)
+            outcome = worlds.simulate(choices, plan, defects=worlds.defects)
         except Exception as error:  # noqa: BLE001 - one run that breaks must not end the others
             return Explored(seed, problem=f"{type(error).__name__}: {error}")
         return Explored(

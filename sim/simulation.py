@@ -20,6 +20,7 @@ from streamproof.sim.instances import Instance
 from streamproof.sim.invariants import INVARIANTS, Invariant, Violation, Watch
 from streamproof.sim.invariants.log_history import History
 from streamproof.sim.nemesis import Nemesis, drawn_drift
+from streamproof.sim.plan_space import draw
 from streamproof.sim.rolling_upgrade import ROLL_OVER, RollingUpgrade
 from streamproof.sim.stream_thread import StreamThread
 from streamproof.sim.tasks.stream_task import TaskState
@@ -88,25 +89,17 @@ def run(
     watchers: Iterable[Watcher] = (),
     make_disk: MakeDisk | None = None,
     direct: Direct | None = None,
-    exactly_once: bool | None = None,
-    transactional: bool | None = None,
-    topology: str | None = None,
-    upgrade: str | None = None,
 ) -> Outcome:
     """Simulate one world: faults at first, then time to recover, and stop at the first violation.
 
     Args:
         choices: all decisions.
-        plan: what the run is like; drawn, if it is not given.
+        plan: what the run is like; without it, one of all plans is drawn.
         defects: the mistakes that the runtime makes.
         invariants: what must hold.
         watchers: are given each event.
         make_disk: makes the disk of an instance; without it, model stores are on it.
         direct: gets the world ready, before anything happens in it.
-        exactly_once: the guarantee, if the plan is drawn.
-        transactional: whether stores stage their writes, if the plan is drawn.
-        topology: its name, if the plan is drawn.
-        upgrade: its name, if the plan is drawn; empty for none.
 
     Raises:
         UsageError: there is no such defect.
@@ -114,13 +107,7 @@ def run(
         SubjectError: a store raised what no store may raise.
     """
     if plan is None:
-        plan = Plan.drawn(
-            choices,
-            exactly_once=exactly_once,
-            transactional=transactional,
-            topology=topology,
-            upgrade=upgrade,
-        )
+        plan = draw(choices)
     watch = Watch(invariants, exactly_once=plan.config.exactly_once)
     world = World(choices, [watch, *watchers], activation=plan.activation, defects=defects)
     swarm = _Swarm(world, plan, watch.history, make_disk)

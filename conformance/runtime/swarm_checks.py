@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from hashlib import blake2b
 
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.registry import check
+from streamproof.conformance.results import Guarantee
 from streamproof.conformance.runtime.world_programs import Seeded, smallest_program
 from streamproof.conformance.subject import defect_of
 from streamproof.conformance.violations import violation_of
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.invariants import INVARIANTS, Invariant, Violation
 from streamproof.sim.invariants.log_history import History
+from streamproof.sim.plan_space import PlanSpace
 from streamproof.sim.simulation import Outcome
 from streamproof.sim.topologies import TOPOLOGIES
 
@@ -74,7 +75,7 @@ def _explore(run: CheckRun, topologies: list[str]) -> None:
     for seed in range(first, first + (limits.worlds_with_defect if defect else limits.worlds)):
         if topology_of(seed) not in topologies:
             continue
-        world = _world(seed, defect, exactly_once=run.settings.guarantee == "exactly-once")
+        world = _world(seed, defect, run.settings.guarantee)
         outcome = world.run([lambda event: seen.add(event.kind)])
         digest.update(outcome.digest.encode())
         situations.update(outcome.marks)
@@ -90,18 +91,10 @@ def _explore(run: CheckRun, topologies: list[str]) -> None:
     run.evidence.reached |= {name for name, hits in situations.items() if hits} | seen
 
 
-def _world(seed: int, defect: str, *, exactly_once: bool) -> Seeded:
-    """The world of a seed; with a defect it is one in which that matters."""
-    world = Seeded(seed, topology_of(seed), exactly_once)
-    if not defect:
-        return world
-    known = DEFECTS[defect]
-    return replace(
-        world,
-        transactional=known.transactional,
-        upgrade=known.upgrade or None,
-        defect=defect,
-    )
+def _world(seed: int, defect: str, guarantee: Guarantee) -> Seeded:
+    """The world of a seed; with a defect, a world in which the defect can do harm."""
+    space = PlanSpace(topologies=[topology_of(seed)], guarantees=[guarantee])
+    return Seeded(seed, space.for_defect(defect), defect)
 
 
 def _exercised(seen: set[str], exactly_once: bool) -> set[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from streamproof.scenarios.shrinking import as_python, plainest
 from streamproof.sim.choices import Choices
+from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Watcher
 from streamproof.sim.world_plan import Plan
@@ -21,32 +22,20 @@ class Seeded:
 
     Attributes:
         seed: it draws all that is not given.
-        topology: its name.
-        exactly_once: the guarantee.
-        transactional: whether stores stage their writes; drawn, if it is ``None``.
-        upgrade: what goes on meanwhile, of ``UPGRADES``; drawn, if it is ``None``.
+        space: the plans that its plan is drawn from.
         defect: the mistake that the runtime makes; none if it is empty.
         plan: what the run is like instead of what was drawn; all other choices stay as they are.
     """
 
     seed: int
-    topology: str
-    exactly_once: bool
-    transactional: bool | None = None
-    upgrade: str | None = None
+    space: PlanSpace
     defect: str = ""
     plan: Plan | None = None
 
     def run(self, watchers: Iterable[Watcher] = ()) -> Outcome:
         """Simulate it, and show each event to the watchers."""
         choices = Choices.seeded(self.seed)
-        drawn = Plan.drawn(
-            choices,
-            exactly_once=self.exactly_once,
-            transactional=self.transactional,
-            topology=self.topology,
-            upgrade=self.upgrade,
-        )
+        drawn = draw(choices, self.space)
         defects = [self.defect] if self.defect else []
         return run(choices, self.plan or drawn, defects=defects, watchers=watchers)
 
@@ -56,29 +45,29 @@ class Seeded:
 
     @property
     def program(self) -> str:
-        """The same as Python."""
-        drawn = f"exactly_once={self.exactly_once}, topology={self.topology!r}"
-        if self.transactional is not None:
-            drawn += f", transactional={self.transactional}"
-        if self.upgrade is not None:
-            drawn += f", upgrade={self.upgrade!r}"
+        """The world as a Python program that prints what is broken in it."""
         defects = f", defects=[{self.defect!r}]" if self.defect else ""
-        changed = [] if self.plan is None else [f"plan = {as_python(self.plan)}"]
-        return "\n".join(
-            [
-                "from streamproof.sim.application import StreamsConfig",
-                "from streamproof.sim.choices import Choices",
-                "from streamproof.sim.simulation import run",
-                "from streamproof.sim.tasks.assignor import AssignorConfig",
-                "from streamproof.sim.workloads import WorkloadConfig",
-                "from streamproof.sim.world_plan import Plan",
-                "",
-                f"choices = Choices.seeded({self.seed})",
-                f"plan = Plan.drawn(choices, {drawn})",
-                *changed,
-                f"print(*run(choices, plan{defects}).violations, sep='\\n')",
-            ]
-        )
+        lines = [
+            f"choices = Choices.seeded({self.seed})",
+            f"plan = draw(choices, {self.space!r})",
+            *([] if self.plan is None else [f"plan = {as_python(self.plan)}"]),
+            f"print(*run(choices, plan{defects}).violations, sep='\\n')",
+        ]
+        text = "\n".join(lines)
+        needed = [each for name, each in _IMPORTS.items() if f"{name}(" in text]
+        return "\n".join([*needed, "", *lines])
+
+
+_IMPORTS = {
+    "StreamsConfig": "from streamproof.sim.application import StreamsConfig",
+    "Choices.seeded": "from streamproof.sim.choices import Choices",
+    "draw": "from streamproof.sim.plan_space import PlanSpace, draw",
+    "run": "from streamproof.sim.simulation import run",
+    "AssignorConfig": "from streamproof.sim.tasks.assignor import AssignorConfig",
+    "WorkloadConfig": "from streamproof.sim.workloads import WorkloadConfig",
+    "Plan": "from streamproof.sim.world_plan import Plan",
+}
+"""The imports of a program, by the call that needs each."""
 
 
 def smallest_program(world: Seeded, plan: Plan, requirements: AbstractSet[str], tries: int) -> str:

@@ -7,66 +7,19 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from streamproof.conformance.check_engine import work_directory
-from streamproof.conformance.simulated.store_world import POINT_TOPOLOGIES, SCAN_TOPOLOGIES
 from streamproof.conformance.simulated.subject_disks import disks_of
 from streamproof.conformance.simulated.world_judge import breach_of_error
 from streamproof.conformance.subject import Subject, load_subject
-from streamproof.errors import UsageError
-from streamproof.scenarios.swarm_file import Swarm
 from streamproof.search_path import search_directory
 from streamproof.sim.broker_errors import SubjectError
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Violation
-from streamproof.sim.nemesis import KINDS
 from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Event, Watcher
 from streamproof.sim.world_plan import Plan
 
-__all__ = ["Hosted", "narrowed"]
-
-
-def narrowed(swarm: Swarm, subject: Subject) -> Swarm:
-    """What is left of a swarm for the worlds that a store can be put into.
-
-    What real stores lose with the power is not simulated, and neither are the formats of older
-    releases. Whether writes are staged follows from the store.
-
-    Raises:
-        UsageError: nothing is left.
-    """
-    claims = subject.capabilities
-    topologies = [*POINT_TOPOLOGIES]
-    if claims.kind == "key-value" and claims.ranges and claims.prefix_scan:
-        topologies += SCAN_TOPOLOGIES
-    if any(swarm.upgrades):
-        raise UsageError("Upgrades are explored with model stores alone: leave --subject out.")
-    settings = {**swarm.settings, "transactional": [claims.transactional]}
-    if not claims.transactional:
-        settings["max_uncommitted_bytes"] = [-1]
-    if not (claims.ranges or claims.kind != "key-value"):
-        # A record cache merges what it holds into the entries of the store, in their order.
-        settings["statestore_cache_max_bytes"] = [0]
-    return msgspec.structs.replace(
-        swarm,
-        topologies=_left("topologies", swarm.topologies, topologies),
-        kinds=_left("kinds", swarm.kinds, [each for each in KINDS if each != "power"]),
-        upgrades=[""],
-        settings=settings,
-        plan={**swarm.plan, "persistent": [True]},
-    )
-
-
-def _left(what: str, wanted: list[str], possible: list[str]) -> list[str]:
-    found = [each for each in possible if each in wanted or not wanted]
-    if not found:
-        raise UsageError(
-            f"None of the {what} that were asked for can be explored with this store; there are: "
-            f"{', '.join(possible)}."
-        )
-    return found
+__all__ = ["Hosted"]
 
 
 @dataclass(frozen=True)

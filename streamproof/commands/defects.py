@@ -14,9 +14,6 @@ from streamproof.sim.defects import DEFECTS, require_defects
 
 __all__ = ["list_defects", "require_one_kind", "with_defect"]
 
-_GUARANTEES: dict[str, Guarantee] = {"EOS": "exactly-once", "ALOS": "at-least-once"}
-"""The guarantees by the names that defects have for them."""
-
 
 def list_defects() -> None:
     """List the mistakes that the simulated runtime can be told to make."""
@@ -25,7 +22,7 @@ def list_defects() -> None:
         # A name is there to be copied, so that it is never cut.
         table.add_column(heading, no_wrap=heading != "what goes wrong")
     for name, each in DEFECTS.items():
-        only = "".join(f" Under {_GUARANTEES[one]}." for one in each.guarantees)
+        only = "".join(f" Under {one}." for one in each.guarantees)
         more = only if len(each.guarantees) == 1 else ""
         table.add_row(name, each.requirement, escape(f"{each.what}{more} ({each.source})"))
     Console(highlight=False).print(table)
@@ -58,7 +55,7 @@ def require_one_kind(names: list[str], guarantee: Guarantee) -> Binds:
         )
     for defect in filter(None, map(defect_of, names)):
         require_defects([defect])
-        harmful = [_GUARANTEES[each] for each in DEFECTS[defect].guarantees]
+        harmful = DEFECTS[defect].guarantees
         if guarantee not in harmful:
             raise UsageError(
                 f"The defect {defect!r} does no harm under {guarantee}: "

@@ -20,13 +20,12 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from streamproof.conformance.budget import parse_duration
-from streamproof.conformance.simulated.hosted_worlds import Hosted, narrowed
+from streamproof.conformance.simulated.hosted_worlds import Hosted
 from streamproof.conformance.subject import binds_of, load_subject
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
 from streamproof.scenarios.exploration_findings import (
     Finding,
-    Worlds,
     finding_of,
     findings,
     name_of,
@@ -35,13 +34,13 @@ from streamproof.scenarios.exploration_findings import (
 )
 from streamproof.scenarios.exploration_ledger import Ledger
 from streamproof.scenarios.shrinking import MOST_RUNS, Shape, Step
-from streamproof.scenarios.swarm_file import EVERYTHING, Swarm, drawn_from, read_swarm
+from streamproof.scenarios.swarm_file import read_swarm
 from streamproof.search_path import search_directory
 from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.defects import require_defects
-from streamproof.sim.exploration import Explored
+from streamproof.sim.exploration import Explored, SeededWorlds
 from streamproof.sim.exploration import explore as explore_worlds
-from streamproof.sim.simulation import run
+from streamproof.sim.plan_space import EVERYTHING, PlanSpace
 from streamproof.version import __version__
 
 __all__ = ["explore"]
@@ -123,24 +122,24 @@ def explore(
     raise typer.Exit(code)
 
 
-def _worlds(swarm: Swarm, defect: str, subject: str) -> Worlds:
+def _worlds(space: PlanSpace, defect: str, subject: str) -> SeededWorlds:
     """The worlds that are asked for.
 
     Raises:
         UsageError: the store or the defect does not fit.
     """
     if not subject:
-        return Worlds(drawn_from(swarm, defect), run, defect)
+        return SeededWorlds(space, defect)
     if binds_of(subject) == "runtime":
         raise UsageError(
             "--subject is a store: the runtime is in every world. Leave it out, and add --defect "
             "for a mistake of the runtime."
         )
-    fitting = narrowed(swarm, load_subject(subject))
-    return Worlds(drawn_from(fitting, defect), Hosted(subject, str(Path.cwd())), defect, subject)
+    fitting = space.for_store(load_subject(subject).capabilities)
+    return SeededWorlds(fitting, defect, Hosted(subject, str(Path.cwd())), subject)
 
 
-def _explore(console: Console, ledger: Ledger, worlds: Worlds, asked: _Asked) -> int:
+def _explore(console: Console, ledger: Ledger, worlds: SeededWorlds, asked: _Asked) -> int:
     """Run worlds, make failures small, and sum up; what to exit with."""
     if ledger.torn:
         console.print("The last line of the runs was torn: that run is done again.")
@@ -185,21 +184,14 @@ def _problem_line(run: Explored, subject: str) -> Text:
     return Text(f"✗ seed {run.seed} came to no end: {run.problem}. {blame}", style="red")
 
 
-def _new_runs(ledger: Ledger, worlds: Worlds, asked: _Asked) -> Iterator[Explored]:
+def _new_runs(ledger: Ledger, worlds: SeededWorlds, asked: _Asked) -> Iterator[Explored]:
     """What comes of the worlds that were not run yet, as long as there is reason to go on."""
     if not asked.keep_going and any(map(_is_reason_to_stop, ledger.runs)):
         return
     start = asked.first + len(ledger.runs)
     seeds = count(start) if asked.budget_s else range(start, asked.first + asked.runs)
     ends = time.monotonic() + asked.budget_s if asked.budget_s else float("inf")
-    running = explore_worlds(
-        seeds,
-        defect=worlds.defect,
-        # Two processes take longer to begin than one takes for a few worlds.
-        jobs=asked.jobs,
-        draw=worlds.draw,
-        simulate=worlds.simulate,
-    )
+    running = explore_worlds(seeds, worlds, jobs=asked.jobs)
     with closing(running):  # type: ignore[type-var]
         for each in running:
             yield each
@@ -281,7 +273,9 @@ def _sum_up(console: Console, ledger: Ledger) -> None:
         console.print(f"  not reached: {name}")
 
 
-def _make_small(console: Console, ledger: Ledger, worlds: Worlds, asked: _Asked) -> list[Finding]:
+def _make_small(
+    console: Console, ledger: Ledger, worlds: SeededWorlds, asked: _Asked
+) -> list[Finding]:
     """Make each distinct failure small, and write it; the worst comes first."""
     written = []
     for run_ in findings(ledger.runs):

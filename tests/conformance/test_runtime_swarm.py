@@ -25,6 +25,7 @@ from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.invariants import INVARIANTS
 from streamproof.sim.nemesis import KINDS
+from streamproof.sim.plan_space import PlanSpace
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.workloads import WorkloadConfig
 from streamproof.sim.world_plan import Plan
@@ -98,7 +99,7 @@ def test_a_defect_is_found_and_made_smaller(tmp_path: Path) -> None:
     found = outcome(tmp_path, "swarm.aggregations", "runtime:keeps-stale-offset", profile="quick")
     findings = {each.requirement: each for each in found.findings}
     finding = findings["TASK-002"]
-    assert len(finding.program.splitlines()) == 10
+    assert len(finding.program.splitlines()) == 11
     assert finding.shape == "a-store-that-is-closed-cleanly"
     assert finding.found.startswith("with seed ")
     printed: list[Any] = []
@@ -112,12 +113,16 @@ def test_a_defect_is_found_and_made_smaller(tmp_path: Path) -> None:
 
 def test_the_first_world_of_a_seed_is_that_of_the_seed() -> None:
     """So that what was found is found again at once."""
-    world = Seeded(4, swarm.topology_of(4), exactly_once=True)
+    world = Seeded(4, PlanSpace(topologies=[swarm.topology_of(4)], guarantees=["exactly-once"]))
     assert world.run().digest == world.run().digest
     printed: list[str] = []
     exec(world.program.replace("violations, sep='\\n'", "digest, sep=''"), {"print": note(printed)})  # noqa: S102
     assert "".join(printed) == world.run().digest
 
+
+SPACE = PlanSpace(
+    topologies=["count"], guarantees=["at-least-once"], settings={"transactional": [True]}
+)
 
 PLAN = Plan(
     instances=3,
@@ -137,7 +142,7 @@ def test_a_plan_becomes_as_plain_as_it_can(monkeypatch: pytest.MonkeyPatch) -> N
         return plan.threads == 2 and "crash" in plan.kinds and plan.workload.late > 0
 
     monkeypatch.setattr(Seeded, "breaks", breaks)
-    world = Seeded(5, "count", exactly_once=True)
+    world = Seeded(5, PlanSpace(topologies=["count"], guarantees=["exactly-once"]))
     program = smallest_program(world, PLAN, {"TASK-001"}, 100)
     expected = Plan(
         instances=1,
@@ -161,11 +166,12 @@ def test_no_more_worlds_are_run_than_allowed(monkeypatch: pytest.MonkeyPatch) ->
         return False
 
     monkeypatch.setattr(Seeded, "breaks", breaks)
-    world = Seeded(5, "count", exactly_once=False, transactional=True)
+    world = Seeded(5, SPACE)
     program = smallest_program(world, PLAN, {"TASK-001"}, 3)
     assert len(tried) == 3
     assert "plan = Plan(" not in program
-    assert "topology='count', transactional=True" in program
+    assert f"plan = draw(choices, {SPACE!r})" in program
+    assert eval(repr(SPACE)) == SPACE  # noqa: S307 - it is ours.
 
 
 def test_what_raises_is_the_suite_s_own_mistake(

@@ -14,7 +14,8 @@ from streamproof.reports.pipeline.campaigns import units
 from streamproof.reports.pipeline.campaigns.campaign_plan import Series, read_plan
 from streamproof.reports.pipeline.campaigns.units import IDENTITY, frame, row_id, swarm_text
 from streamproof.scenarios.scenario_reader import library
-from streamproof.scenarios.swarm_file import Swarm, read_swarm
+from streamproof.scenarios.swarm_file import read_swarm
+from streamproof.sim.plan_space import PlanSpace
 from streamproof.sim.topologies import TOPOLOGIES
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def test_the_digest_is_that_of_the_rows(tmp_path: Path) -> None:
 
 @given(
     st.builds(
-        Swarm,
+        PlanSpace,
         topologies=st.lists(st.sampled_from(sorted(TOPOLOGIES)), unique=True),
         guarantees=st.lists(st.sampled_from(["exactly-once", "at-least-once"]), unique=True),
         upgrades=st.just(["", "format-file-to-store"][:1]),
@@ -149,7 +150,7 @@ def test_the_digest_is_that_of_the_rows(tmp_path: Path) -> None:
     )
 )
 def test_what_is_drawn_from_is_a_file_for_explore(
-    tmp_path_factory: pytest.TempPathFactory, swarm: Swarm
+    tmp_path_factory: pytest.TempPathFactory, swarm: PlanSpace
 ) -> None:
     """The command that shows a world again so draws it from the same."""
     path = tmp_path_factory.mktemp("swarm") / "swarm.toml"

@@ -36,8 +36,7 @@ from streamproof.reports.pipeline.campaigns.driver import Campaign, Progress, op
 from streamproof.reports.pipeline.campaigns.executor import Worker
 from streamproof.reports.pipeline.campaigns.units import Unit
 from streamproof.reports.run_log import read_run_log
-from streamproof.scenarios.swarm_file import drawn_from
-from streamproof.sim.exploration import explore
+from streamproof.sim.exploration import SeededWorlds, explore
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import read_trace
 
@@ -78,7 +77,7 @@ def test_worlds_are_those_that_an_exploration_runs(spark: SparkSession, tmp_path
     expected = {
         (defect, each.seed): each
         for defect in ("", "commits-last-record")
-        for each in explore(range(4), defect=defect, draw=drawn_from(swarm, defect))
+        for each in explore(range(4), SeededWorlds(swarm, defect))
     }
     for row in found:
         one = expected.pop((row["defect"], row["seed"]))
@@ -201,7 +200,7 @@ def test_rows_during_which_a_worker_dies(
     assert [seed for seed, each in found.items() if each["outcome"] == "error"] == [5]
     assert found[5]["problem"].startswith("its process died of SIGKILL, without an answer")
     swarm = campaign.plan.series[0].conditions.swarm
-    (by_chance,) = explore([2], draw=drawn_from(swarm, ""))
+    (by_chance,) = explore([2], SeededWorlds(swarm))
     assert found[2]["digest"] == by_chance.digest
     assert list((campaign.directory / "attempts").iterdir()) == []
 

@@ -30,9 +30,9 @@ from streamproof.reports.pipeline.rechecking.run_invariants import (
 from streamproof.reports.pipeline.rechecking.set_checks import SET_CHECKS, recheck_sets
 from streamproof.reports.pipeline.rechecking.whole_runs import recheck_files
 from streamproof.sim.choices import Choices
-from streamproof.sim.exploration import drawn_plan
 from streamproof.sim.invariants import INVARIANTS, Invariant, Watch
 from streamproof.sim.invariants.invariant import Observer
+from streamproof.sim.plan_space import EVERYTHING, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import SCHEMA, TraceFile, batch_of
@@ -68,7 +68,7 @@ class Kept:
         for defect, seed in WORLDS:
             name = f"{defect or 'nothing'} [{seed}]"
             choices = Choices.seeded(seed)
-            plan = drawn_plan(choices, defect)
+            plan = draw(choices, EVERYTHING.for_defect(defect))
             with TraceFile(directory / f"{name}.parquet", name) as file:
                 outcome = run(choices, plan, defects=[defect] if defect else [], watchers=[file])
             assert bool(outcome.violations) is bool(defect), name

@@ -20,10 +20,10 @@ from streamproof.reports.pipeline.campaigns.campaign_tables import (
 )
 from streamproof.reports.pipeline.campaigns.chunk_files import Found, write_chunk
 from streamproof.sim.choices import Choices
+from streamproof.sim.plan_space import draw
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile
-from streamproof.sim.world_plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,7 +130,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
         events[f"{seed}"] = []
         with TraceFile(trace, f"{seed}") as file:
             choices = Choices.seeded(seed)
-            run(choices, Plan.drawn(choices), watchers=[events[f"{seed}"].append, file])
+            run(choices, draw(choices), watchers=[events[f"{seed}"].append, file])
         traces.append(trace)
     found = [
         Found(

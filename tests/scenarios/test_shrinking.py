@@ -19,8 +19,8 @@ from streamproof.scenarios.shrinking import (
 )
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
-from streamproof.sim.exploration import drawn_plan
 from streamproof.sim.invariants import Violation
+from streamproof.sim.plan_space import EVERYTHING, draw
 from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Watcher
 from streamproof.sim.workloads import WorkloadConfig
@@ -30,7 +30,7 @@ from streamproof.sim.world_plan import Plan
 def failing(defect: str, seed: int) -> Failing:
     """A run in which a defect has broken a promise."""
     choices = Choices.seeded(seed, recording=True)
-    plan = drawn_plan(choices, defect)
+    plan = draw(choices, EVERYTHING.for_defect(defect))
     drawn = choices.count
     run(choices, plan, defects=[defect])
     return Failing(f"seed {seed}", plan, choices.drawn[drawn:], (defect,))

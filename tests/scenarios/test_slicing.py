@@ -11,8 +11,8 @@ from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.slicing import what_matters
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
-from streamproof.sim.exploration import drawn_plan
 from streamproof.sim.invariants import Violation
+from streamproof.sim.plan_space import EVERYTHING, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event, Trace
 from streamproof.sim.world_plan import Plan
@@ -57,7 +57,7 @@ def play(defect: str, seed: int) -> Played:
     """A run with a defect, in which that matters."""
     events: list[Event] = []
     choices = Choices.seeded(seed)
-    plan = drawn_plan(choices, defect)
+    plan = draw(choices, EVERYTHING.for_defect(defect))
     outcome = run(choices, plan, defects=[defect], watchers=[events.append])
     return Played(f"seed {seed}", plan, (defect,), events, outcome.violations, outcome.digest)
 

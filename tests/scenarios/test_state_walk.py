@@ -16,6 +16,7 @@ from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.state.walk import step
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Violation
+from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 
@@ -147,9 +148,9 @@ def test_what_looks_like_markup_is_shown_as_it_is() -> None:
 def test_real_runs_fit_into_80_columns() -> None:
     """Whatever is shown, at any event, and nothing of it raises."""
     events: list[Event] = []
-    outcome = run(
-        Choices.seeded(7), topology="stream-table-join", upgrade="", watchers=[events.append]
-    )
+    choices = Choices.seeded(7)
+    plan = draw(choices, PlanSpace(topologies=["stream-table-join"], upgrades=[""]))
+    outcome = run(choices, plan, watchers=[events.append])
     played = Played("seed 7", outcome.plan, (), events, outcome.violations, outcome.digest)
     views = ["who", "task 0_0", "store 0_0", "store rows", "log", "log table-0", "offsets", "txns"]
     lines = ["n 40", *views] * (len(events) // 40)

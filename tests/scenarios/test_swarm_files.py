@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from streamproof.errors import UsageError
-from streamproof.scenarios.swarm_file import EVERYTHING, Swarm, drawn_from, read_swarm
+from streamproof.scenarios.swarm_file import read_swarm
 from streamproof.sim.choices import Choices
-from streamproof.sim.exploration import drawn_plan
+from streamproof.sim.exploration import SeededWorlds
+from streamproof.sim.plan_space import EVERYTHING, PlanSpace, draw
 
 SMALL = """
 topologies = ["count", "stateless"]
@@ -39,17 +40,19 @@ def written(directory: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("defect", ["", "keeps-stale-offset", "takes-offsets-of-older-format"])
-def test_everything_is_what_the_swarm_draws(defect: str) -> None:
-    """The run of a seed is the same, with and without a defect."""
-    draw = drawn_from(EVERYTHING, defect)
+def test_a_space_has_what_is_drawn_from_it(defect: str) -> None:
+    """With and without a defect; and an exploration draws the same."""
+    space = EVERYTHING.for_defect(defect)
     for seed in range(20):
-        assert draw(Choices.seeded(seed), defect) == drawn_plan(Choices.seeded(seed), defect)
+        plan = draw(Choices.seeded(seed), space)
+        assert space.has(plan)
+        assert plan == SeededWorlds(defect=defect).draw(Choices.seeded(seed))
 
 
 def test_a_file_leaves_only_what_it_says(tmp_path: Path) -> None:
     """All of it is drawn in some run."""
-    draw = drawn_from(read_swarm(written(tmp_path, SMALL)))
-    plans = [draw(Choices.seeded(seed), "") for seed in range(40)]
+    space = read_swarm(written(tmp_path, SMALL))
+    plans = [draw(Choices.seeded(seed), space) for seed in range(40)]
     assert {each.topology for each in plans} == {"count", "stateless"}
     assert {each.config.exactly_once for each in plans} == {False}
     assert {each.upgrade for each in plans} == {""}
@@ -64,8 +67,9 @@ def test_a_file_leaves_only_what_it_says(tmp_path: Path) -> None:
 
 def test_a_draw_goes_to_other_processes() -> None:
     """It is pickled, and draws the same there."""
-    draw = drawn_from(Swarm(topologies=["count"]))
-    assert pickle.loads(pickle.dumps(draw))(Choices.seeded(1), "") == draw(Choices.seeded(1), "")  # noqa: S301
+    worlds = SeededWorlds(PlanSpace(topologies=["count"]))
+    other = pickle.loads(pickle.dumps(worlds))  # noqa: S301
+    assert other.draw(Choices.seeded(1)) == worlds.draw(Choices.seeded(1))
 
 
 @pytest.mark.parametrize(
@@ -104,6 +108,6 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_a_defect_that_does_no_harm_is_refused() -> None:
     """Whoever asks for it would search in vain."""
     with pytest.raises(UsageError, match="does no harm under at-least-once: add 'exactly-once'"):
-        drawn_from(Swarm(guarantees=["at-least-once"]), "keeps-stale-offset")
+        SeededWorlds(PlanSpace(guarantees=["at-least-once"]), "keeps-stale-offset")
     with pytest.raises(UsageError, match="without the upgrade 'format-offline'"):
-        drawn_from(Swarm(upgrades=[""]), "takes-offsets-of-older-format")
+        SeededWorlds(PlanSpace(upgrades=[""]), "takes-offsets-of-older-format")

@@ -30,9 +30,9 @@ from streamproof.sim.event_kinds import (
     Look,
 )
 from streamproof.sim.event_kinds.kind import Group, Lane
-from streamproof.sim.exploration import drawn_plan
 from streamproof.sim.fault_sites import SITES
 from streamproof.sim.invariants import INVARIANTS, Watch
+from streamproof.sim.plan_space import EVERYTHING, PlanSpace, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile, batch_of, events_of, read_trace
@@ -83,7 +83,8 @@ def test_runs_tell_what_the_table_says() -> None:
     for seed in range(16):
         run(Choices.seeded(seed), watchers=[see])
     for upgrade in ("format-in-place", "sums-up"):
-        run(Choices.seeded(3), upgrade=upgrade, watchers=[see])
+        choices = Choices.seeded(3)
+        run(choices, draw(choices, PlanSpace(upgrades=[upgrade])), watchers=[see])
     assert [each for each in seen.values() if each] == []
     assert KINDS.keys() - seen.keys() <= SELDOM
     assert list(events_of(batch_of("all", events))) == events
@@ -294,7 +295,7 @@ def test_events_come_back_as_they_were(events: list[Event]) -> None:
 def test_a_trace_is_judged_as_its_run_was(tmp_path: Path, defect: str, seed: int) -> None:
     """The same violations, word for word, from the same events."""
     choices, events = Choices.seeded(seed), list[Event]()
-    plan = drawn_plan(choices, defect)
+    plan = draw(choices, EVERYTHING.for_defect(defect))
     with TraceFile(tmp_path / "trace.parquet", "run") as file:
         outcome = run(
             choices, plan, defects=[defect] if defect else [], watchers=[file, events.append]

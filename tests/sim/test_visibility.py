@@ -15,6 +15,7 @@ from streamproof.sim.invariants.visibility import (
     StandbyIsNotAhead,
     UpdatingIsPaired,
 )
+from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.trace import Event
 
 UPDATER = "instance-0/updater-0"
@@ -147,7 +148,9 @@ def test_only_what_was_committed_is_purged() -> None:
 def test_each_mistake_is_found(defect: str, topology: str, requirement: str) -> None:
     """By its own invariant, within a few worlds."""
     for seed in range(100):
-        outcome = swarm.run(Choices.seeded(seed), defects=[defect], topology=topology)
+        choices = Choices.seeded(seed)
+        plan = draw(choices, PlanSpace(topologies=[topology]))
+        outcome = swarm.run(choices, plan, defects=[defect])
         if requirement in {each.requirement for each in outcome.violations}:
             return
     pytest.fail(f"{defect} was not found")

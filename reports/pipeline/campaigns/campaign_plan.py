@@ -46,8 +46,9 @@ from streamproof.errors import StreamproofError, UsageError
 from streamproof.reports.pipeline.campaigns.campaign_tables import Kind
 from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.scenario_reader import find, library, read
-from streamproof.scenarios.swarm_file import EVERYTHING, Swarm, check_swarm, drawn_from
+from streamproof.scenarios.swarm_file import check_space
 from streamproof.sim.defects import require_defects
+from streamproof.sim.plan_space import EVERYTHING, PlanSpace
 
 __all__ = ["Conditions", "KeepEvents", "Plan", "Series", "read_plan"]
 
@@ -69,7 +70,7 @@ VERIFY_LIMIT_S = 3_600.0
 """The same of ``verify``."""
 
 
-class Simulate(Swarm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Simulate(PlanSpace, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Worlds that are drawn from what is left of the swarm, and watched by all invariants.
 
     Attributes:
@@ -145,7 +146,7 @@ class Conditions(Struct, frozen=True, kw_only=True, omit_defaults=True):
         limit_s: how long it may take, in seconds.
     """
 
-    swarm: Swarm = EVERYTHING
+    swarm: PlanSpace = EVERYTHING
     keep_events: KeepEvents = "none"
     spec: Spec = "kips"
     profile: Profile = "quick"
@@ -314,13 +315,13 @@ def _series_of(
 
 
 def _simulate(block: Simulate, path: Path) -> Iterator[Series]:
-    swarm = Swarm(**{name: getattr(block, name) for name in Swarm.__struct_fields__})
-    check_swarm(swarm, path)
+    swarm = PlanSpace(**{name: getattr(block, name) for name in PlanSpace.__struct_fields__})
+    check_space(swarm, path)
     require_defects(filter(None, block.defects))
     _require_stores(filter(None, block.subjects))
     conditions = Conditions(swarm=swarm, keep_events=block.keep_events, limit_s=block.limit_s)
     for subject, defect in product(block.subjects, block.defects):
-        drawn_from(swarm, defect)
+        swarm.for_defect(defect)
         yield Series("simulate", subject, "", defect, "", conditions.encoded(), *block.seeds)
 
 

@@ -25,10 +25,10 @@ from streamproof.reports.run_log import RunLog, read_run_log
 from streamproof.scenarios.play import Judged, play
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import find, read
-from streamproof.scenarios.swarm_file import Swarm, drawn_from
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import Simulate
 from streamproof.sim.invariants import Violation
+from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile
@@ -58,7 +58,7 @@ class Doer:
         play: plays a variant of a scenario with it.
     """
 
-    narrowed: Callable[[Swarm], Swarm] = lambda swarm: swarm
+    narrowed: Callable[[PlanSpace], PlanSpace] = lambda space: space
     simulate: Simulate = run
     play: Callable[[Scenario, Setup], Judged] = play
 
@@ -136,7 +136,7 @@ def _simulate(unit: Unit, directory: Path, scratch: Path, doer: Doer) -> Found:
     """Run the world of a seed."""
     conditions = unit.conditions
     choices = Choices.seeded(unit.seed)
-    plan = drawn_from(doer.narrowed(conditions.swarm), unit.defect)(choices, unit.defect)
+    plan = draw(choices, doer.narrowed(conditions.swarm).for_defect(unit.defect))
     events: list[Event] = []
     outcome = doer.simulate(
         choices,

@@ -11,7 +11,7 @@ from threading import Thread
 import msgspec
 
 from streamproof.conformance.simulated.hosted_play import Wanted, play_with
-from streamproof.conformance.simulated.hosted_worlds import Hosted, narrowed
+from streamproof.conformance.simulated.hosted_worlds import Hosted
 from streamproof.conformance.subject import load_subject
 from streamproof.reports.pipeline.campaigns.row import Doer, perform
 from streamproof.reports.pipeline.campaigns.row_process import FOUND, Order
@@ -39,7 +39,7 @@ def main() -> None:
 def _doer(unit: Unit, scratch: Path) -> Doer:
     """How worlds are run with the store of a row; what a killed one leaves is in the scratch."""
     return Doer(
-        narrowed=lambda swarm: narrowed(swarm, load_subject(unit.subject)),
+        narrowed=lambda space: space.for_store(load_subject(unit.subject).capabilities),
         simulate=Hosted(unit.subject, str(Path.cwd()), scratch),
         play=lambda scenario, setup: play_with(
             scenario, setup, Wanted(unit.subject, work_dir=scratch)

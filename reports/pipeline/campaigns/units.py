@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from streamproof.reports.pipeline.campaigns.campaign_plan import Conditions, Series
 from streamproof.reports.pipeline.campaigns.campaign_tables import Kind
-from streamproof.scenarios.swarm_file import EVERYTHING, Swarm
+from streamproof.sim.plan_space import EVERYTHING, PlanSpace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,7 +100,7 @@ def _ranged(spark: SparkSession, series: Series) -> DataFrame:
     return spark.range(series.first, series.end).select(*same[:-2], f.col("id").alias("seed"))
 
 
-def swarm_path(directory: Path, swarm: Swarm) -> Path | None:
+def swarm_path(directory: Path, swarm: PlanSpace) -> Path | None:
     """Where a campaign keeps what worlds are drawn from, as a file for ``streamproof explore``.
 
     Returns:
@@ -111,7 +111,7 @@ def swarm_path(directory: Path, swarm: Swarm) -> Path | None:
     return directory / "swarms" / f"{row_id(swarm_text(swarm))[:12]}.toml"
 
 
-def swarm_text(swarm: Swarm) -> str:
+def swarm_text(swarm: PlanSpace) -> str:
     """The same as TOML: what is in it is written there as in JSON."""
     table = msgspec.to_builtins(swarm)
     flat = {name: value for name, value in table.items() if isinstance(value, list)}

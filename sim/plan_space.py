@@ -1,0 +1,313 @@
+"""Which plans may be drawn, and the one place that draws them.
+
+A swarm file, a defect and a store each narrow a :class:`PlanSpace`. Every caller that needs a plan
+draws it from what is left: an exploration, a check of the runtime or of a store, and a campaign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from streamproof.errors import UsageError
+from streamproof.sim.application import StreamsConfig
+from streamproof.sim.choices import Choices
+from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
+from streamproof.sim.clients.membership import HEARTBEAT_MS
+from streamproof.sim.clients.producer import MAX_BLOCK_MS
+from streamproof.sim.defects import DEFECTS, Guarantee
+from streamproof.sim.nemesis import KINDS
+from streamproof.sim.network import REQUEST_TIMEOUT_MS
+from streamproof.sim.rolling_upgrade import UPGRADES
+from streamproof.sim.tasks.assignor import AssignorConfig
+from streamproof.sim.topologies import TOPOLOGIES
+from streamproof.sim.workloads import WorkloadConfig
+from streamproof.sim.world_plan import SAFETY_MS, Plan
+from streamproof.stores.capabilities import Capabilities
+
+__all__ = ["EVERYTHING", "Options", "PlanSpace", "draw"]
+
+T = TypeVar("T")
+
+POINT_TOPOLOGIES = ("count", "stream-table-join", "last-byte-count", "punctuated-count")
+"""Topologies that any store can serve: they read and write single keys, or scan all of them."""
+
+SCAN_TOPOLOGIES = ("stream-stream-join", "session-count", "windowed-count")
+"""Topologies that scan the entries whose keys begin alike, or scan keys in order."""
+
+
+Options = dict[str, list[Any]]
+"""The values that a field may have, by the name of the field."""
+
+
+class PlanSpace(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    forbid_unknown_fields=True,
+):
+    """Which plans may be drawn; an empty attribute restricts nothing.
+
+    Attributes:
+        topologies: names in ``TOPOLOGIES``.
+        guarantees: processing guarantees.
+        upgrades: names in ``UPGRADES``; the empty name is a run without an upgrade.
+        kinds: faults of instances, of ``nemesis.KINDS``; a plan has some of them.
+        plan: values of fields of ``Plan``.
+        settings: values of fields of ``StreamsConfig``.
+        workload: values of fields of ``WorkloadConfig``.
+    """
+
+    topologies: list[str] = []
+    guarantees: list[Guarantee] = []
+    upgrades: list[str] = []
+    kinds: list[str] = []
+    plan: Options = {}
+    settings: Options = {}
+    workload: Options = {}
+
+    def for_defect(self, defect: str) -> PlanSpace:
+        """The part of this space in which a defect can do harm.
+
+        Args:
+            defect: its name; empty for none.
+
+        Raises:
+            UsageError: the defect does no harm in any plan of this space.
+        """
+        if not defect:
+            return self
+        known = DEFECTS[defect]
+        narrowed: dict[str, Any] = {}
+        if len(known.guarantees) == 1:
+            (needed,) = known.guarantees
+            narrowed["guarantees"] = _left(
+                self.guarantees,
+                [needed],
+                f"The defect {defect!r} does no harm under {' and '.join(self.guarantees)}: "
+                f"add {needed!r} to guarantees.",
+            )
+        if known.upgrade:
+            narrowed["upgrades"] = _left(
+                self.upgrades,
+                [known.upgrade],
+                f"The defect {defect!r} does no harm without the upgrade {known.upgrade!r}: "
+                "add it to upgrades.",
+            )
+        if known.transactional is not None:
+            # A file or a store that has settled this keeps its word.
+            narrowed["settings"] = {"transactional": [known.transactional], **self.settings}
+        return msgspec.structs.replace(self, **narrowed)
+
+    def for_store(self, capabilities: Capabilities) -> PlanSpace:
+        """The part of this space that a real store can be put into.
+
+        Neither the loss of power nor the formats of older releases are simulated for real stores.
+        Whether writes are staged follows from the store.
+
+        Args:
+            capabilities: the claims of the store.
+
+        Raises:
+            UsageError: the store fits no plan of this space.
+        """
+        if any(self.upgrades):
+            raise UsageError("Upgrades are explored with model stores alone: leave --subject out.")
+        is_key_value = capabilities.kind == "key-value"
+        topologies = [*POINT_TOPOLOGIES]
+        if is_key_value and capabilities.ranges and capabilities.prefix_scan:
+            topologies += SCAN_TOPOLOGIES
+        settings = {**self.settings, "transactional": [capabilities.transactional]}
+        if not capabilities.transactional:
+            settings["max_uncommitted_bytes"] = [-1]
+        if is_key_value and not capabilities.ranges:
+            # A record cache merges its entries into those of the store, in their order.
+            settings["statestore_cache_max_bytes"] = [0]
+        return msgspec.structs.replace(
+            self,
+            topologies=_left(
+                self.topologies, topologies, _unfit("topologies", self.topologies, topologies)
+            ),
+            kinds=_left(self.kinds, _REAL_KINDS, _unfit("kinds", self.kinds, _REAL_KINDS)),
+            upgrades=[""],
+            settings=settings,
+            plan={**self.plan, "persistent": [True]},
+        )
+
+    def has(self, plan: Plan) -> bool:
+        """Whether a plan is one of this space."""
+        config = plan.config
+        guarantee = "exactly-once" if config.exactly_once else "at-least-once"
+        named = (
+            (self.topologies, plan.topology),
+            (self.guarantees, guarantee),
+            (self.upgrades, plan.upgrade),
+        )
+        return (
+            all(not possible or value in possible for possible, value in named)
+            and (not self.kinds or set(plan.kinds) <= set(self.kinds))
+            and _has(self.plan, plan)
+            and _has(self.settings, config)
+            and _has(self.workload, plan.workload)
+        )
+
+
+EVERYTHING = PlanSpace()
+"""All plans that can be drawn."""
+
+_REAL_KINDS = [each for each in KINDS if each != "power"]
+"""Faults of instances that are simulated for real stores."""
+
+
+def _left(wanted: Sequence[T], possible: Sequence[T], problem: str) -> list[T]:
+    """The possible values that are wanted; all, if none is named.
+
+    Raises:
+        UsageError: nothing is left.
+    """
+    left = [each for each in possible if each in wanted or not wanted]
+    if not left:
+        raise UsageError(problem)
+    return left
+
+
+def _unfit(what: str, wanted: Sequence[str], possible: Sequence[str]) -> str:
+    return (
+        f"This store can be explored with none of the {what} {', '.join(wanted)}: name some of "
+        f"{', '.join(possible)}."
+    )
+
+
+def _has(options: Options, owner: Any) -> bool:
+    return all(getattr(owner, name) in values for name, values in options.items())
+
+
+def draw(choices: Choices, space: PlanSpace = EVERYTHING) -> Plan:
+    """Draw the plan of a world.
+
+    Every choice of an unrestricted plan is made whatever the space, so that a plan of a smaller
+    space stays as close as possible to the plan that the same seed draws from everything.
+
+    Args:
+        choices: they decide; the first choices of a world are those of its plan.
+        space: the plans that may be drawn.
+    """
+    first = _First.drawn(choices, space)
+    plan = _drawn(choices, first)
+    kinds = plan.kinds
+    if space.kinds:
+        # Rather all of them than a world in which nothing goes wrong.
+        kinds = tuple(each for each in kinds if each in space.kinds) or tuple(space.kinds)
+    settings = {name: each for name, each in space.settings.items() if name != "transactional"}
+    config = replace(plan.config, **_picked(choices, settings))
+    workload = replace(plan.workload, **_picked(choices, space.workload))
+    picked = {"kinds": kinds, **_picked(choices, space.plan)}
+    return replace(plan, config=config, workload=workload, **picked)
+
+
+def _picked(choices: Choices, options: Options) -> dict[str, Any]:
+    return {name: choices.pick(values) for name, values in options.items()}
+
+
+class _First(NamedTuple):
+    """The parts of a plan that a space settles first, as others depend on them.
+
+    A part that is ``None`` is drawn with the rest.
+    """
+
+    exactly_once: bool | None
+    transactional: bool | None
+    topology: str | None
+    upgrade: str | None
+
+    @classmethod
+    def drawn(cls, choices: Choices, space: PlanSpace) -> _First:
+        """Draw what the space names."""
+        guarantee = _one_of(choices, space.guarantees)
+        upgrade = _one_of(choices, space.upgrades)
+        transactional = _one_of(choices, space.settings.get("transactional", []))
+        if upgrade and not _stages(upgrade):
+            transactional = False
+        exactly_once = None if guarantee is None else guarantee == "exactly-once"
+        return cls(exactly_once, transactional, _one_of(choices, space.topologies), upgrade)
+
+
+def _one_of(choices: Choices, options: Sequence[T]) -> T | None:
+    return choices.pick(options) if options else None
+
+
+def _stages(upgrade: str) -> bool:
+    """Whether stores can stage their writes: no release of before KIP-1035 has such stores."""
+    return all(each.manages_offsets for each in UPGRADES.get(upgrade, ()))
+
+
+def _drawn(choices: Choices, first: _First) -> Plan:
+    """Draw a plan, in which the first parts are as they were settled."""
+    strict = choices.chance(0.5)
+    staged = choices.chance(0.5)
+    transactional = staged if first.transactional is None else first.transactional
+    topology = choices.pick(sorted(TOPOLOGIES))
+    config = _drawn_config(
+        choices,
+        exactly_once=strict if first.exactly_once is None else first.exactly_once,
+        transactional=transactional,
+    )
+    return Plan(
+        topology=first.topology or topology,
+        partitions=choices.between(1, 3),
+        instances=choices.between(1, 3),
+        threads=choices.between(1, 2),
+        config=config,
+        workload=WorkloadConfig.drawn(choices),
+        # Crashes are the most frequent: they are the subject of this project.
+        kinds=tuple(kind for kind in KINDS if choices.chance(0.7 if kind == "crash" else 0.3)),
+        # The next fault may mend the harm of the one before, so that only short runs show it.
+        safety_ms=choices.pick((SAFETY_MS, 15_000)),
+        activation=choices.pick((0.25, 0.5)),
+        upgrade=_drawn_upgrade(choices, first.upgrade, transactional=transactional),
+        persistent=not choices.chance(0.1),
+    )
+
+
+def _drawn_config(choices: Choices, *, exactly_once: bool, transactional: bool) -> StreamsConfig:
+    standbys = choices.pick((0, 1))
+    # With Kafka's patience, every fault is over before a client gives up.
+    patience = choices.pick(((REQUEST_TIMEOUT_MS, MAX_BLOCK_MS), (1_000, 2_000)))
+    request_timeout_ms, max_block_ms = patience
+    return StreamsConfig(
+        exactly_once=exactly_once,
+        transactional=transactional,
+        commit_interval_ms=choices.pick((100, 1_000, 5_000)),
+        max_task_idle_ms=choices.pick((0, -1, 500)),
+        idling=choices.pick(("proposal", "proposal", "kafka")),
+        transaction_timeout_ms=10_000,
+        request_timeout_ms=request_timeout_ms,
+        max_block_ms=max_block_ms,
+        max_uncommitted_bytes=choices.pick((-1, 100)) if transactional else -1,
+        max_poll_records=choices.pick((MAX_POLL_RECORDS, 3)),
+        flush_probability=choices.pick((0.05, 0.0, 0.5)),
+        probing_rebalance_interval_ms=choices.pick((20_000, 5_000)),
+        session_timeout_ms=choices.pick((10_000, 6_000)),
+        heartbeat_interval_ms=choices.pick((HEARTBEAT_MS, 500)),
+        statestore_cache_max_bytes=choices.pick((0, 0, 200)),
+        buffered_records_per_partition=choices.pick((1_000, 2)),
+        state_cleanup_delay_ms=choices.pick((600_000, 5_000, 1_000)),
+        assignor=AssignorConfig(
+            num_standby_replicas=standbys,
+            acceptable_recovery_lag=choices.pick((10_000, 0, 5)),
+        ),
+    )
+
+
+def _drawn_upgrade(choices: Choices, wanted: str | None, *, transactional: bool) -> str:
+    """The name of an upgrade, in some of the runs, or whenever one is wanted."""
+    drawn = choices.pick(sorted(UPGRADES)) if choices.chance(0.3) else ""
+    if wanted is not None:
+        return wanted
+    return drawn if _stages(drawn) or not transactional else ""
