@@ -19,7 +19,7 @@ from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.run_metrics import MEASURES, Measure
 from streamproof.sim.trace import Event
 
-__all__ = ["Comparison", "Measured", "Row", "Setting", "compare"]
+__all__ = ["Comparison", "EventPair", "Measured", "Setting", "compare"]
 
 CONTEXT = 3
 """So many events before the first difference are shown."""
@@ -65,7 +65,7 @@ class Setting(NamedTuple):
     second: str
 
 
-class Row(NamedTuple):
+class EventPair(NamedTuple):
     """What happens in both runs, or in one of them.
 
     Attributes:
@@ -117,9 +117,9 @@ class Comparison:
     second: Played
     settings: Sequence[Setting]
     common: int
-    before: Sequence[Row]
-    parting: Row | None
-    different: Sequence[Row]
+    before: Sequence[EventPair]
+    parting: EventPair | None
+    different: Sequence[EventPair]
     measured: Sequence[Measured]
     kinds: Sequence[tuple[str, int, int]]
 
@@ -131,7 +131,7 @@ def compare(first: Played, second: Played) -> Comparison:
         first: a run, as one with a defect.
         second: another one, as the same without it.
     """
-    pairs = [Row(*each) for each in zip_longest(first.events, second.events)]
+    pairs = [EventPair(*each) for each in zip_longest(first.events, second.events)]
     common = next((index for index, pair in enumerate(pairs) if not _is_same(*pair)), len(pairs))
     different = sorted(_different(first.events[common:], second.events[common:]), key=_when)
     counts = [Counter(event.kind for event in run.events) for run in (first, second)]
@@ -162,17 +162,17 @@ def _is_same(first: Event | None, second: Event | None) -> bool:
     return first == second
 
 
-def _parting(pair: Row, different: Iterable[Row]) -> Row:
+def _parting(pair: EventPair, different: Iterable[EventPair]) -> EventPair:
     """The first difference: what of two events at the same place the other run does not have."""
     first, second = pair
     if first is None or second is None or _what(first) == _what(second):
         return pair
     alone = [each for row in different if None in row for each in row]
-    found = Row(first if first in alone else None, second if second in alone else None)
+    found = EventPair(first if first in alone else None, second if second in alone else None)
     return pair if found == (None, None) else found
 
 
-def _when(row: Row) -> tuple[int, bool, int]:
+def _when(row: EventPair) -> tuple[int, bool, int]:
     return row.event.time, row.first is None, row.event.sequence
 
 
@@ -208,7 +208,7 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
 # What is different in the events.
 
 
-def _different(first: Iterable[Event], second: Iterable[Event]) -> Iterator[Row]:
+def _different(first: Iterable[Event], second: Iterable[Event]) -> Iterator[EventPair]:
     """What is different, lane by lane."""
     lanes: defaultdict[tuple[str, str], tuple[list[Event], list[Event]]]
     lanes = defaultdict(lambda: ([], []))
@@ -220,14 +220,14 @@ def _different(first: Iterable[Event], second: Iterable[Event]) -> Iterator[Row]
         yield from _different_in_lane(one, other)
 
 
-def _different_in_lane(first: Sequence[Event], second: Sequence[Event]) -> Iterator[Row]:
+def _different_in_lane(first: Sequence[Event], second: Sequence[Event]) -> Iterator[EventPair]:
     matched = _matched([_what(each) for each in first], [_what(each) for each in second])
-    yield from (Row(each, None) for index, each in enumerate(first) if index not in matched)
+    yield from (EventPair(each, None) for index, each in enumerate(first) if index not in matched)
     taken = set(matched.values())
-    yield from (Row(None, each) for index, each in enumerate(second) if index not in taken)
+    yield from (EventPair(None, each) for index, each in enumerate(second) if index not in taken)
     for index, other in matched.items():
         if _told_by(first[index]) != _told_by(second[other]):
-            yield Row(first[index], second[other])
+            yield EventPair(first[index], second[other])
 
 
 def _what(event: Event) -> _What:

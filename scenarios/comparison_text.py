@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from streamproof.scenarios.comparison import Comparison, Measured, Row
+from streamproof.scenarios.comparison import Comparison, EventPair, Measured
 from streamproof.scenarios.event_words import look_of, told
 from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.state.diff import counted
@@ -152,9 +152,9 @@ def _events(comparison: Comparison) -> Iterator[RenderableType]:
     yield Text("= in both  ▶ first difference  < only first  > only second  ≠ differs")
 
 
-def _shown(rows: Sequence[Row]) -> Sequence[Row]:
+def _shown(rows: Sequence[EventPair]) -> Sequence[EventPair]:
     """The differences that mean most, and as many of the others as there is room for."""
-    found: Sequence[Row] = rows
+    found: Sequence[EventPair] = rows
     for weight in WEIGHTS:
         heavy = [row for row in rows if look_of(row.event).weight >= weight]
         found = heavy or found
@@ -163,11 +163,11 @@ def _shown(rows: Sequence[Row]) -> Sequence[Row]:
     return found
 
 
-def _is_told_by(row: Row, parting: Row) -> bool:
+def _is_told_by(row: EventPair, parting: EventPair) -> bool:
     return all(each is None or each in parting for each in row)
 
 
-def _sign(row: Row) -> str:
+def _sign(row: EventPair) -> str:
     if row.first is None:
         return ">"
     return "<" if row.second is None else "≠"
@@ -183,7 +183,7 @@ def _store_names(comparison: Comparison) -> dict[str, str]:
     }
 
 
-def _add(table: Table, sign: str, row: Row, names: Mapping[str, str]) -> None:
+def _add(table: Table, sign: str, row: EventPair, names: Mapping[str, str]) -> None:
     first, second = row
     cells = [_cell(first, second, names), _cell(second, first, names)]
     table.add_row(sign, f"{row.event.time:,}", *(Text(each) for each in cells))

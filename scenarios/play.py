@@ -12,7 +12,7 @@ from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.scenario import AnyAction, Count, Scenario, Setup
 from streamproof.sim.choices import Choices
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.simulation import MakeDisk, run
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topology import Topology
@@ -152,7 +152,7 @@ def _miscounted(count: Count, events: Iterable[Event]) -> Iterator[str]:
 
 def _different(setup: Setup, played: Played, topology: Topology) -> Iterator[str]:
     """Stores and outputs that have something else than was expected, as their logs tell it."""
-    history = History(exactly_once=setup.plan.config.exactly_once)
+    history = LogHistory(exactly_once=setup.plan.config.exactly_once)
     for event in played.events:
         history.see(event)
     for store, rows in setup.variant.contents.items():
@@ -161,7 +161,7 @@ def _different(setup: Setup, played: Played, topology: Topology) -> Iterator[str
         yield from _compare(history, topic, f"output {topic}", rows)
 
 
-def _compare(history: History, topic: str, what: str, expected: dict[str, str]) -> Iterator[str]:
+def _compare(history: LogHistory, topic: str, what: str, expected: dict[str, str]) -> Iterator[str]:
     found: dict[str, str] = {}
     for partition in sorted(history.logs):
         if partition.rpartition("-")[0] == topic:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamproof.sim.invariants import Violation
+from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.trace import Event
 from streamproof.sim.world_plan import Plan
 
@@ -35,7 +35,7 @@ class Played:
     plan: Plan | None
     defects: tuple[str, ...]
     events: Sequence[Event]
-    violations: Sequence[Violation]
+    violations: Sequence[InvariantViolation]
     digest: str
     choices: Sequence[tuple[int, int]] = ()
     command: str = ""

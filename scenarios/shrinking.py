@@ -21,7 +21,7 @@ from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.slicing import what_matters
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import Simulate
-from streamproof.sim.invariants import Violation
+from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Event, Watcher
 from streamproof.sim.world_plan import Plan
@@ -81,7 +81,7 @@ class Shape(NamedTuple):
     invariant: str
 
 
-def shape_of(violation: Violation) -> Shape:
+def shape_of(violation: InvariantViolation) -> Shape:
     """The shape of a failure."""
     return Shape(violation.requirement, violation.invariant)
 
@@ -136,7 +136,7 @@ class Shrunk:
     plan: Plan
     choices: Sequence[int]
     defects: tuple[str, ...]
-    violations: Sequence[Violation]
+    violations: Sequence[InvariantViolation]
     runs: int
     played: Played
     matters: frozenset[int]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from streamproof.scenarios.recorded_run import Played
 from streamproof.sim.event_kinds import KINDS, Footprint
-from streamproof.sim.invariants import Violation
+from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.trace import Event
 
 __all__ = ["what_matters"]
@@ -86,7 +86,7 @@ def what_matters(played: Played) -> frozenset[int]:
     if not played.violations:
         return frozenset()
     index = _Index(played.events)
-    return frozenset(_Walk(index, played.events).back_from(played.violations[0]))
+    return frozenset(_BackwardWalk(index, played.events).back_from(played.violations[0]))
 
 
 Fields = dict[str, Any]
@@ -279,7 +279,7 @@ class _Spread:
         yield from ({"task": task} for task in sorted(changed))
 
 
-class _Walk:
+class _BackwardWalk:
     """Goes back from a violation to what has led to it."""
 
     def __init__(self, index: _Index, events: Iterable[Event]) -> None:
@@ -290,7 +290,7 @@ class _Walk:
         self._followed: set[int] = set()
         self._left: list[_Write] = []
 
-    def back_from(self, violation: Violation) -> set[int]:
+    def back_from(self, violation: InvariantViolation) -> set[int]:
         """The sequences of all events that are come to."""
         event = violation.event
         if event is not None:
@@ -306,7 +306,7 @@ class _Walk:
             self._follow(self._left.pop())
         return self._found
 
-    def _meant(self, event: Event, violation: Violation) -> list[_Write]:
+    def _meant(self, event: Event, violation: InvariantViolation) -> list[_Write]:
         """The last parts of the event that found it which are about the same partition."""
         said = _WORD.findall(violation.message)
         parts = self._index.parts.get(event.sequence, [])
@@ -345,7 +345,7 @@ _TIME = re.compile(r" at (\d+)")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 
 
-def _mentioned(violation: Violation, events: Iterable[Event]) -> Iterator[str]:
+def _mentioned(violation: InvariantViolation, events: Iterable[Event]) -> Iterator[str]:
     """What a violation is about, by its requirement and the words of its message."""
     words = _words(violation, events)
     requirement = violation.requirement
@@ -357,7 +357,7 @@ def _mentioned(violation: Violation, events: Iterable[Event]) -> Iterator[str]:
             yield template.format_map(dict(zip(names, values, strict=True)))
 
 
-def _words(violation: Violation, events: Iterable[Event]) -> dict[str, list[str]]:
+def _words(violation: InvariantViolation, events: Iterable[Event]) -> dict[str, list[str]]:
     """The words of a message, by what they name."""
     message, event = violation.message, violation.event
     blobs = list(dict.fromkeys(_BLOB.findall(message)))

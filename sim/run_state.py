@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamproof.sim.invariants.log_history import Log, Record
+from streamproof.sim.invariants.log_history import Log, LogRecord
 from streamproof.sim.model_store import WRITEBACK_MS
 from streamproof.sim.trace import Event
 
@@ -274,7 +274,7 @@ class FoldedLog(Log):
         """Readers of committed records get no further."""
         return min(self.open.values(), default=self.end)
 
-    def append(self, record: Record) -> None:
+    def append(self, record: LogRecord) -> None:
         """A record was appended."""
         super().append(record)
         if record.transactional:
@@ -301,14 +301,14 @@ class FoldedLog(Log):
                 self.compacted.add(last[record.key])
             last[record.key] = record.offset
 
-    def status(self, record: Record) -> str:
+    def status(self, record: LogRecord) -> str:
         """What has become of a record: ``committed``, ``aborted`` or ``open``."""
         if record.offset in self.aborted:
             return "aborted"
         undecided = self.undecided.get(record.producer, ()) if record.transactional else ()
         return "open" if record.offset in undecided else "committed"
 
-    def batch(self, after: int, offset: int, count: int, *, exactly_once: bool) -> list[Record]:
+    def batch(self, after: int, offset: int, count: int, *, exactly_once: bool) -> list[LogRecord]:
         """The records that a reader was given.
 
         An event tells how many there were, and from where to where. What was fetched just before

@@ -17,8 +17,8 @@ from streamproof.sim.application import Application
 from streamproof.sim.choices import Choices
 from streamproof.sim.disks import InstanceDisk, SimulatedDisk
 from streamproof.sim.instances import Instance
-from streamproof.sim.invariants import INVARIANTS, Invariant, Violation, Watch
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation, Watch
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.nemesis import Nemesis, drawn_drift
 from streamproof.sim.plan_space import draw
 from streamproof.sim.rolling_upgrade import ROLL_OVER, RollingUpgrade
@@ -71,7 +71,7 @@ class Outcome:
     """
 
     plan: Plan
-    violations: Sequence[Violation]
+    violations: Sequence[InvariantViolation]
     digest: str
     events: int
     marks: Mapping[str, int]
@@ -136,7 +136,7 @@ class _Swarm:
     """The parts of a world that the plan asks for."""
 
     def __init__(
-        self, world: World, plan: Plan, history: History, make_disk: MakeDisk | None
+        self, world: World, plan: Plan, history: LogHistory, make_disk: MakeDisk | None
     ) -> None:
         self._world = world
         self._plan = plan

@@ -18,8 +18,8 @@ from streamproof.conformance.runtime.world_programs import Seeded, smallest_prog
 from streamproof.conformance.subject import defect_of
 from streamproof.conformance.violations import violation_of
 from streamproof.sim.defects import DEFECTS
-from streamproof.sim.invariants import INVARIANTS, Invariant, Violation
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.plan_space import PlanSpace
 from streamproof.sim.simulation import Outcome
 from streamproof.sim.topologies import TOPOLOGIES
@@ -101,7 +101,7 @@ def _exercised(seen: set[str], exactly_once: bool) -> set[str]:
     """The promises of the invariants that have seen an event which could have broken them."""
 
     def could_break(invariant: type[Invariant]) -> bool:
-        kinds = set(invariant(History(exactly_once=exactly_once)).observers)
+        kinds = set(invariant(LogHistory(exactly_once=exactly_once)).observers)
         return bool((kinds - {"application.started"} or kinds) & seen)
 
     return {each.requirement for each in INVARIANTS if could_break(each)}
@@ -109,7 +109,7 @@ def _exercised(seen: set[str], exactly_once: bool) -> set[str]:
 
 def _record(run: CheckRun, world: Seeded, outcome: Outcome) -> None:
     """Report what is new of the violations of a world, with one program that shows all of that."""
-    new: dict[tuple[str, str], Violation] = {}
+    new: dict[tuple[str, str], InvariantViolation] = {}
     for each in outcome.violations:
         key = each.requirement, _shape(each)
         if key not in run.findings:
@@ -125,7 +125,7 @@ def _record(run: CheckRun, world: Seeded, outcome: Outcome) -> None:
         run.record(cause(run.check.tried, each.invariant, found, program))
 
 
-def _shape(violation: Violation) -> str:
+def _shape(violation: InvariantViolation) -> str:
     """What tells a violation from those of other invariants that stand for the same promise."""
     words = re.findall(r"[a-z]+", violation.invariant.lower())
     return "-".join(words[:6])

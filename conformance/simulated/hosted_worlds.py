@@ -14,7 +14,7 @@ from streamproof.conformance.subject import Subject, load_subject
 from streamproof.search_path import search_directory
 from streamproof.sim.broker_errors import SubjectError
 from streamproof.sim.choices import Choices
-from streamproof.sim.invariants import Violation
+from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Event, Watcher
 from streamproof.sim.world_plan import Plan
@@ -64,7 +64,7 @@ class Hosted:
                 )
             except SubjectError as error:
                 breach = breach_of_error(error)
-                told = Violation(breach.shape, breach.requirement, breach.found, None)
+                told = InvariantViolation(breach.shape, breach.requirement, breach.found, None)
                 return Outcome(plan, [told], "", last[0], {}, {}, 0, choices.drawn)
 
     def _loaded(self) -> Subject:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from streamproof.conformance.shapes import shape_of_error
 from streamproof.sim.broker_errors import SubjectError
-from streamproof.sim.invariants import INVARIANTS, Invariant, Violation
+from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation
 from streamproof.sim.invariants.invariant import Observer
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.aggregation import counted
 from streamproof.sim.trace import Event
@@ -84,7 +84,7 @@ class DurableOffsetComesBack(Invariant):
             "state.cleaned": self._gone,
         }
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         # By process, task and changelog: the offset that was committed, and the durable one.
         self._committed_to: dict[tuple[str, str], dict[str, int]] = {}
@@ -143,7 +143,7 @@ class NothingIsLost(Invariant):
     name = "each input record is counted at least once"
     requirement = NOT_LOST
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._partitions = 0
         self._counts = ""
@@ -196,7 +196,7 @@ def is_kept(capabilities: Capabilities, *, exactly_once: bool, transactional: bo
     return keeps and (transactional or not exactly_once)
 
 
-def breach_of(violation: Violation, situations: Situations) -> Breach:
+def breach_of(violation: InvariantViolation, situations: Situations) -> Breach:
     """What a store is blamed for if an invariant does not hold."""
     requirement, shape = _BLAME.get(violation.requirement, (RUNS, violation.requirement))
     if requirement == KEPT:

@@ -16,7 +16,7 @@ from streamproof.sim.invariants.log_history import GROUP_TARGET
 from streamproof.sim.run_state import Moment, process_of
 from streamproof.sim.trace import Event
 
-__all__ = ["Holding", "Level", "Span", "Stock", "follow"]
+__all__ = ["Holding", "Level", "OpenSpan", "Stock", "follow"]
 
 NOWHERE = -1
 """The offset of a store that has none."""
@@ -51,7 +51,7 @@ class Level(NamedTuple):
     offset: int
 
 
-class Span(NamedTuple):
+class OpenSpan(NamedTuple):
     """A part of a lane in which there is somebody, or something.
 
     Attributes:
@@ -80,7 +80,7 @@ class Stock(NamedTuple):
     holdings: dict[str, list[Holding]]
     ends: dict[str, list[Level]]
     committed: dict[str, list[Level]]
-    spans: list[Span]
+    spans: list[OpenSpan]
 
 
 def follow(played: Played, origins: Mapping[int, Event]) -> Stock:
@@ -153,7 +153,7 @@ class _Follower:
             start, was_volatile = before
             if was_volatile == is_volatile:
                 return
-            self.stock.spans.append(Span(lane, start, sequence, was_volatile))
+            self.stock.spans.append(OpenSpan(lane, start, sequence, was_volatile))
             del self._open[lane]
         if is_volatile is not None:
             self._open[lane] = (sequence, is_volatile)

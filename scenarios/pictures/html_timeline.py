@@ -48,7 +48,7 @@ def render_html(picture: Picture) -> str:
     page = _environment().get_template("picture.html.j2")
     return page.render(
         picture=picture,
-        found=picture.finding,
+        found=picture.violation,
         shown=len(items),
         legend=[(glyph, what) for glyph, what in GLYPHS.items() if glyph in used],
         data=json.dumps(_data(picture, items), separators=(",", ":")).translate(_HARMLESS),

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from streamproof.scenarios.event_words import harmless, literals, look_of, told, visible
 from streamproof.scenarios.pictures.arrows import Arrow, Links
 from streamproof.scenarios.pictures.durability import Stock, follow
-from streamproof.scenarios.pictures.violation_text import Finding, finding
+from streamproof.scenarios.pictures.violation_text import ExplainedViolation, explain
 from streamproof.scenarios.recorded_run import Played
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.event_kinds import Look
@@ -95,7 +95,7 @@ class Picture:
         command: what a user types to see this run again; empty if there is no such command.
         about: what the run was like, in a few words each.
         defects: the mistakes that the runtime made, each with what goes wrong.
-        finding: what did not hold; ``None`` if everything held.
+        violation: what did not hold; ``None`` if everything held.
         lanes: where things happened, from the left to the right.
         items: all events, in order.
         arrows: which event led to which, in the order of the events that they come to.
@@ -108,7 +108,7 @@ class Picture:
     command: str
     about: tuple[str, ...]
     defects: tuple[tuple[str, str], ...]
-    finding: Finding | None
+    violation: ExplainedViolation | None
     lanes: tuple[Lane, ...]
     items: tuple[Item, ...]
     arrows: tuple[Arrow, ...]
@@ -128,7 +128,7 @@ class Picture:
     @property
     def found_at(self) -> int | None:
         """The number of the event by which it was found; ``None`` at the end or if all holds."""
-        found = self.played.violations[0].event if self.finding else None
+        found = self.played.violations[0].event if self.violation else None
         return found.sequence if found else None
 
     @property
@@ -168,7 +168,7 @@ def picture(played: Played, matters: AbstractSet[int] | None = None) -> Picture:
             (harmless(each), DEFECTS[each].what if each in DEFECTS else "")
             for each in played.defects
         ),
-        finding=finding(played),
+        violation=explain(played),
         lanes=placing.lanes(items),
         items=tuple(items),
         arrows=tuple(sorted(links.arrows, key=lambda each: (each.target, each.source))),

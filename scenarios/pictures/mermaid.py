@@ -71,7 +71,7 @@ def _notes(picture: Picture) -> Iterator[str]:
     """What went wrong, last."""
     for name, what in picture.defects:
         yield _broken_up(f"Defect {name}: {what}" if what else f"Defect {name}")
-    found = picture.finding
+    found = picture.violation
     if found is None:
         yield "Every invariant held"
         return

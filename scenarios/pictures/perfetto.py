@@ -38,7 +38,7 @@ def render_perfetto(picture: Picture) -> str:
     tracks.end()
     run = picture.played
     about = {"name": picture.name, "digest": run.digest, "defects": list(run.defects)}
-    if found := picture.finding:
+    if found := picture.violation:
         about["violation"] = f"{found.invariant} ({found.requirement}): {found.message}"
     return json.dumps(
         {"traceEvents": tracks.entries, "displayTimeUnit": "ms", "otherData": about},

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from streamproof.scenarios.event_words import sentence
-from streamproof.scenarios.pictures.durability import Span
+from streamproof.scenarios.pictures.durability import OpenSpan
 from streamproof.scenarios.pictures.lanes import Item, Lane, Picture, chosen, merged
-from streamproof.scenarios.pictures.violation_text import Finding
+from streamproof.scenarios.pictures.violation_text import ExplainedViolation
 from streamproof.sim.event_kinds import GLYPHS
 
 __all__ = ["MIN_WIDTH", "render_text"]
@@ -102,7 +102,7 @@ class _Grid:
         self._shown = shown
         self._width = width
         self._column = {each.key: number for number, each in enumerate(lanes)}
-        self._spans: defaultdict[str, list[Span]] = defaultdict(list)
+        self._spans: defaultdict[str, list[OpenSpan]] = defaultdict(list)
         for span in sorted(picture.stock.spans, key=lambda each: each.start):
             self._spans[span.lane].append(span)
         self._time = max(len("ms"), *(len(f"{each.event.time:,}") for each in shown))
@@ -164,7 +164,7 @@ class _Grid:
 
 def _ending(picture: Picture, width: int) -> Iterator[str]:
     """What went wrong, or that nothing did."""
-    found = picture.finding
+    found = picture.violation
     if found is None:
         yield "Every invariant held."
     else:
@@ -173,7 +173,7 @@ def _ending(picture: Picture, width: int) -> Iterator[str]:
         yield f"To see it again: {picture.command}"
 
 
-def _broken(found: Finding, width: int) -> Iterator[str]:
+def _broken(found: ExplainedViolation, width: int) -> Iterator[str]:
     yield from _wrapped(f"{found.requirement} is broken: {found.invariant}.", width, "  ", "X ")
     yield from _wrapped(f"{sentence(found.message)}.", width, "  ")
     yield from _wrapped(f"Found {found.where}.", width, "  ")

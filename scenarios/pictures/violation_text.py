@@ -12,11 +12,11 @@ from typing import NamedTuple
 from streamproof.scenarios.event_words import harmless, literals, visible
 from streamproof.scenarios.recorded_run import Played
 from streamproof.sim.event_kinds.wording import plain
-from streamproof.sim.invariants import Violation
-from streamproof.sim.invariants.log_history import History, Log
+from streamproof.sim.invariants import InvariantViolation
+from streamproof.sim.invariants.log_history import Log, LogHistory
 from streamproof.sim.trace import Event
 
-__all__ = ["Difference", "Finding", "finding"]
+__all__ = ["Difference", "ExplainedViolation", "explain"]
 
 MOST_DIFFERENCES = 5
 """So many rows that differ are shown."""
@@ -47,7 +47,7 @@ class Difference(NamedTuple):
     told: str
 
 
-class Finding(NamedTuple):
+class ExplainedViolation(NamedTuple):
     """What did not hold.
 
     Attributes:
@@ -69,12 +69,12 @@ class Finding(NamedTuple):
     others: int
 
 
-def finding(played: Played) -> Finding | None:
+def explain(played: Played) -> ExplainedViolation | None:
     """The first thing that did not hold in a run; ``None`` if everything held."""
     if not played.violations:
         return None
     found = played.violations[0]
-    history = History(exactly_once=played.exactly_once)
+    history = LogHistory(exactly_once=played.exactly_once)
     for each in played.events:
         if found.event is not None and each.sequence > found.event.sequence:
             break
@@ -83,7 +83,7 @@ def finding(played: Played) -> Finding | None:
     if len(message) > MOST_CHARACTERS:
         message = f"{message[: MOST_CHARACTERS - 1]}…"
     event = found.event
-    return Finding(
+    return ExplainedViolation(
         harmless(found.requirement),
         harmless(found.invariant),
         message,
@@ -96,7 +96,7 @@ def finding(played: Played) -> Finding | None:
     )
 
 
-def _facts(found: Violation, history: History) -> Iterator[str]:
+def _facts(found: InvariantViolation, history: LogHistory) -> Iterator[str]:
     event = found.event
     rows = event.attributes.get("rows") if event else None
     if event is not None and isinstance(rows, list):
@@ -115,7 +115,7 @@ def _facts(found: Violation, history: History) -> Iterator[str]:
         yield visible(f"{', '.join(words)}.")
 
 
-def _readers(played: Played, found: Violation, history: History) -> Iterator[str]:
+def _readers(played: Played, found: InvariantViolation, history: LogHistory) -> Iterator[str]:
     """Who processed the records of inputs that a violation names."""
     partitions = _partitions(found, history)
     offsets = {int(each) for each in _words(found) if each.isdecimal()}
@@ -134,12 +134,12 @@ def _readers(played: Played, found: Violation, history: History) -> Iterator[str
         )
 
 
-def _words(found: Violation) -> set[str]:
+def _words(found: InvariantViolation) -> set[str]:
     """The words of a message; the name of a partition or a task is one word."""
     return set(re.findall(r"[\w.-]+", found.message))
 
 
-def _partitions(found: Violation, history: History) -> list[str]:
+def _partitions(found: InvariantViolation, history: LogHistory) -> list[str]:
     """The partitions that a violation is about."""
     words = _words(found)
     if found.event is not None:
@@ -147,7 +147,7 @@ def _partitions(found: Violation, history: History) -> list[str]:
     return [each for each in history.logs if each in words][:MOST_PARTITIONS]
 
 
-def _differences(found: Violation, history: History) -> Iterator[Difference]:
+def _differences(found: InvariantViolation, history: LogHistory) -> Iterator[Difference]:
     """Where the store differs from its changelog, as far as the event says what is in it."""
     event = found.event
     if event is None or not isinstance(event.attributes.get("rows"), list):
@@ -164,7 +164,7 @@ def _differences(found: Violation, history: History) -> Iterator[Difference]:
         )
 
 
-def _said(event: Event, history: History) -> Rows:
+def _said(event: Event, history: LogHistory) -> Rows:
     """What the changelog says, up to where the store has to be."""
     rows: Rows = {}
     for record in history.visible(event.partition):

@@ -16,13 +16,13 @@ from streamproof.sim.run_state import (
     Moment,
 )
 
-__all__ = ["Change", "changes", "counted", "offset_of"]
+__all__ = ["StateChange", "changes", "counted", "offset_of"]
 
 MAX_ROWS = 5
 """So many rows of a store are named, when more have changed."""
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """Something that has changed.
 
     Attributes:
@@ -34,7 +34,7 @@ class Change(NamedTuple):
     how: str
 
 
-def changes(before: Moment, after: Moment) -> Iterator[Change]:
+def changes(before: Moment, after: Moment) -> Iterator[StateChange]:
     """What has changed between two moments, from the processes to the logs.
 
     Args:
@@ -48,11 +48,11 @@ def changes(before: Moment, after: Moment) -> Iterator[Change]:
     for name in sorted(after.committed):
         old, new = before.committed.get(name), after.committed[name]
         if old != new:
-            yield Change(name, _to("committed", "nothing" if old is None else old, new))
+            yield StateChange(name, _to("committed", "nothing" if old is None else old, new))
     for producer, new_transaction in sorted(after.transactions.items()):
         what = after.name_of(producer)
         for how in _transaction(before.transactions.get(producer), new_transaction):
-            yield Change(what, how)
+            yield StateChange(what, how)
 
 
 def counted(number: int, what: str, plural: str = "") -> str:
@@ -82,18 +82,18 @@ def _process(old: FoldedProcess, new: FoldedProcess) -> Iterator[str]:
 
 def _processes(
     before: Mapping[str, FoldedProcess], after: Mapping[str, FoldedProcess]
-) -> Iterator[Change]:
+) -> Iterator[StateChange]:
     for name, new in sorted(after.items()):
         old = before.get(name, FoldedProcess(is_up=False))
         for how in _process(old, new):
-            yield Change(name, how)
+            yield StateChange(name, how)
         if not new.is_up:
             continue
         for thread in sorted(old.threads.keys() - new.threads.keys()):
-            yield Change(thread, "is gone")
+            yield StateChange(thread, "is gone")
         for thread, state in sorted(new.threads.items()):
             for how in _thread(old.threads.get(thread, FoldedThread()), state):
-                yield Change(thread, how)
+                yield StateChange(thread, how)
 
 
 def _thread(old: FoldedThread, new: FoldedThread) -> Iterator[str]:
@@ -111,17 +111,17 @@ def _thread(old: FoldedThread, new: FoldedThread) -> Iterator[str]:
 _Tasks = Mapping[tuple[str, str], FoldedTask]
 
 
-def _tasks(before: _Tasks, after: _Tasks) -> Iterator[Change]:
+def _tasks(before: _Tasks, after: _Tasks) -> Iterator[StateChange]:
     for thread, name in sorted(before.keys() | after.keys()):
         old, new = before.get((thread, name)), after.get((thread, name))
         what = f"task {name} in {thread}"
         if new is None:
-            yield Change(what, "is closed")
+            yield StateChange(what, "is closed")
         elif old is None:
-            yield Change(what, f"is {new.state}{'' if new.is_active else ', as a standby'}")
+            yield StateChange(what, f"is {new.state}{'' if new.is_active else ', as a standby'}")
         else:
             for how in _task(old, new):
-                yield Change(what, how)
+                yield StateChange(what, how)
 
 
 def _task(old: FoldedTask, new: FoldedTask) -> Iterator[str]:
@@ -138,17 +138,17 @@ def _task(old: FoldedTask, new: FoldedTask) -> Iterator[str]:
 _Stores = Mapping[tuple[str, str], FoldedStore]
 
 
-def _stores(before: _Stores, after: _Stores) -> Iterator[Change]:
+def _stores(before: _Stores, after: _Stores) -> Iterator[StateChange]:
     for process, partition in sorted(before.keys() | after.keys()):
         old, new = before.get((process, partition)), after.get((process, partition))
         known = new or old
         what = f"{known.name if known and known.name else partition} on {process}"
         if new is None:
             gone = counted(len(old.rows) if old else 0, "row")
-            yield Change(what, f"is gone, with {gone}")
+            yield StateChange(what, f"is gone, with {gone}")
             continue
         for how in _store(old or FoldedStore(new.task), new):
-            yield Change(what, how)
+            yield StateChange(what, how)
 
 
 def _store(old: FoldedStore, new: FoldedStore) -> Iterator[str]:
@@ -181,10 +181,10 @@ def _rows(old: Mapping[bytes, bytes], new: Mapping[bytes, bytes]) -> Iterator[st
         yield f"and {counted(len(changed) - MAX_ROWS, 'more row')}"
 
 
-def _logs(before: Mapping[str, FoldedLog], after: Mapping[str, FoldedLog]) -> Iterator[Change]:
+def _logs(before: Mapping[str, FoldedLog], after: Mapping[str, FoldedLog]) -> Iterator[StateChange]:
     for partition, new in sorted(after.items()):
         for how in _log(before.get(partition) or FoldedLog(), new):
-            yield Change(partition, how)
+            yield StateChange(partition, how)
 
 
 def _log(old: FoldedLog, new: FoldedLog) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """The kinds of events that there are: the vocabulary of a trace.
 
-Each kind is one :class:`Kind` in the module of its family: what it means, what its events tell,
-how pictures show it, what it reads and writes, and what it changes in the state of the run. So a
-new kind is one entry. Traces in files, pictures, slices and the folded state all read ``KINDS``.
+Each kind is one :class:`EventKind` in the module of its family: what it means, what its events
+tell, how pictures show it, what it reads and writes, and what it changes in the state of the run.
+So a new kind is one entry. Traces in files, pictures, slices and the folded state read ``KINDS``.
 
 The table stands in ``sim``, because files of traces are checked by it. What a kind changes in the
 state is declared in terms of :mod:`streamproof.sim.run_state`, which knows no kinds.
@@ -20,8 +20,8 @@ from streamproof.sim.event_kinds.kind import (
     GLYPHS,
     Absent,
     Attribute,
+    EventKind,
     Footprint,
-    Kind,
     Look,
 )
 from streamproof.sim.event_kinds.logs import LOG_KINDS
@@ -38,8 +38,8 @@ __all__ = [
     "KINDS",
     "Absent",
     "Attribute",
+    "EventKind",
     "Footprint",
-    "Kind",
     "Look",
 ]
 
@@ -54,8 +54,10 @@ _FAMILIES = (
     TRANSACTION_KINDS,
 )
 
-ALL_KINDS: tuple[Kind, ...] = tuple(kind for family in _FAMILIES for kind in family)
+ALL_KINDS: tuple[EventKind, ...] = tuple(kind for family in _FAMILIES for kind in family)
 """All of them, family by family."""
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in sorted(ALL_KINDS, key=attrgetter("name"))}
+KINDS: Mapping[str, EventKind] = {
+    kind.name: kind for kind in sorted(ALL_KINDS, key=attrgetter("name"))
+}
 """All of them, by name, in the order of their names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.kind import Absent, Attribute, EventKind, Footprint, Look
 from streamproof.sim.event_kinds.shared_parts import VERSION
 from streamproof.sim.event_kinds.wording import plain
 from streamproof.sim.trace import Event
@@ -56,7 +56,7 @@ def _at_its_coordinator(event: Event, look: Look) -> Look:
 
 
 GROUP_KINDS = (
-    Kind(
+    EventKind(
         name="coordinator.away",
         meaning="A coordinator moves to another broker, and refuses requests until then.",
         actor="brokers",
@@ -66,7 +66,7 @@ GROUP_KINDS = (
         footprint=Absent("the events of the clients tell what a coordinator that is away leads to"),
         effect=Absent("no coordinators are kept"),
     ),
-    Kind(
+    EventKind(
         name="coordinator.back",
         meaning="The coordinator is there again.",
         actor="brokers",
@@ -76,7 +76,7 @@ GROUP_KINDS = (
         footprint=Absent("the events of the clients tell what a coordinator that is away leads to"),
         effect=Absent("no coordinators are kept"),
     ),
-    Kind(
+    EventKind(
         name="group.assigned",
         meaning="The leader has shared out the tasks of a generation.",
         actor="thread",
@@ -101,7 +101,7 @@ GROUP_KINDS = (
         footprint=Footprint(writes=("generation {generation}", "shares"), reads=("members",)),
         effect=Absent("`thread.assigned` tells what each thread has got"),
     ),
-    Kind(
+    EventKind(
         name="group.left_out",
         meaning="A member finds that the group goes on without it.",
         actor="process",
@@ -111,7 +111,7 @@ GROUP_KINDS = (
         footprint=Footprint(writes=("left {process}",), reads=("left out",)),
         effect=Absent("`thread.lost` tells what the threads give up"),
     ),
-    Kind(
+    EventKind(
         name="group.member_left_out",
         meaning="The coordinator leaves out who was silent for too long.",
         actor="brokers",
@@ -125,7 +125,7 @@ GROUP_KINDS = (
         footprint=Footprint(writes=("left out", "members")),
         effect=Absent("no members of groups are kept"),
     ),
-    Kind(
+    EventKind(
         name="group.probed",
         meaning="The leader asks the members to come again with another metadata version.",
         actor="thread",

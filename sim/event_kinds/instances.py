@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamproof.sim.event_kinds.kind import Absent, Attribute, Effect, Footprint, Kind, Look
+from streamproof.sim.event_kinds.kind import Absent, Attribute, Effect, EventKind, Footprint, Look
 from streamproof.sim.event_kinds.shared_parts import RECORDS
 from streamproof.sim.event_kinds.wording import plain
 from streamproof.sim.run_state import FoldedProcess, Moment, process_of
@@ -97,7 +97,7 @@ def _ends(trouble: str) -> Effect:
 
 
 INSTANCE_KINDS = (
-    Kind(
+    EventKind(
         name="application.started",
         meaning="The configuration of the run, and the tasks that there are.",
         actor="application",
@@ -121,7 +121,7 @@ INSTANCE_KINDS = (
         footprint=Absent("the settings are the same for every event after them"),
         effect=_application_started,
     ),
-    Kind(
+    EventKind(
         name="disk.emptied",
         meaning="A disk has space again.",
         actor="process",
@@ -129,7 +129,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("trouble {process}",)),
         effect=_ends(IS_FULL),
     ),
-    Kind(
+    EventKind(
         name="disk.filled",
         meaning="A disk is full from now on.",
         actor="process",
@@ -137,7 +137,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("trouble {process}",)),
         effect=_begins(IS_FULL),
     ),
-    Kind(
+    EventKind(
         name="disk.full",
         meaning="A write was refused, because the disk is full.",
         actor="process",
@@ -146,7 +146,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("trouble {process}",)),
         effect=_disk_full,
     ),
-    Kind(
+    EventKind(
         name="disk.power_lost",
         meaning="What was flushed and not synced may be gone.",
         actor="process",
@@ -159,7 +159,7 @@ INSTANCE_KINDS = (
         ),
         effect=_power_lost,
     ),
-    Kind(
+    EventKind(
         name="instance.crashed",
         meaning="A process was killed: its memory is gone.",
         actor="process",
@@ -169,7 +169,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("process {process}", "members")),
         effect=_instance_ended,
     ),
-    Kind(
+    EventKind(
         name="instance.paused",
         meaning="The tasks of a process are paused; it stays in the group.",
         actor="process",
@@ -177,7 +177,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("held {process}",)),
         effect=_instance_paused,
     ),
-    Kind(
+    EventKind(
         name="instance.resumed",
         meaning="The tasks of a process go on.",
         actor="process",
@@ -185,7 +185,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("held {process}",)),
         effect=_instance_paused,
     ),
-    Kind(
+    EventKind(
         name="instance.started",
         meaning="A process starts on the disk of an instance.",
         actor="process",
@@ -207,7 +207,7 @@ INSTANCE_KINDS = (
         ),
         effect=_instance_started,
     ),
-    Kind(
+    EventKind(
         name="instance.stood_still",
         meaning="A process stands still, as in a long garbage collection.",
         actor="process",
@@ -215,7 +215,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("trouble {process}",)),
         effect=_begins(STANDS_STILL),
     ),
-    Kind(
+    EventKind(
         name="instance.stopped",
         meaning="A process has committed, closed everything, and ended.",
         actor="process",
@@ -224,7 +224,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("process {process}", "members")),
         effect=_instance_ended,
     ),
-    Kind(
+    EventKind(
         name="instance.went_on",
         meaning="A process that stood still goes on, and knows nothing of that.",
         actor="process",
@@ -232,7 +232,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("trouble {process}",), reads=("trouble {process}",)),
         effect=_ends(STANDS_STILL),
     ),
-    Kind(
+    EventKind(
         name="network.connected",
         meaning="An instance is connected to the brokers again.",
         actor="process",
@@ -240,7 +240,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("trouble {process}",), reads=("trouble {process}",)),
         effect=_ends(IS_CUT_OFF),
     ),
-    Kind(
+    EventKind(
         name="network.cut",
         meaning="An instance is separated from the brokers.",
         actor="process",
@@ -248,7 +248,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("trouble {process}",)),
         effect=_begins(IS_CUT_OFF),
     ),
-    Kind(
+    EventKind(
         name="network.reply_lost",
         meaning="A request was carried out, and its reply was lost.",
         actor="process",
@@ -257,7 +257,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("trouble {process}",)),
         effect=Absent("no requests are kept"),
     ),
-    Kind(
+    EventKind(
         name="network.request_lost",
         meaning="A request was lost before it was carried out.",
         actor="process",
@@ -266,7 +266,7 @@ INSTANCE_KINDS = (
         footprint=Footprint(writes=("trouble {process}",)),
         effect=Absent("no requests are kept"),
     ),
-    Kind(
+    EventKind(
         name="workload.ended",
         meaning="Everything was sent to a topic.",
         actor="workload",
@@ -275,7 +275,7 @@ INSTANCE_KINDS = (
         footprint=Absent("`log.appended` has told each record"),
         effect=Absent("`log.appended` has told each record"),
     ),
-    Kind(
+    EventKind(
         name="world.healed",
         meaning="Nothing goes wrong from now on.",
         actor="nemesis",

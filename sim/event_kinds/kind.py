@@ -16,9 +16,9 @@ __all__ = [
     "Actor",
     "Attribute",
     "Effect",
+    "EventKind",
     "Footprint",
     "Group",
-    "Kind",
     "Lane",
     "Look",
 ]
@@ -151,7 +151,7 @@ Effect = Callable[[Moment, Event], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class EventKind:
     """One kind of events. Every part has to be given: one that is not needed is ``Absent``.
 
     Attributes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from streamproof.sim.event_kinds.kind import Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.kind import Attribute, EventKind, Footprint, Look
 from streamproof.sim.event_kinds.shared_parts import APPENDED, OFFSETS, PRODUCER, RECORD
-from streamproof.sim.invariants.log_history import Record
+from streamproof.sim.invariants.log_history import LogRecord
 from streamproof.sim.run_state import Moment
 from streamproof.sim.trace import Event
 
@@ -13,7 +13,7 @@ __all__ = ["LOG_KINDS"]
 
 def _log_appended(moment: Moment, event: Event) -> None:
     more, log = event.attributes, moment.log(event.partition)
-    record = Record(
+    record = LogRecord(
         event.offset,
         more["key"],
         more["value"],
@@ -44,7 +44,7 @@ def _offsets_committed(moment: Moment, event: Event) -> None:
 
 
 LOG_KINDS = (
-    Kind(
+    EventKind(
         name="log.appended",
         meaning="A record was appended to a partition.",
         actor="brokers",
@@ -71,7 +71,7 @@ LOG_KINDS = (
         ),
         effect=_log_appended,
     ),
-    Kind(
+    EventKind(
         name="log.compacted",
         meaning="A log was compacted up to an offset.",
         actor="brokers",
@@ -81,7 +81,7 @@ LOG_KINDS = (
         footprint=Footprint(writes=("deleted {partition}",)),
         effect=_log_compacted,
     ),
-    Kind(
+    EventKind(
         name="log.deleted",
         meaning="Records before an offset were deleted.",
         actor="brokers",
@@ -91,7 +91,7 @@ LOG_KINDS = (
         footprint=Footprint(writes=("deleted {partition}",), reads=("committed {partition}",)),
         effect=_log_deleted,
     ),
-    Kind(
+    EventKind(
         name="offsets.added",
         meaning="Offsets of inputs became part of a transaction.",
         actor="brokers",
@@ -109,7 +109,7 @@ LOG_KINDS = (
         ),
         effect=_offsets_added,
     ),
-    Kind(
+    EventKind(
         name="offsets.committed",
         meaning="Offsets of inputs count from now on.",
         actor="brokers",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.kind import Absent, Attribute, EventKind, Footprint, Look
 from streamproof.sim.event_kinds.shared_parts import NO_RECORDS, RECORDS, STARTED, STORE
 
 __all__ = ["RESTORATION_KINDS"]
@@ -12,7 +12,7 @@ _UPDATING = "updating {process} {partition}"
 
 
 RESTORATION_KINDS = (
-    Kind(
+    EventKind(
         name="restore.batch",
         meaning="A restoration has applied a batch.",
         actor="updater",
@@ -32,7 +32,7 @@ RESTORATION_KINDS = (
         footprint=Footprint(writes=_RESTORING, reads=(STARTED,)),
         effect=Absent("`store.restored` tells what was applied"),
     ),
-    Kind(
+    EventKind(
         name="restore.end",
         meaning="A restoration has come to its end.",
         actor="updater",
@@ -47,7 +47,7 @@ RESTORATION_KINDS = (
         ),
         effect=Absent("`store.restored` tells what was applied"),
     ),
-    Kind(
+    EventKind(
         name="restore.start",
         meaning="A restoration begins.",
         actor="updater",
@@ -65,7 +65,7 @@ RESTORATION_KINDS = (
         ),
         effect=Absent("`store.restored` tells what is applied"),
     ),
-    Kind(
+    EventKind(
         name="restore.suspended",
         meaning="A restoration was given up, for now.",
         actor="updater",
@@ -85,7 +85,7 @@ RESTORATION_KINDS = (
         footprint=Footprint(writes=_RESTORING, reads=(STARTED,)),
         effect=Absent("`store.restored` tells what was applied"),
     ),
-    Kind(
+    EventKind(
         name="update.batch",
         meaning="A standby has applied a batch.",
         actor="updater",
@@ -98,7 +98,7 @@ RESTORATION_KINDS = (
         footprint=Footprint(writes=(_UPDATING,), reads=(STARTED, "committed {partition}")),
         effect=Absent("`store.restored` tells what was applied"),
     ),
-    Kind(
+    EventKind(
         name="update.start",
         meaning="A standby begins to follow a changelog.",
         actor="updater",
@@ -111,7 +111,7 @@ RESTORATION_KINDS = (
         footprint=Footprint(writes=(_UPDATING, STARTED), reads=(STORE,)),
         effect=Absent("`store.restored` tells what is applied"),
     ),
-    Kind(
+    EventKind(
         name="update.suspended",
         meaning="A standby does not follow a changelog any more.",
         actor="updater",

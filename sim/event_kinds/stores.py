@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN
-from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.kind import Absent, Attribute, EventKind, Footprint, Look
 from streamproof.sim.event_kinds.shared_parts import (
     FILES,
     OWNER,
@@ -118,7 +118,7 @@ def _store_flushed(moment: Moment, event: Event) -> None:
 
 
 STORE_KINDS = (
-    Kind(
+    EventKind(
         name="global.applied",
         meaning="A process has applied records to its copy of a global store.",
         actor="global",
@@ -135,7 +135,7 @@ STORE_KINDS = (
         footprint=Footprint(writes=(ROW,), reads=("record {partition} {offset}",)),
         effect=_global_applied,
     ),
-    Kind(
+    EventKind(
         name="global.restored",
         meaning="A process has its copy of the global stores.",
         actor="global",
@@ -143,7 +143,7 @@ STORE_KINDS = (
         footprint=Absent("`global.applied` has told each batch"),
         effect=Absent("`global.applied` has told what the stores hold"),
     ),
-    Kind(
+    EventKind(
         name="store.closing",
         meaning="A store is closed cleanly, with these rows.",
         actor="thread",
@@ -156,7 +156,7 @@ STORE_KINDS = (
         ),
         effect=_store_told,
     ),
-    Kind(
+    EventKind(
         name="store.committed",
         meaning="A store has committed; its offset vouches for what is in it.",
         actor="thread",
@@ -168,7 +168,7 @@ STORE_KINDS = (
         ),
         effect=_store_committed,
     ),
-    Kind(
+    EventKind(
         name="store.flushed",
         meaning="A store has brought to the disk what it had in memory.",
         actor="thread",
@@ -177,7 +177,7 @@ STORE_KINDS = (
         footprint=Footprint(writes=("files {process} {partition}",)),
         effect=_store_flushed,
     ),
-    Kind(
+    EventKind(
         name="store.found",
         meaning="A store was opened, and has these rows.",
         actor="thread",
@@ -187,7 +187,7 @@ STORE_KINDS = (
         footprint=Footprint(reads=(STORE,)),
         effect=_store_found,
     ),
-    Kind(
+    EventKind(
         name="store.opened",
         meaning="A store is opened, with the offset that it has.",
         actor="thread",
@@ -213,7 +213,7 @@ STORE_KINDS = (
         ),
         effect=_store_opened,
     ),
-    Kind(
+    EventKind(
         name="store.put",
         meaning="A processor has written into a store.",
         actor="thread",
@@ -229,7 +229,7 @@ STORE_KINDS = (
         ),
         effect=_store_put,
     ),
-    Kind(
+    EventKind(
         name="store.rebuilt",
         meaning="A store of the newer format was built beside the one that is served.",
         actor="process",
@@ -241,7 +241,7 @@ STORE_KINDS = (
         footprint=Absent("no message of an invariant is about the store that is built beside"),
         effect=Absent("only the store that is served is kept"),
     ),
-    Kind(
+    EventKind(
         name="store.restored",
         meaning="Records of the changelog were applied to a store.",
         actor="thread",
@@ -254,7 +254,7 @@ STORE_KINDS = (
         ),
         effect=_store_restored,
     ),
-    Kind(
+    EventKind(
         name="store.running",
         meaning="A task begins to run with these rows in a store.",
         actor="thread",

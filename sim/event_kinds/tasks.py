@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.kind import Absent, Attribute, EventKind, Footprint, Look
 from streamproof.sim.event_kinds.shared_parts import OWNER, TASK
 from streamproof.sim.run_state import FoldedTask, Moment, process_of
 from streamproof.sim.trace import Event
@@ -85,7 +85,7 @@ def _state_found(moment: Moment, event: Event) -> None:
 
 
 TASK_KINDS = (
-    Kind(
+    EventKind(
         name="input.paused",
         meaning="A partition is not fetched any more, because its buffer is full.",
         actor="thread",
@@ -96,7 +96,7 @@ TASK_KINDS = (
         footprint=Footprint(writes=("paused {partition}",)),
         effect=Absent("no buffers of inputs are kept"),
     ),
-    Kind(
+    EventKind(
         name="state.cleaned",
         meaning="The directory of a task was deleted, as nobody has used it for long.",
         actor="process",
@@ -113,7 +113,7 @@ TASK_KINDS = (
         footprint=Footprint(writes=("files {process} {task}",)),
         effect=_task_wiped,
     ),
-    Kind(
+    EventKind(
         name="state.found",
         meaning="A store was found at the start of a process.",
         actor="process",
@@ -129,7 +129,7 @@ TASK_KINDS = (
         ),
         effect=_state_found,
     ),
-    Kind(
+    EventKind(
         name="state.opened",
         meaning="The stores of a task are opened at the start of a process.",
         actor="process",
@@ -140,7 +140,7 @@ TASK_KINDS = (
         ),
         effect=Absent("`state.found` tells what the stores of the task have"),
     ),
-    Kind(
+    EventKind(
         name="task.closed",
         meaning="A task was closed, in a certain way.",
         actor="thread",
@@ -152,7 +152,7 @@ TASK_KINDS = (
         ),
         effect=_task_closed,
     ),
-    Kind(
+    EventKind(
         name="task.corrupted",
         meaning="A task has to begin anew: what it has cannot be relied on.",
         actor="thread",
@@ -163,7 +163,7 @@ TASK_KINDS = (
         footprint=Footprint(writes=(TASK,), reads=("trouble {process}",)),
         effect=Absent("`task.closed` tells what becomes of the stores"),
     ),
-    Kind(
+    EventKind(
         name="task.enforced",
         meaning="A task goes on without the records of an empty input.",
         actor="thread",
@@ -173,7 +173,7 @@ TASK_KINDS = (
         footprint=Footprint(writes=("waiting {task}",)),
         effect=Absent("`task.processed` tells that the task goes on"),
     ),
-    Kind(
+    EventKind(
         name="task.processed",
         meaning="A task has processed a record.",
         actor="thread",
@@ -199,7 +199,7 @@ TASK_KINDS = (
         ),
         effect=_task_processed,
     ),
-    Kind(
+    EventKind(
         name="task.punctuated",
         meaning="A punctuator was called.",
         actor="thread",
@@ -212,7 +212,7 @@ TASK_KINDS = (
         footprint=Footprint(writes=("taking {actor}", "taking {actor} {task}"), reads=(TASK,)),
         effect=Absent("`store.put` and `log.appended` tell what the punctuator writes"),
     ),
-    Kind(
+    EventKind(
         name="task.state",
         meaning="A task goes over into another state.",
         actor="thread",
@@ -228,7 +228,7 @@ TASK_KINDS = (
         footprint=Footprint(writes=(TASK, "state {task}"), reads=(OWNER,)),
         effect=_task_state,
     ),
-    Kind(
+    EventKind(
         name="task.waiting",
         meaning="A task waits for records of an empty input.",
         actor="thread",
@@ -238,7 +238,7 @@ TASK_KINDS = (
         footprint=Footprint(writes=("waiting {task}",)),
         effect=_task_waiting,
     ),
-    Kind(
+    EventKind(
         name="task.wiped",
         meaning="Everything of a task was deleted from the disk.",
         actor="thread",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.kind import Absent, Attribute, EventKind, Footprint, Look
 from streamproof.sim.event_kinds.shared_parts import (
     OFFSETS,
     OWNER,
@@ -47,7 +47,7 @@ def _thread_ended(moment: Moment, event: Event) -> None:
 
 
 THREAD_KINDS = (
-    Kind(
+    EventKind(
         name="thread.answered",
         meaning="The leader has told a thread which metadata version all understand.",
         actor="thread",
@@ -61,7 +61,7 @@ THREAD_KINDS = (
         footprint=Footprint(writes=("answered {actor}",), reads=("shares",)),
         effect=Absent("no metadata versions are kept"),
     ),
-    Kind(
+    EventKind(
         name="thread.assigned",
         meaning="A thread is told its tasks.",
         actor="thread",
@@ -76,7 +76,7 @@ THREAD_KINDS = (
         ),
         effect=_thread_assigned,
     ),
-    Kind(
+    EventKind(
         name="thread.committed",
         meaning="The commit of a thread has counted; its stores commit next.",
         actor="thread",
@@ -85,7 +85,7 @@ THREAD_KINDS = (
         footprint=Footprint(writes=("commit {actor}",), reads=("decided {actor}",)),
         effect=Absent("`offsets.committed` and `store.committed` tell what is committed"),
     ),
-    Kind(
+    EventKind(
         name="thread.died",
         meaning="A thread ends because of an error, and is replaced.",
         actor="thread",
@@ -94,7 +94,7 @@ THREAD_KINDS = (
         footprint=Footprint(writes=("thread {actor}", "members"), reads=("trouble {process}",)),
         effect=_thread_ended,
     ),
-    Kind(
+    EventKind(
         name="thread.lost",
         meaning="A thread gives up all tasks, as another may have them.",
         actor="thread",
@@ -103,7 +103,7 @@ THREAD_KINDS = (
         footprint=Footprint(writes=("thread {actor}", "members"), reads=("left {process}",)),
         effect=_thread_lost,
     ),
-    Kind(
+    EventKind(
         name="thread.producer",
         meaning="A thread has a new producer.",
         actor="thread",
@@ -116,7 +116,7 @@ THREAD_KINDS = (
         ),
         effect=_thread_producer,
     ),
-    Kind(
+    EventKind(
         name="thread.staged",
         meaning="A thread has staged more than it may before it commits.",
         actor="thread",
@@ -125,7 +125,7 @@ THREAD_KINDS = (
         footprint=Footprint(writes=("staged {actor}",)),
         effect=Absent("`store.put` has told what is staged"),
     ),
-    Kind(
+    EventKind(
         name="thread.stopped",
         meaning="A thread has ended as it was asked to.",
         actor="thread",
@@ -133,7 +133,7 @@ THREAD_KINDS = (
         footprint=Footprint(writes=("thread {actor}", "members")),
         effect=_thread_ended,
     ),
-    Kind(
+    EventKind(
         name="thread.subscribed",
         meaning="A thread joins the group, and says what it has.",
         actor="thread",
@@ -150,7 +150,7 @@ THREAD_KINDS = (
         footprint=Footprint(writes=("subscribed {actor}",), reads=("answered {actor}",)),
         effect=Absent("`thread.assigned` tells what the thread has got"),
     ),
-    Kind(
+    EventKind(
         name="thread.timed_out",
         meaning="A thread got no answer in time.",
         actor="thread",
@@ -159,7 +159,7 @@ THREAD_KINDS = (
         footprint=Footprint(writes=("thread {actor}",), reads=("trouble {process}",)),
         effect=Absent("`thread.died` and `thread.lost` tell what the thread gives up"),
     ),
-    Kind(
+    EventKind(
         name="updater.died",
         meaning="A state updater has died.",
         actor="updater",
@@ -168,7 +168,7 @@ THREAD_KINDS = (
         footprint=Footprint(writes=("trouble {process}",)),
         effect=Absent("no state updaters are kept"),
     ),
-    Kind(
+    EventKind(
         name="updater.metrics",
         meaning="The metrics of a state updater.",
         actor="updater",

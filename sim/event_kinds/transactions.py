@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamproof.sim.event_kinds.kind import Absent, Attribute, Footprint, Kind, Look
+from streamproof.sim.event_kinds.kind import Absent, Attribute, EventKind, Footprint, Look
 from streamproof.sim.event_kinds.shared_parts import APPENDED, ID, PRODUCER, RECORD
 from streamproof.sim.invariants.log_history import GROUP_TARGET
 from streamproof.sim.run_state import Moment
@@ -54,7 +54,7 @@ def _transaction_marker(moment: Moment, event: Event) -> None:
 
 
 TRANSACTION_KINDS = (
-    Kind(
+    EventKind(
         name="transaction.decided",
         meaning="A transaction was committed or aborted; markers follow.",
         actor="brokers",
@@ -75,7 +75,7 @@ TRANSACTION_KINDS = (
         ),
         effect=_transaction_decided,
     ),
-    Kind(
+    EventKind(
         name="transaction.id_expired",
         meaning="A transactional id was forgotten, as nobody has used it for long.",
         actor="brokers",
@@ -91,7 +91,7 @@ TRANSACTION_KINDS = (
         footprint=Footprint(writes=("ended {transactional_id}",)),
         effect=Absent("the last transaction of the producer is kept under its id"),
     ),
-    Kind(
+    EventKind(
         name="transaction.marker",
         meaning="A partition, or a group, shows how a transaction ended.",
         actor="brokers",
@@ -121,7 +121,7 @@ TRANSACTION_KINDS = (
         ),
         effect=_transaction_marker,
     ),
-    Kind(
+    EventKind(
         name="transaction.timed_out",
         meaning="A transaction was aborted because it took too long.",
         actor="brokers",

@@ -23,7 +23,12 @@ from streamproof.sim.invariants.delivery import (
     CommittedInputWasProcessed,
     EachInputCountsOnce,
 )
-from streamproof.sim.invariants.invariant import Invariant, InvariantError, Violation, Watch
+from streamproof.sim.invariants.invariant import (
+    Invariant,
+    InvariantError,
+    InvariantViolation,
+    Watch,
+)
 from streamproof.sim.invariants.liveness import (
     EveryTaskRuns,
     EveryThreadTakesPart,
@@ -49,7 +54,7 @@ from streamproof.sim.invariants.visibility import (
     UpdatingIsPaired,
 )
 
-__all__ = ["INVARIANTS", "Invariant", "InvariantError", "Violation", "Watch"]
+__all__ = ["INVARIANTS", "Invariant", "InvariantError", "InvariantViolation", "Watch"]
 
 INVARIANTS: tuple[type[Invariant], ...] = (
     RunningStoreEqualsChangelog,

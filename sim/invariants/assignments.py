@@ -18,7 +18,7 @@ from streamproof.sim.decisions.lag import (
 )
 from streamproof.sim.decisions.versions import EARLIEST_PROBEABLE_VERSION, OFFSET_SUM_VERSION
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
 __all__ = [
@@ -41,7 +41,7 @@ off, or wait for the reply to a lost request for so long, and not for longer."""
 class _Assignments(Invariant):
     """Looks at what the leader of a group decides."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._settings: dict[str, Any] = {}
 
@@ -212,7 +212,7 @@ class MembersReportWhatTheyHave(Invariant):
     name = "a member reports of each task what its process has"
     requirement = "ASSIGN-007"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._changelogs: dict[str, Sequence[str]] = {}
         # By process and task, the state of what is open.
@@ -295,7 +295,7 @@ class GroupLooksAgain(_Assignments):
     name = "a rebalance follows an assignment that is not final"
     requirement = "ASSIGN-008"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._due: int | None = None
 
@@ -334,7 +334,7 @@ class MembersAgreeOnAVersion(_Assignments):
     name = "members of different releases agree on a metadata version"
     requirement = "ASSIGN-011"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         # By thread, what it has to speak next.
         self._agreed: dict[str, int] = {}

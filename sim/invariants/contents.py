@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import History, Record
+from streamproof.sim.invariants.log_history import LogHistory, LogRecord
 from streamproof.sim.trace import Event
 
 __all__ = [
@@ -62,7 +62,7 @@ class _Contents(Invariant):
             before, _ = stored.get((key, wanted), (-1, -1))
         return stored.get((key, there), (-1, -1))[1] > before
 
-    def _covered(self, event: Event) -> Iterator[Record]:
+    def _covered(self, event: Event) -> Iterator[LogRecord]:
         """The records that the offset of a store covers."""
         return (
             each for each in self.history.visible(event.partition) if each.offset <= event.offset
@@ -118,7 +118,7 @@ class RunningStoreEqualsChangelog(_Contents):
             "transaction.marker": self._marked,
         }
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         # By changelog, whose transactions were open in it when its task began to run.
         self._open: dict[str, set[int]] = {}
@@ -179,7 +179,7 @@ class ClosedStoreEqualsChangelog(_Contents):
     def observers(self) -> Mapping[str, Observer]:
         return {"store.found": self._found, "store.closing": self._closing}
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         # What was there at the last opening, by process and changelog.
         self._rows: dict[tuple[str, str], Rows] = {}
@@ -242,7 +242,7 @@ class CommittedOffsetIsInTheLog(Invariant):
     def observers(self) -> Mapping[str, Observer]:
         return {"store.opened": self._opened, "store.committed": self._committed}
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._last: dict[tuple[str, str], int] = {}
 

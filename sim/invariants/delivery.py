@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
 __all__ = [
@@ -32,7 +32,7 @@ class CommittedInputWasProcessed(Invariant):
     name = "a committed input offset covers only what was processed"
     requirement = "TASK-005"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._processed: set[Input] = set()
         self._committed: dict[str, int] = {}
@@ -77,7 +77,7 @@ class EachInputCountsOnce(Invariant):
     name = "each input record is processed in exactly one committed transaction"
     requirement = "EOS-001"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._producers: dict[str, int] = {}
         # By producer, what was processed in its transaction, and the offsets that were added to it.
@@ -141,7 +141,7 @@ class CommitEndsTheTransaction(Invariant):
     name = "a commit leaves no transaction open"
     requirement = "EOS-002"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._producers: dict[str, int] = {}
 
@@ -168,7 +168,7 @@ class CommittedInputIsLogged(Invariant):
     name = "what an input has changed is in the changelog when its offset is committed"
     requirement = "ALOS-001"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._actors: dict[int, str] = {}
         # By who processes it: the last input of a task, and what it has written that is not in a

@@ -8,10 +8,10 @@ from typing import ClassVar
 from msgspec import Struct
 
 from streamproof.errors import SuiteError
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
-__all__ = ["Invariant", "InvariantError", "Observer", "Violation", "Watch"]
+__all__ = ["Invariant", "InvariantError", "InvariantViolation", "Observer", "Watch"]
 
 Observer = Callable[[Event], Iterable[str]]
 """Looks at an event, and says what is broken by it: nothing, as a rule."""
@@ -21,7 +21,7 @@ class InvariantError(SuiteError):
     """An invariant raised: the simulator is wrong, and not what it simulates."""
 
 
-class Violation(Struct, frozen=True):
+class InvariantViolation(Struct, frozen=True):
     """An invariant that does not hold.
 
     Attributes:
@@ -55,7 +55,7 @@ class Invariant:
     name: ClassVar[str]
     requirement: ClassVar[str]
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         self.history = history
 
     @property
@@ -81,13 +81,13 @@ class Watch:
     """
 
     def __init__(self, invariants: Iterable[type[Invariant]], *, exactly_once: bool) -> None:
-        self.history = History(exactly_once=exactly_once)
+        self.history = LogHistory(exactly_once=exactly_once)
         self._invariants = [each(self.history) for each in invariants]
         self._observers: dict[str, list[tuple[Invariant, Observer]]] = {}
         for invariant in self._invariants:
             for kind, observer in invariant.observers.items():
                 self._observers.setdefault(kind, []).append((invariant, observer))
-        self.violations: list[Violation] = []
+        self.violations: list[InvariantViolation] = []
 
     def __call__(self, event: Event) -> None:
         """Look at an event.
@@ -103,7 +103,7 @@ class Watch:
             except Exception as error:
                 raise _raised(invariant, error, event) from error
 
-    def end(self) -> list[Violation]:
+    def end(self) -> list[InvariantViolation]:
         """Look at what is left once the run is over; all violations.
 
         Raises:
@@ -118,7 +118,9 @@ class Watch:
         return self.violations
 
     def _note(self, invariant: Invariant, message: str, event: Event | None) -> None:
-        self.violations.append(Violation(invariant.name, invariant.requirement, message, event))
+        self.violations.append(
+            InvariantViolation(invariant.name, invariant.requirement, message, event)
+        )
 
 
 def _raised(invariant: Invariant, error: Exception, event: Event | None) -> InvariantError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
 __all__ = [
@@ -22,7 +22,7 @@ class EveryTaskRuns(Invariant):
     name = "once faults have stopped, every task runs"
     requirement = "TASK-008"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._tasks: list[str] = []
         # A zombie may begin to run a task that has another owner by now.
@@ -65,7 +65,7 @@ class EveryThreadTakesPart(Invariant):
     name = "once faults have stopped, every thread follows the group"
     requirement = "TASK-008"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         # By thread that lives: the generation that it follows; -1 before the first.
         self._generations: dict[str, int] = {}
@@ -116,7 +116,7 @@ class NothingIsWipedWithoutNeed(Invariant):
     name = "what was closed cleanly is not wiped when it is opened"
     requirement = "TASK-009"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         # By process and task that was closed cleanly, whether an older release can open it.
         self._clean: dict[tuple[str, str], bool] = {}
@@ -188,7 +188,7 @@ class UncommittedBytesAreBounded(Invariant):
     name = "a thread commits when its stores have staged too much"
     requirement = "TASK-010"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._most = -1
         self._over: dict[str, int] = {}

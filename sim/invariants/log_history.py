@@ -13,13 +13,13 @@ from msgspec import Struct
 from streamproof.sim.invariants.foreign_appends import Unseen
 from streamproof.sim.trace import Event
 
-__all__ = ["History", "Log", "Record"]
+__all__ = ["Log", "LogHistory", "LogRecord"]
 
 GROUP_TARGET = "group:"
 """What the target of a marker begins with if it is a group, and no partition."""
 
 
-class Record(Struct, frozen=True, gc=False):
+class LogRecord(Struct, frozen=True, gc=False):
     """A record that was appended to a partition.
 
     Attributes:
@@ -46,12 +46,12 @@ class Log:
     """
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[LogRecord] = []
         self.end = 0
         self.aborted: set[int] = set()
         self.undecided: dict[int, list[int]] = {}
 
-    def append(self, record: Record) -> None:
+    def append(self, record: LogRecord) -> None:
         """A record was appended."""
         self.records.append(record)
         self.end = record.offset + 1
@@ -64,13 +64,13 @@ class Log:
         if not commit:
             self.aborted.update(offsets)
 
-    def since(self, offset: int) -> Iterator[Record]:
+    def since(self, offset: int) -> Iterator[LogRecord]:
         """The records from an offset on, in order, as far as they are there now."""
         start = bisect_left(self.records, offset, key=lambda each: each.offset) if offset else 0
         # Who asks takes a few of many as a rule, so that nothing is copied.
         return map(self.records.__getitem__, range(start, len(self.records)))
 
-    def committed(self, start: int = 0) -> Iterator[Record]:
+    def committed(self, start: int = 0) -> Iterator[LogRecord]:
         """The records that count, from an offset on, in order: neither aborted nor undecided."""
         hidden = {offset for offsets in self.undecided.values() for offset in offsets}
         for record in self.since(start):
@@ -78,7 +78,7 @@ class Log:
                 yield record
 
 
-class History:
+class LogHistory:
     """The logs of a run, so far.
 
     Attributes:
@@ -119,7 +119,7 @@ class History:
             found = self.logs[partition] = Log()
         return found
 
-    def visible(self, partition: str, start: int = 0) -> Iterator[Record]:
+    def visible(self, partition: str, start: int = 0) -> Iterator[LogRecord]:
         """The records of a partition that count under the guarantee, from an offset on."""
         log = self.log(partition)
         return log.committed(start) if self.exactly_once else log.since(start)
@@ -132,7 +132,7 @@ class History:
     def _append(self, event: Event) -> None:
         more = event.attributes
         self.log(event.partition).append(
-            Record(
+            LogRecord(
                 event.offset,
                 more["key"],
                 more["value"],
@@ -173,7 +173,7 @@ class History:
         first, _ = stored.get((key, value), (event.sequence, 0))
         stored[key, value] = first, event.sequence
 
-    def _restored(self, event: Event) -> list[Record]:
+    def _restored(self, event: Event) -> list[LogRecord]:
         """The records of a batch: from where the restoration was on, up to its offset.
 
         If there are more of them than were read, compaction has taken the others away; and if it

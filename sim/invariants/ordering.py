@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
 __all__ = ["LeastTimestampFirst", "WaitsForWhatIsThere"]
@@ -44,7 +44,7 @@ class WaitsForWhatIsThere(Invariant):
     def observers(self) -> Mapping[str, Observer]:
         return {"application.started": self._configure, "task.processed": self._process}
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._idle_ms = 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.reference import differences
 from streamproof.sim.trace import Event
@@ -22,7 +22,7 @@ class OutputIsThatOfARunWithoutFaults(Invariant):
     name = "what is committed is what a run without faults commits"
     requirement = "EOS-003"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._application = ""
         self._partitions: dict[str, int] = {}

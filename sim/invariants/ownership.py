@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
 __all__ = [
@@ -23,7 +23,7 @@ class OneOwnerInAGeneration(Invariant):
     name = "a task has one owner in each generation"
     requirement = "REBAL-001"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._generation = -1
         self._owners: dict[str, str] = {}
@@ -50,7 +50,7 @@ class OwnersFollowEachOther(Invariant):
     name = "a task has a new owner only after the old one has given it up"
     requirement = "REBAL-002"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._active: dict[str, list[str]] = {}
         self._given: dict[tuple[int, str], str] = {}
@@ -92,7 +92,7 @@ class AssignedTasksAreKept(Invariant):
     name = "a thread that joins again still has what it was assigned"
     requirement = "TASK-008"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._assigned: dict[str, list[str]] = {}
 
@@ -142,7 +142,7 @@ class OneHolderInAProcess(Invariant):
     name = "a task is open in one thread of a process at a time"
     requirement = "TASK-006"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._open: dict[tuple[str, str], str] = {}
 
@@ -184,7 +184,7 @@ class RestoringIsPaired(Invariant):
     name = "each restoration that starts is ended or suspended once"
     requirement = "LISTEN-101"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         # By updater and changelog: the task.
         self._started: dict[tuple[str, str], str] = {}

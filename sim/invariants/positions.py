@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
 __all__ = ["PositionIsNotAhead"]
@@ -24,7 +24,7 @@ class PositionIsNotAhead(Invariant):
     name = "the position of a store is not ahead of what is in it"
     requirement = "POS-101"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._is_strict = False
         # By input, the next offset that nobody has processed, or committed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
 __all__ = ["HotDirectoryIsKept", "NothingIsLeftInUse"]
@@ -35,7 +35,7 @@ class HotDirectoryIsKept(Invariant):
     name = "the directory of a task is cleaned up only if it was not used for long"
     requirement = "TASK-011"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._open: dict[tuple[str, str], None] = {}
         self._closed: dict[tuple[str, str], int] = {}

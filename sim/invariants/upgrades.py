@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
 __all__ = ["ClosedStoreKeepsItsOffset", "MirrorsOnlyCopy"]
@@ -24,7 +24,7 @@ class ClosedStoreKeepsItsOffset(Invariant):
     name = "a store that was closed cleanly is opened with the offset that it had"
     requirement = "UPGRADE-101"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._closing: dict[Place, int] = {}
         self._closed: dict[Place, int] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import isclose
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 from streamproof.sim.updater_metrics import RATIOS
 
@@ -24,7 +24,7 @@ class UpdatingIsPaired(Invariant):
     name = "the updates of a standby that start are suspended once"
     requirement = "LISTEN-102"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._started: set[tuple[str, str]] = set()
 
@@ -65,7 +65,7 @@ class MetricsAddUp(Invariant):
     name = "the metrics of restorations add up"
     requirement = "METRIC-101"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         # By updater and changelog: the task, and the offsets that it lacks.
         self._open: dict[tuple[str, str], tuple[str, int, int]] = {}
@@ -144,7 +144,7 @@ class PurgedWasCommitted(Invariant):
     name = "what is deleted of a repartition topic was committed"
     requirement = "TASK-012"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         # By producer, what is in its transaction; and what was decided, though not visible yet.
         self._added: dict[int, dict[str, int]] = {}

@@ -12,7 +12,7 @@ from typing import Any
 from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.state.fold import take_in
 from streamproof.sim.application import StreamsConfig
-from streamproof.sim.invariants import Violation
+from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.run_state import Moment
 from streamproof.sim.trace import Event, Trace
 from streamproof.sim.world_plan import Plan
@@ -39,7 +39,9 @@ class SmallRun:
         violations = []
         if self.is_broken:
             found = next(each for each in reversed(self.events) if each.kind == "store.found")
-            violations = [Violation("what is kept is committed", "TASK-003", "key-0 is 3", found)]
+            violations = [
+                InvariantViolation("what is kept is committed", "TASK-003", "key-0 is 3", found)
+            ]
         return Played(
             "small run",
             Plan(partitions=1, instances=1, config=StreamsConfig(transactional=True)),

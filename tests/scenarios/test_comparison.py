@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import CHANGELOG, THREAD, SmallRun, small_run
 
-from streamproof.scenarios.comparison import Row, compare
+from streamproof.scenarios.comparison import EventPair, compare
 from streamproof.scenarios.comparison_text import MAX_ROWS, render_comparison
 from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.run_metrics import MEASURES
@@ -88,7 +88,7 @@ def test_the_first_difference_and_what_differs() -> None:
     comparison = compare(first, second)
     assert comparison.common == 19
     # The other run goes on with what both have.
-    assert comparison.parting == Row(first.events[19], None)
+    assert comparison.parting == EventPair(first.events[19], None)
     found = [each for each in comparison.different if each.first and each.second]
     assert [each.first.kind for each in found if each.first] == ["store.found"]
     assert [
@@ -175,7 +175,7 @@ def test_runs_that_differ_in_numbers_only_part_there() -> None:
     ]
     comparison = compare(small, replace(small, events=[*small.events[:10], *later]))
     assert comparison.different == []
-    assert comparison.parting == Row(small.events[10], later[0])
+    assert comparison.parting == EventPair(small.events[10], later[0])
     assert "at 200 ms" in render_comparison(comparison)
     assert "at 201 ms" in render_comparison(comparison)
 
@@ -217,7 +217,7 @@ def test_both_sides_can_be_changed() -> None:
     one, other = small_run(is_broken=True), small_run()
     there, back = compare(one, other), compare(other, one)
     assert there.common == back.common
-    assert [Row(*reversed(each)) for each in back.different] == list(there.different)
+    assert [EventPair(*reversed(each)) for each in back.different] == list(there.different)
     assert [(each.second, each.first) for each in back.measured] == [
         (each.first, each.second) for each in there.measured
     ]

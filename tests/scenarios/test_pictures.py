@@ -33,7 +33,7 @@ from streamproof.scenarios.recorded_run import Played
 from streamproof.sim.choices import Choices
 from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.event_kinds.wording import readable
-from streamproof.sim.invariants import Violation
+from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile, read_trace
@@ -64,7 +64,9 @@ def empty() -> Played:
 
 
 def at_the_end() -> Played:
-    found = Violation("every task runs", "TASK-008", "in-0 ends at 3, and only 2 counts", None)
+    found = InvariantViolation(
+        "every task runs", "TASK-008", "in-0 ends at 3, and only 2 counts", None
+    )
     return replace(small_run(), violations=[found, found])
 
 
@@ -79,7 +81,7 @@ def hostile(text: str) -> Played:
         command=text,
         defects=(text,),
         events=[*broken.events, event, found],
-        violations=[Violation(text, text, text, found)],
+        violations=[InvariantViolation(text, text, text, found)],
     )
 
 
@@ -103,7 +105,7 @@ def long_run(size: int) -> Played:
             for number, each in enumerate(broken.events)
         ]
     found = broken.violations[0]
-    last = Violation(found.invariant, found.requirement, found.message, events[size - 1])
+    last = InvariantViolation(found.invariant, found.requirement, found.message, events[size - 1])
     return replace(broken, events=events[:size], violations=[last])
 
 
@@ -136,7 +138,7 @@ def test_keys_with_times_can_be_read() -> None:
 
 def test_the_picture_says_what_went_wrong_with_rows_and_offsets() -> None:
     drawn = picture(small_run(is_broken=True))
-    found = drawn.finding
+    found = drawn.violation
     assert found is not None
     assert found.requirement == "TASK-003"
     assert found.where == "by event #38, store.found at 4,000 ms"
@@ -420,7 +422,9 @@ def test_a_trace_that_was_kept_in_a_file_is_drawn_as_well(tmp_path: Path) -> Non
         for each in played.events:
             file(each)
     events = list(read_trace(tmp_path / "run.parquet"))
-    violation = Violation("what is kept is committed", "TASK-003", "key-0 is 3", events[-1])
+    violation = InvariantViolation(
+        "what is kept is committed", "TASK-003", "key-0 is 3", events[-1]
+    )
     drawn = picture(replace(played, events=events, violations=[violation]))
     for render in RENDERERS:
         assert render(drawn)

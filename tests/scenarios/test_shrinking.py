@@ -19,7 +19,7 @@ from streamproof.scenarios.shrinking import (
 )
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
-from streamproof.sim.invariants import Violation
+from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.plan_space import EVERYTHING, draw
 from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Watcher
@@ -97,7 +97,7 @@ class Simulated:
         violations = []
         if drawn[17] >= 4 and drawn[79] >= 7:
             requirement = "TASK-001" if drawn[39] else "TASK-002"
-            violations = [Violation("it holds", requirement, "it does not", None)]
+            violations = [InvariantViolation("it holds", requirement, "it does not", None)]
         return Outcome(plan, violations, str(drawn), 100, {}, {}, 0, choices.drawn)
 
 

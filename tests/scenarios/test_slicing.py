@@ -11,7 +11,7 @@ from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.slicing import what_matters
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
-from streamproof.sim.invariants import Violation
+from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.plan_space import EVERYTHING, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event, Trace
@@ -110,7 +110,7 @@ class Told:
     def slice(self, message: str, name: str) -> set[str]:
         """The names of the events that matter to a violation."""
         event = self.events[self.names[name]]
-        violation = Violation("it is kept as it was", "TASK-003", message, event)
+        violation = InvariantViolation("it is kept as it was", "TASK-003", message, event)
         played = Played("told", Plan(), (), self.events, [violation], "")
         matters = what_matters(played)
         return {name for name, number in self.names.items() if number in matters}

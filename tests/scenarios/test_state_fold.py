@@ -14,7 +14,7 @@ from streamproof.scenarios.scenario_reader import find, read
 from streamproof.scenarios.state.fold import SNAPSHOT_EVERY, Moments, moments, take_in
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
-from streamproof.sim.invariants.log_history import History, Record
+from streamproof.sim.invariants.log_history import LogHistory, LogRecord
 from streamproof.sim.run_state import FoldedLog, FoldedStore, Moment, process_of
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
@@ -107,7 +107,7 @@ def test_a_file_that_is_kept_by_mistake_is_known() -> None:
 def test_logs_and_offsets_are_those_of_the_history(seed: int) -> None:
     """Their ends, what was aborted in them, and the committed offsets, at the end of a run."""
     events = events_of(seed)
-    moment, history = folded(events), History(exactly_once=True)
+    moment, history = folded(events), LogHistory(exactly_once=True)
     for event in events:
         history.see(event)
     ends = {name: log.end for name, log in moment.logs.items() if log.end}
@@ -288,7 +288,7 @@ def log_of(*keys: bytes) -> FoldedLog:
     """A log with records of these keys."""
     log = FoldedLog()
     for offset, key in enumerate(keys):
-        log.append(Record(offset, key, b"", 0, -1, False))
+        log.append(LogRecord(offset, key, b"", 0, -1, False))
     return log
 
 

@@ -15,7 +15,7 @@ from small_runs import SmallRun, small_run
 from streamproof.scenarios.recorded_run import Played
 from streamproof.scenarios.state.walk import step
 from streamproof.sim.choices import Choices
-from streamproof.sim.invariants import Violation
+from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
@@ -114,7 +114,9 @@ def test_the_first_violation() -> None:
     """It is where it was found, or the end, or nowhere."""
     broken = small_run(is_broken=True)
     assert "broken here: what is kept is committed (TASK-003)" in walked(broken, ["f"])
-    late = replace(broken, violations=[Violation("every task runs", "TASK-008", "none", None)])
+    late = replace(
+        broken, violations=[InvariantViolation("every task runs", "TASK-008", "none", None)]
+    )
     assert "#38 of 38" in walked(late, ["f"])
     assert "Nothing is broken in this run." in walked(small_run(), ["f"])
 

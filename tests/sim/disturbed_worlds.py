@@ -9,7 +9,7 @@ from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.disks import InstanceDisk
 from streamproof.sim.instances import Instance
-from streamproof.sim.invariants import INVARIANTS, Violation, Watch
+from streamproof.sim.invariants import INVARIANTS, InvariantViolation, Watch
 from streamproof.sim.nemesis import Nemesis, drawn_drift
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.reference import differences
@@ -39,7 +39,7 @@ class Run:
     world: World
     application: Application
     instances: list[Instance]
-    violations: Sequence[Violation] = ()
+    violations: Sequence[InvariantViolation] = ()
     unexpected: Sequence[str] = ()
     events: list[Event] = field(default_factory=list)
 

@@ -25,8 +25,8 @@ from streamproof.sim.event_kinds import (
     KINDS,
     Absent,
     Attribute,
+    EventKind,
     Footprint,
-    Kind,
     Look,
 )
 from streamproof.sim.event_kinds.kind import Group, Lane
@@ -154,7 +154,7 @@ WRITTEN = things(
 )
 
 
-def mistakes(kind: Kind) -> list[str]:
+def mistakes(kind: EventKind) -> list[str]:
     """In what the declaration of a kind is not as it should be."""
     found = []
     if not (kind.meaning.endswith(".") and all(each.meaning for each in kind.attributes.values())):
@@ -180,19 +180,19 @@ def mistakes(kind: Kind) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_a_kind_is_declared_as_it_should_be(kind: Kind) -> None:
+def test_a_kind_is_declared_as_it_should_be(kind: EventKind) -> None:
     assert mistakes(kind) == []
 
 
 def test_a_planted_kind_is_as_it_should_be() -> None:
     """So that those below are found to be wrong for what was changed in them."""
-    assert mistakes(Kind(**PARTS)) == []
+    assert mistakes(EventKind(**PARTS)) == []
 
 
 @pytest.mark.parametrize("part", sorted(PARTS.keys() - {"about", "attributes"}))
 def test_a_kind_without_a_part_cannot_be_declared(part: str) -> None:
     with pytest.raises(TypeError, match=f"'{part}'"):
-        Kind(**{name: value for name, value in PARTS.items() if name != part})
+        EventKind(**{name: value for name, value in PARTS.items() if name != part})
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_kind_without_a_part_cannot_be_declared(part: str) -> None:
     ],
 )
 def test_a_kind_with_a_wrong_part_is_found(changed: dict[str, Any], mistake: str) -> None:
-    assert mistakes(Kind(**PARTS | changed)) == [mistake]
+    assert mistakes(EventKind(**PARTS | changed)) == [mistake]
 
 
 def test_no_kind_is_declared_twice() -> None:

@@ -27,7 +27,7 @@ from streamproof.sim.invariants.liveness import (
     NothingIsWipedWithoutNeed,
     UncommittedBytesAreBounded,
 )
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.invariants.ordering import LeastTimestampFirst, WaitsForWhatIsThere
 from streamproof.sim.invariants.ownership import (
     AssignedTasksAreKept,
@@ -270,7 +270,7 @@ def test_what_a_restoration_has_read_of_a_compacted_log(
         ("restore.start", {"partition": CHANGELOG, "start": 1}),
         ("store.restored", {"partition": CHANGELOG, "offset": 4, "records": count}),
     ]
-    history = History(exactly_once=False)
+    history = LogHistory(exactly_once=False)
     for number, (kind, more) in enumerate(events):
         history.see(event(number, kind, dict(more)))
     (stored,) = history.stored.values()

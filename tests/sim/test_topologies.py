@@ -15,7 +15,7 @@ from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.instances import Instance
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.model_store import ModelDisk, ModelStore
 from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
 from streamproof.sim.topologies import TOPOLOGIES
@@ -236,7 +236,7 @@ def calm_world(name: str, seed: int, **options: Any) -> tuple[World, Logs]:
     # What a join writes depends on the order of its inputs, so that it has to wait for them.
     is_join = len(topology.subtopologies[0].sources) > 1
     config = StreamsConfig(max_task_idle_ms=ENOUGH_IDLE_MS if is_join else 0, **options)
-    history = History(exactly_once=config.exactly_once)
+    history = LogHistory(exactly_once=config.exactly_once)
     world = World(Choices.seeded(seed), [history.see], activation=0)
     application = Application(world, topology, config)
     for number in range(2):

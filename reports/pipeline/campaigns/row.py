@@ -27,7 +27,7 @@ from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import find, read
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import Simulate
-from streamproof.sim.invariants import Violation
+from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
@@ -197,7 +197,7 @@ def _same(run: RunRow) -> dict[str, Any]:
     return {name: getattr(run, name) for name in names}
 
 
-def _broken(run: RunRow, violation: Violation, found: str = "") -> FailureRow:
+def _broken(run: RunRow, violation: InvariantViolation, found: str = "") -> FailureRow:
     """A promise that was broken in a world."""
     event = violation.event
     return FailureRow(

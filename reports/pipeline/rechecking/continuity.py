@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import GROUP_TARGET, History
+from streamproof.sim.invariants.log_history import GROUP_TARGET, LogHistory
 from streamproof.sim.trace import Event
 
 __all__ = ["OffsetsAreContinuous"]
@@ -21,7 +21,7 @@ class OffsetsAreContinuous(Invariant):
     name = "the offsets of a log follow each other"
     requirement = "EVENTS"
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._last: dict[str, int] = {}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
-from streamproof.sim.event_kinds import ACTORS, KINDS, Kind
+from streamproof.sim.event_kinds import ACTORS, KINDS, EventKind
 from streamproof.sim.invariants import INVARIANTS, Invariant
-from streamproof.sim.invariants.log_history import History
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace_files import SCHEMA, SCHEMA_VERSION
 
 __all__ = ["events_page"]
@@ -107,7 +107,7 @@ def _table(headings: str, rows: list[str]) -> str:
     return "\n".join([f"| {headings} |", f"|{ruler}|", *rows, ""])
 
 
-def _section(name: str, kind: Kind) -> str:
+def _section(name: str, kind: EventKind) -> str:
     about = [f"`{each}`" for each in kind.about.split()]
     told = f"Tells {', '.join(about)}." if about else ""
     look = kind.look
@@ -147,7 +147,7 @@ def _looked_at() -> list[str]:
 
 
 def _observed(invariant: type[Invariant]) -> list[str]:
-    guarantees = (invariant(History(exactly_once=strict)).observers for strict in (True, False))
+    guarantees = (invariant(LogHistory(exactly_once=strict)).observers for strict in (True, False))
     return sorted({kind for observers in guarantees for kind in observers})
 
 

@@ -24,7 +24,7 @@ from streamproof.reports.pipeline.rechecking.validation import (
     WRONG_START,
     require_events,
 )
-from streamproof.sim.invariants import INVARIANTS, Invariant, Violation, Watch
+from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation, Watch
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import BATCH, SCHEMA, events_of
 
@@ -175,7 +175,7 @@ def in_order(rows: pa.Table) -> pa.Table:
 
 def violations_in(
     events: Iterator[Event], invariants: Sequence[type[Invariant]]
-) -> list[Violation]:
+) -> list[InvariantViolation]:
     """What does not hold in a run, in the order in which it is found.
 
     Args:
