@@ -1,12 +1,17 @@
-"""The contract of a state store, as KIP-1035 and KIP-892 word it, in Python's spelling.
+"""The contract of a state store, after KIP-1035 and KIP-892, in Python's spelling.
 
-The life of a store: it is constructed with a name, ``init`` opens it in the directory of
-its task and registers how to restore it, records are written, ``commit`` declares that
-everything written so far belongs together with the given changelog offsets, and
-``close`` ends it. After a crash, ``init`` finds the state of a commit.
+The life of a store has five steps:
 
-A store need not inherit from these classes: having the methods suffices. Inheriting
-gives the defaults that the proposals define for stores that have not been upgraded.
+1. The constructor gives the store a name, and opens nothing.
+2. ``init`` opens the store in the directory of its task, and registers a callback that restores it.
+3. The runtime writes records to the store.
+4. ``commit`` binds everything written so far to the changelog offsets that it reaches.
+5. ``close`` ends the life of the store. The store may be opened again with ``init``.
+
+After a crash, ``init`` must find the state of a commit: the records and the offsets of one moment.
+
+A store does not have to inherit from these classes; it is enough that it has the methods. A store
+that inherits gets the defaults that the proposals define for stores written before them.
 """
 
 from __future__ import annotations
@@ -49,21 +54,22 @@ __all__ = [
 ]
 
 PROCESSING_GUARANTEE_CONFIG = "processing.guarantee"
-"""The key in ``app_configs`` that holds the guarantee, as in Kafka's StreamsConfig."""
+"""The key in ``app_configs`` for the guarantee, as in Kafka's StreamsConfig."""
 
 EXACTLY_ONCE = "exactly_once_v2"
 AT_LEAST_ONCE = "at_least_once"
 
 WRITE_BUFFER_BYTES_CONFIG = "state.store.write.buffer.bytes"
-"""A hint in ``app_configs``: how many bytes a store may buffer before it writes to disk.
+"""The key in ``app_configs`` for how many bytes a store may buffer before it writes to disk.
 
-A test sets it low so that buffers overflow within a short run. Absent: the store's default.
+The number is a hint. A test sets a small one, so that buffers overflow within a short run. Without
+the key, a store uses its own default.
 """
 
 UPGRADE_FROM_CONFIG = "upgrade.from"
-"""The key in ``app_configs`` that holds the version to be compatible with, such as ``"4.2"``.
+"""The key in ``app_configs`` for the version to stay compatible with, such as ``"4.2"``.
 
-KIP-258 makes it the switch of a rolling upgrade, KIP-1035 that of a downgrade.
+The key switches a rolling upgrade on (KIP-258), and a downgrade (KIP-1035).
 """
 
 UPGRADE_MODE_CONFIG = "upgrade.mode"
@@ -84,14 +90,14 @@ class TopicPartition(NamedTuple):
 
 
 class IsolationLevel(Enum):
-    """What a reader may see of writes that are not committed yet (KIP-892)."""
+    """Whether a reader may see writes that are not committed yet (KIP-892)."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
 
 
 class RecordMetadata(NamedTuple):
-    """Where the input record that is being processed comes from (KIP-796)."""
+    """Where the current input record comes from (KIP-796)."""
 
     topic: str
     partition: int
@@ -111,16 +117,20 @@ class ChangelogRecord(NamedTuple):
 
 
 RestoreCallback = Callable[[Sequence[ChangelogRecord]], None]
-"""Applies a batch of changelog records in order; applying a batch twice changes nothing."""
+"""Applies a batch of changelog records, in order. Applying a batch twice must change nothing.
+
+A restoration that was interrupted begins again at the committed offset, so that records that the
+store already has come a second time.
+"""
 
 Changelog = Callable[[str, bytes, bytes | None, int], None]
-"""Sends a record to the changelog of a store: its name, the key, the value, the timestamp."""
+"""Sends a record to a changelog, given the name of the store, the key, the value, the timestamp."""
 
 
 class Position:
     """The input offsets that the content of a store reflects (KIP-796, Position).
 
-    Offsets only grow: an update with a smaller offset is ignored.
+    Offsets only grow: an update with a smaller offset changes nothing.
     """
 
     __slots__ = ("_offsets",)
@@ -129,13 +139,13 @@ class Position:
         self._offsets = dict(offsets or {})
 
     def update(self, topic: str, partition: int, offset: int) -> None:
-        """Raise the offset of one input partition to ``offset`` if that is larger."""
+        """Raise the offset of one input partition to ``offset``, if ``offset`` is larger."""
         key = TopicPartition(topic, partition)
         if offset > self._offsets.get(key, -1):
             self._offsets[key] = offset
 
     def merge(self, other: Position) -> None:
-        """Take over every larger offset of ``other``."""
+        """Raise each offset to the one that ``other`` has, where that is larger."""
         for (topic, partition), offset in other._offsets.items():
             self.update(topic, partition, offset)
 
@@ -158,18 +168,19 @@ class Position:
 
 @dataclass(slots=True)
 class StateStoreContext:
-    """What the runtime tells a store at ``init`` (Kafka: StateStoreContext, KIP-892).
+    """The runtime as a store sees it, from ``init`` on (Kafka: StateStoreContext, KIP-892).
 
     Attributes:
-        state_dir: the directory of the task; a store keeps its files in it or below it.
+        state_dir: the directory of the task. A store keeps all of its files below this directory,
+            because the runtime deletes the directory to begin anew.
         application_id: the id of the Streams application.
         task_id: ``<subtopology>_<partition>``.
-        app_configs: configuration by Kafka's names, ``processing.guarantee`` among them.
-        record_metadata: the input record that is being processed, if any.
-        record_timestamp: the timestamp of that record in milliseconds.
-        restore_callbacks: what stores registered, by name.
-        changelog: sends records to the changelog; ``None`` where nobody listens.
-        metrics: where stores register their metrics; ``None`` where nobody measures.
+        app_configs: the configuration by Kafka's names, such as ``processing.guarantee``.
+        record_metadata: the current input record; ``None`` if no record is being processed.
+        record_timestamp: the timestamp of the current record, in milliseconds.
+        restore_callbacks: the callbacks that stores have registered, by the name of the store.
+        changelog: sends records to the changelog; ``None`` if the runtime keeps no changelog.
+        metrics: where stores register their metrics; ``None`` if the runtime measures nothing.
     """
 
     state_dir: Path
@@ -183,7 +194,7 @@ class StateStoreContext:
     metrics: Metrics | None = None
 
     def register(self, store: StateStore, restore: RestoreCallback) -> None:
-        """Remember how to restore ``store`` (Kafka: StateStoreContext#register)."""
+        """Remember the callback that restores ``store`` (Kafka: StateStoreContext#register)."""
         self.restore_callbacks[store.name] = restore
 
     @property
@@ -194,7 +205,7 @@ class StateStoreContext:
 
     @property
     def isolation_level(self) -> IsolationLevel:
-        """READ_COMMITTED under exactly-once, else READ_UNCOMMITTED (KIP-892)."""
+        """The level of a new transaction: READ_COMMITTED under exactly-once only (KIP-892)."""
         if self.exactly_once:
             return IsolationLevel.READ_COMMITTED
         return IsolationLevel.READ_UNCOMMITTED
@@ -205,7 +216,7 @@ class StateStoreContext:
 
 
 class StateStore(ABC):
-    """A store whose content can be rebuilt from a changelog (Kafka: StateStore)."""
+    """A store whose content can be rebuilt from its changelog (Kafka: StateStore)."""
 
     @property
     @abstractmethod
@@ -214,15 +225,17 @@ class StateStore(ABC):
 
     @abstractmethod
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open the store below ``context.state_dir`` and register how to restore it.
+        """Open the store below ``context.state_dir``, and register a callback that restores it.
 
         Args:
-            context: the runtime's side.
-            root: the outermost wrapper of this store, to be given to ``context.register``.
+            context: the runtime.
+            root: the outermost layer around this store; pass it to ``context.register``, because
+                the runtime knows a store by its outermost layer.
 
         Raises:
             ProcessorStateError: the files cannot be read, written or locked.
-            TaskCorruptedError: the files must be wiped and the content restored.
+            TaskCorruptedError: the content cannot be trusted: the runtime deletes the directory,
+                and restores the store from the start of its changelog.
         """
 
     @property
@@ -237,52 +250,63 @@ class StateStore(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the store, its iterators and its transactions; closing twice is harmless."""
+        """Close the store, its iterators and its transactions. Closing twice is harmless."""
 
     def flush(self) -> None:
-        """Write cached data to disk. Deprecated since KIP-1035: the runtime calls ``commit``."""
+        """Write cached data to disk. Deprecated by KIP-1035: the runtime calls ``commit``."""
         return
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Commit all written records together with the changelog offsets they reach.
+        """Commit all written records together with the changelog offsets that they reach.
 
-        If the store manages its offsets, they become durable together with the records,
-        never apart from them. An empty map forgets all committed offsets, and ``None``
-        for a partition forgets that one: the proposals leave both open, Kafka 4.3
-        defines them (``StateStore#commit`` since KAFKA-17411).
+        A store that manages its offsets must write records and offsets in one step: a crash that
+        kept one of them and lost the other would make the next restoration skip or repeat records.
+
+        An empty map forgets all committed offsets. ``None`` as the offset of a partition forgets
+        the offset of that partition. The proposals leave both cases open; Kafka 4.3 defines them
+        (``StateStore#commit`` since KAFKA-17411).
+
+        Args:
+            changelog_offsets: for each changelog partition, the offset of the last record that the
+                store has.
 
         Source: KIP-1035, StateStore#commit; KIP-892, StateStore#commit.
         """
         self.flush()
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
-        """The last committed offset of ``partition``; ``None`` if there is none.
+        """The last committed offset of ``partition``; ``None`` if no offset is committed.
 
-        ``None`` always, if the store is not persistent or does not manage offsets.
+        A store that is not persistent, or does not manage its offsets, always returns ``None``.
+
         Source: KIP-1035, StateStore#committedOffset.
         """
         return None
 
     @property
     def manages_offsets(self) -> bool:
-        """Whether the store keeps changelog offsets itself (KIP-1035, deprecated from birth)."""
+        """Whether the store keeps the changelog offsets itself.
+
+        Source: KIP-1035, StateStore#managesOffsets, which the proposal deprecates from the start:
+        in time every store is to manage its offsets.
+        """
         return False
 
     def new_transaction(self) -> StateStore:
-        """A new transaction; a store without transactions returns itself (KIP-892)."""
+        """A new transaction; the store itself, if it has no transactions (KIP-892)."""
         return self
 
     def approximate_num_uncommitted_entries(self) -> int:
-        """About how many records await ``commit``: 0 if not transactional, -1 if unknown."""
+        """About how many records await ``commit``; 0 without transactions, -1 if unknown."""
         return 0
 
     def approximate_num_uncommitted_bytes(self) -> int:
-        """About how many bytes await ``commit``: 0 if not transactional, -1 if unknown."""
+        """About how many bytes await ``commit``; 0 without transactions, -1 if unknown."""
         return 0
 
     @property
     def position(self) -> Position:
-        """The input offsets that the content reflects (KIP-796)."""
+        """The input offsets that the content of the store reflects (KIP-796)."""
         return Position()
 
 
@@ -291,9 +315,10 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class EntryIterator(Protocol[K_co, V_co]):
-    """An iterator over entries that holds resources until it is closed.
+    """An iterator over entries. It holds resources of its store until it is closed.
 
-    Exhausting it does not close it. Closing twice is harmless.
+    Use it in a ``with`` statement: an iterator that has returned its last entry is still open.
+    Closing twice is harmless.
     """
 
     def __iter__(self) -> Iterator[tuple[K_co, V_co]]: ...
@@ -311,15 +336,15 @@ class EntryIterator(Protocol[K_co, V_co]):
     ) -> None: ...
 
     def peek_next_key(self) -> K_co:
-        """The key that ``next`` will return, without advancing (Kafka: peekNextKey).
+        """The key of the next entry, without advancing (Kafka: peekNextKey).
 
         Raises:
-            StopIteration: there is no next entry.
+            StopIteration: no entry is left.
         """
         ...
 
     def close(self) -> None:
-        """Release what the iterator holds."""
+        """Release the resources of the iterator."""
         ...
 
 
@@ -328,14 +353,14 @@ KeyValueIterator = EntryIterator[bytes, bytes]
 
 
 class ReadOnlyKeyValueStore(Protocol):
-    """What an interactive query may call (Kafka: ReadOnlyKeyValueStore).
+    """The methods that an interactive query may call (Kafka: ReadOnlyKeyValueStore).
 
-    Keys are ordered as unsigned bytes, from the smallest up. Both bounds of a range are
-    inclusive, and ``None`` leaves a side open; an inverted range is empty.
+    Keys are ordered as unsigned bytes. Both bounds of a range are inclusive. A bound of ``None``
+    leaves that side open. A range whose first bound is beyond its second is empty.
     """
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of ``key``, or ``None``."""
+        """The value of ``key``; ``None`` if the store does not have the key."""
         ...
 
     def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
@@ -359,34 +384,35 @@ class ReadOnlyKeyValueStore(Protocol):
         ...
 
     def approximate_num_entries(self) -> int:
-        """About how many entries there are; staged writes need not count."""
+        """About how many entries the store has. Staged writes need not count."""
         ...
 
 
 class KeyValueStore(StateStore):
     """A store of bytes by key (Kafka: KeyValueStore<Bytes, byte[]>).
 
-    A value of ``None`` deletes; an empty value is a value. A key of ``None`` raises
-    NullArgumentError, and every call on a closed store InvalidStateStoreError.
+    A value of ``None`` deletes the key, while an empty value is a value. A key of ``None`` raises
+    NullArgumentError. Every call on a closed store raises InvalidStateStoreError.
     """
 
     @abstractmethod
     def get(self, key: bytes) -> bytes | None:
-        """The value of ``key``, or ``None``."""
+        """The value of ``key``; ``None`` if the store does not have the key."""
 
     @abstractmethod
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of ``key``; ``None`` deletes it."""
+        """Set the value of ``key``. A value of ``None`` deletes the key."""
 
     def put_if_absent(self, key: bytes, value: bytes | None) -> bytes | None:
-        """Set the value unless there is one; return the value that was there, or ``None``."""
+        """Set the value of ``key`` if it has none; return the value from before, or ``None``."""
         existing = self.get(key)
         if existing is None:
             self.put(key, value)
         return existing
 
     def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Put all entries in order; if one key is ``None``, none is written."""
+        """Put all entries, in order. If the key of one entry is ``None``, no entry is written."""
+        # All keys are checked before the first write, so that a wrong one leaves nothing half done.
         checked = list(entries)
         for key, _ in checked:
             require_key(key)
@@ -394,7 +420,7 @@ class KeyValueStore(StateStore):
             self.put(key, value)
 
     def delete(self, key: bytes) -> bytes | None:
-        """Delete ``key`` and return the value it had, or ``None``."""
+        """Delete ``key``, and return the value from before, or ``None``."""
         old = self.get(key)
         self.put(key, None)
         return old
@@ -421,12 +447,12 @@ class KeyValueStore(StateStore):
 
     @abstractmethod
     def approximate_num_entries(self) -> int:
-        """About how many entries there are; staged writes need not count."""
+        """About how many entries the store has. Staged writes need not count."""
 
     def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyKeyValueStore:
-        """A view for queries from other threads; a store without transactions is its own view.
+        """A view for queries from other threads; the store itself, if it has no transactions.
 
-        Source: as shipped with KIP-892 in Kafka 4.4, ReadOnlyKeyValueStore#readOnly.
+        Source: KIP-892 as shipped in Kafka 4.4, ReadOnlyKeyValueStore#readOnly.
         """
         return self
 

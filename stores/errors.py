@@ -1,7 +1,7 @@
 """The errors that a state store raises.
 
-The names follow Kafka's exceptions, so that a Streams developer recognises
-them; each message says what is wrong, where, and what to do about it.
+The names follow Kafka's exceptions, so that a Streams developer recognises them. Each message says
+what is wrong, where, and what to do about it.
 
 .. code-block:: text
 
@@ -50,12 +50,12 @@ class ProcessorStateError(StoreError):
 
 
 class TaskCorruptedError(StoreError):
-    """The local state cannot be trusted: wipe the directory and restore from the changelog.
+    """The local state cannot be trusted: wipe the directory, and restore from the changelog.
 
-    Kafka: TaskCorruptedException. A store raises it from ``init`` when it finds that
-    it was not closed cleanly and has no way to tell committed from uncommitted data.
+    A store raises this error from ``init`` when it was not closed cleanly, and cannot tell
+    committed data from uncommitted data (Kafka: TaskCorruptedException).
     """
 
 
 class UnsupportedOperationError(StoreError):
-    """The operation is not available here (Kafka: UnsupportedOperationException)."""
+    """A store, or a view of it, lacks the operation (Kafka: UnsupportedOperationException)."""

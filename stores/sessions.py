@@ -1,9 +1,9 @@
 """The contract of a session store: aggregates by key and session (Kafka: SessionStore).
 
-A session is a span of time without a fixed length, from its first record to its last. Times
-are in milliseconds. The *stream time* of a store is the largest session end that was put. A
-session is *expired* once its end is older than the retention, measured from the stream
-time; what is put into an expired session is dropped and counted.
+A session is a span of time without a fixed length, from its first record to its last. Times are in
+milliseconds. The *stream time* of a store is the largest session end that was ever put. A session
+is *expired* once its end is further behind the stream time than the retention. An aggregate that
+is put into an expired session is dropped and counted.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ __all__ = ["ReadOnlySessionStore", "SessionStore", "SessionWithTimestampStore"]
 
 
 class ReadOnlySessionStore(Protocol):
-    """What an interactive query may call (Kafka: ReadOnlySessionStore).
+    """The methods that an interactive query may call (Kafka: ReadOnlySessionStore).
 
-    Bounds are inclusive; ``None`` as a key bound leaves that side open, and an inverted range
-    is empty. The sessions of one key come in the order of their ends.
+    Bounds are inclusive. A key bound of ``None`` leaves that side open. A range whose first bound
+    is beyond its second is empty. The sessions of one key come in the order of their ends.
     """
 
     def fetch_session(self, key: bytes, start: int, end: int) -> bytes | None:
-        """The aggregate of exactly this session, or ``None``."""
+        """The aggregate of the session with exactly this start and end, or ``None``."""
         ...
 
     def fetch(self, key: bytes) -> WindowedIterator:
-        """All sessions of ``key``, by end, the oldest first."""
+        """All sessions of ``key``, ordered by their ends, oldest first."""
         ...
 
     def backward_fetch(self, key: bytes) -> WindowedIterator:
@@ -38,7 +38,7 @@ class ReadOnlySessionStore(Protocol):
         ...
 
     def fetch_range(self, key_from: bytes | None, key_to: bytes | None) -> WindowedIterator:
-        """All sessions of the keys within bounds."""
+        """All sessions of the keys within the bounds."""
         ...
 
     def backward_fetch_range(
@@ -50,7 +50,11 @@ class ReadOnlySessionStore(Protocol):
     def find_sessions(
         self, key: bytes, earliest_session_end: int, latest_session_start: int
     ) -> WindowedIterator:
-        """The sessions of ``key`` that end no earlier and start no later than given."""
+        """The sessions of ``key`` that end no earlier, and start no later, than the two times.
+
+        A record at time ``t`` belongs to the sessions that the gap ``g`` joins to it:
+        ``find_sessions(key, t - g, t + g)``.
+        """
         ...
 
     def backward_find_sessions(
@@ -66,7 +70,7 @@ class ReadOnlySessionStore(Protocol):
         earliest_session_end: int,
         latest_session_start: int,
     ) -> WindowedIterator:
-        """``find_sessions`` for the keys within bounds."""
+        """The same as ``find_sessions``, for all keys within the bounds."""
         ...
 
     def backward_find_sessions_range(
@@ -82,38 +86,38 @@ class ReadOnlySessionStore(Protocol):
     def find_sessions_between(
         self, earliest_session_end: int, latest_session_end: int
     ) -> WindowedIterator:
-        """The sessions of all keys that end between the times, both inclusive."""
+        """The sessions of all keys that end within the times, both inclusive."""
         ...
 
 
 class SessionStore(StateStore):
     """A store of aggregates by key and session (Kafka: SessionStore<Bytes, byte[]>).
 
-    A key of ``None`` raises NullArgumentError, a session that ends before it starts or
-    starts below 0 InvalidArgumentError, every call on a closed store InvalidStateStoreError.
-    The bounds of a query may be negative.
+    A key of ``None`` raises NullArgumentError. A session that ends before it starts, or starts
+    below 0, raises InvalidArgumentError. Every call on a closed store raises
+    InvalidStateStoreError. The bounds of a query may be negative.
 
-    In the changelog the key of an entry is ``key ++ end ++ start``, 8 bytes each, big-endian.
+    The key of a changelog record is ``key ++ end ++ start``, 8 bytes for each time, big-endian.
     """
 
     @abstractmethod
     def put(self, session: Windowed, aggregate: bytes | None) -> None:
-        """Set the aggregate of a session; ``None`` removes it.
+        """Set the aggregate of a session. An aggregate of ``None`` removes the session.
 
-        What is put into an expired session is dropped and counted in ``dropped_records``.
+        A put into an expired session is dropped and counted in ``dropped_records``.
         """
 
     def remove(self, session: Windowed) -> None:
-        """Remove a session; one that is not there is no error."""
+        """Remove a session. Removing a session that the store does not have is no error."""
         self.put(session, None)
 
     @abstractmethod
     def fetch_session(self, key: bytes, start: int, end: int) -> bytes | None:
-        """The aggregate of exactly this session, or ``None``."""
+        """The aggregate of the session with exactly this start and end, or ``None``."""
 
     @abstractmethod
     def fetch(self, key: bytes) -> WindowedIterator:
-        """All sessions of ``key``, by end, the oldest first."""
+        """All sessions of ``key``, ordered by their ends, oldest first."""
 
     @abstractmethod
     def backward_fetch(self, key: bytes) -> WindowedIterator:
@@ -121,7 +125,7 @@ class SessionStore(StateStore):
 
     @abstractmethod
     def fetch_range(self, key_from: bytes | None, key_to: bytes | None) -> WindowedIterator:
-        """All sessions of the keys within bounds."""
+        """All sessions of the keys within the bounds."""
 
     @abstractmethod
     def backward_fetch_range(
@@ -133,7 +137,11 @@ class SessionStore(StateStore):
     def find_sessions(
         self, key: bytes, earliest_session_end: int, latest_session_start: int
     ) -> WindowedIterator:
-        """The sessions of ``key`` that end no earlier and start no later than given."""
+        """The sessions of ``key`` that end no earlier, and start no later, than the two times.
+
+        A record at time ``t`` belongs to the sessions that the gap ``g`` joins to it:
+        ``find_sessions(key, t - g, t + g)``.
+        """
 
     @abstractmethod
     def backward_find_sessions(
@@ -149,7 +157,7 @@ class SessionStore(StateStore):
         earliest_session_end: int,
         latest_session_start: int,
     ) -> WindowedIterator:
-        """``find_sessions`` for the keys within bounds."""
+        """The same as ``find_sessions``, for all keys within the bounds."""
 
     @abstractmethod
     def backward_find_sessions_range(
@@ -165,18 +173,18 @@ class SessionStore(StateStore):
     def find_sessions_between(
         self, earliest_session_end: int, latest_session_end: int
     ) -> WindowedIterator:
-        """The sessions of all keys that end between the times, both inclusive."""
+        """The sessions of all keys that end within the times, both inclusive."""
 
     @property
     @abstractmethod
     def dropped_records(self) -> int:
-        """How many records came too late and were dropped, restored ones included.
+        """How many records were dropped because they came too late, restored records included.
 
         Source: Kafka, the metric ``dropped-records-total``.
         """
 
     def read_only(self, isolation_level: IsolationLevel) -> ReadOnlySessionStore:
-        """A view for queries from other threads; a store without transactions is its own view."""
+        """A view for queries from other threads; the store itself, if it has no transactions."""
         return self
 
 
@@ -193,23 +201,27 @@ class SessionWithTimestampStore(SessionStore):
     def fetch_session_with_timestamp(
         self, key: bytes, start: int, end: int
     ) -> ValueAndTimestamp | None:
-        """The aggregate of exactly this session, or ``None``."""
+        """The aggregate of the session with exactly this start and end, or ``None``."""
 
     @abstractmethod
     def fetch_with_timestamp(self, key: bytes) -> EntryIterator[Windowed, ValueAndTimestamp]:
-        """All sessions of ``key``, by end, the oldest first."""
+        """All sessions of ``key``, ordered by their ends, oldest first."""
 
     @abstractmethod
     def fetch_range_with_timestamp(
         self, key_from: bytes | None, key_to: bytes | None
     ) -> EntryIterator[Windowed, ValueAndTimestamp]:
-        """All sessions of the keys within bounds."""
+        """All sessions of the keys within the bounds."""
 
     @abstractmethod
     def find_sessions_with_timestamp(
         self, key: bytes, earliest_session_end: int, latest_session_start: int
     ) -> EntryIterator[Windowed, ValueAndTimestamp]:
-        """The sessions of ``key`` that end no earlier and start no later than given."""
+        """The sessions of ``key`` that end no earlier, and start no later, than the two times.
+
+        A record at time ``t`` belongs to the sessions that the gap ``g`` joins to it:
+        ``find_sessions(key, t - g, t + g)``.
+        """
 
     @abstractmethod
     def find_sessions_range_with_timestamp(

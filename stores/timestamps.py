@@ -1,7 +1,7 @@
 """Values with the timestamp of their record: the interfaces of KIP-258 and the stored format.
 
-A timestamped store keeps ``timestamp ++ value`` on disk, eight bytes more than a plain
-one. Its changelog holds the plain value; the timestamp is that of the changelog record.
+A timestamped store keeps ``timestamp ++ value`` on disk: eight bytes more than a plain store. Its
+changelog holds the value alone, and the timestamp is the timestamp of the changelog record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONG = struct.Struct(">q")
 class ValueAndTimestamp(NamedTuple):
     """A value and the timestamp of its record, in milliseconds (KIP-258).
 
-    ``NO_TIMESTAMP`` stands for a value that was written before timestamps were kept.
+    ``NO_TIMESTAMP`` marks a value that was written before the store kept timestamps.
     """
 
     value: bytes
@@ -36,7 +36,7 @@ class ValueAndTimestamp(NamedTuple):
 
     @staticmethod
     def make(value: bytes | None, timestamp: int) -> ValueAndTimestamp | None:
-        """A value with its timestamp; ``None`` for no value (Kafka: ValueAndTimestamp#make)."""
+        """A value with its timestamp; ``None`` without a value (Kafka: ValueAndTimestamp#make)."""
         return None if value is None else ValueAndTimestamp(value, timestamp)
 
 
@@ -52,7 +52,7 @@ def encode_value_and_timestamp(value: bytes | None, timestamp: int) -> bytes | N
 
 
 def decode_value_and_timestamp(stored: bytes) -> ValueAndTimestamp:
-    """What ``encode_value_and_timestamp`` packed.
+    """The value and the timestamp from their stored form.
 
     Raises:
         ProcessorStateError: the stored bytes are too short to hold a timestamp.
@@ -71,22 +71,23 @@ def decode_value_and_timestamp(stored: bytes) -> ValueAndTimestamp:
 class KeyValueWithTimestampStore(KeyValueStore):
     """A key-value store that keeps the timestamp of each record (KIP-258).
 
-    The methods of a plain key-value store are there too: they read the value alone, and write it
-    with the timestamp of the record that is being processed (``NO_TIMESTAMP`` if there is none).
+    The store also has the methods of a plain key-value store. They return the value without its
+    timestamp, and write a value with the timestamp of the current record, or with ``NO_TIMESTAMP``
+    if no record is being processed.
     """
 
     @abstractmethod
     def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
-        """The value of ``key`` and its timestamp, or ``None``."""
+        """The value of ``key`` with its timestamp; ``None`` if the store does not have the key."""
 
     @abstractmethod
     def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
-        """Set the value of ``key`` and its timestamp; a value of ``None`` deletes it."""
+        """Set the value of ``key`` and its timestamp. A value of ``None`` deletes the key."""
 
     def put_if_absent_with_timestamp(
         self, key: bytes, value: bytes | None, timestamp: int
     ) -> ValueAndTimestamp | None:
-        """Set the value unless there is one; return what was there, or ``None``."""
+        """Set the value of ``key`` if it has none; return the value from before, or ``None``."""
         existing = self.get_with_timestamp(key)
         if existing is None:
             self.put_with_timestamp(key, value, timestamp)

@@ -1,4 +1,4 @@
-"""Transactions as KIP-892 proposes them: the interface and the two base classes."""
+"""Transactions as KIP-892 proposes them: the interface, and a base class for each of its sides."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["AbstractTransaction", "AbstractTransactionalStore", "Transaction"]
 
 
 class Transaction(StateStore):
-    """A view of a store that keeps its writes to itself until it is committed.
+    """A view of a store that keeps its writes to itself until they are committed.
 
-    It implements the whole store interface, so that it can stand where a store is expected,
-    but ``init`` does nothing, and ``commit`` and ``close`` end this transaction only. A
-    transaction reads its own writes, belongs to one thread, and must be committed once
-    or closed; used as a context manager it is closed when the block ends.
+    A transaction has the whole interface of a store, so that it can be passed wherever a store is
+    expected. But ``init`` does nothing, and ``commit`` and ``close`` end this transaction only. A
+    transaction reads its own writes and belongs to one thread. Commit or close each transaction
+    once; a ``with`` statement closes it at the end of the block.
 
     Source: KIP-892, org.apache.kafka.streams.state.Transaction.
     """
@@ -27,7 +27,7 @@ class Transaction(StateStore):
     @property
     @abstractmethod
     def isolation_level(self) -> IsolationLevel:
-        """What this transaction sees of other transactions' writes."""
+        """Whether this transaction sees the uncommitted writes of others."""
 
     @abstractmethod
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
@@ -35,7 +35,7 @@ class Transaction(StateStore):
 
     @abstractmethod
     def close(self) -> None:
-        """Discard the staged records and close; closing twice is harmless."""
+        """Discard the staged records, and close. Closing twice is harmless."""
 
     def __enter__(self) -> Self:
         return self
@@ -50,7 +50,7 @@ class Transaction(StateStore):
 
 
 class AbstractTransaction(Transaction):
-    """What every transaction has in common: being open, closing once, telling its store.
+    """A transaction without its storage: whether it is open, and the callbacks for its end.
 
     Source: KIP-892, org.apache.kafka.streams.state.AbstractTransaction.
     """
@@ -62,7 +62,7 @@ class AbstractTransaction(Transaction):
         self._on_close: list[Callable[[], None]] = []
 
     def add_close_callback(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, after this transaction was committed or closed."""
+        """Call ``callback`` once this transaction has been committed or closed."""
         self._on_close.append(callback)
 
     @property
@@ -77,16 +77,16 @@ class AbstractTransaction(Transaction):
 
     @property
     def isolation_level(self) -> IsolationLevel:
-        """What this transaction sees of other transactions' writes."""
+        """Whether this transaction sees the uncommitted writes of others."""
         return self._isolation_level
 
     @property
     def is_open(self) -> bool:
-        """Whether this transaction can still be read and written."""
+        """Whether this transaction can be read and written."""
         return self._open
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Do nothing: a transaction needs no opening."""
+        """Do nothing: a transaction is open from the start."""
 
     def new_transaction(self) -> StateStore:
         """Another transaction on the same store (KIP-892, Transaction#newTransaction)."""
@@ -102,14 +102,14 @@ class AbstractTransaction(Transaction):
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
         """Write the staged records and the offsets to the store in one step, and close.
 
-        If writing fails, the transaction stays open, so that it can be closed or retried.
+        A transaction whose write fails stays open, so that the caller can retry or close it.
         """
         self.validate_is_open()
         self.commit_transaction(changelog_offsets)
         self._finish()
 
     def close(self) -> None:
-        """Discard the staged records and close; closing twice is harmless."""
+        """Discard the staged records, and close. Closing twice is harmless."""
         if self._open:
             self.close_transaction()
             self._finish()
@@ -130,7 +130,7 @@ class AbstractTransaction(Transaction):
 
 
 class AbstractTransactionalStore(StateStore):
-    """A store that knows its open transactions and closes them when it is closed.
+    """A store that knows its open transactions, and closes them before itself.
 
     Source: KIP-892, org.apache.kafka.streams.state.AbstractTransactionalStore.
     """
@@ -141,10 +141,10 @@ class AbstractTransactionalStore(StateStore):
 
     @abstractmethod
     def create_transaction(self) -> AbstractTransaction:
-        """Make a transaction; called by ``new_transaction``, which tracks what it gets."""
+        """Make a transaction. ``new_transaction`` calls this, and tracks the result."""
 
     def new_transaction(self) -> AbstractTransaction:
-        """Open a transaction that ends at its commit, its close, or this store's close."""
+        """Open a transaction. It ends with its commit, with its close, or when the store closes."""
         transaction = self.create_transaction()
         self._open_transactions[transaction] = None
         transaction.add_close_callback(lambda: self._open_transactions.pop(transaction, None))
@@ -152,10 +152,10 @@ class AbstractTransactionalStore(StateStore):
 
     @property
     def open_transactions(self) -> tuple[AbstractTransaction, ...]:
-        """The transactions that are open, oldest first."""
+        """The open transactions, oldest first."""
         return tuple(self._open_transactions)
 
     def close_transactions(self) -> None:
-        """Close every open transaction, discarding what it staged."""
+        """Close every open transaction, and discard its staged records."""
         for transaction in self.open_transactions:
             transaction.close()

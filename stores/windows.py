@@ -1,8 +1,8 @@
 """The contract of a window store: values by key and window start (Kafka: WindowStore).
 
-Times are in milliseconds. The *stream time* of a store is the largest window start that was
-put. A window is *expired* once its start is older than the retention, measured from the
-stream time; what is put into an expired window is dropped and counted.
+Times are in milliseconds. The *stream time* of a store is the largest window start that was ever
+put. A window is *expired* once its start is further behind the stream time than the retention. A
+record that is put into an expired window is dropped and counted.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 LONG_MAX = 2**63 - 1
-"""The end of time: a window that would end later ends here."""
+"""The end of time. A window that would end later ends here."""
 
 
 class Window(NamedTuple):
     """A span of time in milliseconds.
 
-    The end of a time window is exclusive, and its start plus its size. The end of a session
-    is inclusive: the time of its last record.
+    The end of a time window is exclusive: it is the start plus the size. The end of a session is
+    inclusive: it is the time of the last record in the session.
     """
 
     start: int
@@ -47,26 +47,27 @@ class Windowed(NamedTuple):
 
 
 WindowIterator = EntryIterator[int, bytes]
-"""The values of one key by window start."""
+"""The values of one key, by window start."""
 
 WindowedIterator = EntryIterator[Windowed, bytes]
-"""Values of several keys by key and window."""
+"""The values of several keys, by key and window."""
 
 
 class ReadOnlyWindowStore(Protocol):
-    """What an interactive query may call (Kafka: ReadOnlyWindowStore).
+    """The methods that an interactive query may call (Kafka: ReadOnlyWindowStore).
 
-    Bounds of keys and times are inclusive, and times are those of window starts. ``None`` as a
-    key bound leaves that side open; an inverted range is empty. The entries of one key come in the
-    order of their windows. The order of several keys is the store's (``Capabilities.scan_order``).
+    Bounds of keys and of times are inclusive, and the times are window starts. A key bound of
+    ``None`` leaves that side open. A range whose first bound is beyond its second is empty. The
+    entries of one key come in the order of their windows; the store says in which order it yields
+    several keys (``Capabilities.scan_order``).
     """
 
     def fetch(self, key: bytes, window_start: int) -> bytes | None:
-        """The value of ``key`` in the window that starts then, or ``None``."""
+        """The value of ``key`` in the window that starts at ``window_start``, or ``None``."""
         ...
 
     def fetch_between(self, key: bytes, time_from: int, time_to: int) -> WindowIterator:
-        """The values of ``key`` in the windows that start between the times, oldest first."""
+        """The values of ``key`` in the windows that start within the times, oldest first."""
         ...
 
     def backward_fetch_between(self, key: bytes, time_from: int, time_to: int) -> WindowIterator:
@@ -76,7 +77,7 @@ class ReadOnlyWindowStore(Protocol):
     def fetch_range(
         self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
     ) -> WindowedIterator:
-        """The values of the keys within bounds, in windows that start between the times."""
+        """The values of the keys within the bounds, in windows that start within the times."""
         ...
 
     def backward_fetch_range(
@@ -86,7 +87,7 @@ class ReadOnlyWindowStore(Protocol):
         ...
 
     def fetch_all(self, time_from: int, time_to: int) -> WindowedIterator:
-        """The values of all keys in the windows that start between the times."""
+        """The values of all keys, in windows that start within the times."""
         ...
 
     def backward_fetch_all(self, time_from: int, time_to: int) -> WindowedIterator:
@@ -105,31 +106,32 @@ class ReadOnlyWindowStore(Protocol):
 class WindowStore(StateStore):
     """A store of bytes by key and window start (Kafka: WindowStore<Bytes, byte[]>).
 
-    A key of ``None`` raises NullArgumentError, a window start below 0 InvalidArgumentError,
-    and every call on a closed store InvalidStateStoreError.
+    A key of ``None`` raises NullArgumentError. A window start below 0 raises InvalidArgumentError.
+    Every call on a closed store raises InvalidStateStoreError.
 
-    In the changelog the key of an entry is ``key ++ window start ++ sequence number``, 8 and
-    4 bytes, big-endian; the sequence number is 0 unless duplicates are retained.
+    The key of a changelog record is ``key ++ window start ++ sequence number``, with 8 bytes for
+    the start and 4 for the number, big-endian. The sequence number tells the records of one key and
+    window apart where the store retains duplicates; elsewhere it is 0.
     """
 
     @abstractmethod
     def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
-        """Set the value of ``key`` in a window; ``None`` deletes it.
+        """Set the value of ``key`` in a window. A value of ``None`` deletes the entry.
 
-        What is put into an expired window is dropped and counted in ``dropped_records``. A
-        store that retains duplicates keeps every put, and ignores a value of ``None``.
+        A put into an expired window is dropped and counted in ``dropped_records``. A store that
+        retains duplicates keeps every put, and ignores a value of ``None``.
         """
 
     @abstractmethod
     def fetch(self, key: bytes, window_start: int) -> bytes | None:
-        """The value of ``key`` in the window that starts then, or ``None``.
+        """The value of ``key`` in the window that starts at ``window_start``, or ``None``.
 
-        Undefined for a store that retains duplicates.
+        The answer is undefined for a store that retains duplicates.
         """
 
     @abstractmethod
     def fetch_between(self, key: bytes, time_from: int, time_to: int) -> WindowIterator:
-        """The values of ``key`` in the windows that start between the times, oldest first."""
+        """The values of ``key`` in the windows that start within the times, oldest first."""
 
     @abstractmethod
     def backward_fetch_between(self, key: bytes, time_from: int, time_to: int) -> WindowIterator:
@@ -139,7 +141,7 @@ class WindowStore(StateStore):
     def fetch_range(
         self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
     ) -> WindowedIterator:
-        """The values of the keys within bounds, in windows that start between the times."""
+        """The values of the keys within the bounds, in windows that start within the times."""
 
     @abstractmethod
     def backward_fetch_range(
@@ -148,7 +150,7 @@ class WindowStore(StateStore):
         """The same entries as ``fetch_range``, in the opposite order."""
 
     def fetch_all(self, time_from: int, time_to: int) -> WindowedIterator:
-        """The values of all keys in the windows that start between the times."""
+        """The values of all keys, in windows that start within the times."""
         return self.fetch_range(None, None, time_from, time_to)
 
     def backward_fetch_all(self, time_from: int, time_to: int) -> WindowedIterator:
@@ -166,49 +168,49 @@ class WindowStore(StateStore):
     @property
     @abstractmethod
     def dropped_records(self) -> int:
-        """How many records came too late and were dropped, restored ones included.
+        """How many records were dropped because they came too late, restored records included.
 
         Source: Kafka, the metric ``dropped-records-total``.
         """
 
     def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyWindowStore:
-        """A view for queries from other threads; a store without transactions is its own view."""
+        """A view for queries from other threads; the store itself, if it has no transactions."""
         return self
 
 
 class WindowWithTimestampStore(WindowStore):
     """A window store that keeps the timestamp of each record (KIP-258).
 
-    ``put`` writes the timestamp of the record that is being processed, as
-    KeyValueWithTimestampStore does; the reading methods of WindowStore give the value alone.
+    ``put`` writes the timestamp of the current record, as KeyValueWithTimestampStore does. The
+    reading methods of WindowStore return the value without its timestamp.
     """
 
     @abstractmethod
     def put_with_timestamp(
         self, key: bytes, value: bytes | None, timestamp: int, window_start: int
     ) -> None:
-        """Set the value and the timestamp of ``key`` in a window; ``None`` deletes it."""
+        """Set the value and the timestamp of ``key`` in a window. ``None`` deletes the entry."""
 
     @abstractmethod
     def fetch_with_timestamp(self, key: bytes, window_start: int) -> ValueAndTimestamp | None:
-        """The value of ``key`` in the window that starts then, or ``None``."""
+        """The value of ``key`` in the window that starts at ``window_start``, or ``None``."""
 
     @abstractmethod
     def fetch_between_with_timestamp(
         self, key: bytes, time_from: int, time_to: int
     ) -> EntryIterator[int, ValueAndTimestamp]:
-        """The values of ``key`` in the windows that start between the times, oldest first."""
+        """The values of ``key`` in the windows that start within the times, oldest first."""
 
     @abstractmethod
     def fetch_range_with_timestamp(
         self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
     ) -> EntryIterator[Windowed, ValueAndTimestamp]:
-        """The values of the keys within bounds, in windows that start between the times."""
+        """The values of the keys within the bounds, in windows that start within the times."""
 
     def fetch_all_with_timestamp(
         self, time_from: int, time_to: int
     ) -> EntryIterator[Windowed, ValueAndTimestamp]:
-        """The values of all keys in the windows that start between the times."""
+        """The values of all keys, in windows that start within the times."""
         return self.fetch_range_with_timestamp(None, None, time_from, time_to)
 
     def all_with_timestamp(self) -> EntryIterator[Windowed, ValueAndTimestamp]:
