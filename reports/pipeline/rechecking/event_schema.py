@@ -12,31 +12,32 @@ from streamproof.sim.trace_files import SCHEMA, SCHEMA_VERSION
 __all__ = ["events_page"]
 
 _COLUMNS = {
-    "run": "names the run that the event belongs to",
-    "sequence": "its number within the run: 0, 1, 2 and so on; events are in this order",
+    "run": "the name of the run that the event belongs to",
+    "sequence": "the number of the event in the run: 0, 1, 2 and so on, in this order",
     "time": "milliseconds since the start of the run",
-    "actor": "who did it; see below",
-    "kind": "what it was; see below",
-    "task": "the id of the task that it is about, as `0_1`; empty if none",
-    "partition": "the partition that it is about, as `topic-0`; empty if none. Of a store it is "
-    "that of its changelog. Of a marker in the offsets of a group it is `group:` and its name",
-    "offset": "the offset that it is about; -1 if none",
-    "attributes": "whatever else there is to say: a JSON object",
+    "actor": "who acted; see below",
+    "kind": "the kind of event; see below",
+    "task": "the id of the task, such as `0_1`; empty if the event is about no task",
+    "partition": "the partition, such as `topic-0`; empty if none. For a store: the partition of "
+    "its changelog. For a marker in the offsets of a group: `group:` and the name of the group",
+    "offset": "the offset that the event is about; -1 if none",
+    "attributes": "everything else: a JSON object",
 }
 
 _INTRODUCTION = f"""\
 # Events
 
-What happened in a run is a table of events, in Parquet: a file for a run, as `streamproof replay
+A trace is a table of events in Parquet. It is one file for one run, as `streamproof replay
 --format parquet` writes it, or a directory of files with any number of runs in each. This page is
-version {SCHEMA_VERSION} of its schema. A file names its version as `streamproof.events` in the
-metadata of its schema; one that does not is of version 1.
+version {SCHEMA_VERSION} of the schema. A file names its version as `streamproof.events` in the
+metadata of its schema; a file without this entry is of version 1. The [glossary](glossary.md)
+explains the words.
 
-Whoever brings the log of an application into this form can have it judged by the
-[invariants](simulator.md#invariants) of the simulator: see [re-checking](pipeline.md#re-checking).
-`streamproof replay orders.parquet` draws a run of it, and says what does not hold: see
-[a trace](scenarios.md#a-trace).
-Any program that writes Parquet will do. In Python there is a class for it:
+You can bring the log of a real application into this form. `streamproof recheck` then judges the
+log by the [invariants](simulator.md#invariants) of the simulator: see
+[re-checking](pipeline.md#re-checking). `streamproof replay orders.parquet` draws a run of the log
+and says what does not hold: see [a trace](scenarios.md#a-trace). Any program can write the Parquet
+file. Python has a class for it:
 
 ```python
 from pathlib import Path
@@ -49,15 +50,15 @@ with TraceFile(Path("orders.parquet"), run="orders, on Monday") as file:
     file(Event(0, 0, "brokers", "offsets.committed", "", "", -1, offsets))
 ```
 
-This page is made from `KINDS` in [`sim/event_kinds/`](../sim/event_kinds), by which events are
-read, checked and shown. Runs of the simulator are held against it in the tests.
+This page is generated from `KINDS` in [`sim/event_kinds/`](../sim/event_kinds). Readers, checks and
+pictures use the same table. Tests compare runs of the simulator with it.
 """
 
 _ATTRIBUTES = """\
 ## Attributes
 
-`attributes` holds one JSON object, in which each attribute of the kind has to be there. Its type is
-given as it is in Python, and is written in JSON as follows:
+`attributes` holds one JSON object, which must have every attribute of the kind. The tables below
+give each type as in Python. In JSON, the types are written as follows:
 
 | type | in JSON |
 |---|---|
@@ -67,18 +68,18 @@ given as it is in Python, and is written in JSON as follows:
 | `list[X]`, `tuple[X, ...]` | an array |
 | `dict[str, X]`, `{name: X}` | an object |
 
-Attributes that are not listed are not read. A kind that is not listed is left alone: it may have
-any attributes, which come as JSON has them, for invariants that know it.
+Readers ignore attributes that are not listed. A kind that is not listed may have any attributes,
+as JSON has them, for invariants that know the kind.
 """
 
 _NEEDED = """\
-## What an invariant looks at
+## Kinds that each invariant reads
 
-A log need not have all of these kinds: an invariant of which nothing is there finds nothing. All
-of them need `application.started`, which comes first and tells the guarantee. Most also follow the
-logs, by `log.appended`, `log.compacted`, `offsets.committed`, `transaction.decided` and
-`transaction.marker`. What must hold in the end is only asked for if there is a `world.healed`: so a
-log that was cut off in the middle of work must not have one.
+A log need not have all of these kinds: an invariant without its kinds finds nothing. All invariants
+need `application.started`, which comes first and has the guarantee. Most also follow the logs, by
+`log.appended`, `log.compacted`, `offsets.committed`, `transaction.decided` and
+`transaction.marker`. Rules about the end of a run apply only if there is a `world.healed` event. So
+a log that was cut off in the middle of work must not have one.
 """
 
 
@@ -90,14 +91,14 @@ def events_page() -> str:
         _INTRODUCTION,
         "## Columns\n",
         "No column has nulls.\n",
-        _table("column | type | is", columns),
+        _table("column | type | meaning", columns),
         "## Actors\n",
-        _table("actor | as | is", actors),
+        _table("actor | example | meaning", actors),
         _ATTRIBUTES,
         "## Kinds\n",
         *(_section(name, kind) for name, kind in KINDS.items()),
         _NEEDED,
-        _table("invariant | requirement | looks at", _looked_at()),
+        _table("invariant | requirement | kinds", _looked_at()),
     ]
     return "\n".join(parts)
 
@@ -109,7 +110,7 @@ def _table(headings: str, rows: list[str]) -> str:
 
 def _section(name: str, kind: EventKind) -> str:
     about = [f"`{each}`" for each in kind.about.split()]
-    told = f"Tells {', '.join(about)}." if about else ""
+    told = f"Has {', '.join(about)}." if about else ""
     look = kind.look
     shown = f"In pictures: `{look.glyph}` in the lane *{look.lane}*, `{look.words}`."
     lines = [
@@ -123,7 +124,7 @@ def _section(name: str, kind: EventKind) -> str:
             f"| `{name}` | `{_type(each.type)}` | {each.meaning} |"
             for name, each in kind.attributes.items()
         ]
-        lines.append(_table("attribute | type | is", rows))
+        lines.append(_table("attribute | type | meaning", rows))
     return "\n".join(lines)
 
 

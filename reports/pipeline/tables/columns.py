@@ -48,16 +48,16 @@ def _counts(**meanings: str) -> tuple[Column, ...]:
     return tuple(Column(name, "bigint", meaning) for name, meaning in meanings.items())
 
 
-_PATH = _texts(path="the log, or the row of a campaign: tells this run from all others")
+_PATH = _texts(path="the log, or the row of a campaign: identifies this run")
 _RUN = _texts(run_id="the id that the run gave itself")
-_SUBJECT = _texts(subject="its name, as the user wrote it")
-_VERSION = _texts(version="of the distribution that the subject comes from; empty if unknown")
+_SUBJECT = _texts(subject="the name of the subject, as the user wrote it")
+_VERSION = _texts(version="the version of the subject's distribution; empty if unknown")
 _GUARANTEE = _texts(guarantee="`exactly-once` or `at-least-once`")
-_SPEC = _texts(spec="`kips`, `kafka-4.3` or `kafka-4.4`; the first of simulated worlds")
-_REQUIREMENT = _texts(requirement="its id, `AREA-NNN`")
+_SPEC = _texts(spec="`kips`, `kafka-4.3` or `kafka-4.4`; simulated worlds have `kips`")
+_REQUIREMENT = _texts(requirement="the id, `AREA-NNN`")
 _STARTED = _texts(started_at="UTC, ISO 8601")
 _OF_REQUIREMENT = (
-    *_texts(area="of the requirement", level="`MUST`, `SHOULD` or `MAY`"),
+    *_texts(area="the area of the requirement", level="`MUST`, `SHOULD` or `MAY`"),
     Column("core", "boolean", "whether it is a core requirement"),
 )
 _EVIDENCE = _counts(
@@ -67,7 +67,7 @@ _EVIDENCE = _counts(
     boundary="kills between two calls",
     line="kills at a line of the subject",
     syscall="kills at a system call",
-    other="kills of other kinds, as at a full disk",
+    other="kills of other kinds, such as at a full disk",
     mutants="deliberately wrong stores that the requirement is known to catch",
 )
 
@@ -84,7 +84,7 @@ COUNTED: dict[Shown, str] = {
 """The column in which each status is counted."""
 
 _STATUS_COUNTS = tuple(
-    Column(name, "bigint", f"how many are `{status}`") for status, name in COUNTED.items()
+    Column(name, "bigint", f"the number of `{status}`") for status, name in COUNTED.items()
 )
 
 TABLES: dict[str, Table] = {
@@ -96,29 +96,29 @@ TABLES: dict[str, Table] = {
             *_RUN,
             *_texts(
                 origin="`log` or `campaign`",
-                verdict="what the results allow, or worse if the run says so; `incomplete` if it "
-                "died",
-                stated="the verdict that the run itself gave; empty if it died",
+                verdict="the verdict that the results allow, or a worse one that the run stated; "
+                "`incomplete` if the run died",
+                stated="the verdict that the run itself stated; empty if the run died",
             ),
-            Column("complete", "boolean", "whether the run came to its end"),
+            Column("complete", "boolean", "whether the run ended"),
             *_STARTED,
-            *_texts(finished_at="UTC, ISO 8601; empty if it died"),
-            *_counts(duration_ms="how long it took"),
-            *_counts(seed="every random decision follows from it"),
+            *_texts(finished_at="UTC, ISO 8601; empty if the run died"),
+            *_counts(duration_ms="the duration of the run"),
+            *_counts(seed="determines every random decision"),
             *_texts(profile="`smoke`, `quick` or `full`"),
             *_GUARANTEE,
             *_SPEC,
             *_texts(
-                tool_version="of streamproof",
+                tool_version="the version of streamproof",
                 command="starts the same run",
                 reproduce="reproduces the worst finding; empty if the run died",
             ),
-            *_counts(results="how many requirements it answered, over all subjects"),
-            *_texts(problem="why there is no answer, of the row of a campaign that has none"),
+            *_counts(results="the number of requirements answered, over all subjects"),
+            *_texts(problem="the reason why a row of a campaign has no answer"),
         ),
     ),
     "subjects": Table(
-        "One subject in one run: what it says of itself.",
+        "One subject in one run, as the subject describes itself.",
         ("subject", "version", "guarantee", "spec", "started_at", "run_id", "path"),
         (
             *_PATH,
@@ -129,10 +129,10 @@ TABLES: dict[str, Table] = {
             *_GUARANTEE,
             *_SPEC,
             *_texts(
-                package="the distribution that it comes from",
+                package="the distribution of the subject",
                 description="one line",
-                capabilities="what it claims, as a JSON object",
-                verdict="on this subject in this run; `incomplete` if the run died",
+                capabilities="the claims of the subject, as a JSON object",
+                verdict="the verdict on this subject in this run; `incomplete` if the run died",
                 summary="the verdict in one sentence",
             ),
         ),
@@ -152,13 +152,13 @@ TABLES: dict[str, Table] = {
         ),
     ),
     "results": Table(
-        "What became of one requirement of one subject in one run.",
+        "The result of one requirement for one subject in one run.",
         ("subject", "version", "guarantee", "spec", "requirement", "started_at", "run_id", "path"),
         (
             *_PATH,
             *_RUN,
             *_STARTED,
-            *_counts(seed="of the run"),
+            *_counts(seed="the seed of the run"),
             *_SUBJECT,
             *_VERSION,
             *_GUARANTEE,
@@ -166,12 +166,12 @@ TABLES: dict[str, Table] = {
             *_REQUIREMENT,
             *_OF_REQUIREMENT,
             *_texts(
-                status="what became of it; `no result` if the run ended before it was decided",
-                reason="why it is not `pass`",
-                strength="how much a `pass` is worth; empty where there is none",
+                status="the status; `no result` if the run ended before the decision",
+                reason="the reason if the status is not `pass`",
+                strength="how much a `pass` is worth; empty without one",
             ),
             *_EVIDENCE,
-            *_counts(duration_ms="spent in its checks"),
+            *_counts(duration_ms="the time spent in its checks"),
         ),
     ),
     "failures": Table(
@@ -198,16 +198,16 @@ TABLES: dict[str, Table] = {
             *_REQUIREMENT,
             *_OF_REQUIREMENT,
             *_texts(
-                title="of the requirement, a few words",
-                shape="what tells it from other ways in which the promise is broken",
-                check="the check with the smallest program for it",
+                title="the title of the requirement",
+                shape="the name of this way to break the promise",
+                check="the check that found the smallest program",
                 tried="what the check did",
-                program="the smallest program that shows it",
+                program="the smallest program that shows the failure",
                 expected="what the promise demands",
                 found="what the subject did",
                 reproduce="the command that runs this check again",
-                saved="the file to run just this again, from the directory of the log",
-                known_because="why it does not count; empty if it does",
+                saved="the file that repeats only this failure, from the directory of the log",
+                known_because="the reason why a known failure does not count; empty otherwise",
             ),
         ),
     ),
@@ -224,11 +224,11 @@ TABLES: dict[str, Table] = {
             *_texts(
                 combined="the worst status of all runs",
                 latest="the status in the newest run that has a result",
-                reason="that of the newest result with the combined status",
+                reason="the reason of the newest result with the combined status",
                 latest_run="the run_id of the newest result",
                 latest_at="when that run started; UTC, ISO 8601",
             ),
-            *_counts(runs="runs that this is made from"),
+            *_counts(runs="the number of runs"),
             *_STATUS_COUNTS,
         ),
     ),
@@ -251,16 +251,16 @@ TABLES: dict[str, Table] = {
                 latest_at="when the newest run started; UTC, ISO 8601",
             ),
             *_counts(
-                runs="runs that this is made from",
-                incomplete="those among them that died",
-                seeds="different seeds among them",
-                requirements="that there is a combined status for",
+                runs="the number of runs",
+                incomplete="runs that died",
+                seeds="different seeds",
+                requirements="requirements with a combined status",
             ),
             *_STATUS_COUNTS,
         ),
     ),
     "strength": Table(
-        "How much is known of one requirement of one subject in one version.",
+        "The evidence on one requirement of one subject in one version.",
         ("subject", "version", "guarantee", "spec", "requirement"),
         (
             *_SUBJECT,
@@ -268,16 +268,16 @@ TABLES: dict[str, Table] = {
             *_GUARANTEE,
             *_SPEC,
             *_REQUIREMENT,
-            *_texts(strength="the best of all passes; empty without one"),
+            *_texts(strength="the best strength of all passes; empty without one"),
             *_counts(
-                runs="in which it was tried: `pass`, `known` or `fail`",
-                seeds="different seeds among these",
+                runs="runs that tried it: `pass`, `known` or `fail`",
+                seeds="different seeds of these runs",
             ),
             *_EVIDENCE,
-            *_counts(caught="runs that made kills and found it broken"),
+            *_counts(caught="runs that made kills and found the requirement broken"),
             Column("kill_share", "double", "`caught` of `crashes`; 0 without crashes"),
             Column("kill_low", "double", "the lower end of its 95 % interval"),
-            Column("kill_high", "double", "the upper end; 1 without crashes: nothing is known"),
+            Column("kill_high", "double", "the upper end of that interval; 1 without crashes"),
         ),
     ),
     "trends": Table(
@@ -290,16 +290,16 @@ TABLES: dict[str, Table] = {
             *_texts(
                 by="`version` or `date`",
                 point="the version, or the day: UTC, ISO 8601",
-                first_at="when the first of the runs started; UTC, ISO 8601",
+                first_at="when the first run started; UTC, ISO 8601",
             ),
-            *_counts(runs="runs that this is made from"),
-            *_counts(asked="requirements but for `unsupported` and `untested`"),
+            *_counts(runs="the number of runs"),
+            *_counts(asked="requirements except `unsupported` and `untested`"),
             *_STATUS_COUNTS,
             Column("share", "double", "`passed` of `asked`; 0 if nothing was asked"),
         ),
     ),
     "difference": Table(
-        "One requirement of one subject that is not as it was.",
+        "One requirement of one subject whose status differs from the baseline.",
         ("subject", "guarantee", "spec", "requirement"),
         (
             *_SUBJECT,
@@ -310,9 +310,9 @@ TABLES: dict[str, Table] = {
             *_texts(
                 change="`broken`, `fixed`, `changed`, `added` or `removed`",
                 before="the combined status in the newest version of the baseline; empty if none",
-                after="the same of what it is compared with",
+                after="the combined status in the newest version of the other runs; empty if none",
                 version_before="the newest version of the baseline",
-                version_after="the newest version of what it is compared with",
+                version_after="the newest version of the other runs",
             ),
         ),
     ),
@@ -338,21 +338,21 @@ TABLES: dict[str, Table] = {
         ("run", "started_at", "actor", "task", "partition"),
         (
             *_texts(
-                run="names the run",
+                run="the name of the run",
                 actor="who restored",
-                task="its id",
+                task="the id of the task",
                 partition="the changelog",
-                end="`ended`, `suspended`, or `cut off` if nothing more was heard of it",
+                end="`ended`, `suspended`, or `cut off` if no later event mentions it",
             ),
             *_counts(
                 started_at="virtual milliseconds since the start of the run",
                 duration_ms="virtual; 0 if it was cut off",
-                records="that were restored",
+                records="records that were restored",
             ),
         ),
     ),
     "restoration_times": Table(
-        "How restorations that came to an end were spread.",
+        "The distribution of restorations that ended.",
         ("measure", "end"),
         (
             *_texts(measure="`records` or `duration_ms`", end="`ended` or `suspended`"),
@@ -360,19 +360,19 @@ TABLES: dict[str, Table] = {
             Column("median", "double", "half are at most this"),
             Column("p90", "double", "nine in ten are at most this"),
             Column("p99", "double", "99 in a hundred are at most this"),
-            Column("mean", "double", "the sum by the count"),
+            Column("mean", "double", "the sum divided by the count"),
         ),
     ),
     "waits": Table(
-        "One time in which a simulated task had records, and waited for others.",
+        "One period in which a simulated task had records and waited for others.",
         ("run", "started_at", "actor", "task"),
         (
             *_texts(
-                run="names the run",
-                actor="whose task it was",
-                task="its id",
-                reasons="why it waited when it began to: separated by commas",
-                end="`processed`, `enforced` if it went on without an empty input, or `cut off`",
+                run="the name of the run",
+                actor="the owner of the task",
+                task="the id of the task",
+                reasons="why the wait began, separated by commas",
+                end="`processed`, `enforced` if the task ignored an empty input, or `cut off`",
             ),
             *_counts(
                 started_at="virtual milliseconds since the start of the run",
@@ -381,7 +381,7 @@ TABLES: dict[str, Table] = {
         ),
     ),
     "waiting_times": Table(
-        "How the times were spread in which tasks waited, and then went on.",
+        "The distribution of the times that tasks waited before they continued.",
         ("reasons", "end"),
         (
             *_texts(reasons="why they waited", end="`processed` or `enforced`"),
@@ -393,16 +393,16 @@ TABLES: dict[str, Table] = {
         ),
     ),
     "situations": Table(
-        "How often one interesting situation came about in the simulated worlds of one subject.",
+        "How often one interesting situation occurred in the simulated worlds of one subject.",
         ("subject", "situation"),
         (
             *_SUBJECT,
             *_texts(situation="in words"),
-            *_counts(runs="runs that looked for it", hits="how often it came about"),
+            *_counts(runs="runs that looked for it", hits="how often the situation occurred"),
         ),
     ),
     "marks_never": Table(
-        "One situation that no run has seen: so nothing is known of how it is dealt with.",
+        "One situation that no run reached, so the runs prove nothing about it.",
         ("situation",),
         (*_texts(situation="in words"), *_counts(runs="runs that looked for it")),
     ),
@@ -411,11 +411,11 @@ TABLES: dict[str, Table] = {
         ("path", "line"),
         (
             *_texts(path="the file"),
-            *_counts(line="counted from 1; 0 if it is about the file as a whole"),
+            *_counts(line="counted from 1; 0 for the file as a whole"),
             *_texts(
                 kind="`unreadable`, `newer`, `too large`, `duplicate`, `conflict` or `same id`",
-                run_id="of the run, as far as it is known",
-                what="is wrong, and what was done about it",
+                run_id="the id of the run, if known",
+                what="the problem, and what was done about it",
             ),
         ),
     ),
@@ -435,13 +435,14 @@ def tables_text() -> str:
         rows = [f"| `{each.name}` | {each.type} | {each.meaning} |\n" for each in table.columns]
         order = ", ".join(f"`{key}`" for key in table.keys)
         parts.append(f"## {name}\n\n{table.meaning} Sorted by {order}.\n\n")
-        parts.append("| column | type | is |\n|---|---|---|\n" + "".join(rows))
+        parts.append("| column | type | meaning |\n|---|---|---|\n" + "".join(rows))
     return "\n".join(parts).replace("\n\n| column", "\n| column")
 
 
 _INTRODUCTION = """\
-[The pipeline](pipeline.md#compliance-tables) says how they are made. Types are those of Spark SQL.
-No value is missing: what is not known is an empty text, or 0. This page is made from
+[The pipeline](pipeline.md#compliance-tables) says how the tables are made, and the
+[glossary](glossary.md) explains the words. Types are those of Spark SQL. No value is missing: an
+unknown value is an empty text or 0. This page is generated from
 [`reports/pipeline/tables/columns.py`](../reports/pipeline/tables/columns.py), and a test keeps the
 two equal.
 """
