@@ -11,6 +11,7 @@ import msgspec
 
 from streamproof.errors import UsageError
 from streamproof.sim.exploration import Explored
+from streamproof.sim.world_plan import WORLD_VERSION, require_world_version
 
 __all__ = ["LEDGER", "Ledger"]
 
@@ -18,7 +19,7 @@ LEDGER = "explored.ndjson"
 """The name of the file in the directory of an exploration."""
 
 FORMAT = 1
-"""The version of the file; one of another version is not gone on with."""
+"""The version of the file. An exploration never continues in a file of another version."""
 
 
 class Ledger:
@@ -44,7 +45,8 @@ class Ledger:
         self.path = directory / LEDGER
         self.runs: list[Explored] = []
         self.torn = False
-        header = msgspec.json.encode({"format": FORMAT, **what}, order="deterministic") + b"\n"
+        table = {"format": FORMAT, "world": WORLD_VERSION, **what}
+        header = msgspec.json.encode(table, order="deterministic") + b"\n"
         try:
             directory.mkdir(parents=True, exist_ok=True)
             text = self.path.read_bytes() if self.path.exists() else b""
@@ -66,6 +68,11 @@ class Ledger:
         self.torn = whole < len(text)
         lines = text[:whole].splitlines(keepends=True)
         if lines and lines[0] != header:
+            require_world_version(
+                _world_version(lines[0]),
+                str(self.path),
+                "Explore anew, in another directory with --out.",
+            )
             raise UsageError(
                 f"{self.path} has the runs of another exploration: {lines[0].decode().strip()}, "
                 f"and not {header.decode().strip()}. Choose another directory with --out."
@@ -102,3 +109,12 @@ class Ledger:
         # A loss of power may take lines that were written, and nothing that is before them.
         os.fsync(self._file.fileno())
         self._file.close()
+
+
+def _world_version(header: bytes) -> int:
+    """The version of the simulated world that a file was written with; 0 if it names none."""
+    try:
+        version = msgspec.json.decode(header)["world"]
+    except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):
+        return 0
+    return version if isinstance(version, int) else 0

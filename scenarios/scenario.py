@@ -335,12 +335,14 @@ class ChoicesTable(_Table):
     Attributes:
         seed: they follow from it.
         recorded: they were made before; see :mod:`streamproof.scenarios.choice_codec`.
+        world: the version of the simulated world that they were recorded in.
         variant: the variant that they were recorded with.
         digest: what came of it then.
     """
 
     seed: Millis | None = None
     recorded: str = ""
+    world: Millis = 0
     variant: str = ""
     digest: str = ""
 

@@ -26,7 +26,7 @@ from streamproof.sim.nemesis import KINDS as TROUBLES
 from streamproof.sim.rolling_upgrade import ROLL_OVER, UPGRADES
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topology import Topology
-from streamproof.sim.world_plan import Plan
+from streamproof.sim.world_plan import Plan, require_world_version
 
 __all__ = ["Problem", "problems_of"]
 
@@ -190,3 +190,8 @@ def _in_choices(file: ScenarioFile) -> Iterator[Problem]:
         decode(choices.recorded)
     except UsageError as error:
         yield Problem(("choices", "recorded"), f"cannot be read: {error}".rstrip("."))
+    if choices.recorded or choices.world:
+        try:
+            require_world_version(choices.world, "the recording", "Record the run anew.")
+        except UsageError as error:
+            yield Problem(("choices", "world"), f"is wrong: {error}".rstrip("."))

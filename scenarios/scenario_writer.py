@@ -11,6 +11,7 @@ from typing import Any
 from streamproof.scenarios.choice_codec import encode
 from streamproof.scenarios.shrinking import Shrunk
 from streamproof.sim.defects import DEFECTS
+from streamproof.sim.world_plan import WORLD_VERSION
 
 __all__ = ["pytest_text", "scenario_text", "variant_of"]
 
@@ -52,6 +53,7 @@ def scenario_text(shrunk: Shrunk, origin: str, *, subject: str = "") -> str:
         "[choices]",
         f'variant = "{variant_of(shrunk)}"',
         *([] if subject else [f'digest = "{shrunk.played.digest}"']),
+        f"world = {WORLD_VERSION}",
         'recorded = """',
         *encode(shrunk.played.choices).splitlines(),
         '"""',

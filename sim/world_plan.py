@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from streamproof.errors import UsageError
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.workloads import WorkloadConfig
 
-__all__ = ["SAFETY_MS", "WORLD_VERSION", "Plan", "with_staging"]
+__all__ = ["SAFETY_MS", "WORLD_VERSION", "Plan", "require_world_version", "with_staging"]
 
 WORLD_VERSION = 1
 """The version of the simulated world; raised whenever the run of any seed changes.
@@ -68,3 +69,23 @@ def with_staging(plan: Plan, *, transactional: bool) -> Plan:
     bound = plan.config.max_uncommitted_bytes if transactional else -1
     config = replace(plan.config, transactional=transactional, max_uncommitted_bytes=bound)
     return replace(plan, config=config)
+
+
+def require_world_version(version: int, name: str, remedy: str) -> None:
+    """Refuse seeds and choices that belong to another version of the simulated world.
+
+    Args:
+        version: the version that was kept with them; 0 if none was.
+        name: what holds them, to begin the message with.
+        remedy: a sentence that says what to do instead.
+
+    Raises:
+        UsageError: the version is not ``WORLD_VERSION``.
+    """
+    if version == WORLD_VERSION:
+        return
+    kept = f"version {version}" if version else "no version"
+    raise UsageError(
+        f"{name} carries {kept} of the simulated world, and this streamproof simulates version "
+        f"{WORLD_VERSION}: its seeds and choices would lead to other runs. {remedy}"
+    )

@@ -10,6 +10,7 @@ import pytest
 from streamproof.errors import UsageError
 from streamproof.scenarios.exploration_ledger import LEDGER, Ledger
 from streamproof.sim.exploration import Explored
+from streamproof.sim.world_plan import WORLD_VERSION
 
 WHAT: dict[str, Any] = {"seed": 0, "defect": ""}
 
@@ -78,6 +79,21 @@ def test_another_exploration_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has the runs of another exploration: .*--out"):
         Ledger(tmp_path, {**WHAT, "seed": 7})
     assert (tmp_path / LEDGER).read_bytes() == before
+
+
+@pytest.mark.parametrize("world", [b'"world":0', b'"else":1', b'"world":"one"'])
+def test_an_exploration_of_another_version_of_the_world_is_refused(
+    tmp_path: Path, world: bytes
+) -> None:
+    """Its seeds lead to other runs now; an older file names no version at all."""
+    with Ledger(tmp_path, WHAT) as ledger:
+        ledger.add(RUNS[0])
+    path = tmp_path / LEDGER
+    before = path.read_bytes().replace(f'"world":{WORLD_VERSION}'.encode(), world)
+    path.write_bytes(before)
+    with pytest.raises(UsageError, match=r"carries no version of the simulated world, .*--out"):
+        Ledger(tmp_path, WHAT)
+    assert path.read_bytes() == before
 
 
 def test_a_line_that_is_no_run_is_refused(tmp_path: Path) -> None:

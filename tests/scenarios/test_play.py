@@ -17,6 +17,7 @@ from streamproof.scenarios.scenario import EventPattern
 from streamproof.scenarios.scenario_reader import find, read
 from streamproof.sim.broker_errors import DivergedError
 from streamproof.sim.trace import Event
+from streamproof.sim.world_plan import WORLD_VERSION
 
 HEAD = """\
 [plan]
@@ -268,7 +269,8 @@ def test_recorded_choices_are_the_same_run_or_none(tmp_path: Path) -> None:
     plain = scenario_of(tmp_path, CRASH)
     first = play(plain, plain.setups["fixed"], seed=3)
     text = encode(first.played.choices)
-    table = f'\n[variants.fixed]\n[choices]\nvariant = "fixed"\nrecorded = """{text}"""\n'
+    own = f'variant = "fixed"\nworld = {WORLD_VERSION}\nrecorded = """{text}"""\n'
+    table = f"\n[variants.fixed]\n[choices]\n{own}"
     again = scenario_of(tmp_path, f'{CRASH}{table}digest = "{first.played.digest}"\n')
     second = play(again, again.setups["fixed"])
     assert second.played.digest == first.played.digest

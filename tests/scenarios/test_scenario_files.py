@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from streamproof.errors import UsageError
 from streamproof.scenarios.scenario import Crash, Send, schema
 from streamproof.scenarios.scenario_reader import find, library, read
+from streamproof.sim.world_plan import WORLD_VERSION
 
 SCHEMA = Path(__file__).resolve().parents[2] / "scenarios" / "scenario.schema.json"
 
@@ -138,6 +139,12 @@ def test_an_expectation_that_nobody_can_judge_is_refused(tmp_path: Path) -> None
         ('seed = 1\nrecorded = "8:1"', "exclude each other"),
         ('recorded = "8:x"', "'8:x' is no choice: word 1 in line 1"),
         ('recorded = "8:1"\nvariant = "wrong"', "there is no such variant"),
+        ('recorded = "8:1"', "the recording carries no version of the simulated world"),
+        (
+            f'recorded = "8:1"\nworld = {WORLD_VERSION + 1}',
+            f"carries version {WORLD_VERSION + 1} of the simulated world, and this",
+        ),
+        (f"seed = 1\nworld = {WORLD_VERSION + 1}", "Record the run anew"),
     ],
 )
 def test_choices_that_cannot_be(table: str, told: str, tmp_path: Path) -> None:
