@@ -27,7 +27,8 @@ from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash.crash_judge import history_of, judge
 from streamproof.conformance.crash.crash_records import CrashPoint
-from streamproof.conformance.crash.kill_engine import BATCH, KillEngine
+from streamproof.conformance.crash.inspector import BATCH, Inspector
+from streamproof.conformance.crash.kill_engine import KillEngine
 from streamproof.conformance.crash.program import random_program
 from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.settings import Settings
@@ -42,7 +43,7 @@ TARGET_S = {"smoke": 10, "quick": 60}
 
 def points_until(deadline: float, run: CheckRun) -> int:
     """Crash, reopen and judge until the deadline; how many crash points that were."""
-    engine = KillEngine(run)
+    engine, inspector = KillEngine(run), Inspector(run)
     program = random_program(Random(1), commits=3)
     capabilities = run.subject.capabilities
     done = 0
@@ -50,7 +51,7 @@ def points_until(deadline: float, run: CheckRun) -> int:
         points = [CrashPoint("boundary", 1 + n % len(program)) for n in range(done, done + BATCH)]
         crashes = [engine.kill(program, point) for point in points]
         histories = [history_of(each, capabilities, exact=run.exact) for each in crashes]
-        seen = engine.observe(crashes, histories)
+        seen = inspector.observe(crashes, histories)
         for crashed, history, observation in zip(crashes, histories, seen, strict=True):
             broken = judge(crashed, history, observation, capabilities)[-1]
             if broken.broken:

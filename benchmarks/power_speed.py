@@ -26,11 +26,12 @@ from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash.crash_judge import judge
-from streamproof.conformance.crash.kill_engine import BATCH
+from streamproof.conformance.crash.inspector import BATCH, Inspector
 from streamproof.conformance.crash.program import Program, random_program
 from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.power.disk import JOURNALLED, disk_of
 from streamproof.conformance.power.disk_states import DAMAGES, choose
+from streamproof.conformance.power.power_campaign import history_after_power
 from streamproof.conformance.power.power_engine import PowerEngine
 from streamproof.conformance.power.syscall_recorder import preload, recorder_is_loaded
 from streamproof.conformance.power.syscall_trace import write_tree
@@ -53,7 +54,7 @@ def program_of(number: int) -> Program:
 
 def states_until(deadline: float, run: CheckRun) -> int:
     """Make, open and judge states until the deadline; how many that were."""
-    engine = PowerEngine(run)
+    engine, inspector = PowerEngine(run), Inspector(run)
     capabilities = run.subject.capabilities
     done = number = 0
     while time.monotonic() < deadline:
@@ -65,8 +66,8 @@ def states_until(deadline: float, run: CheckRun) -> int:
             for at in range(0, len(chosen), BATCH):
                 losses = [engine.leave(recording, *each) for each in chosen[at : at + BATCH]]
                 crashes = [each.crashed for each in losses]
-                histories = [engine.history(each) for each in crashes]
-                seen = engine.observe(crashes, histories)
+                histories = [history_after_power(run, each) for each in crashes]
+                seen = inspector.observe(crashes, histories)
                 for crashed, history, found in zip(crashes, histories, seen, strict=True):
                     ruling = judge(crashed, history, found, capabilities)[-1]
                     if ruling.broken:

@@ -9,6 +9,7 @@ from pathlib import Path
 from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.check_records import CheckEvidence, CheckFinding, Effort
 from streamproof.conformance.heartbeat import Status
+from streamproof.conformance.lab import Lab
 from streamproof.conformance.registry import Check
 from streamproof.conformance.saved_failures import Replay, SavedChoices
 from streamproof.conformance.settings import Settings, derive_seed
@@ -89,6 +90,10 @@ class CheckContext:
         directory = self.directory / f"t{self._directories}" / "task"
         directory.mkdir(parents=True)
         return directory
+
+    def lab(self, directory: Path) -> Lab:
+        """A lab for the subject in a directory."""
+        return Lab(self.subject, guarantee=self.settings.guarantee, directory=directory)
 
     def noticed(self, requirement: str) -> None:
         """Note what it took to find a promise broken, if it is the first time."""

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.generators import Generators, mine_literals
 from streamproof.conformance.heartbeat import Status
-from streamproof.conformance.lab import Lab
 from streamproof.conformance.registry import Check
 from streamproof.conformance.saved_failures import Replay, SavedChoices
 from streamproof.conformance.settings import Settings
@@ -52,8 +51,7 @@ class CheckRun(CheckContext):
     def trial(self, requirement: str | None = None) -> Iterator[Trial]:
         """A trial in a new directory; an exception of the subject breaks the promise under test."""
         directory = self.new_directory()
-        lab = Lab(self.subject, guarantee=self.settings.guarantee, directory=directory)
-        trial = Trial(self, lab)
+        trial = Trial(self, self.lab(directory))
         trial.claim(requirement or self.check.requirements[0], self.check.tried)
         self.evidence.examples += 1
         try:

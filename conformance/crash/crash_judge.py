@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from streamproof.conformance.crash.crash_records import Crashed, Observation
 from streamproof.conformance.crash.program import OPENING, REPLAYING, Operation
@@ -18,10 +17,11 @@ from streamproof.conformance.oracle import (
     partitions_of,
 )
 from streamproof.conformance.program_text import render
+from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.violations import brief
 from streamproof.stores.capabilities import Capabilities
 
-__all__ = ["POSITION", "Ruling", "history_of", "judge", "state_of"]
+__all__ = ["POSITION", "history_of", "judge", "state_of"]
 
 
 POSITION = "POS-012"
@@ -43,25 +43,6 @@ MISLEADING = (
 """Errors by which a program says that it was used or written wrongly."""
 
 OFFSETS_READ = "[store.committed_offset(each) for each in (CHANGELOG, OTHER)]"
-
-
-class Ruling(NamedTuple):
-    """One promise, and how it fared; ``broken`` is empty where it held.
-
-    Attributes:
-        read: the expression that shows what was found, in a program that runs.
-        after_replay: whether it shows only after the changelog was replayed.
-        reopened: whether the store was closed and opened again after that.
-        store: which store of the program it is about.
-    """
-
-    requirement: str
-    expected: str = ""
-    broken: str = ""
-    read: str = ""
-    after_replay: bool = False
-    reopened: bool = False
-    store: int = 0
 
 
 def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:

@@ -6,17 +6,12 @@ import contextlib
 import itertools
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from streamproof.conformance.check_context import CheckContext
-from streamproof.conformance.crash.crash_judge import (
-    POSITION,
-    Ruling,
-    history_of,
-    judge,
-    state_of,
-)
+from streamproof.conformance.crash.crash_judge import POSITION, state_of
 from streamproof.conformance.crash.crash_records import (
     FAULTS,
     Crashed,
@@ -24,23 +19,24 @@ from streamproof.conformance.crash.crash_records import (
     CrashPoint,
     Observation,
 )
-from streamproof.conformance.crash.kill_engine import BATCH, KillEngine
+from streamproof.conformance.crash.inspector import BATCH
+from streamproof.conformance.crash.kill_engine import KillEngine
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.oracle import History, changelog_of, ends_of, partitions_of
-from streamproof.conformance.program_text import render, render_program
+from streamproof.conformance.crash.program_campaign import ProgramCampaign
+from streamproof.conformance.oracle import History
+from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.sampling import spread
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.shapes import shape_of_words
 from streamproof.conformance.value_codec import decode_value, encode_value
-from streamproof.conformance.violations import Violation, violation_of
 
-__all__ = ["KillCampaign", "lines_of", "replay_lines"]
+__all__ = ["KillCampaign", "describe"]
 
 SHRINK_POINTS = 48
 """Points of one kind that are tried on each smaller program."""
 
 
-class KillCampaign:
+class KillCampaign(ProgramCampaign[Crashed]):
     """The crashes of one check.
 
     Args:
@@ -53,13 +49,10 @@ class KillCampaign:
     """
 
     def __init__(self, run: CheckContext, limit: int, before: Crashed | None = None) -> None:
-        self._run = run
+        super().__init__(run, POSITION)
         self._engine = KillEngine(run)
         self.left = limit
         self._before = before
-        # It is asked about alone, so that it hides nothing that binds more.
-        self._asks_position = POSITION in run.check.requirements
-        self._budget = 0
 
     @property
     def counts_syscalls(self) -> bool:
@@ -124,7 +117,7 @@ class KillCampaign:
     @contextlib.contextmanager
     def after(self, program: Program, point: CrashPoint, limit: int) -> Iterator[KillCampaign]:
         """A campaign of up to ``limit`` kills that goes on from what a crash at a point left."""
-        crashed = self._engine.kill(self._resumed(program), point, self._before)
+        crashed = self._engine.kill(self._resumed(program, self._before), point, self._before)
         if crashed.error:
             self._note(crashed, [_raised(crashed)])
         again = KillCampaign(self._run, 0 if crashed.error else min(limit, self.left), crashed)
@@ -132,13 +125,6 @@ class KillCampaign:
         yield again
         self.left -= given - again.left
         shutil.rmtree(crashed.directory.parent, ignore_errors=True)
-
-    def _resumed(self, program: Program) -> Program:
-        """The program, told what the crash before it left to be replayed."""
-        if self._before is None:
-            return program
-        history = history_of(self._before, self._run.subject.capabilities, exact=self._run.exact)
-        return program.resumed([write.record() for write in changelog_of(history)])
 
     def _enumerate(self, program: Program, point: CrashPoint, share: float) -> None:
         limit = math.ceil(self.left * share)
@@ -148,20 +134,13 @@ class KillCampaign:
 
     def _count(self, program: Program, point: CrashPoint) -> int:
         """How many points of this kind there are."""
-        return self._engine.count(self._resumed(program), point, self._before)
+        return self._engine.count(self._resumed(program, self._before), point, self._before)
 
     def _search(self, program: Program, points: Sequence[CrashPoint]) -> None:
         """Kill at every point; each promise that is broken is made small and recorded."""
         self.left -= len(points)
-        for crashed, rulings in self._crash(self._resumed(program), points):
+        for crashed, rulings in self._judged(self._resumed(program, self._before), points):
             self._note(crashed, rulings)
-
-    def _note(self, crashed: Crashed, rulings: Sequence[Ruling]) -> None:
-        for ruling in rulings:
-            if not ruling.broken:
-                self._run.evidence.exercised.add(ruling.requirement)
-            elif self._run.is_new(ruling.requirement, shape_of(crashed, ruling)):
-                self._shrink_and_record(crashed, ruling)
 
     def repeat(self, choices: SavedChoices, number: int = 0) -> None:
         """Crash again as it was saved, and record what breaks in the same shape.
@@ -174,89 +153,48 @@ class KillCampaign:
             with self.after(program, point, 0) as again:
                 again.repeat(choices, number + 1)
             return
-        self._budget = self._run.settings.limits.shrink_kills
+        self._tries = self._shrink_limit
         wanted = choices.requirement, choices.shape
-        broken = next(self._breaks(self._crash(program, [point]), wanted), None)
-        broken = broken or self._first_break(program, point, wanted)
+        broken = self._first_break(self._judged(program, [point]), wanted)
+        broken = broken or self._first_break(self._crashes_like(program, point), wanted)
         if broken:
             self._record(*broken)
 
-    def _crash(
+    # Judging.
+
+    def _judged(
         self, program: Program, points: Sequence[CrashPoint], *, search: bool = True
-    ) -> Iterable[tuple[Crashed, list[Ruling]]]:
+    ) -> Iterator[tuple[Crashed, list[Ruling]]]:
+        """Kill a program at each point; the rulings on what each kill left."""
         for at in range(0, len(points), BATCH):
             crashes = []
             for crashed in self._engine.kill_all(program, points[at : at + BATCH], self._before):
-                kind = crashed.point.kind
                 if crashed.error:
                     yield crashed, [_raised(crashed)]
-                elif crashed.reached or kind == "boundary":
+                elif crashed.reached or crashed.point.kind == "boundary":
                     crashes.append(crashed)
                     if search:
-                        counts = self._run.evidence.crash_points
-                        counts[kind] = counts.get(kind, 0) + 1
-                        self._run.evidence.examples += 1
-                        self._run.evidence.reached.add(_place(crashed))
+                        self._count_crash(crashed)
                     continue
                 shutil.rmtree(crashed.directory.parent, ignore_errors=True)
-            yield from zip(crashes, self._judge(crashes), strict=True)
-            for crashed in crashes:
-                shutil.rmtree(crashed.directory.parent, ignore_errors=True)
+            yield from self._judge(crashes)
 
-    def _judge(self, crashes: Sequence[Crashed]) -> Iterator[list[Ruling]]:
-        """The rulings on each crash: on each of its stores, up to the first that is broken."""
-        capabilities = self._run.subject.capabilities
-        views = [each.of(store) for each in crashes for store in each.program.stores]
-        histories = [history_of(each, capabilities, exact=self._run.exact) for each in views]
-        judged: Iterator[tuple[Crashed, History, Observation]] = zip(
-            views, histories, self._engine.observe(views, histories), strict=True
-        )
-        for crashed in crashes:
-            rulings: list[Ruling] = []
-            for store in crashed.program.stores:
-                view, history, seen = next(judged)
-                self._run.evidence.reached.add(state_of(history, seen))
-                found = judge(view, history, seen, capabilities, position=self._asks_position)
-                if not (rulings and rulings[-1].broken):
-                    rulings += [each._replace(store=store) for each in found]
-            yield rulings
+    def _count_crash(self, crashed: Crashed) -> None:
+        evidence, kind = self._run.evidence, crashed.point.kind
+        evidence.crash_points[kind] = evidence.crash_points.get(kind, 0) + 1
+        evidence.examples += 1
+        evidence.reached.add(_place(crashed))
 
-    def _shrink_and_record(self, crashed: Crashed, ruling: Ruling) -> None:
-        """Make the program small, as long as a crash of the same kind breaks the same promise."""
-        self._run.noticed(ruling.requirement)
-        self._budget = self._run.settings.limits.shrink_kills
-        if crashed.error and crashed.point.kind in FAULTS:
+    def _reached(self, history: History, found: Observation) -> None:
+        self._run.evidence.reached.add(state_of(history, found))
+
+    # Making failures small.
+
+    def _shrunk(self, case: Crashed, ruling: Ruling) -> tuple[Crashed, Ruling]:
+        if case.error and case.point.kind in FAULTS:
             # It may be a hang, which is not waited for again and again.
-            self._record(crashed, ruling)
-            return
-        broken = self._cut(crashed, ruling)
-        chunk = max(1, (len(broken[0].program) - 1) // 2)
-        while chunk:
-            # The opening stays, and so does the operation that dies.
-            end = self._last_droppable(broken[0])
-            while end > 1:
-                start = max(1, end - chunk)
-                broken = self._without(broken, start, end) or broken
-                end = start
-            chunk //= 2
-        self._record(*broken)
-
-    def _record(self, crashed: Crashed, ruling: Ruling) -> None:
-        """Record a broken promise with the crashes that show it."""
-        try:
-            crashes = [encode_value([each.program, each.point]) for each in crashed.chain]
-        except TypeError:
-            # It is repeated from its seed.
-            crashes = []
-        shape = shape_of(crashed, ruling)
-        choices = SavedChoices(crashes=crashes, requirement=ruling.requirement, shape=shape)
-        self._run.record(self._violation(crashed, ruling), choices)
-
-    def _last_droppable(self, crashed: Crashed) -> int:
-        """The end of the operations that may be left out."""
-        if crashed.point.kind == "boundary":
-            return len(crashed.program)
-        return crashed.point.operation
+            return case, ruling
+        return self._with_fewer_operations(*self._cut(case, ruling))
 
     def _cut(self, crashed: Crashed, ruling: Ruling) -> tuple[Crashed, Ruling]:
         """End the program with the operation that died, and arm nothing but that operation."""
@@ -264,116 +202,50 @@ class KillCampaign:
         if crashed.point.kind == "boundary":
             return replace(crashed, program=program), ruling
         point = replace(crashed.point, operation=crashed.started - 1, span=1)
-        wanted = ruling.requirement, shape_of(crashed, ruling)
-        return self._first_break(program, point, wanted) or (crashed, ruling)
+        again = self._crashes_like(program, point)
+        return self._first_break(again, self._broken_by(crashed, ruling)) or (crashed, ruling)
 
-    def _without(
-        self, broken: tuple[Crashed, Ruling], start: int, end: int
-    ) -> tuple[Crashed, Ruling] | None:
-        """The failure without some operations before the crash, if it is still there."""
-        crashed, ruling = broken
-        operations = crashed.program.operations
-        program = Program(operations[:start] + operations[end:])
-        if not program.alternates:
-            return None
-        point = replace(crashed.point, operation=crashed.point.operation - (end - start))
-        return self._first_break(program, point, (ruling.requirement, shape_of(crashed, ruling)))
+    def _last_droppable(self, case: Crashed) -> int:
+        return len(case.program) if case.point.kind == "boundary" else case.point.operation
 
-    def _first_break(
-        self, program: Program, point: CrashPoint, wanted: tuple[str, str]
-    ) -> tuple[Crashed, Ruling] | None:
-        """The first crash of a program that breaks the same promise in the same shape."""
-        if self._budget <= 0:
-            return None
+    def _tried_again(
+        self, case: Crashed, program: Program, *, dropped: int
+    ) -> Iterator[tuple[Crashed, list[Ruling]]]:
+        point = replace(case.point, operation=case.point.operation - dropped)
+        return self._crashes_like(program, point)
+
+    def _crashes_like(
+        self, program: Program, point: CrashPoint
+    ) -> Iterator[tuple[Crashed, list[Ruling]]]:
+        """Kill a program at a point, or at those of the same kind in the same operation."""
         points = [point]
         if point.kind != "boundary":
             count = self._engine.count(program, point, self._before)
             points = [replace(point, n=n) for n in spread(count, SHRINK_POINTS)]
-        return next(self._breaks(self._crash(program, points, search=False), wanted), None)
+        yield from self._judged(program, points, search=False)
 
-    def _breaks(
-        self, crashes: Iterable[tuple[Crashed, list[Ruling]]], wanted: tuple[str, str]
-    ) -> Iterator[tuple[Crashed, Ruling]]:
-        """Those of some crashes that break a promise in a shape."""
-        for crashed, rulings in crashes:
-            self._budget -= 1
-            last = rulings[-1] if rulings else None
-            if last and last.broken and (last.requirement, shape_of(crashed, last)) == wanted:
-                yield crashed, last
+    # Writing failures down.
 
-    def _violation(self, crashed: Crashed, ruling: Ruling) -> Violation:
-        where = ", ".join(describe(each) for each in crashed.chain)
-        where = f"{where}, reopen, read, replay the changelog"
-        if crashed.error and crashed.point.kind not in FAULTS:
-            where = "run the program, up to where the process was to be killed"
-        program = self._source(crashed, ruling)
-        kind = violation_of(ruling.requirement, shape_of(crashed, ruling))
-        return kind(where, ruling.expected, ruling.broken, program)
+    def _broken_by(self, case: Crashed, ruling: Ruling) -> tuple[str, str]:
+        return ruling.requirement, shape_of(case, ruling)
 
-    def _source(self, crashed: Crashed, ruling: Ruling) -> str:
-        """The crashed program as one that runs as it stands."""
-        opener = self._run.subject.opener
-        stores = [store for store in crashed.program.stores if store]
-        lines = [f"lab_{store} = lab.beside({store})" for store in stores]
-        for number, each in enumerate(crashed.chain, start=1):
-            name = "doomed" if number == 1 else f"doomed_{number}"
-            shows_position = ruling.requirement == POSITION
-            lines += ["", f"def {name}():", *lines_of(each, opener, shows_position=shows_position)]
-            lines += ["", f"lab.crash({name})"]
-        if ruling.store:
-            lines.append(f"lab = lab_{ruling.store}")
-        lines.append(f"store = lab.{opener}()")
-        if ruling.after_replay:
-            lines += replay_lines(self._run, crashed.of(ruling.store), ruling)
-        short = f"expected {ruling.expected}, found {ruling.broken}"[:200]
-        lines.append(f"print({ruling.read or 'store.is_open'})  # {short}")
-        return render_program(self._run.subject.name, self._run.settings.guarantee, lines)
+    def _saved(self, case: Crashed) -> dict[str, list[Any]]:
+        return {"crashes": [encode_value([each.program, each.point]) for each in case.chain]}
 
+    def _tried(self, case: Crashed, ruling: Ruling) -> str:
+        if case.error and case.point.kind not in FAULTS:
+            return "run the program, up to where the process was to be killed"
+        where = ", ".join(describe(each) for each in case.chain)
+        return f"{where}, reopen, read, replay the changelog"
 
-def replay_lines(run: CheckContext, crashed: Crashed, ruling: Ruling) -> list[str]:
-    """The replay of the changelog after the crash, as lines of a program."""
-    history = history_of(crashed, run.subject.capabilities, exact=run.exact)
-    changelog = changelog_of(history)
-    lines = []
-    for partition in partitions_of(history):
-        records = [write.record() for write in changelog if write.partition == partition]
-        name = render(partition)
-        lines.append(f"offset = store.committed_offset({name})")
-        lines.append("start = -1 if offset is None else offset")
-        lines.append(f"changelog = {render(records)}")
-        lines.append("lab.restore(store, [each for each in changelog if each.offset > start])")
-    lines.append(f"store.commit({render(ends_of(changelog))})")
-    again = ["store.close()", f"store = lab.{run.subject.opener}()"] if ruling.reopened else []
-    return [*lines, *again]
+    def _crashed(self, case: Crashed) -> Crashed:
+        return case
 
+    def _doomed(self, case: Crashed) -> Crashed:
+        return case
 
-def lines_of(crashed: Crashed, opener: str, *, shows_position: bool) -> list[str]:
-    """The operations of a program, with what kills it, as the lines of a function."""
-    point = crashed.point
-    lines = []
-    indent = "    "
-    # The process dies at the end of the program, or where it was armed before.
-    for index, operation in enumerate(crashed.program.operations[: crashed.started]):
-        if operation.record and shows_position:
-            topic, partition, offset = operation.record
-            lines.append(f"{indent}lab.processing({topic!r}, {partition}, {offset})")
-        if index == point.operation and point.kind != "boundary":
-            lines.append(f"{indent}lab.arm({_trigger(point)})")
-            if point.closing:
-                lines.append(f"{indent}try:")
-                indent *= 2
-        lines.append(f"{indent}{operation.source(opener)}")
-    if point.closing:
-        lines += ["    finally:", "        lab.disarm()", "        store.close()"]
-    return lines
-
-
-def _trigger(point: CrashPoint) -> str:
-    """What a lab is armed with."""
-    if point.kind not in FAULTS:
-        return f"{point.kind}={point.n}"
-    lasting = ", lasting=True" if point.lasting else ""
-    return f"syscall={point.n}, error={point.kind.upper()!r}{lasting}"
+    def _death(self, case: Crashed, name: str) -> list[str]:
+        return [f"lab.crash({name})"]
 
 
 def _place(crashed: Crashed) -> str:

@@ -16,7 +16,17 @@ from streamproof.conformance.power.disk import Disk, Effect, Piece
 from streamproof.conformance.power.syscall_trace import Kind, Trace, Tree
 from streamproof.conformance.sampling import spread, spread_order
 
-__all__ = ["DAMAGES", "Damage", "State", "choose", "digest_of", "points_of", "smaller", "states_at"]
+__all__ = [
+    "DAMAGES",
+    "Damage",
+    "DiskState",
+    "Left",
+    "choose",
+    "digest_of",
+    "points_of",
+    "smaller",
+    "states_at",
+]
 
 Damage = Literal["lost", "torn", "reordered", "hollow", "nameless", "scattered"]
 """How a state differs from one that is just older.
@@ -44,7 +54,7 @@ TRIES = 4
 
 
 @dataclass(frozen=True)
-class State:
+class DiskState:
     """A legal state.
 
     Attributes:
@@ -64,15 +74,18 @@ class State:
         return disk.tree(self.after, self.lost, dict(self.torn))
 
 
+Left = tuple[DiskState, Tree]
+"""A state, and what is on the disk then."""
+
 Choice = tuple[set[int], tuple[tuple[int, Piece], ...]]
 """The calls that are lost, and those that are torn."""
 
 
-def states_at(disk: Disk, after: int, damage: Damage) -> Iterator[State]:
+def states_at(disk: Disk, after: int, damage: Damage) -> Iterator[DiskState]:
     """Legal states with one kind of damage after so many calls; some may look alike."""
     pending = disk.pending(after)
     for lost, torn in _CHOICES[damage](pending):
-        yield State(after, disk.closed(after, lost), torn, damage)
+        yield DiskState(after, disk.closed(after, lost), torn, damage)
 
 
 def _calls(effects: Iterable[Effect]) -> set[int]:
@@ -178,7 +191,7 @@ _CHOICES: dict[Damage, Callable[[Sequence[Effect]], Iterator[Choice]]] = {
 }
 
 
-def smaller(disk: Disk, state: State) -> Iterator[State]:
+def smaller(disk: Disk, state: DiskState) -> Iterator[DiskState]:
     """Legal states in which less is lost, those that lose least first."""
     calls = sorted(state.lost)
     chunk = len(calls) // 2
@@ -211,7 +224,7 @@ def _some(numbers: Sequence[int], limit: int) -> list[int]:
     return [numbers[index - 1] for index in spread(len(numbers), limit)]
 
 
-def choose(disk: Disk, trace: Trace, damage: Damage, limit: int) -> Iterator[tuple[State, Tree]]:
+def choose(disk: Disk, trace: Trace, damage: Damage, limit: int) -> Iterator[Left]:
     """At most ``limit`` states with one kind of damage that differ, with what is on the disk."""
     points = points_of(trace, limit * TRIES)
     candidates = [state for point in points for state in states_at(disk, point, damage)]

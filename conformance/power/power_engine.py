@@ -10,20 +10,16 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from streamproof.conformance.check_context import CheckContext
-from streamproof.conformance.crash.crash_judge import history_of
-from streamproof.conformance.crash.crash_records import Crashed, CrashPoint, Observation
-from streamproof.conformance.crash.kill_engine import KillEngine
+from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.oracle import History
 from streamproof.conformance.power.disk import JOURNALLED, disk_of
-from streamproof.conformance.power.disk_states import State
+from streamproof.conformance.power.disk_states import DiskState
 from streamproof.conformance.power.syscall_recorder import mark, run_recorded
 from streamproof.conformance.power.syscall_trace import Trace, Tree, actual_tree, write_tree
 from streamproof.conformance.violations import brief
@@ -67,7 +63,7 @@ class Loss:
     """
 
     recording: Recording
-    state: State
+    state: DiskState
     crashed: Crashed
 
     def tree(self) -> Tree:
@@ -82,11 +78,10 @@ class Loss:
 
 
 class PowerEngine:
-    """Records programs of one subject, and makes and observes what a loss of power leaves."""
+    """Records programs of one subject, and makes what a loss of power leaves."""
 
     def __init__(self, run: CheckContext) -> None:
         self._run = run
-        self._kill = KillEngine(run)
 
     def record(self, program: Program, before: Loss | None = None) -> Recording:
         """Run a program, on what a loss of power before it left."""
@@ -108,7 +103,7 @@ class PowerEngine:
 
     def _perform(self, program: Program, directory: Path, error: Path, *, again: bool) -> None:
         """Perform a program, and tell what it raises."""
-        lab = self._kill.lab(directory)
+        lab = self._run.lab(directory)
         labs = {number: lab.beside(number) if number else lab for number in program.stores}
         stores: dict[int, Any] = {}
         try:
@@ -125,28 +120,13 @@ class PowerEngine:
         except BaseException as raised:
             error.write_text(brief(raised), "utf-8", "replace")
 
-    def leave(self, recording: Recording, state: State, tree: Tree) -> Loss:
+    def leave(self, recording: Recording, state: DiskState, tree: Tree) -> Loss:
         """Make a state in a directory of its own."""
         directory = self._run.new_directory()
         write_tree(tree, directory)
         started, finished = recording.trace.operations(state.after)
         crashed = replace(recording.whole, directory=directory, started=started, finished=finished)
         return Loss(recording, state, crashed)
-
-    def history(self, crashed: Crashed) -> History:
-        """What was done until the power went, and what of it has to be there."""
-        capabilities = self._run.subject.capabilities
-        history = history_of(crashed, capabilities, exact=self._run.exact)
-        if capabilities.durability == "process":
-            # Nothing was promised; what is there must still be of one piece.
-            history.durable = 0
-        return history
-
-    def observe(
-        self, crashes: Sequence[Crashed], histories: Sequence[History]
-    ) -> list[Observation]:
-        """Look at directories, each in a process that has opened nothing else of it."""
-        return self._kill.observe(crashes, histories)
 
 
 def _escaped(trace: Trace, directory: Path) -> list[str]:

@@ -1,15 +1,17 @@
-"""Searches worlds with the store under test inside, and shrinks the first failure of each kind."""
+"""Searches worlds with the store under test inside for broken promises."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
+from streamproof.conformance.campaign import Campaign
 from streamproof.conformance.check_context import CheckContext
-from streamproof.conformance.program_text import render_program
+from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.simulated.store_world import (
     Simulated,
@@ -18,12 +20,12 @@ from streamproof.conformance.simulated.store_world import (
     world_of,
 )
 from streamproof.conformance.simulated.world_trial import Tried, try_world
-from streamproof.conformance.violations import brief, violation_of
+from streamproof.conformance.violations import brief
 
 __all__ = ["WorldCampaign"]
 
 
-class WorldCampaign:
+class WorldCampaign(Campaign[Tried]):
     """The worlds of one check.
 
     Args:
@@ -31,29 +33,31 @@ class WorldCampaign:
     """
 
     def __init__(self, run: CheckContext) -> None:
-        self._run = run
-        self._left = 0
+        super().__init__(run, run.settings.limits.shrink_worlds)
 
     def search(self, world: Simulated) -> None:
         """Try a world; a promise that is broken is made small and recorded."""
-        tried = self._try(world)
-        evidence = self._run.evidence
-        evidence.examples += 1
-        evidence.reached.update(tried.marks)
-        if tried.breach is None:
-            evidence.exercised.update(filter(self._run.applies, tried.situations.seen))
-        elif self._run.is_new(tried.breach.requirement, tried.breach.shape):
-            self._run.noticed(tried.breach.requirement)
-            self._left = self._run.settings.limits.shrink_worlds
-            self._record(*self._shrunk(world, tried))
+        for tried, rulings in self._judged([world]):
+            self._run.evidence.examples += 1
+            self._run.evidence.reached.update(tried.marks)
+            self._note(tried, rulings)
 
     def repeat(self, choices: SavedChoices) -> None:
-        """Try a world again that was saved, and record what breaks in the same shape."""
-        for saved in choices.worlds:
-            world = world_of(saved)
+        """Try a saved world again, and record what breaks in the same shape."""
+        self._tries = self._shrink_limit
+        judged = self._judged(map(world_of, choices.worlds))
+        if broken := self._first_break(judged, (choices.requirement, choices.shape)):
+            self._record(*broken)
+
+    def _judged(self, worlds: Iterable[Simulated]) -> Iterator[tuple[Tried, list[Ruling]]]:
+        """Try worlds; the rulings on each: one that is broken, or those that held."""
+        for world in worlds:
             tried = self._try(world)
-            if tried.breach and tried.breach[:2] == (choices.requirement, choices.shape):
-                self._record(world, tried)
+            if breach := tried.breach:
+                yield tried, [Ruling(breach.requirement, breach.expected, brief(breach.found))]
+            else:
+                seen = filter(self._run.applies, tried.situations.seen)
+                yield tried, [Ruling(requirement) for requirement in seen]
 
     def _try(self, world: Simulated) -> Tried:
         directory = self._run.new_directory()
@@ -75,37 +79,28 @@ class WorldCampaign:
         with self._run.status.operation(call):
             yield
 
-    def _shrunk(self, world: Simulated, tried: Tried) -> tuple[Simulated, Tried]:
-        """The smallest world that was found in which the same promise is broken."""
-        before = None
-        while before != world and self._left > 0:
-            before = world
+    def _broken_by(self, case: Tried, ruling: Ruling) -> tuple[str, str]:
+        return ruling.requirement, case.breach.shape if case.breach else ""
+
+    def _shrunk(self, case: Tried, ruling: Ruling) -> tuple[Tried, Ruling]:
+        wanted, broken, before = self._broken_by(case, ruling), (case, ruling), None
+        while before != broken[0].world and self._tries > 0:
+            before = broken[0].world
             for change in simplifications(before):
-                candidate = msgspec.structs.replace(world, **change)
-                if candidate != world and (again := self._breaks(candidate, tried)):
-                    world, tried = candidate, again
-        return world, tried
+                candidate = msgspec.structs.replace(broken[0].world, **change)
+                if candidate != broken[0].world:
+                    broken = self._first_break(self._judged([candidate]), wanted) or broken
+        return broken
 
-    def _breaks(self, world: Simulated, tried: Tried) -> Tried | None:
-        """What came of another world, if it breaks the same promise in the same shape."""
-        if self._left <= 0 or tried.breach is None:
-            return None
-        self._left -= 1
-        again = self._try(world)
-        return again if again.breach and again.breach[:2] == tried.breach[:2] else None
+    def _saved(self, case: Tried) -> dict[str, list[Any]]:
+        return {"worlds": [msgspec.to_builtins(case.world)]}
 
-    def _record(self, world: Simulated, tried: Tried) -> None:
-        breach = tried.breach
-        if breach is None:
-            return
-        run = self._run
-        spec = "" if run.settings.spec == "kips" else f", spec={run.settings.spec!r}"
-        lines = [f"# {line}" for line in tried.situations.lines]
-        comment = f"expected {breach.expected}, found {brief(breach.found)}".splitlines()[0]
-        lines.append(f"print(lab.simulate({arguments_of(world)}{spec}))  # {comment}")
-        program = render_program(run.subject.name, run.settings.guarantee, lines)
-        kind = violation_of(breach.requirement, breach.shape)
-        choices = SavedChoices(
-            worlds=[msgspec.to_builtins(world)], requirement=breach.requirement, shape=breach.shape
-        )
-        run.record(kind(run.check.tried, breach.expected, brief(breach.found), program), choices)
+    def _tried(self, case: Tried, ruling: Ruling) -> str:
+        return self._run.check.tried
+
+    def _lines(self, case: Tried, ruling: Ruling) -> list[str]:
+        spec = self._run.settings.spec
+        option = "" if spec == "kips" else f", spec={spec!r}"
+        lines = [f"# {line}" for line in case.situations.lines]
+        comment = f"expected {ruling.expected}, found {ruling.broken}".splitlines()[0]
+        return [*lines, f"print(lab.simulate({arguments_of(case.world)}{option}))  # {comment}"]

@@ -40,12 +40,14 @@ class Tried:
     """What came of a world.
 
     Attributes:
+        world: the world.
         breach: the promise that is broken; ``None`` if none is.
         situations: what the world put to the test.
         marks: the situations of the simulator that came about.
     """
 
-    def __init__(self, situations: Situations) -> None:
+    def __init__(self, world: Simulated, situations: Situations) -> None:
+        self.world = world
         self.breach: Breach | None = None
         self.situations = situations
         self.marks: list[str] = []
@@ -141,7 +143,7 @@ class _WorldTrial:
             kept=self._kept,
             standbys=self._plan.config.assignor.num_standby_replicas > 0,
         )
-        tried, events = Tried(situations), list[Event]()
+        tried, events = Tried(self._world, situations), list[Event]()
         openings = _Openings(watch)
         watchers = [situations, events.append] if self._world.twice else [situations]
         try:

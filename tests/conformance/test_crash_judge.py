@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streamproof.conformance.check_records import CheckEvidence, CheckFinding
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import blame
-from streamproof.conformance.crash.crash_judge import Ruling, history_of, judge
+from streamproof.conformance.crash.crash_judge import history_of, judge
 from streamproof.conformance.crash.crash_records import Crashed, CrashPoint, Observation
 from streamproof.conformance.crash.program import (
     PARTITIONS,
@@ -33,6 +33,7 @@ from streamproof.conformance.oracle import (
     fold,
     partitions_of,
 )
+from streamproof.conformance.ruling import Ruling
 from streamproof.stores.capabilities import Capabilities
 
 MODEL = settings.get_profile("conformance")

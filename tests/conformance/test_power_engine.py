@@ -14,9 +14,9 @@ import pytest
 from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckFinding, CheckOutcome
-from streamproof.conformance.crash.crash_judge import Ruling
 from streamproof.conformance.power.power_campaign import promise_of
 from streamproof.conformance.power.syscall_recorder import preload
+from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.settings import Settings
 
 MUTANTS = "streamproof.conformance.mutants.power_mutants"

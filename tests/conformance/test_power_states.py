@@ -13,7 +13,7 @@ from streamproof.conformance.power.disk_states import (
     DAMAGES,
     SECTOR_BYTES,
     Damage,
-    State,
+    DiskState,
     choose,
     digest_of,
     points_of,
@@ -143,4 +143,4 @@ def test_points_around_turns_come_first() -> None:
 
 def test_nothing_lost_is_the_simplest_state() -> None:
     disk = disk_of(Trace(ROOT, calls=CALLS), JOURNALLED)
-    assert list(smaller(disk, State(5))) == []
+    assert list(smaller(disk, DiskState(5))) == []

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 from test_crash_judge import EXACT, LOOSE, PLAIN, TRANSACTIONAL, broken, crashed_at, seen_at
 
-from streamproof.conformance.crash.crash_judge import POSITION, Ruling, history_of, judge
+from streamproof.conformance.crash.crash_judge import POSITION, history_of, judge
 from streamproof.conformance.crash.program import Operation, Program, ProgramBuilder
 from streamproof.conformance.lab import CHANGELOG, Lab
 from streamproof.conformance.oracle import History
+from streamproof.conformance.ruling import Ruling
 from streamproof.stores.api import RecordMetadata
 from streamproof.stores.capabilities import Capabilities
 

@@ -1,0 +1,173 @@
+"""Looks at what a crash left: a new process opens the store, reads, and replays the changelog."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from streamproof.conformance.check_context import CheckContext
+from streamproof.conformance.crash.crash_records import Crashed, Observation
+from streamproof.conformance.lab import ChangelogRecord, Lab
+from streamproof.conformance.oracle import History, Write, changelog_of, ends_of, partitions_of
+from streamproof.conformance.trial import SCAN_LIMIT
+from streamproof.conformance.violations import brief
+from streamproof.stores.api import TopicPartition
+from streamproof.stores.errors import TaskCorruptedError
+from streamproof.stores.host.client import kill_hosts
+
+__all__ = ["BATCH", "Inspector", "how_it_ended"]
+
+BATCH = 24
+"""How many crashed directories one inspecting process looks at."""
+
+REOPEN_EVERY = 4
+"""After one in so many restorations the store is closed and reopened before it is read."""
+
+RESTORE_BATCH = 3
+"""Records in one batch of a restoration: small, so that there are several batches."""
+
+
+class Inspector:
+    """Opens the stores of one subject after crashes and observes what they hold."""
+
+    def __init__(self, run: CheckContext) -> None:
+        self._run = run
+        self._kept: list[Any] = []
+        self._death = ""
+
+    def observe(
+        self, crashes: Sequence[Crashed], histories: Sequence[History]
+    ) -> list[Observation]:
+        """Look at crashed directories, each in a process that has opened nothing else of it."""
+        observations: list[Observation] = []
+        while len(observations) < len(crashes):
+            at = len(observations)
+            batch = list(zip(crashes[at : at + BATCH], histories[at : at + BATCH], strict=True))
+            found = self._observe_in_child(batch)
+            if len(found) < len(batch):
+                # The process died over one directory: that is the observation about it.
+                found.append(Observation(error=self._death))
+            observations += found
+        return observations
+
+    def _observe_in_child(self, batch: list[tuple[Crashed, History]]) -> list[Observation]:
+        target = batch[0][0].directory.parent / "observations"
+        pid = os.fork()
+        if pid == 0:
+            with contextlib.suppress(BaseException), target.open("wb") as file:
+                for number, (crashed, history) in enumerate(batch):
+                    observation = self._look(crashed, history, reopen=not number % REOPEN_EVERY)
+                    line = msgspec.msgpack.encode(observation)
+                    file.write(len(line).to_bytes(8, "big") + line)
+                    file.flush()
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        call = self._run.status.current()
+        during = f" while {call[0]}" if call else ""
+        self._death = f"the process ended{during}: {how_it_ended(status)}"
+        self._run.status.clear()
+        found = []
+        if target.is_file():
+            data = target.read_bytes()
+            while data:
+                size = int.from_bytes(data[:8], "big")
+                line, data = data[8 : 8 + size], data[8 + size :]
+                if len(line) == size:
+                    found.append(msgspec.msgpack.decode(line, type=Observation))
+        return found
+
+    def _look(self, crashed: Crashed, history: History, *, reopen: bool) -> Observation:
+        """Open, read, replay the changelog, commit, read; in a process of its own."""
+        lab = self._run.lab(crashed.directory)
+        found = Observation()
+        stage = "opening"
+        try:
+            with self._run.status.operation("opening the store after the crash"):
+                store = self._open(lab, found)
+            # Closing takes as long as all the rest; the process ends soon, and it does that.
+            self._kept.append(store)
+            stage = "reading"
+            with self._run.status.operation("reading the store after the crash"):
+                self._read(store, crashed, history, found)
+            stage = "restoring"
+            with self._run.status.operation("restoring the store after the crash"):
+                self._replay(lab, store, history, found)
+                if reopen:
+                    found.reopened = True
+                    store.close()
+                    store = lab.rows()
+                    self._kept.append(store)
+                found.restored = _read(store, crashed.keys)
+                partitions = partitions_of(history)
+                found.restored_offsets = [store.committed_offset(each) for each in partitions]
+        except BaseException as error:
+            found.error = f"{stage} the store raised {brief(error)}"
+        # Hosts would pile up, as stores are not closed here; a store in this process has none.
+        kill_hosts()
+        return found
+
+    def _open(self, lab: Lab, found: Observation) -> Any:
+        try:
+            return lab.rows()
+        except TaskCorruptedError as refusal:
+            found.refused = brief(refusal)
+            lab.wipe()
+            return lab.rows()
+
+    def _read(self, store: Any, crashed: Crashed, history: History, found: Observation) -> None:
+        found.offsets = [store.committed_offset(each) for each in partitions_of(history)]
+        found.content = _read(store, crashed.keys)
+        if self._run.subject.capabilities.scan:
+            found.scanned = _entries(store)
+        if self._run.subject.capabilities.position:
+            offsets = store.position.as_dict()
+            found.position = {partition: offset for (_, partition), offset in offsets.items()}
+
+    def _replay(self, lab: Lab, store: Any, history: History, found: Observation) -> None:
+        changelog = changelog_of(history)
+        offsets = dict(zip(partitions_of(history), found.offsets, strict=True))
+        records = _missing(changelog, offsets)
+        for at in range(0, len(records), RESTORE_BATCH):
+            lab.restore(store, records[at : at + RESTORE_BATCH])
+        store.commit(ends_of(changelog))
+
+
+def _missing(
+    changelog: list[Write], offsets: dict[TopicPartition, int | None]
+) -> list[ChangelogRecord]:
+    """The records after the committed offset of their partition; all, where there is none."""
+    return [
+        write.record()
+        for write in changelog
+        if write.offset > (-1 if (end := offsets.get(write.partition)) is None else end)
+    ]
+
+
+def how_it_ended(status: int) -> str:
+    """How a process ended, from the status of ``os.waitpid``: an exit code or a signal."""
+    code = os.waitstatus_to_exitcode(status)
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+def _read(store: Any, keys: list[bytes]) -> dict[bytes, bytes]:
+    content = {}
+    for key in keys:
+        value = store.get(key)
+        if value is not None:
+            content[key] = bytes(value)
+    return content
+
+
+def _entries(store: Any) -> list[tuple[bytes, bytes]]:
+    iterator = store.all()
+    some = itertools.islice(iterator, SCAN_LIMIT)
+    entries = [(bytes(entry[0]), bytes(entry[1])) for entry in some]
+    if hasattr(iterator, "close"):
+        iterator.close()
+    return entries

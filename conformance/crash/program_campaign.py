@@ -1,0 +1,206 @@
+"""What campaigns have in common that stop a program, by a kill or by a loss of power."""
+
+from __future__ import annotations
+
+import shutil
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+from streamproof.conformance.campaign import Campaign
+from streamproof.conformance.check_context import CheckContext
+from streamproof.conformance.crash.crash_judge import POSITION, history_of, judge
+from streamproof.conformance.crash.crash_records import FAULTS, Crashed, CrashPoint, Observation
+from streamproof.conformance.crash.inspector import Inspector
+from streamproof.conformance.crash.program import Program
+from streamproof.conformance.oracle import History, changelog_of, ends_of, partitions_of
+from streamproof.conformance.program_text import render
+from streamproof.conformance.ruling import Ruling
+
+__all__ = ["ProgramCampaign", "lines_of"]
+
+LONGEST_COMMENT = 200
+"""Characters of what was expected and found that a program shows in its last line."""
+
+
+class Stopped(Protocol):
+    """A case: how a program was stopped, and how the programs before it were."""
+
+    @property
+    def chain(self) -> Sequence[Any]:
+        """All cases of this kind that led here, the first one first, this one last."""
+
+
+Case = TypeVar("Case", bound=Stopped)
+
+
+class ProgramCampaign(Campaign[Case]):
+    """Cases that are programs, each stopped somewhere.
+
+    Args:
+        run: the check.
+        position: the requirement about the position of a store. It is judged only where the check
+            asks for it, so that it hides nothing that binds more.
+    """
+
+    def __init__(self, run: CheckContext, position: str) -> None:
+        super().__init__(run, run.settings.limits.shrink_kills)
+        self._inspector = Inspector(run)
+        self._asks_position = position in run.check.requirements
+
+    # Judging.
+
+    def _history(self, crashed: Crashed) -> History:
+        """What was done until a program was stopped, and what of it must be there."""
+        return history_of(crashed, self._run.subject.capabilities, exact=self._run.exact)
+
+    def _resumed(self, program: Program, before: Crashed | None) -> Program:
+        """The program with the changelog in it that a crash before it left to be replayed."""
+        if before is None:
+            return program
+        changelog = changelog_of(self._history(before))
+        return program.resumed([write.record() for write in changelog])
+
+    def _judge(self, cases: Sequence[Case]) -> Iterator[tuple[Case, list[Ruling]]]:
+        """Each case with the rulings on its stores, up to the first broken one.
+
+        Afterwards the directories of the cases are deleted.
+        """
+        capabilities = self._run.subject.capabilities
+        crashes = [self._crashed(case) for case in cases]
+        views = [each.of(store) for each in crashes for store in each.program.stores]
+        histories = [self._history(each) for each in views]
+        try:
+            seen = self._inspector.observe(views, histories)
+            judged = iter(zip(views, histories, seen, strict=True))
+            for case, crashed in zip(cases, crashes, strict=True):
+                rulings: list[Ruling] = []
+                for store in crashed.program.stores:
+                    view, history, found = next(judged)
+                    self._reached(history, found)
+                    some = judge(view, history, found, capabilities, position=self._asks_position)
+                    if not (rulings and rulings[-1].broken):
+                        rulings += [each._replace(store=store) for each in some]
+                yield case, rulings
+        finally:
+            for crashed in crashes:
+                shutil.rmtree(crashed.directory.parent, ignore_errors=True)
+
+    def _reached(self, history: History, found: Observation) -> None:
+        """Note a state that a case left."""
+
+    # Making failures small.
+
+    def _with_fewer_operations(self, case: Case, ruling: Ruling) -> tuple[Case, Ruling]:
+        """Leave out operations in ever smaller chunks, as long as the same promise is broken."""
+        broken = case, ruling
+        chunk = max(1, (len(self._crashed(case).program) - 1) // 2)
+        while chunk:
+            # The opening stays, and so does the operation that dies.
+            end = self._last_droppable(broken[0])
+            while end > 1:
+                start = max(1, end - chunk)
+                broken = self._without(*broken, start, end) or broken
+                end = start
+            chunk //= 2
+        return broken
+
+    def _without(
+        self, case: Case, ruling: Ruling, start: int, end: int
+    ) -> tuple[Case, Ruling] | None:
+        """The failure without the operations from ``start`` to ``end``, if it is still there."""
+        operations = self._crashed(case).program.operations
+        program = Program(operations[:start] + operations[end:])
+        if not program.alternates:
+            return None
+        again = self._tried_again(case, program, dropped=end - start)
+        return self._first_break(again, self._broken_by(case, ruling))
+
+    # Writing failures down.
+
+    def _lines(self, case: Case, ruling: Ruling) -> list[str]:
+        opener = self._run.subject.opener
+        crashed = self._crashed(case)
+        lines = [f"lab_{store} = lab.beside({store})" for store in crashed.program.stores if store]
+        for number, each in enumerate(case.chain, start=1):
+            name = "doomed" if number == 1 else f"doomed_{number}"
+            body = lines_of(
+                self._doomed(each), opener, shows_position=ruling.requirement == POSITION
+            )
+            lines += ["", f"def {name}():", *body, "", *self._death(each, name)]
+        if ruling.store:
+            lines.append(f"lab = lab_{ruling.store}")
+        lines.append(f"store = lab.{opener}()")
+        if ruling.after_replay:
+            lines += self._replay_lines(crashed.of(ruling.store), ruling)
+        short = f"expected {ruling.expected}, found {ruling.broken}"[:LONGEST_COMMENT]
+        return [*lines, f"print({ruling.read or 'store.is_open'})  # {short}"]
+
+    def _replay_lines(self, crashed: Crashed, ruling: Ruling) -> list[str]:
+        """The replay of the changelog after the crash, as lines of a program."""
+        # Not as the campaign has it: what is durable is no matter here.
+        history = history_of(crashed, self._run.subject.capabilities, exact=self._run.exact)
+        changelog = changelog_of(history)
+        lines = []
+        for partition in partitions_of(history):
+            records = [write.record() for write in changelog if write.partition == partition]
+            lines.append(f"offset = store.committed_offset({render(partition)})")
+            lines.append("start = -1 if offset is None else offset")
+            lines.append(f"changelog = {render(records)}")
+            lines.append("lab.restore(store, [each for each in changelog if each.offset > start])")
+        lines.append(f"store.commit({render(ends_of(changelog))})")
+        again = ["store.close()", f"store = lab.{self._run.subject.opener}()"]
+        return [*lines, *(again if ruling.reopened else [])]
+
+    # What a kind of campaign says about its cases.
+
+    @abstractmethod
+    def _crashed(self, case: Case) -> Crashed:
+        """The program as far as it had come, and the directory with what it left."""
+
+    @abstractmethod
+    def _last_droppable(self, case: Case) -> int:
+        """The end of the operations that may be left out."""
+
+    @abstractmethod
+    def _tried_again(
+        self, case: Case, program: Program, *, dropped: int
+    ) -> Iterator[tuple[Case, list[Ruling]]]:
+        """Stop a smaller program like that of a case; it lacks ``dropped`` of the operations."""
+
+    @abstractmethod
+    def _doomed(self, case: Case) -> Crashed:
+        """The program as the doomed function of a report runs it."""
+
+    @abstractmethod
+    def _death(self, case: Case, name: str) -> list[str]:
+        """Lines that call the doomed function ``name`` and let it end as it did."""
+
+
+def lines_of(crashed: Crashed, opener: str, *, shows_position: bool) -> list[str]:
+    """The operations of a program, with what kills it, as the lines of a function."""
+    point = crashed.point
+    lines = []
+    indent = "    "
+    # The process dies at the end of the program, or where it was armed before.
+    for index, operation in enumerate(crashed.program.operations[: crashed.started]):
+        if operation.record and shows_position:
+            topic, partition, offset = operation.record
+            lines.append(f"{indent}lab.processing({topic!r}, {partition}, {offset})")
+        if index == point.operation and point.kind != "boundary":
+            lines.append(f"{indent}lab.arm({_trigger(point)})")
+            if point.closing:
+                lines.append(f"{indent}try:")
+                indent *= 2
+        lines.append(f"{indent}{operation.source(opener)}")
+    if point.closing:
+        lines += ["    finally:", "        lab.disarm()", "        store.close()"]
+    return lines
+
+
+def _trigger(point: CrashPoint) -> str:
+    """The arguments of ``lab.arm`` for a crash point."""
+    if point.kind not in FAULTS:
+        return f"{point.kind}={point.n}"
+    lasting = ", lasting=True" if point.lasting else ""
+    return f"syscall={point.n}, error={point.kind.upper()!r}{lasting}"
