@@ -1,9 +1,10 @@
-"""Defects: named mistakes that the simulated runtime can be told to make.
+"""Defects: named mistakes that a run can switch on in the simulated runtime.
 
-Each is a bug that Kafka Streams once had, or a rule that it needs, taken away. All are off unless a
-run switches them on. They show that the invariants can fail, and what a failure looks like.
+Each defect is a bug that Kafka Streams once had, or removes a rule that Kafka Streams needs. All
+defects are off by default. They show that the invariants can fail, and what a failure looks like.
 
-Where the runtime asks ``world.defect(name)``, the mistake is made if the answer is yes.
+The runtime asks ``world.defect(name)`` at the place of each mistake, and makes the mistake if the
+answer is yes.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ class Defect(NamedTuple):
     """A mistake.
 
     Attributes:
-        what: what goes wrong, in one sentence.
-        requirement: the promise that is broken by it, of the invariant that must catch it.
+        what: the mistake, in one sentence.
+        requirement: the requirement that the defect breaks and whose invariant must catch it.
         source: the ticket or the proposal.
-        guarantees: the processing guarantees under which it does harm.
-        transactional: whether it matters only to stores that stage their writes (True), only to
-            those that do not (False), or to both (None).
-        upgrade: the upgrade in which it matters, of ``UPGRADES``; empty if it is in any run.
+        guarantees: the processing guarantees under which the defect does harm.
+        transactional: whether the defect harms only stores that stage their writes (True), only
+            stores that do not (False), or both (None).
+        upgrade: the upgrade in which the defect does harm, one of ``UPGRADES``; empty for any run.
     """
 
     what: str
@@ -44,153 +45,153 @@ ALOS: tuple[Guarantee] = ("at-least-once",)
 
 DEFECTS: dict[str, Defect] = {
     "keeps-unclean-store": Defect(
-        "A store that was not closed is used under exactly-once, with writes that were aborted.",
+        "Under exactly-once, a task uses a store that was not closed and holds aborted writes.",
         "TASK-003",
         "KAFKA-7192, KAFKA-9891",
         EOS,
         transactional=False,
     ),
     "restores-to-stable-end": Defect(
-        "A restoration ends at the last stable offset, before a transaction that is decided later.",
+        "A restoration stops at the last stable offset, before a transaction that commits later.",
         "TASK-001",
         "KAFKA-10167",
         EOS,
     ),
     "restores-aborted-records": Defect(
-        "A restoration applies records of transactions that were aborted.",
+        "A restoration applies records of aborted transactions.",
         "TASK-001",
         "KAFKA-6782",
         EOS,
     ),
     "commits-store-first": Defect(
-        "Stores commit before the transaction does, and vouch for what may still be aborted.",
+        "Stores commit before the transaction, so their offsets cover writes that may still abort.",
         "TASK-003",
         "KIP-892",
         EOS,
         transactional=True,
     ),
     "ignores-generation": Defect(
-        "The group takes offsets from members of an earlier generation.",
+        "The group accepts offsets from members of an earlier generation.",
         "EOS-001",
         "KIP-447",
         EOS,
     ),
     "does-not-fence-producer": Defect(
-        "A new producer joins the open transaction of the one before, which died.",
+        "A new producer joins the open transaction of its dead predecessor.",
         "EOS-003",
         "KIP-98",
         EOS,
     ),
     "goes-on-after-commit-timeout": Defect(
-        "After a commit without a reply the tasks go on as if it had been refused.",
+        "After a commit without a reply, the tasks go on as if the broker had refused the commit.",
         "EOS-001",
         "KAFKA-9274",
         EOS,
     ),
     "keeps-transaction-open": Defect(
-        "A commit without new offsets leaves the transaction open, until it takes too long.",
+        "A commit without new offsets leaves the transaction open until it times out.",
         "EOS-002",
         "KAFKA-14294",
         EOS,
     ),
     "drops-task-on-timeout": Defect(
-        "A task whose committed offsets could not be fetched is forgotten.",
+        "A thread forgets a task if it could not fetch the committed offsets of the task.",
         "TASK-008",
         "KAFKA-17098",
     ),
     "drops-task-whose-lock-is-taken": Defect(
-        "A task whose directory another thread still holds is forgotten.",
+        "A thread forgets a task if another thread still holds the task directory.",
         "TASK-008",
         "KAFKA-8187",
     ),
     "dies-of-a-second-fault": Defect(
-        "A time-out while another fault is handled ends the thread.",
+        "A time-out during the handling of another fault ends the thread.",
         "TASK-008",
         "KAFKA-12523",
     ),
     "keeps-tasks-after-loss": Defect(
-        "A member that the group has left out keeps its tasks, and what they have not committed.",
+        "A member that the group has removed keeps its tasks and their uncommitted results.",
         "EOS-001",
         "KAFKA-9994",
         EOS,
     ),
     "closes-lost-tasks-cleanly": Defect(
-        "Tasks that somebody else has by now are closed as if all of it were committed.",
+        "A thread closes lost tasks as clean, as if all their writes were committed.",
         "TASK-002",
         "KAFKA-10198",
         EOS,
     ),
     "commits-fetched-offsets": Defect(
-        "The committed offset is that of the next record to fetch, not to process.",
+        "A commit takes the offset of the next record to fetch, not of the next record to process.",
         "TASK-005",
         "KIP-447",
     ),
     "commits-last-record": Defect(
-        "The committed offset stops behind the last record, before the marker that follows it.",
+        "The committed offset stops after the last record, before the marker that follows.",
         "TASK-005",
         "KAFKA-6607",
     ),
     "fetches-unstable-offsets": Defect(
-        "A task begins with the committed offset of before a transaction that is decided already.",
+        "A task starts with a committed offset from before a transaction that is already decided.",
         "EOS-001",
         "KAFKA-17507, KIP-447",
         EOS,
     ),
     "does-not-wait-for-owner": Defect(
-        "A task is given to its new owner before the old one has given it up.",
+        "A new owner gets a task before the old owner has given it up.",
         "REBAL-002",
         "KIP-429",
     ),
     "keeps-stale-offset": Defect(
-        "A store is closed cleanly with an offset from before its last writes.",
+        "A clean close stores an offset from before the last writes of the store.",
         "TASK-002",
         "KAFKA-13249",
         EOS,
     ),
     "purges-consumed-offsets": Defect(
-        "Records of a repartition topic are deleted that were read, and not committed.",
+        "The runtime deletes records of a repartition topic that are read but not committed.",
         "TASK-012",
         "KAFKA-17635",
     ),
     "standby-passes-committed-offset": Defect(
-        "A standby whose changelog is an input applies what its active task did not commit.",
+        "A standby of an input topic applies records that its active task did not commit.",
         "STANDBY-001",
         "KAFKA-8755",
     ),
     "suspends-without-a-word": Defect(
-        "A restoration that is interrupted is not told to be suspended.",
+        "The listener does not hear of the suspension of an interrupted restoration.",
         "LISTEN-101",
         "KAFKA-15571",
     ),
     "counts-records-as-offsets": Defect(
-        "What remains to be restored counts records, and so never comes to 0.",
+        "The metric of the remaining restoration counts records, so it never reaches 0.",
         "METRIC-101",
         "KAFKA-20711",
         EOS,
     ),
     "commits-before-records-arrive": Defect(
-        "Offsets are committed before the records that were written are confirmed.",
+        "A task commits offsets before the brokers confirm its written records.",
         "ALOS-001",
         "KIP-447",
         ALOS,
     ),
     "keeps-lock-after-cleaning": Defect(
-        "The cleaner deletes the directory of a task, and keeps its lock.",
+        "The cleaner deletes the directory of a task but keeps its lock.",
         "TASK-008",
         "KAFKA-16025",
     ),
     "forgets-last-use": Defect(
-        "The cleaner takes a directory for old that was in use a moment ago.",
+        "The cleaner treats a directory as old that was in use a moment ago.",
         "TASK-011",
         "KAFKA-20805",
     ),
     "leaves-startup-stores-open": Defect(
-        "A store that was opened at the start is not closed by who did not open it.",
+        "No thread closes a store that the process opened at its start.",
         "TASK-007",
         "KAFKA-18498, KAFKA-20663",
     ),
     "forgets-partition-times": Defect(
-        "Stream time begins anew with each owner of a task, and takes what was too late before.",
+        "Stream time restarts with each owner of a task, so the task accepts late records again.",
         "EOS-003",
         "KAFKA-7994",
         EOS,
@@ -203,56 +204,56 @@ DEFECTS: dict[str, Defect] = {
         transactional=False,
     ),
     "chooses-by-largest-time": Defect(
-        "The next record is of the input whose largest timestamp so far is the least.",
+        "The next record comes from the input whose largest timestamp so far is the smallest.",
         "IDLE-001",
         "KAFKA-3514, KAFKA-8347",
     ),
     "ignores-lag": Defect(
-        "A task does not wait for records of an empty input that the brokers are known to have.",
+        "A task does not wait for records of an empty input although the brokers have some.",
         "IDLE-002",
         "KIP-695, KAFKA-12268",
     ),
     "leaves-input-paused": Defect(
-        "An input that was paused because its buffer was full is never resumed.",
+        "A task never resumes an input that it paused because of a full buffer.",
         "TASK-005",
         "Kafka, StreamTask#resumePollingForPartitionsWithAvailableSpace",
     ),
     "global-table-reads-aborted": Defect(
-        "A global store takes records of transactions that were aborted.",
+        "A global store applies records of aborted transactions.",
         "EOS-003",
         "KAFKA-6782",
         EOS,
     ),
     "stages-without-bound": Defect(
-        "Nobody looks at how much the stores have staged.",
+        "The thread ignores how many bytes its stores have staged.",
         "TASK-010",
         "KIP-892",
         transactional=True,
     ),
     "takes-unknown-for-latest": Defect(
-        "A copy whose offsets are not known is reported as a running active task is.",
+        "A member reports a copy with unknown offsets as a running active task.",
         "ASSIGN-007",
         "KAFKA-10319",
     ),
     "reports-what-was-in-memory": Defect(
-        "What a store in memory had counts as there still, after its task was closed.",
+        "A member still reports the content of an in-memory store after its task was closed.",
         "ASSIGN-007",
         "KAFKA-20893",
     ),
     "begins-anew-without-need": Defect(
-        "If nobody is caught up with a task, it is given to who has nothing of it.",
+        "If no client is caught up, the leader gives a task to a client without any state.",
         "ASSIGN-004",
         "KAFKA-13600",
     ),
     "keeps-its-version": Defect(
-        "A member that is answered in an older metadata version goes on in its own.",
+        "A member that gets an answer in an older metadata version keeps using its own version.",
         "ASSIGN-011",
         "KIP-268",
         transactional=False,
         upgrade="sums-up",
     ),
     "keeps-checkpoint-while-running": Defect(
-        "The checkpoint file of the end of a restoration stays there while the task runs.",
+        "The checkpoint file from the end of a restoration stays on disk while the task runs.",
         "TASK-003",
         "KAFKA-20685, KAFKA-10362",
         EOS,
@@ -260,40 +261,40 @@ DEFECTS: dict[str, Defect] = {
         upgrade="none-before-offsets",
     ),
     "position-of-staged-writes": Defect(
-        "The position on the disk is that of staged writes, which a crash takes away.",
+        "The position on the disk covers staged writes that a crash discards.",
         "POS-101",
         "KAFKA-20760, KAFKA-20490",
         EOS,
         transactional=True,
     ),
     "takes-offsets-of-older-format": Defect(
-        "The newer format of a store begins where the older one ends, and lacks all before that.",
+        "The newer format of a store starts at the end of the older one and lacks its content.",
         "TASK-003",
         "KIP-258",
         transactional=False,
         upgrade="format-offline",
     ),
     "lets-mirrors-work": Defect(
-        "Instances of the newer format get active tasks while those of the older one are there.",
+        "Instances with the newer format get active tasks while older instances remain.",
         "UPGRADE-105",
         "KIP-258",
         upgrade="format-roll-over",
         transactional=False,
     ),
     "forgets-to-look-again": Defect(
-        "The rebalance that is due once copies have warmed up does not come about.",
+        "The rebalance that is due after copies have warmed up never happens.",
         "ASSIGN-008",
         "KAFKA-10455",
     ),
 }
-"""All that there are, by name."""
+"""All defects, by name."""
 
 
 def require_defects(names: Iterable[str]) -> frozenset[str]:
     """The defects of these names.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: no defect has one of the names.
     """
     found = frozenset(names)
     for name in sorted(found - DEFECTS.keys()):

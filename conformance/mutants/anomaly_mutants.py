@@ -1,4 +1,4 @@
-"""Stores that isolate wrongly, and stores whose answers depend on what must not matter.
+"""Stores with wrong isolation.
 
 See the table in the package.
 """
@@ -26,13 +26,13 @@ from streamproof.stores.write_batch import NOT_STAGED, IndexedWriteBatch
 NAME = "store"
 
 PAUSE_S = 0.001
-"""Long enough, in seconds, that threads meet in the middle of a commit."""
+"""The pause in seconds that lets threads meet in the middle of a commit."""
 
 Offsets = Mapping[TopicPartition, int | None]
 
 
 class _View:
-    """A view that passes every read on; a mutant changes one of them."""
+    """A view that passes every read on to the store. A mutant changes one of the reads."""
 
     def __init__(self, store: KeyValueStore) -> None:
         self.store = store
@@ -76,7 +76,7 @@ class _ScansStaged(TransactionalKeyValueStore):
 
 
 def scans_show_staged_rows() -> KeyValueStore:
-    """Gets of a view are right, but its scans go through the transaction."""
+    """The gets of a view are right, but its scans read the transaction."""
     return _ScansStaged(TransactionalRocksDBStore(NAME))
 
 
@@ -94,7 +94,7 @@ class _Leftovers(RocksDBTransaction):
 
 
 def rolled_back_rows_are_reused() -> KeyValueStore:
-    """Gives the batch of a transaction to the next one, and clears it too late."""
+    """Gives the batch of a transaction to the next one and clears the batch too late."""
     return TransactionalKeyValueStore(_ReusedBatch(NAME))
 
 
@@ -112,7 +112,7 @@ class _MakesRoom(TransactionalRocksDBStore):
 
 
 def overwritten_rows_reach_the_store() -> KeyValueStore:
-    """Writes a staged value to the database when a later one replaces it."""
+    """Writes a staged value to the database when a later value replaces it."""
     return TransactionalKeyValueStore(_MakesRoom(NAME))
 
 
@@ -140,7 +140,7 @@ def view_keeps_what_it_read() -> KeyValueStore:
 
 
 class _TwoSnapshots(_View):
-    """Reads from two copies in turn, of which one is a commit behind."""
+    """Reads from two copies in turn, one of which is one commit behind."""
 
     def __init__(self, store: KeyValueStore) -> None:
         super().__init__(store)
@@ -165,12 +165,12 @@ class _InTurn(TransactionalKeyValueStore):
 
 
 def reader_goes_back_to_an_older_snapshot() -> KeyValueStore:
-    """Lets a view read from the newest snapshot, and then from the one before."""
+    """Lets a view read from the newest snapshot, then from the previous one."""
     return _InTurn(TransactionalRocksDBStore(NAME))
 
 
 class _LastRowLate(TransactionalRocksDBStore):
-    """Holds the last row of a commit back until the store is asked for it a second time."""
+    """Holds back the last row of a commit until a reader reads the row a second time."""
 
     def commit_transactions(
         self, transactions: Sequence[RocksDBTransaction], changelog_offsets: Offsets
@@ -188,7 +188,7 @@ class _LastRowLate(TransactionalRocksDBStore):
 
 
 def last_row_of_a_commit_comes_late() -> KeyValueStore:
-    """Shows a commit without its last row at first."""
+    """At first shows a commit without its last row."""
     return TransactionalKeyValueStore(_LastRowLate(NAME))
 
 
@@ -206,7 +206,7 @@ class _Wholesale(TransactionalRocksDBStore):
 
 
 def commit_writes_back_what_was_read() -> KeyValueStore:
-    """Commits the rows that a transaction read together with those that it wrote."""
+    """Commits the rows that a transaction read along with those that it wrote."""
     return TransactionalKeyValueStore(_Wholesale(NAME))
 
 
@@ -227,7 +227,7 @@ class _Open(TransactionalRocksDBStore):
 
 
 def transactions_read_each_other() -> KeyValueStore:
-    """Looks a key up in every open transaction."""
+    """Looks up a key in every open transaction."""
     return TransactionalKeyValueStore(_Open(NAME))
 
 
@@ -242,7 +242,7 @@ class _OneOverlay(TransactionalRocksDBStore):
 
 
 def commit_clears_other_transactions() -> KeyValueStore:
-    """Discards what every open transaction staged when one of them commits."""
+    """Discards the staged writes of every open transaction when one of them commits."""
     return TransactionalKeyValueStore(_OneOverlay(NAME))
 
 
@@ -263,7 +263,7 @@ class _CopiesStaged(TransactionalKeyValueStore):
 
 
 def uncommitted_view_is_a_copy() -> KeyValueStore:
-    """Gives READ_UNCOMMITTED a copy of what was there when the view was made."""
+    """Gives a READ_UNCOMMITTED view a copy of the content at its creation."""
     return _CopiesStaged(TransactionalRocksDBStore(NAME))
 
 
@@ -273,12 +273,12 @@ class _PlainCopy(RocksDBStore):
 
 
 def plain_view_keeps_what_it_read() -> KeyValueStore:
-    """Gives a store without transactions views that never look again."""
+    """Gives a store without transactions views that cache every read."""
     return _PlainCopy(NAME)
 
 
 class _Unlocked(TransactionalRocksDBStore):
-    """Stages the rows of all transactions that commit at one time in one batch."""
+    """Stages the rows of all concurrently committing transactions in one batch."""
 
     def commit_transactions(
         self, transactions: Sequence[RocksDBTransaction], changelog_offsets: Offsets
@@ -287,7 +287,7 @@ class _Unlocked(TransactionalRocksDBStore):
         for transaction in transactions:
             pending.update(transaction.writes.snapshot(None, None)(iter(())))
         for key, value in list(pending.items()):
-            # Meanwhile another thread adds its rows, writes these, and its readers see half.
+            # Another thread now adds its rows and writes these rows too, so its readers see half.
             sleep(PAUSE_S)
             self._write_entries([(key, value)])
             pending.pop(key, None)

@@ -25,10 +25,10 @@ from streamproof.stores.transactions import Transaction
 NAME = "store"
 
 INT_MAX = 2**31 - 1
-"""The largest number of four bytes with a sign."""
+"""The largest signed number of four bytes."""
 
 LONGEST = 2**16 - 1
-"""What a length of two bytes can tell, in bytes."""
+"""The largest length that two bytes can hold, in bytes."""
 
 Offsets = Mapping[TopicPartition, int | None]
 
@@ -37,7 +37,7 @@ Offsets = Mapping[TopicPartition, int | None]
 
 
 class open_flag_stays(RocksDBStore):
-    """Is open once it was opened."""
+    """Stays open after close."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -48,7 +48,7 @@ class open_flag_stays(RocksDBStore):
 
 
 class close_twice_raises(RocksDBStore):
-    """Lets nobody close it twice."""
+    """Raises on a second close."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -59,7 +59,7 @@ class close_twice_raises(RocksDBStore):
 
 
 class closed_store_is_empty(RocksDBStore):
-    """Answers when it is closed, as if nothing were there."""
+    """Answers like an empty store after close."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -69,7 +69,7 @@ class closed_store_is_empty(RocksDBStore):
 
 
 class rows_of_the_class(InMemoryKeyValueStore):
-    """Keeps its rows in an attribute of the class, which all tasks share."""
+    """Keeps its rows in a class attribute, which all tasks share."""
 
     rows: SortedDict[bytes, bytes] = SortedDict()
 
@@ -85,7 +85,7 @@ class rows_of_the_class(InMemoryKeyValueStore):
 
 
 class put_if_absent_overwrites(RocksDBStore):
-    """Writes the value, whatever was there."""
+    """Writes the value even if the key has one."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -110,7 +110,7 @@ class first_entry_of_a_batch_wins(RocksDBStore):
 
 
 class delete_tells_nothing(RocksDBStore):
-    """Deletes without a look at the old value."""
+    """Deletes without reading the old value."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -137,7 +137,7 @@ class none_is_no_value(RocksDBStore):
 
 
 class keys_end_at_a_zero(RocksDBStore):
-    """Takes keys for strings of C."""
+    """Treats keys as C strings."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -150,7 +150,7 @@ class keys_end_at_a_zero(RocksDBStore):
 
 
 class lengths_of_two_bytes(RocksDBStore):
-    """Keeps as much of a value as a length of two bytes can tell."""
+    """Keeps only as many bytes of a value as a two-byte length can count."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -160,7 +160,7 @@ class lengths_of_two_bytes(RocksDBStore):
 
 
 class batches_miss_the_cache(RocksDBStore):
-    """Has a cache for reads that batches do not clear."""
+    """Has a read cache that batches do not clear."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -192,7 +192,7 @@ class inverted_ranges_are_turned(RocksDBStore):
 
 
 class new_store_is_at_zero(RocksDBStore):
-    """Begins at the offset 0."""
+    """Starts with the offset 0."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -202,7 +202,7 @@ class new_store_is_at_zero(RocksDBStore):
 
 
 class commit_replaces_all_offsets(RocksDBStore):
-    """Keeps the offsets of the last commit only."""
+    """Keeps only the offsets of the last commit."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -213,7 +213,7 @@ class commit_replaces_all_offsets(RocksDBStore):
 
 
 class offsets_of_four_bytes(RocksDBStore):
-    """Keeps offsets as an int where a long is needed."""
+    """Keeps offsets in four bytes instead of eight."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -228,7 +228,7 @@ class offsets_of_four_bytes(RocksDBStore):
 
 
 class none_is_offset_zero(RocksDBStore):
-    """Takes None for the offset 0."""
+    """Treats None as the offset 0."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -238,7 +238,7 @@ class none_is_offset_zero(RocksDBStore):
 
 
 class partition_appended_to_the_topic(RocksDBStore):
-    """Keeps an offset under the topic and the partition without anything in between."""
+    """Keeps an offset under the topic and the partition without a separator."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -255,7 +255,7 @@ class partition_appended_to_the_topic(RocksDBStore):
 
 
 class commit_without_writes_is_skipped(RocksDBStore):
-    """Commits only if something was written."""
+    """Commits only if the store was written to."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -275,7 +275,7 @@ class commit_without_writes_is_skipped(RocksDBStore):
 
 
 class commit_with_nothing_new_raises(RocksDBStore):
-    """Refuses to commit the offsets that it has."""
+    """Refuses to commit the offsets that it already has."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -288,13 +288,13 @@ class commit_with_nothing_new_raises(RocksDBStore):
 
 class _FlushCommits(TransactionalKeyValueStore):
     def flush(self) -> None:
-        # The offsets stay as they are, so that it looks as if nothing had been committed.
+        # The offsets stay unchanged, so the commit does not show.
         self.commit({TopicPartition("none", 0): None})
         super().flush()
 
 
 def flush_commits() -> KeyValueStore:
-    """Commits what is staged when it is flushed."""
+    """Commits staged writes on flush."""
     return _FlushCommits(TransactionalRocksDBStore(NAME))
 
 
@@ -306,7 +306,7 @@ class _CloseCommits(TransactionalKeyValueStore):
 
 
 def close_commits() -> KeyValueStore:
-    """Commits what is staged when it is closed."""
+    """Commits staged writes on close."""
     return _CloseCommits(TransactionalRocksDBStore(NAME))
 
 
@@ -318,7 +318,7 @@ class _LosesStaged(TransactionalKeyValueStore):
 
 
 def commit_discards_what_is_staged() -> KeyValueStore:
-    """Closes the transaction before the commit, which then finds none."""
+    """Closes the transaction before the commit, so the commit finds none."""
     return _LosesStaged(TransactionalRocksDBStore(NAME))
 
 
@@ -326,7 +326,7 @@ def commit_discards_what_is_staged() -> KeyValueStore:
 
 
 class none_key_is_the_empty_key(RocksDBStore):
-    """Takes None for the empty key."""
+    """Treats None as the empty key."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -339,7 +339,7 @@ class none_key_is_the_empty_key(RocksDBStore):
 
 
 class batch_written_up_to_the_bad_key(RocksDBStore):
-    """Writes the entries of a batch one by one, until one is refused."""
+    """Writes the entries of a batch one by one until it refuses one."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -362,7 +362,7 @@ class another_directory_will_do(RocksDBStore):
 
 
 class iterators_outlive_their_store(InMemoryKeyValueStore):
-    """Gives iterators over a copy, of which the store knows nothing."""
+    """Returns iterators over a copy that the store does not track."""
 
     def __init__(self) -> None:
         super().__init__(NAME)

@@ -1,4 +1,4 @@
-"""The store that every run must find wrong; see the table in the package."""
+"""The store whose mistake every run must find; see the table in the package."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ROWS = "rows.json"
 
 
 class offsets_written_before_rows(InMemoryKeyValueStore):
-    """Writes its offsets at every commit, and its rows when it is closed.
+    """Writes its offsets at every commit, but its rows only on close.
 
-    It is what a ``.checkpoint`` file beside a database with buffers comes to. It is wrong after
-    any crash, whatever the machine and the seed, and is quick to be found so.
+    A ``.checkpoint`` file next to a database with write buffers behaves like this store. The store
+    is wrong after any crash, whatever the machine and the seed, and the checks find that quickly.
     """
 
     capabilities = Capabilities(iterator_view="weak")

@@ -1,7 +1,7 @@
-"""Stores that stand one crash and not the next, or no failing disk; see the table in the package.
+"""Stores that survive one crash but not the next, or no disk fault; see the table in the package.
 
-All are small differences to :class:`JournalStore`, which is correct: a snapshot and a journal of
-the commits since then.
+Each differs a little from :class:`JournalStore`, which is correct: a snapshot and a journal of the
+commits since the snapshot.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from streamproof.stores.errors import ProcessorStateError
 from streamproof.stores.memory import InMemoryKeyValueStore
 
 MERGE_EVERY = 4
-"""Commits in the journal, from which on it is merged into a new snapshot."""
+"""The number of commits in the journal at which the store merges it into a new snapshot."""
 
 Rows = dict[bytes, bytes | None]
 Offsets = dict[TopicPartition, int]
 
 
 class JournalStore(InMemoryKeyValueStore):
-    """Rows in memory, a snapshot of them on disk, and a journal of the commits after it.
+    """Rows in memory, a snapshot of them on disk, and a journal of the commits after the snapshot.
 
-    A commit is one frame of the journal: what was written, and all offsets after it. Opening
-    applies the journal to the snapshot; to apply a frame twice changes nothing. After every few
-    commits, when it is opened and when it is closed, a new snapshot takes the journal's place.
+    A commit is one frame of the journal: its writes and the new offsets. Opening applies the
+    journal to the snapshot. Applying a frame twice changes nothing. After every few commits, at
+    opening and at close, a new snapshot replaces the old one and the journal.
     """
 
     capabilities = Capabilities(
@@ -42,7 +42,7 @@ class JournalStore(InMemoryKeyValueStore):
     )
 
     version = 2
-    """The version of the format: the files of each have names of their own."""
+    """The version of the format. The file names contain the version."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -59,7 +59,7 @@ class JournalStore(InMemoryKeyValueStore):
 
     @property
     def manages_offsets(self) -> bool:
-        """The offsets are in the same frame as what they cover."""
+        """True: a frame holds the writes and the offsets that cover them."""
         return True
 
     @property
@@ -69,7 +69,7 @@ class JournalStore(InMemoryKeyValueStore):
 
     @property
     def journal(self) -> Path:
-        """The file with the commits since then."""
+        """The file with the commits since the last merge."""
         return self.directory / f"journal.v{self.version}"
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
@@ -86,7 +86,7 @@ class JournalStore(InMemoryKeyValueStore):
         context.register(root, self.restore)
 
     def upgrade(self) -> None:
-        """Take over what the older version left, in one step."""
+        """Take over the files of the older version in one step."""
         older = self.directory / "snapshot.v1"
         if self.version == 1 or not older.exists():
             return
@@ -95,7 +95,7 @@ class JournalStore(InMemoryKeyValueStore):
         older.unlink()
 
     def load(self, path: Path) -> None:
-        """Apply the frames of a file, up to one that is torn."""
+        """Apply the frames of a file up to a torn frame."""
         data = path.read_bytes() if path.exists() else b""
         while len(data) >= 8:
             size, checksum = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:8], "big")
@@ -124,7 +124,7 @@ class JournalStore(InMemoryKeyValueStore):
         self.staged[key] = value
 
     def restore(self, batch: Sequence[ChangelogRecord]) -> None:
-        """Apply changelog records; they are kept by the next commit."""
+        """Apply changelog records. The next commit makes them durable."""
         for record in batch:
             self.put(record.key, record.value)
 
@@ -138,7 +138,7 @@ class JournalStore(InMemoryKeyValueStore):
         try:
             self.append(frame(self.staged, offsets))
         except OSError as error:
-            # The end of the journal may be torn, and nothing must come after that.
+            # The end of the journal may be torn, and no frame may follow a torn one.
             self.failed = True
             raise self.failure(error) from error
         self.offsets, self.staged = offsets, {}
@@ -152,7 +152,7 @@ class JournalStore(InMemoryKeyValueStore):
             file.write(data)
 
     def try_to_merge(self) -> None:
-        """Merge; where that fails, the journal is still there."""
+        """Try to merge. If the merge fails, the journal remains."""
         try:
             self.merge()
         except OSError as error:
@@ -160,7 +160,7 @@ class JournalStore(InMemoryKeyValueStore):
             raise self.failure(error) from error
 
     def close(self) -> None:
-        """Merge, unless something is staged or failed, and let go of the rows."""
+        """Merge, unless writes are staged or a write has failed, and release the rows."""
         if self.is_open and not self.staged and not self.failed:
             self.try_to_merge()
         super().close()
@@ -172,7 +172,7 @@ class JournalStore(InMemoryKeyValueStore):
         return self.offsets.get(partition)
 
     def failure(self, error: OSError) -> ProcessorStateError:
-        """What to raise if the disk fails."""
+        """The error to raise when the disk fails."""
         return ProcessorStateError(
             f"The files in {self.directory} cannot be read or written: {error}. "
             "Check that the disk has space, and open the store again."
@@ -180,13 +180,13 @@ class JournalStore(InMemoryKeyValueStore):
 
 
 def frame(rows: Mapping[bytes, bytes | None], offsets: Offsets) -> bytes:
-    """Rows and offsets as bytes, with their length and a checksum before them."""
+    """Rows and offsets as bytes, preceded by their length and a checksum."""
     body = pickle.dumps((dict(rows), offsets))
     return len(body).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file beside ``path``, and rename it, so that it is there as a whole or not at all."""
+    """Write a temporary file and rename it to ``path``, so the file appears whole or not at all."""
     temporary = path.with_suffix(f"{path.suffix}.tmp")
     with temporary.open("wb", buffering=0) as file:
         file.write(data)
@@ -220,7 +220,7 @@ class _JournalFirst(JournalStore):
 
 
 def journal_deleted_before_it_is_applied() -> JournalStore:
-    """Loses the journal, if it dies while it recovers."""
+    """Loses the journal if the process dies during recovery."""
     return _JournalFirst("store")
 
 
@@ -236,7 +236,7 @@ class _MovedAside(JournalStore):
 
 
 def recovery_moves_the_snapshot_aside() -> JournalStore:
-    """Finds the journal alone, if it dies while it recovers, and recovers once more from that."""
+    """Recovers from the journal alone if the process died during an earlier recovery."""
     return _MovedAside("store")
 
 
@@ -249,7 +249,7 @@ class _EndFirst(JournalStore):
 
 
 def restore_commits_its_end_first() -> JournalStore:
-    """Keeps the end of a batch as its offset, and then applies the batch."""
+    """Stores the end of a batch as its offset, then applies the batch."""
     return _EndFirst("store")
 
 
@@ -261,7 +261,7 @@ class _MergeGap(JournalStore):
 
 
 def snapshot_deleted_before_the_merge() -> JournalStore:
-    """Makes room first: the old snapshot goes before the new one is there."""
+    """Deletes the old snapshot before it writes the new one, to save space."""
     return _MergeGap("store")
 
 
@@ -280,7 +280,7 @@ class _OneOfAll(JournalStore):
 
 
 def offsets_of_all_stores_together() -> JournalStore:
-    """Writes the offsets of a commit for every open store, as if one file were for them all."""
+    """Writes the offsets of a commit for every open store, as if all stores shared one file."""
     return _OneOfAll("store")
 
 
@@ -293,7 +293,7 @@ class _Silent(JournalStore):
 
 
 def full_disk_ignored() -> JournalStore:
-    """Returns from a commit as if it had been written."""
+    """Returns from a commit that failed as if it had succeeded."""
     return _Silent("store")
 
 
@@ -307,7 +307,7 @@ class _Tidy(JournalStore):
 
 
 def journal_deleted_after_an_error() -> JournalStore:
-    """Clears up when a commit fails, and takes the commits before it along."""
+    """Cleans up after a failed commit and deletes the earlier commits too."""
     return _Tidy("store")
 
 
@@ -320,7 +320,7 @@ class _Misled(JournalStore):
 
 
 def disk_error_as_type_error() -> JournalStore:
-    """Stumbles over what a failed write left, and raises that."""
+    """Raises a TypeError instead of the error of a failed write."""
     return _Misled("store")
 
 
@@ -332,7 +332,7 @@ class _HalfCopied(JournalStore):
         again = self.journal.exists()
         self.load(older)
         if again:
-            # It was copied before, it thinks.
+            # The mistake: the store assumes that the earlier attempt copied the data.
             self.journal.unlink()
             older.unlink()
         self.append(frame({}, self.offsets))
@@ -342,5 +342,5 @@ class _HalfCopied(JournalStore):
 
 
 def second_upgrade_deletes_first() -> JournalStore:
-    """Upgrades rightly after one crash, and not if it dies a second time."""
+    """Upgrades correctly after one crash, but not after a second crash."""
     return _HalfCopied("store")

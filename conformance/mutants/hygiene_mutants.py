@@ -1,4 +1,4 @@
-"""Stores that leave something behind; see the table in the package."""
+"""Stores that leak resources; see the table in the package."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from streamproof.stores.rocksdb import RocksDBStore
 NAME = "store"
 
 SLEEP_S = 600
-"""How long a process lasts that is left behind, if nobody ends it."""
+"""The lifetime of a leaked process in seconds, if nothing ends the process earlier."""
 
 
 class rows_beside_the_task(RocksDBStore):
-    """Keeps its files where it thinks they are better off."""
+    """Keeps its files in a directory of its own choice."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -28,7 +28,7 @@ class rows_beside_the_task(RocksDBStore):
 
 
 class notes_beside_the_task(RocksDBStore):
-    """Keeps notes on what it did outside the directory of the task."""
+    """Writes a log file outside the task directory."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -42,7 +42,7 @@ class notes_beside_the_task(RocksDBStore):
 
 
 class file_stays_open(RocksDBStore):
-    """Opens a file of its own, and forgets to close it."""
+    """Opens a file and forgets to close it."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -54,7 +54,7 @@ class file_stays_open(RocksDBStore):
 
 
 class handles_pile_up(RocksDBStore):
-    """Makes a pipe at every opening, to wake a thread that it does not have any more."""
+    """Makes a pipe at every opening, to wake a thread that no longer exists."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -65,7 +65,7 @@ class handles_pile_up(RocksDBStore):
 
 
 class threads_pile_up(RocksDBStore):
-    """Starts a thread at every opening that waits for something that never comes."""
+    """Starts a thread at every opening that waits forever."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -76,7 +76,7 @@ class threads_pile_up(RocksDBStore):
 
 
 class processes_pile_up(RocksDBStore):
-    """Starts a process at every opening, and leaves it to itself."""
+    """Starts a process at every opening and never ends it."""
 
     processes: ClassVar[list[subprocess.Popen[bytes]]] = []
 
@@ -85,12 +85,12 @@ class processes_pile_up(RocksDBStore):
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
         super().init(context, root)
-        # In a session of its own, as a daemon is: it does not end with the group of its parent.
+        # A daemon has its own session, so the process does not end with its parent's group.
         self.processes.append(subprocess.Popen(["sleep", str(SLEEP_S)], start_new_session=True))
 
 
 class refused_opening_holds_a_file(RocksDBStore):
-    """Opens a file before the database, and keeps it open if the database cannot be opened."""
+    """Opens a file before the database, and leaves it open if the database cannot be opened."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -102,7 +102,7 @@ class refused_opening_holds_a_file(RocksDBStore):
 
 
 class claims_prefix_scans(RocksDBStore):
-    """Claims what it has no method for."""
+    """Claims prefix scans without the method for them."""
 
     prefix_scan = None  # type: ignore[assignment]
 

@@ -1,4 +1,4 @@
-"""Stores with a wrong cache, wrong metrics or restoration; see the table in the package."""
+"""Stores with a wrong cache, wrong metrics or a wrong restoration; see the table in the package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Behind(CachingKeyValueStore):
 
 
 def cache_not_flushed_before_the_commit() -> KeyValueStore:
-    """Commits offsets of writes that are still in the cache."""
+    """Commits the offsets of writes that are still in the cache."""
     return _Behind(change_logging(RocksDBStore(NAME)), RecordCache(CACHE_BYTES))
 
 
@@ -52,5 +52,5 @@ class _LastLost(RocksDBStore):
 
 
 def last_record_of_a_batch_lost() -> KeyValueStore:
-    """Restores all records of a batch but the last."""
+    """Restores all records of a batch except the last."""
     return _LastLost(NAME)

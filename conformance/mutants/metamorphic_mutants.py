@@ -1,4 +1,4 @@
-"""Stores in which something matters that must not; see the table in the package."""
+"""Stores whose answers depend on irrelevant conditions; see the table in the package."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from streamproof.stores.windowed import memory_sessions
 NAME = "store"
 
 SLOTS = 8
-"""Of how many keys a table with collisions keeps one each."""
+"""The number of slots in a table that keeps one key for each slot."""
 
 
 class _Boundary(RocksDBStore):
-    """Hides the last row of a commit from scans, until it is written again."""
+    """Hides the last row of a commit from scans until the row is written again."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -45,7 +45,7 @@ class _Boundary(RocksDBStore):
         self._boundaries.append(self._last)
 
     def range(self, from_key: bytes | None, to_key: bytes | None) -> RowIterator:
-        # What lies between two commits begins after the key at which the earlier one ended.
+        # A commit begins after the last key of the previous commit.
         inner = {key for key in self._boundaries[:-1] if key != self._last}
         rows = super().range(from_key, to_key)
         return self.open_iterator((row for row in rows if row[0] not in inner), rows.close)
@@ -66,7 +66,7 @@ class _Compacting(RocksDBStore):
 
 
 def opening_compacts_values() -> KeyValueStore:
-    """Empties the values of one repeated byte, which look like padding, when it opens."""
+    """Empties values of one repeated byte at opening, because they look like padding."""
     return _Compacting(NAME)
 
 
@@ -77,7 +77,7 @@ class _FirstOfBatch(RocksDBStore):
 
 
 def first_record_of_a_batch_counts() -> KeyValueStore:
-    """Keeps, of several records of a key in a batch, the first."""
+    """Keeps the first of several records of a key in a batch."""
     return _FirstOfBatch(NAME)
 
 
@@ -92,7 +92,7 @@ class _Appending(RocksDBStore):
 
 
 def restoring_again_appends() -> KeyValueStore:
-    """Appends what it restores to what is there."""
+    """Appends restored values to existing values."""
     return _Appending(NAME)
 
 
@@ -104,12 +104,12 @@ class _Trimming(RocksDBStore):
 
 
 def restored_values_lose_their_zeros() -> KeyValueStore:
-    """Takes the zero bytes at the end of a restored value for padding."""
+    """Strips the trailing zero bytes of a restored value as padding."""
     return _Trimming(NAME)
 
 
 class _Slots(RocksDBStore):
-    """One key for each slot: the last key that was put there moves the one before out."""
+    """One key for each slot: a new key replaces the key that the slot held."""
 
     def put(self, key: bytes, value: bytes | None) -> None:
         with super().range(None, None) as rows:
@@ -124,7 +124,7 @@ def _slot(key: bytes) -> int:
 
 
 def keys_share_a_slot() -> KeyValueStore:
-    """Keeps one key of those that collide in a table without chains: the last."""
+    """Keeps only the last of several keys with the same hash."""
     return _Slots(NAME)
 
 
@@ -135,7 +135,7 @@ class _ForgetsWhy(RocksDBStore):
 
 
 def put_if_absent_tells_the_new_value() -> KeyValueStore:
-    """Answers with the value that is there afterwards, and not with the one before."""
+    """Returns the value after the call instead of the value before."""
     return _ForgetsWhy(NAME)
 
 
@@ -154,7 +154,7 @@ class _Deleting(TransactionalRocksDBStore):
 
 
 class _OwnIsRight(TransactionalKeyValueStore):
-    """What the store stages itself is right; the mistake is in what it gives away."""
+    """Stages its own writes correctly. The mistake is in the transactions that it returns."""
 
     def _begin(self) -> None:
         super()._begin()
@@ -175,12 +175,12 @@ class _HighKeys(RocksDBStore):
 
 
 def open_ranges_end_at_ff() -> KeyValueStore:
-    """Takes the byte 0xFF for the end of all keys where a range has a lower bound only."""
+    """Uses the byte 0xFF as the upper bound of a range that has only a lower bound."""
     return _HighKeys(NAME)
 
 
 class forward_windows_only(_Wrong):
-    """Drops a window that starts before one that the same key already has."""
+    """Drops a window that starts before another window of the same key."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,14 +193,14 @@ class forward_windows_only(_Wrong):
 
 
 class point_fetch_rounds_down(_Wrong):
-    """Aligns the time of a fetch of one window to ten milliseconds."""
+    """Rounds the time of a single-window fetch down to ten milliseconds."""
 
     def fetch(self, key: bytes, time: int) -> Any:
         return self.right.fetch(key, time - time % 10)
 
 
 class forward_sessions_only(_Wrong):
-    """Drops a session that ends before one that the same key already has."""
+    """Drops a session that ends before another session of the same key."""
 
     make = staticmethod(memory_sessions.default_store)
 

@@ -30,7 +30,7 @@ class _Forgotten(RocksDBStore):
 
 
 def position_not_kept() -> KeyValueStore:
-    """Keeps the position in memory alone (KAFKA-13605)."""
+    """Keeps the position only in memory (KAFKA-13605)."""
     return _Forgotten(NAME)
 
 
@@ -44,7 +44,7 @@ class _Backward(RocksDBStore):
 
 
 def position_goes_back() -> KeyValueStore:
-    """Takes the offset of the last record, not the largest."""
+    """Keeps the offset of the latest record, not the largest offset."""
     return _Backward(NAME)
 
 

@@ -1,6 +1,6 @@
-"""Stores that stand every kill, and not the loss of power; see the table in the package.
+"""Stores that survive every kill but not the loss of power; see the table in the package.
 
-All but the last are small differences to :class:`DurableStore`, which is correct.
+All but the last differ a little from :class:`DurableStore`, which is correct.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from streamproof.stores.api import ChangelogRecord, StateStore, StateStoreContex
 from streamproof.stores.synced_directories import make_directory, sync_directory
 
 END = bytes(4) + b"\xff" * 4
-"""The head of a frame that is none."""
+"""The head that marks the end of the frames."""
 
 
 class DurableStore(JournalStore):
-    """A journal and a snapshot of which everything is synced before a commit returns."""
+    """A journal and a snapshot. A commit syncs both before it returns."""
 
     capabilities = replace(
         JournalStore.capabilities, durability="power", upgrades_from=f"{__name__}:older_durable"
     )
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Make the directory, so that it lasts, and open."""
+        """Make the directory durably, and open the store."""
         self.make(context.state_dir / "journalled")
         super().init(context, root)
 
@@ -37,7 +37,7 @@ class DurableStore(JournalStore):
         make_directory(directory)
 
     def upgrade(self) -> None:
-        """Take over what the older version left, in one step."""
+        """Take over the files of the older version in one step."""
         older = self.directory / "snapshot.v1"
         if self.version == 1 or not older.exists():
             return
@@ -55,7 +55,7 @@ class DurableStore(JournalStore):
         self.frames = 0
 
     def replace(self, path: Path, data: bytes, *, synced: bool = True) -> None:
-        """Put another content into the place of a file, as a whole and to last."""
+        """Replace the content of a file atomically and durably."""
         temporary = path.with_suffix(f"{path.suffix}.tmp")
         with temporary.open("wb", buffering=0) as file:
             file.write(data)
@@ -65,11 +65,11 @@ class DurableStore(JournalStore):
         sync_directory(self.directory)
 
     def append(self, data: bytes) -> None:
-        """Add to the journal, and sync it and, where it is new, its name."""
+        """Append to the journal and sync it. Also sync the name of a new journal."""
         self.add(self.journal, data)
 
     def add(self, path: Path, data: bytes, *, synced: bool = True) -> None:
-        """Add to a file, and sync it and, where it is new, its name."""
+        """Append to a file and sync it. Also sync the name of a new file."""
         new = not path.exists()
         with path.open("ab", buffering=0) as file:
             file.write(data)
@@ -97,7 +97,7 @@ def older_durable() -> DurableStore:
 
 
 class WholeFileStore(DurableStore):
-    """A store that writes everything anew at each commit, which is correct, too."""
+    """A store that rewrites all its content at each commit, which is also correct."""
 
     def append(self, data: bytes) -> None:
         _, offsets = pickle.loads(data[8:])  # noqa: S301 - see frame
@@ -115,7 +115,7 @@ class _UnsyncedRename(DurableStore):
 
 
 def renamed_before_it_is_synced() -> DurableStore:
-    """Renames a new snapshot that has no content on the disk yet."""
+    """Renames a new snapshot before its content is on the disk."""
     return _UnsyncedRename("store")
 
 
@@ -129,7 +129,7 @@ class _UnsyncedDirectory(WholeFileStore):
 
 
 def directory_never_synced() -> DurableStore:
-    """Syncs a file, renames it, and takes the rename to last."""
+    """Syncs and renames a file, but does not sync the directory."""
     return _UnsyncedDirectory("store")
 
 
@@ -139,7 +139,7 @@ class _UnsyncedParent(DurableStore):
 
 
 def directory_made_without_a_sync() -> DurableStore:
-    """Syncs all that is in its directory, and not the name of the directory itself."""
+    """Syncs everything in its directory, but not the name of the directory itself."""
     return _UnsyncedParent("store")
 
 
@@ -149,7 +149,7 @@ class _UnsyncedLog(DurableStore):
 
 
 def journal_never_synced() -> DurableStore:
-    """Declares that commits survive the loss of power, and syncs none of them."""
+    """Declares that commits survive the loss of power, but syncs none of them."""
     return _UnsyncedLog("store")
 
 
@@ -161,12 +161,12 @@ class _FlushStore(_UnsyncedLog):
 
 
 def flush_that_syncs_nothing() -> DurableStore:
-    """Hands everything to the kernel, and calls that a flush."""
+    """Writes everything to the kernel's cache and calls that a flush."""
     return _FlushStore("store")
 
 
 class _SplitStore(DurableStore):
-    """Keeps the offsets in a file of their own, and no snapshot."""
+    """Keeps the offsets in a separate file, and has no snapshot."""
 
     capabilities = replace(DurableStore.capabilities, upgrades_from="")
 
@@ -199,7 +199,7 @@ class _OffsetsSynced(_SplitStore):
 
 
 def offsets_synced_and_data_not() -> DurableStore:
-    """Syncs the offsets of a commit, and leaves the data to the kernel."""
+    """Syncs the offsets of a commit but not its data."""
     return _OffsetsSynced("store")
 
 
@@ -213,7 +213,7 @@ class _SyncedTogether(_SplitStore):
 
 
 def data_and_offsets_synced_at_the_end() -> DurableStore:
-    """Writes the data and then the offsets, and syncs both after that: the order is not kept."""
+    """Writes the data, then the offsets, and syncs both only at the end, in no fixed order."""
     return _SyncedTogether("store")
 
 
@@ -227,7 +227,7 @@ class _OffsetsApart(DurableStore):
 
 
 def partitions_committed_one_by_one() -> DurableStore:
-    """Syncs the offset of one partition after that of the other."""
+    """Syncs the offsets of the partitions one after the other."""
     return _OffsetsApart("store")
 
 
@@ -245,12 +245,12 @@ class _Trusting(DurableStore):
 
 
 def torn_frame_accepted() -> DurableStore:
-    """Looks at the length of a frame, and not at its checksum."""
+    """Checks the length of a frame but not its checksum."""
     return _Trusting("store")
 
 
 class _Recycled(DurableStore):
-    """Writes over the old journal, and ends it where it is not overwritten yet."""
+    """Overwrites the old journal and marks the end of the new frames."""
 
     end = 0
 
@@ -275,7 +275,7 @@ class _Recycled(DurableStore):
 
 
 def journal_written_over_too_early() -> DurableStore:
-    """Begins a journal anew before the new snapshot has its name on the disk."""
+    """Restarts the journal before the name of the new snapshot is on the disk."""
     return _Recycled("store")
 
 
@@ -292,7 +292,7 @@ class _CarelessClose(DurableStore):
 
 
 def close_syncs_nothing() -> DurableStore:
-    """Leaves the last snapshot to the kernel: the store is closed, after all."""
+    """Does not sync the last snapshot on close."""
     return _CarelessClose("store")
 
 
@@ -305,7 +305,7 @@ class _CarelessUpgrade(DurableStore):
 
 
 def upgrade_syncs_nothing() -> DurableStore:
-    """Deletes the older files while the new ones are not on the disk yet."""
+    """Deletes the older files before the new ones are on the disk."""
     return _CarelessUpgrade("store")
 
 
@@ -322,7 +322,7 @@ class _CarelessRecovery(DurableStore):
 
 
 def recovery_syncs_nothing() -> DurableStore:
-    """Recovers from one loss of power, and not from a second one after that."""
+    """Recovers from one loss of power but not from a second one."""
     return _CarelessRecovery("store")
 
 
@@ -342,7 +342,7 @@ class _CarelessRestore(DurableStore):
 
 
 def restored_records_never_synced() -> DurableStore:
-    """Takes a restoration for something that can be done again, and keeps its offset."""
+    """Does not sync restored records, as they can be restored again, but keeps their offset."""
     return _CarelessRestore("store")
 
 
@@ -355,10 +355,10 @@ class _BehindTheTear(DurableStore):
 
 
 def journal_goes_on_behind_a_tear() -> DurableStore:
-    """Adds to a journal with a torn frame, behind which nothing will be read."""
+    """Appends to a journal after a torn frame, where recovery never reads."""
     return _BehindTheTear("store")
 
 
 def loss_of_power_unnoticed() -> StateStore:
-    """No status tells that the store was not closed."""
+    """Does not record that the store was not closed."""
     return unclean_stop_unnoticed()

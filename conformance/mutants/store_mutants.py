@@ -1,4 +1,4 @@
-"""The mutants: factories of stores, each with one mistake; see the table in the package."""
+"""Stores with wrong commits, scans and transactions; see the table in the package."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _OneByOne(Database):
 
 
 class _OnDatabase(TransactionalRocksDBStore):
-    """A store on a database that flushes or closes in its own way."""
+    """A store on a database with its own way to flush or close."""
 
     database_class: type[Database] = Database
 
@@ -74,12 +74,12 @@ def offsets_flushed_before_data() -> KeyValueStore:
 
 
 def data_flushed_alone() -> KeyValueStore:
-    """Flushes the data column family only."""
+    """Flushes only the data column family."""
     return TransactionalKeyValueStore(_DataAloneStore(NAME))
 
 
 def closed_one_by_one() -> KeyValueStore:
-    """Closes, and so flushes, one column family after the other."""
+    """Closes one column family after the other, and thereby flushes them one by one."""
     return TransactionalKeyValueStore(_OneByOneStore(NAME))
 
 
@@ -117,7 +117,7 @@ def range_end_exclusive() -> KeyValueStore:
 class _LiveIterator(RocksDBStore):
     def range(self, from_key: bytes | None, to_key: bytes | None) -> RowIterator:
         def rows() -> Iterable[tuple[bytes, bytes]]:
-            # Each step looks at the store as it is then.
+            # Each step reads the current store.
             last = None
             while True:
                 found = scan_range(self._opened().data, last or from_key, to_key, reverse=False)
@@ -142,13 +142,13 @@ class _NothingForgotten(RocksDBStore):
 
 
 def stale_offset_after_empty_commit() -> KeyValueStore:
-    """Takes an empty commit for no commit."""
+    """Treats an empty commit as no commit."""
     return _NothingForgotten(NAME)
 
 
 class _Leaking(TransactionalRocksDBStore):
     def close_transactions(self) -> None:
-        """Close none."""
+        """Close no transaction."""
 
 
 def transaction_leaks_on_close() -> KeyValueStore:
@@ -172,7 +172,7 @@ class _StagedShows(TransactionalKeyValueStore):
 
 
 def committed_reader_sees_staged() -> KeyValueStore:
-    """Gives the store itself as the view of what is committed."""
+    """Returns the store itself as the READ_COMMITTED view."""
     return _StagedShows(TransactionalRocksDBStore(NAME))
 
 
@@ -207,7 +207,7 @@ class _LargestWins(RocksDBStore):
 
 
 def largest_offset_wins() -> KeyValueStore:
-    """Refuses to let a committed offset go back."""
+    """Never lets a committed offset go back."""
     return _LargestWins(NAME)
 
 
@@ -222,7 +222,7 @@ class _FileWins(RocksDBStore):
 
 
 def checkpoint_wins() -> KeyValueStore:
-    """Takes the offset in the file at every opening, whatever it has itself."""
+    """Takes the offset from the file at every opening, even if it has its own."""
     return _FileWins(NAME)
 
 
@@ -232,7 +232,7 @@ class _NoTombstones(RocksDBStore):
 
 
 def restore_skips_tombstones() -> KeyValueStore:
-    """Restores values only."""
+    """Restores values but no tombstones."""
     return _NoTombstones(NAME)
 
 
@@ -242,7 +242,7 @@ class _EmptyDeletes(RocksDBStore):
 
 
 def empty_value_deletes() -> KeyValueStore:
-    """Tests a value for truth where it should test for None."""
+    """Tests whether a value is truthy instead of whether it is None."""
     return _EmptyDeletes(NAME)
 
 
@@ -266,7 +266,7 @@ class _Among(RocksDBStore):
 
 
 def offsets_among_data() -> KeyValueStore:
-    """Keeps offsets as records under a key of their own."""
+    """Keeps offsets as entries under their own keys."""
     return _Among(NAME)
 
 
@@ -275,5 +275,5 @@ class _Unmarked(RocksDBStore):
 
 
 def unclean_stop_unnoticed() -> KeyValueStore:
-    """Opens whatever a crash left, under exactly-once too."""
+    """Opens any files that a crash left, also under exactly-once."""
     return _Unmarked(NAME)

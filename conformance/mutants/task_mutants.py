@@ -1,4 +1,4 @@
-"""Stores that go wrong inside tasks, which restart, restore and hand over; see the package."""
+"""Stores that fail inside tasks, which restart, restore and hand over; see the package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "store"
 
 
 class _Filtered(InMemoryKeyValueStore):
-    """Asks a filter before it looks, which knows the keys that were put since it was made."""
+    """Consults a filter before each read. The filter knows the keys put since its creation."""
 
     _known: frozenset[bytes] = frozenset()
 
@@ -33,14 +33,14 @@ class _Filtered(InMemoryKeyValueStore):
 
 
 class get_misses_restored_rows(_Filtered):
-    """Adds nothing to its filter of known keys when it restores."""
+    """Does not add restored keys to its filter of known keys."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
 
 
 class restoring_stops_at_a_tombstone(InMemoryKeyValueStore):
-    """Takes a record without a value for the end of the batch."""
+    """Treats a record without a value as the end of the batch."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -62,7 +62,7 @@ class _InTasks(JournalStore):
 
 
 class staged_rows_reach_the_journal(_InTasks):
-    """Writes each row to the journal at once, so that a commit has less to do."""
+    """Writes each row to the journal at once, so that commits have less work."""
 
     def put(self, key: bytes, value: bytes | None) -> None:
         super().put(key, value)
@@ -70,7 +70,7 @@ class staged_rows_reach_the_journal(_InTasks):
 
 
 class commit_keeps_deleted_rows(_InTasks):
-    """Applies what is staged to the rows that it had at the last commit, and skips deletes."""
+    """Applies staged puts to the rows of the last commit, and skips deletes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,11 +91,11 @@ class commit_keeps_deleted_rows(_InTasks):
 
 
 class get_misses_rows_of_the_last_process(_Filtered, _InTasks):
-    """Adds nothing to its filter of known keys when it is opened."""
+    """Does not add existing keys to its filter when it opens."""
 
 
 class _Marked(_InTasks):
-    """Leaves a mark while it is open."""
+    """Keeps a mark on disk while it is open."""
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
         mark = context.state_dir / "in-use"
@@ -105,7 +105,7 @@ class _Marked(_InTasks):
         mark.touch()
 
     def found_mark(self) -> None:
-        """There was no clean close."""
+        """React to a mark: the last close was not clean."""
 
     def close(self) -> None:
         super().close()
@@ -113,21 +113,21 @@ class _Marked(_InTasks):
 
 
 class wiped_after_every_crash(_Marked):
-    """Asks to be wiped after a crash, though it can tell what was committed."""
+    """Asks to be wiped after a crash, although it knows its last commit."""
 
     def found_mark(self) -> None:
         raise TaskCorruptedError(f"The store in {self.directory} was not closed: wipe it.")
 
 
 class lock_outlives_the_process(_Marked):
-    """Takes the mark of a process that died for that of one that lives."""
+    """Mistakes the mark of a dead process for that of a living one."""
 
     def found_mark(self) -> None:
         raise ProcessorStateError(f"The store in {self.directory} is in use: close it first.")
 
 
 class unknown_offset_refused(_InTasks):
-    """Knows offsets from 0 on, and not the sign for an offset that is not known."""
+    """Accepts offsets from 0 on, but not the value for an unknown offset."""
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
         if any(offset is not None and offset < 0 for offset in changelog_offsets.values()):
@@ -136,7 +136,7 @@ class unknown_offset_refused(_InTasks):
 
 
 class restored_in_any_order(InMemoryKeyValueStore):
-    """Restores the records of a batch in no order, as several threads would."""
+    """Restores the records of a batch in random order, as several threads would."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -151,7 +151,7 @@ class restored_in_any_order(InMemoryKeyValueStore):
 
 
 class restored_rows_lost_at_close(_InTasks):
-    """Saves at its close what was put, and forgets that restoring changes something, too."""
+    """Saves put entries on close, but forgets restored entries."""
 
     has_changed = False
 

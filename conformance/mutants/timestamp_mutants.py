@@ -1,4 +1,4 @@
-"""Wrong stores of values with timestamps, and wrong upgrades; see the table in the package."""
+"""Stores with wrong timestamps or wrong upgrades; see the table in the package."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _NewerWins(RocksDBTimestampedStore):
 
 
 def older_timestamp_ignored() -> KeyValueStore:
-    """Takes a write with an older timestamp for one that comes too late."""
+    """Ignores a write with an older timestamp as too late."""
     return _NewerWins(NAME)
 
 
@@ -47,7 +47,7 @@ class _NoRecord(RocksDBTimestampedStore):
 
 
 def record_timestamp_ignored() -> KeyValueStore:
-    """Writes no timestamp where none is named."""
+    """Writes no timestamp if the caller names none."""
     return _NoRecord(NAME)
 
 
@@ -84,12 +84,12 @@ class _Sniffing(RocksDBTimestampedStore):
 
 
 def timestamps_are_guessed() -> KeyValueStore:
-    """Takes a value that begins like a timestamp for one that was stored with it."""
+    """Mistakes the first bytes of a value for a stored timestamp."""
     return _Sniffing(NAME)
 
 
 class _Lazy(TimestampedKeyValueStore):
-    """A store that migrates lazily, on a wrong store of the stored bytes."""
+    """A store that migrates lazily, based on a wrong store of the encoded bytes."""
 
     def __init__(self, inner: LazyRocksDBStore) -> None:
         super().__init__(inner)
@@ -119,7 +119,7 @@ class _PlainStays(LazyRocksDBStore):
 
 
 def old_entries_come_back() -> KeyValueStore:
-    """Deletes in the new format alone, so that the old entry shows again."""
+    """Deletes only in the new format, so the old entry shows again."""
     return _Lazy(_PlainStays(NAME))
 
 
@@ -131,7 +131,7 @@ class _NewRowsOnly(LazyRocksDBStore):
 
 
 def scans_miss_old_entries() -> KeyValueStore:
-    """Scans the new format alone."""
+    """Scans only the new format."""
     return _Lazy(_NewRowsOnly(NAME))
 
 
@@ -142,7 +142,7 @@ class _TwoSteps(LazyRocksDBStore):
         if self._upgrading and database.plain is not None:
             for key, _ in listed:
                 database.plain.delete(key)
-            # What is on the disk now has the entry in neither format.
+            # The disk now has the entry in neither format.
             database.flush()
         super()._write_entries(listed)
 
@@ -164,7 +164,7 @@ class _Emptied(RocksDBStore):
 
 
 def offset_without_the_old_data() -> KeyValueStore:
-    """Takes the committed offset of the older format over, and none of its entries."""
+    """Takes over the committed offset of the older format but none of its entries."""
     return _Emptied(NAME)
 
 
@@ -188,10 +188,10 @@ class _Forgets(RocksDBStore):
 
 
 def forgets_newer_formats() -> KeyValueStore:
-    """An older store that begins anew beside what a newer one wrote."""
+    """An older store that starts empty and ignores the files of a newer store."""
     return _Forgets(NAME)
 
 
 def downgrade_shows_nothing() -> KeyValueStore:
-    """A newer store whose older one overlooks what it wrote."""
+    """A newer store whose older version ignores its files."""
     return _Careless(NAME)

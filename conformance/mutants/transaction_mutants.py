@@ -1,4 +1,4 @@
-"""Stores with wrong transactions, restoration or metrics; see the table in the package."""
+"""Stores with wrong transactions, restorations or metrics; see the table in the package."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from streamproof.stores.transactional import (
 NAME = "store"
 
 CHUNK = 512
-"""Records that a restoration writes at a time."""
+"""The records that a restoration writes at a time."""
 
 UNKNOWN_TIMESTAMP = b"\xff" * 8
-"""How a timestamp of eight bytes looks that is not known."""
+"""The eight bytes of an unknown timestamp."""
 
 
-# Transactions. Each store makes one of its own kind.
+# Transactions. Each store makes its own kind of transaction.
 
 
 def _transactional(transaction_class: type[RocksDBTransaction]) -> KeyValueStore:
@@ -52,7 +52,7 @@ class _ReadsTheStore(RocksDBTransaction):
 
 
 def transaction_reads_the_store() -> KeyValueStore:
-    """Looks past its own writes."""
+    """Reads past its own writes."""
     return _transactional(_ReadsTheStore)
 
 
@@ -63,7 +63,7 @@ class _Unmerged(RocksDBTransaction):
 
 
 def transaction_scans_the_store() -> KeyValueStore:
-    """Scans what is committed."""
+    """Scans only committed entries."""
     return _transactional(_Unmerged)
 
 
@@ -78,7 +78,7 @@ class _NeverEnds(RocksDBTransaction):
 
 
 def ended_transaction_goes_on() -> KeyValueStore:
-    """Takes writes when it has ended."""
+    """Accepts writes after its end."""
     return _transactional(_NeverEnds)
 
 
@@ -95,13 +95,13 @@ class _CloseWritesStore(TransactionalRocksDBStore):
 
     def close_transactions(self) -> None:
         for transaction in self.open_transactions:
-            # With its store, a transaction ends as it should.
+            # When the store closes, the transaction ends correctly.
             RocksDBTransaction.close_transaction(transaction)  # type: ignore[arg-type]
         super().close_transactions()
 
 
 def closed_transaction_is_committed() -> KeyValueStore:
-    """Writes what is staged when it is closed, as a file does."""
+    """Writes staged entries on close, as a file does."""
     return TransactionalKeyValueStore(_CloseWritesStore(NAME))
 
 
@@ -136,7 +136,7 @@ class _NeverLess(TransactionalRocksDBStore):
 
 
 def uncommitted_bytes_never_fall() -> KeyValueStore:
-    """Counts the bytes of what was committed."""
+    """Also counts committed bytes as uncommitted."""
     return TransactionalKeyValueStore(_NeverLess(NAME))
 
 
@@ -157,7 +157,7 @@ class first_record_of_a_key_wins(RocksDBStore):
 
 
 class restored_values_lose_a_timestamp(RocksDBStore):
-    """Takes off what looks like a timestamp."""
+    """Strips bytes that look like a timestamp."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -213,7 +213,7 @@ def deletes_are_not_logged() -> KeyValueStore:
 
 
 class empty_batch_raises(RocksDBStore):
-    """Looks at the last record of every batch."""
+    """Reads the last record of every batch, even of an empty one."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -225,7 +225,7 @@ class empty_batch_raises(RocksDBStore):
 
 
 class last_chunk_of_a_batch_lost(RocksDBStore):
-    """Restores large batches in chunks, and forgets what is left over."""
+    """Restores large batches in chunks, and forgets the last, smaller chunk."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -236,7 +236,7 @@ class last_chunk_of_a_batch_lost(RocksDBStore):
 
 
 class restoring_closes_iterators(RocksDBStore):
-    """Ends what is being read before it restores."""
+    """Closes open iterators before it restores."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -248,7 +248,7 @@ class restoring_closes_iterators(RocksDBStore):
 
 
 class restored_again_is_added(InMemoryKeyValueStore):
-    """Adds to the value that is there, as a counter does."""
+    """Adds to the existing value, as a counter does."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -278,7 +278,7 @@ def metrics_without_the_task() -> Any:
 
 
 def commit_is_a_flush() -> Any:
-    """Records a commit as a flush, too."""
+    """Also records a commit as a flush."""
     store: Any = metered(RocksDBStore(NAME), "rocksdb")
     right = store.commit
 
@@ -291,7 +291,7 @@ def commit_is_a_flush() -> Any:
 
 
 def commits_of_all_tasks_together() -> Any:
-    """Registers its metrics under the name of the store alone."""
+    """Registers its metrics only under the name of the store."""
     store: Any = metered(RocksDBStore(NAME), "rocksdb")
     right = store._register  # noqa: SLF001
     store._register = lambda metrics, _: right(metrics, "0_0")  # noqa: SLF001
@@ -302,7 +302,7 @@ def commits_of_all_tasks_together() -> Any:
 
 
 class batches_move_no_position(RocksDBStore):
-    """Forgets the position in one of its methods."""
+    """Does not move the position in put_all."""
 
     def __init__(self) -> None:
         super().__init__(NAME)
@@ -315,7 +315,7 @@ class batches_move_no_position(RocksDBStore):
 
 
 class position_is_given_away(RocksDBStore):
-    """Gives its own position where a copy is needed."""
+    """Returns its own position instead of a copy."""
 
     def __init__(self) -> None:
         super().__init__(NAME)

@@ -20,13 +20,13 @@ Row = tuple[Any, bytes]
 
 
 def claims_of(store: Any) -> Capabilities:
-    """What a store claims."""
+    """The capabilities of a store."""
     claims: Capabilities = store.capabilities
     return claims
 
 
 class _Changed(AbstractContextManager["_Changed"]):
-    """The entries of an iterator, changed on the way."""
+    """An iterator that changes the entries of another one."""
 
     def __init__(self, entries: Any, rows: Iterator[Row]) -> None:
         self._entries = entries
@@ -58,7 +58,7 @@ class _Changed(AbstractContextManager["_Changed"]):
 
 
 class _Wrong:
-    """A right store, some of whose methods a subclass does wrongly; its name is its mistake."""
+    """A correct store. Subclasses break some of its methods and are named after their mistake."""
 
     make: Callable[[], Any] = staticmethod(memory_windows.default_store)
 
@@ -84,7 +84,7 @@ class _Wrong:
         return self if view is self.right else view
 
     def changed(self, entries: Any, change: Callable[[Any], Iterator[Row]]) -> _Changed:
-        """An iterator over what ``change`` makes of the entries."""
+        """An iterator over the entries after ``change``."""
         return _Changed(entries, iter(change(entries)))
 
 
@@ -96,7 +96,7 @@ class window_bound_exclusive(_Wrong):
 
 
 class longer_keys_match(_Wrong):
-    """Takes the windows of every key that starts with the key."""
+    """Also yields the windows of every longer key that starts with the key."""
 
     def fetch_between(self, key: bytes, time_from: int, time_to: int) -> Any:
         entries = self.right.fetch_range(key, None, time_from, time_to)
@@ -111,14 +111,14 @@ class longer_keys_match(_Wrong):
 
 
 class backward_is_forward(_Wrong):
-    """Forgets to turn the entries around (KAFKA-13264)."""
+    """Forgets to reverse the entries (KAFKA-13264)."""
 
     def backward_fetch_between(self, key: bytes, time_from: int, time_to: int) -> Any:
         return self.right.fetch_between(key, time_from, time_to)
 
 
 class window_end_overflows(_Wrong):
-    """Lets a window end after the end of time."""
+    """Lets a window end after the largest time."""
 
     def all(self) -> Any:
         return self.changed(
@@ -131,7 +131,7 @@ class window_end_overflows(_Wrong):
 
 
 class late_windows_kept(_Wrong):
-    """Keeps ten times longer than it says, so that nothing comes too late."""
+    """Keeps windows ten times longer than declared, so that nothing comes too late."""
 
     def __init__(self) -> None:
         right = memory_windows.InMemoryWindowStore(
@@ -145,7 +145,7 @@ class late_windows_kept(_Wrong):
 
 
 class retention_off_by_one(_Wrong):
-    """Drops the oldest window that is still to be kept."""
+    """Drops the oldest window that the store must still keep."""
 
     def __init__(self) -> None:
         right = memory_windows.InMemoryWindowStore(
@@ -159,7 +159,7 @@ class retention_off_by_one(_Wrong):
 
 
 class drops_uncounted(_Wrong):
-    """Drops late records without a word."""
+    """Drops late records without counting them."""
 
     @property
     def dropped_records(self) -> int:
@@ -167,7 +167,7 @@ class drops_uncounted(_Wrong):
 
 
 class delete_takes_all_windows(_Wrong):
-    """Deletes every window of the key, not one."""
+    """Deletes every window of the key instead of one."""
 
     def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
         if value is None:
@@ -179,7 +179,7 @@ class delete_takes_all_windows(_Wrong):
 
 
 class restored_late_windows_kept(_Wrong):
-    """Restores oldest last, so that the stream time comes too late for what is expired."""
+    """Restores the oldest windows first, one by one, so that no record comes too late."""
 
     def init(self, context: Any, root: Any) -> None:
         self.right.init(context, root)
@@ -193,7 +193,7 @@ class restored_late_windows_kept(_Wrong):
 
 
 class duplicates_overwrite(_Wrong):
-    """Claims to keep duplicates, and keeps the last."""
+    """Claims to keep duplicates but keeps only the last."""
 
     make = staticmethod(rocksdb_windows.default_store)
 
@@ -203,7 +203,7 @@ class duplicates_overwrite(_Wrong):
 
 
 class staged_windows_show(_Wrong):
-    """Reads what is staged in the view of what is committed (KAFKA-20768)."""
+    """Shows staged windows in the READ_COMMITTED view (KAFKA-20768)."""
 
     make = staticmethod(rocksdb_windows.transactional_store)
 
@@ -212,7 +212,7 @@ class staged_windows_show(_Wrong):
 
 
 class newest_segment_offset(_Wrong):
-    """Answers with the offset of the newest segment, which says nothing of the others."""
+    """Returns the offset of the newest segment, which says nothing about the others."""
 
     def __init__(self) -> None:
         super().__init__(rocksdb_windows.segments_store(segment_offset="newest"))
@@ -223,14 +223,14 @@ class _WrongSession(_Wrong):
 
 
 class touching_sessions_missed(_WrongSession):
-    """Leaves out the session that ends just at the earliest end asked for."""
+    """Leaves out a session that ends exactly at the earliest end."""
 
     def find_sessions(self, key: bytes, earliest_session_end: int, latest_start: int) -> Any:
         return self.right.find_sessions(key, earliest_session_end + 1, latest_start)
 
 
 class session_start_ignored(_WrongSession):
-    """Finds sessions by their end alone."""
+    """Finds sessions only by their ends."""
 
     def find_sessions(self, key: bytes, earliest_session_end: int, latest_start: int) -> Any:
         return self.right.find_sessions(key, earliest_session_end, 2**62)
