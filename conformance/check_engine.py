@@ -22,6 +22,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from streamproof.conformance import zygote as zygote_module
 from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.power.syscall_recorder import preload
@@ -169,7 +170,7 @@ class _Nursery:
         self._socket.settimeout(LOAD_TIMEOUT_S)
         with theirs, self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "streamproof.conformance.zygote"],
+                [sys.executable, "-P", "-m", zygote_module.__name__],
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,

@@ -43,5 +43,5 @@ def schema_text() -> str:
 
 def load_schema() -> dict[str, Any]:
     """The JSON Schema as it was published with this release."""
-    text = resources.files("streamproof.reports").joinpath(SCHEMA_FILE).read_text("utf-8")
+    text = resources.files(__package__).joinpath(SCHEMA_FILE).read_text("utf-8")
     return cast(dict[str, Any], json.loads(text))

@@ -7,26 +7,28 @@ construction: a template cannot forget it.
 from __future__ import annotations
 
 from importlib import resources
+from types import ModuleType
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from streamproof.reports import templates
 from streamproof.reports.safe_text import PROGRAM_CHARS, cell, detail
 from streamproof.reports.wording import plural
 
 __all__ = ["asset", "environment"]
 
 
-def asset(name: str, package: str = "streamproof.reports") -> str:
-    """A style sheet or a script that lies beside the templates of a package."""
-    return resources.files(f"{package}.templates").joinpath(name).read_text("utf-8")
+def asset(name: str, package: ModuleType = templates) -> str:
+    """A style sheet or a script in a package of templates."""
+    return resources.files(package).joinpath(name).read_text("utf-8")
 
 
-def environment(package: str = "streamproof.reports") -> Environment:
-    """The templates of a package, with the filters that all of them use."""
+def environment(package: ModuleType = templates) -> Environment:
+    """The templates in a package, with the filters that all of them use."""
     found = Environment(
-        loader=PackageLoader(package, "templates"),
+        loader=PackageLoader(package.__name__, ""),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_bounded,

@@ -39,7 +39,7 @@ SECTIONS = ("settings", "plan", "workload")
 
 def library() -> dict[str, Path]:
     """The scenarios that come with streamproof, by name."""
-    root = Path(str(resources.files("streamproof.scenarios") / "library"))
+    root = Path(str(resources.files(__package__) / "library"))
     return {path.stem: path for path in sorted(root.glob("*.toml"))}
 
 

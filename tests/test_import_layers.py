@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -130,3 +133,96 @@ def test_the_front_door_is_no_way_up(house: Path) -> None:
 
     assert result.returncode == 1, result.stdout
     assert "streamproof.sim.planted -> streamproof " in result.stdout
+
+
+# A module that is entered by a name in a string is an arrow that no contract sees.
+
+BY_NAME = {
+    "conformance/check_loader.py": "Finds the modules of a package of checks, so that a new "
+    "one needs no entry; the package itself is imported.",
+    "conformance/subject.py": "Imports the store that a user names.",
+    "reports/pipeline/campaigns/verify_row.py": "Starts the program as a user does: what goes in "
+    "is a command line, and what comes out a run log.",
+    "stores/builtin.py": "Stores by name, in the same layer: most runs need one, and some need "
+    "packages that are not installed.",
+    "streamproof/cli.py": "Commands by name, in the same layer: a run needs one of them.",
+}
+"""The files that import or start a module by a name in a string, and why."""
+
+IMPORTERS = {"__import__", "import_module", "run_module", "run_path", "spec_from_file_location"}
+
+
+def names_in_strings(code: str) -> Iterator[str]:
+    """Everything in a module that may import or start another module by its name."""
+    tree = ast.parse(code)
+    ignored = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            ignored.add(node.value)
+        if isinstance(node, ast.Call):
+            function = node.func.attr if isinstance(node.func, ast.Attribute) else node.func
+            name = function.id if isinstance(function, ast.Name) else function
+            if name == "getLogger":
+                ignored.update(node.args)
+            if name in IMPORTERS:
+                yield f"line {node.lineno}: {name}()"
+        if isinstance(node, ast.List | ast.Tuple):
+            for option, target in zip(node.elts, node.elts[1:], strict=False):
+                is_shown = isinstance(target, ast.Name | ast.Attribute)
+                if isinstance(option, ast.Constant) and option.value == "-m" and not is_shown:
+                    yield f"line {node.lineno}: -m {ast.unparse(target)}"
+        if isinstance(node, ast.Constant) and node not in ignored and is_module(node.value):
+            yield f"line {node.lineno}: {node.value!r}"
+
+
+def is_module(value: object) -> bool:
+    """Whether a string names one of our modules, or begins with the name of a package of ours."""
+    found = isinstance(value, str) and re.fullmatch(r"streamproof\.([\w.]+?)\.?(:[\w.]+)?", value)
+    if not found:
+        return False
+    place = found[1].replace(".", "/")
+    return any(
+        (root / place).is_dir() or (root / f"{place}.py").is_file()
+        for root in (ROOT, ROOT / "streamproof")
+    )
+
+
+def test_no_module_is_entered_by_a_name_in_a_string() -> None:
+    found = {}
+    for folder in ("stores", "sim", "scenarios", "conformance", "reports", "streamproof"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if names := list(names_in_strings(path.read_text("utf-8"))):
+                found[path.relative_to(ROOT).as_posix()] = names
+    assert {path: names for path, names in found.items() if path not in BY_NAME} == {}
+    assert sorted(found) == sorted(BY_NAME)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "importlib.import_module(name)",
+        "__import__(name)",
+        "run([sys.executable, '-m', 'streamproof'])",
+        "run((sys.executable, '-m', f'{package}.zygote'))",
+        "make('streamproof.stores.memory')",
+        "make('streamproof.stores.memory:default_store')",
+        "make(f'streamproof.commands.{name}')",
+        "resources.files('streamproof.reports')",
+    ],
+)
+def test_a_name_in_a_string_is_found(code: str) -> None:
+    assert list(names_in_strings(code))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '"""See streamproof.stores.memory."""',
+        "logging.getLogger('streamproof.stores')",
+        "run([sys.executable, '-m', zygote.__name__])",
+        "METADATA = {'streamproof.campaign': '1'}",
+        "raise Error('Import streamproof.conformance.lab first.')",
+    ],
+)
+def test_other_strings_are_no_modules(code: str) -> None:
+    assert list(names_in_strings(code)) == []

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from streamproof.scenarios.event_words import sentence, visible
+from streamproof.scenarios.pictures import templates
 from streamproof.scenarios.pictures.durability import Holding, Level
 from streamproof.scenarios.pictures.lanes import Item, Picture
 from streamproof.sim.event_kinds import GLYPHS
@@ -167,14 +168,13 @@ def _cut(text: str) -> str:
 
 
 def _asset(name: str) -> str:
-    folder = resources.files("streamproof.scenarios.pictures.templates")
-    return folder.joinpath(name).read_text("utf-8")
+    return resources.files(templates).joinpath(name).read_text("utf-8")
 
 
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("streamproof.scenarios.pictures", "templates"),
+        loader=PackageLoader(templates.__name__, ""),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

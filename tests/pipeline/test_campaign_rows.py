@@ -6,6 +6,7 @@ import errno
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from campaign_plans import SUBJECTS, plan_of, worlds
 from streamproof.reports.pipeline.campaigns.campaign_tables import RunRow
 from streamproof.reports.pipeline.campaigns.chunk_files import Found, write_chunk
 from streamproof.reports.pipeline.campaigns.driver import opened
-from streamproof.reports.pipeline.campaigns.row import failed_to_run
-from streamproof.reports.pipeline.campaigns.row_process import Order, isolated
+from streamproof.reports.pipeline.campaigns.row_process import COMMAND, Order, isolated
+from streamproof.reports.pipeline.campaigns.row_records import failed_to_run
 from streamproof.reports.pipeline.campaigns.units import IDENTITY, Unit, row_id
+from streamproof.reports.pipeline.campaigns.verify_row import PROGRAM, verify
 
 
 def unit_of(tmp_path: Path, subject: str, limit_s: float) -> Unit:
@@ -28,6 +30,15 @@ def unit_of(tmp_path: Path, subject: str, limit_s: float) -> Unit:
     (tmp_path / "subjects.py").write_text(SUBJECTS, "utf-8")
     text = worlds(0, 1, f"limit_s = {limit_s}", f"subjects = ['{tmp_path}/subjects.py:{subject}']")
     return first_unit(tmp_path, text)
+
+
+def verify_unit(tmp_path: Path, subject: str, more: str = "") -> Unit:
+    """The row of a verification; ``gone.py`` is there only while the plan is read."""
+    (tmp_path / "gone.py").write_text(SUBJECTS, "utf-8")
+    text = f"[[verify]]\nsubjects = ['{subject.format(tmp_path)}']\nprofiles = ['smoke']\n{more}"
+    unit = first_unit(tmp_path, text)
+    (tmp_path / "gone.py").unlink()
+    return unit
 
 
 def first_unit(tmp_path: Path, text: str) -> Unit:
@@ -72,14 +83,80 @@ def test_a_row_does_not_outlive_its_worker(tmp_path: Path) -> None:
     scratch.mkdir()
     unit = unit_of(tmp_path, "Stuck", 60)
     order = Order(unit=unit, directory=str(tmp_path), scratch=str(scratch))
-    row = subprocess.Popen(
-        [sys.executable, "-P", "-m", "streamproof.reports.pipeline.campaigns.row_main"],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-    )
+    row = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, start_new_session=True)
     row.communicate(msgspec.json.encode(order) + b"\n")
     assert row.returncode == -signal.SIGKILL
     assert not (scratch / "found.json").exists()
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from streamproof.reports.pipeline.campaigns.own_process import run_alone
+hang = "import os, time; print(os.getpid(), file=open('pid.new', 'w'), flush=True); " \\
+    "os.rename('pid.new', 'pid'); time.sleep(3600)"
+run_alone([sys.executable, "-P", "-c", hang], Path(), 3600)
+"""
+
+
+def test_a_verification_does_not_outlive_its_worker(tmp_path: Path) -> None:
+    """Its process reads no input, so Linux ends it."""
+    worker = subprocess.Popen([sys.executable, "-P", "-c", WORKER], cwd=tmp_path)
+    while not (tmp_path / "pid").exists():
+        assert worker.poll() is None
+        time.sleep(0.05)
+    pid = int((tmp_path / "pid").read_text())
+    assert is_running(pid)
+    worker.kill()
+    worker.wait()
+    end = time.monotonic() + 30
+    while is_running(pid):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("subject", "more", "problem"),
+    [
+        ("{}/gone.py:Own", "", "verify ended with 3: There is no file "),
+        ("in-memory", "limit_s = 0.1", "it took longer than 0.1 s, and was ended; see limit_s"),
+    ],
+)
+def test_a_verification_without_a_log(
+    tmp_path: Path, subject: str, more: str, problem: str
+) -> None:
+    unit = verify_unit(tmp_path, subject, more)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    found = verify(unit, tmp_path, scratch)
+    assert found.run.outcome == "error"
+    assert found.run.problem.startswith(problem)
+    assert found.run.started_at
+
+
+def test_a_verification_is_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker starts the command itself, without a process between them."""
+    started: list[list[str]] = []
+    popen = subprocess.Popen
+
+    def start(command: list[str], **options: Any) -> Any:
+        started.append(command)
+        return popen([sys.executable, "-c", "raise SystemExit('no log')"], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    unit = verify_unit(tmp_path, "in-memory")
+    found = verify(unit, tmp_path, tmp_path)
+    assert found.run.problem == "verify ended with 1: no log"
+    (command,) = started
+    assert command[: len(PROGRAM) + 2] == [*PROGRAM, "verify", "in-memory"]
 
 
 def test_nothing_is_left_of_a_chunk_that_cannot_be_written(

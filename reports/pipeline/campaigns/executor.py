@@ -21,9 +21,12 @@ from streamproof.reports.pipeline.campaigns.chunk_files import (
     is_committed,
     write_chunk,
 )
-from streamproof.reports.pipeline.campaigns.row import EVENTS, LOG, failed_to_run, perform
+from streamproof.reports.pipeline.campaigns.own_process import too_long
+from streamproof.reports.pipeline.campaigns.row import EVENTS, perform
 from streamproof.reports.pipeline.campaigns.row_process import isolated
+from streamproof.reports.pipeline.campaigns.row_records import failed_to_run
 from streamproof.reports.pipeline.campaigns.units import Unit
+from streamproof.reports.pipeline.campaigns.verify_row import LOG, verify
 
 __all__ = ["ATTEMPTS", "CHUNK", "DONE", "Worker"]
 
@@ -88,14 +91,18 @@ class Worker:
             write_chunk(directory, chunk, found, traces)
 
     def _attempt(self, unit: Unit, directory: Path, scratch: Path) -> Found:
-        """Run a row: in a process of its own, if its worker has died with it before.
+        """Run a row, in a process of its own if a worker has died during this row before.
 
-        So a row that kills its process is an error, and one that was there by chance is done.
+        So a row that kills its process becomes an error, and a row that was under way by chance
+        is done.
         """
         path = directory / ATTEMPTS / self.session / unit.row
         died = path.exists()
         path.touch()
-        run = isolated if unit.is_isolated or died else _in_time
+        if unit.kind == "verify":
+            run = verify
+        else:
+            run = isolated if unit.is_isolated or died else _in_time
         found = run(unit, directory, scratch)
         path.unlink(missing_ok=True)
         return found
@@ -126,8 +133,7 @@ def _in_time(unit: Unit, directory: Path, scratch: Path) -> Found:
     try:
         return perform(unit, directory, scratch)
     except _TooLongError:
-        problem = f"it took longer than {limit_s:g} s, and was ended; see limit_s in the plan"
-        return failed_to_run(unit, directory, problem)
+        return failed_to_run(unit, directory, too_long(limit_s))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

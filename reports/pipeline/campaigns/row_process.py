@@ -1,36 +1,40 @@
-"""Rows that run other people's code, or kill workers: each in a process of its own."""
+"""Worlds and scenarios with somebody's store in them: each in a process of its own.
+
+Both sides of that process are here: :func:`isolated` starts it, and :func:`main` is what it runs.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 from msgspec import Struct
 
 from streamproof.reports.pipeline.campaigns.chunk_files import Found
-from streamproof.reports.pipeline.campaigns.row import failed_to_run
+from streamproof.reports.pipeline.campaigns.own_process import last_line, run_alone, too_long
+from streamproof.reports.pipeline.campaigns.row import perform
+from streamproof.reports.pipeline.campaigns.row_records import failed_to_run
 from streamproof.reports.pipeline.campaigns.units import Unit
+from streamproof.search_path import search_directory
 
-__all__ = ["FOUND", "Order", "isolated"]
+__all__ = ["COMMAND", "FOUND", "Order", "isolated", "main"]
+
+COMMAND = (sys.executable, "-P", "-m", __name__)
+"""The command that starts the process of a row."""
 
 FOUND = "found.json"
-"""The file in the scratch directory that says what a row came to."""
-
-STDERR = "stderr.log"
-
-TAIL_BYTES = 4096
-"""So much of the end of what it has said is looked at: it may have said gigabytes."""
+"""The file in the scratch directory with the records of a row."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """What such a process is told, as a line of JSON on its standard input.
+    """What the process of a row reads, as a line of JSON on its standard input.
 
-    It ends when its input does, so that it does not outlive who has started it.
+    The process ends when its input ends, so that it does not outlive the worker.
 
     Attributes:
         unit: the row.
@@ -44,7 +48,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 def isolated(unit: Unit, directory: Path, scratch: Path) -> Found:
-    """Do what a row asks for in a process of its own.
+    """Run a world or a scenario in a process of its own.
 
     Args:
         unit: the row.
@@ -53,41 +57,36 @@ def isolated(unit: Unit, directory: Path, scratch: Path) -> Found:
     """
     limit_s = unit.conditions.limit_s
     order = Order(unit=unit, directory=str(directory), scratch=str(scratch))
-    with (scratch / STDERR).open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "streamproof.reports.pipeline.campaigns.row_main"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            # All that it starts can be ended with it.
-            start_new_session=True,
-        )
-        try:
-            if process.stdin is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.write(msgspec.json.encode(order) + b"\n")
-                    process.stdin.flush()
-            process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            problem = f"it took longer than {limit_s:g} s, and was ended; see limit_s in the plan"
-            return failed_to_run(unit, directory, problem)
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            if process.stdin is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.close()
-    return _found(unit, directory, scratch, process.returncode)
-
-
-def _found(unit: Unit, directory: Path, scratch: Path, code: int) -> Found:
-    """What the process has written before it ended."""
+    code = run_alone(COMMAND, scratch, limit_s, msgspec.json.encode(order) + b"\n")
+    if code is None:
+        return failed_to_run(unit, directory, too_long(limit_s))
     with contextlib.suppress(FileNotFoundError):
         return msgspec.json.decode((scratch / FOUND).read_bytes(), type=Found)
     how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
-    with (scratch / STDERR).open("rb") as log:
-        log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
-        lines = log.read().decode("utf-8", "replace").strip().splitlines()
-    last = f" ({lines[-1][:300]})" if lines else ""
-    return failed_to_run(unit, directory, f"its process {how}, without an answer{last}")
+    last = last_line(scratch)
+    told = f" ({last})" if last else ""
+    return failed_to_run(unit, directory, f"its process {how}, without an answer{told}")
+
+
+def main() -> None:
+    """Run the row that the standard input names, and write its records."""
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    Thread(target=_end_with_input, daemon=True).start()
+    search_directory()
+    scratch = Path(order.scratch)
+    found = perform(order.unit, Path(order.directory), scratch)
+    # A store may fork: then both processes come here, and either answer is whole.
+    unfinished = scratch / f"{FOUND}-{os.getpid()}"
+    unfinished.write_bytes(msgspec.json.encode(found))
+    unfinished.rename(scratch / FOUND)
+
+
+def _end_with_input() -> None:
+    """Wait for the end of the input, which comes with that of the worker; then end the session."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -18,7 +18,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from streamproof.conformance.verdict_rule import Shown
-from streamproof.reports.pipeline.site import charts, phrases
+from streamproof.reports.pipeline.site import charts, phrases, templates
 from streamproof.reports.pipeline.site.site_builder import CHANGES, Series, Site
 from streamproof.reports.pipeline.site.site_data import Distribution, Promise
 from streamproof.reports.report_view import Tally
@@ -70,10 +70,9 @@ def render_pages(site: Site) -> Iterator[tuple[str, bytes]]:
 
     The same rows give the same bytes, in the same order.
     """
-    mine = "streamproof.reports.pipeline.site"
-    style = asset("report.css") + "\n" + asset("site.css", mine) + _page_foot(site)
+    style = asset("report.css") + "\n" + asset("site.css", templates) + _page_foot(site)
     yield "assets/site.css", style.encode()
-    yield "assets/site.js", (asset("common.js") + asset("site.js", mine)).encode()
+    yield "assets/site.js", (asset("common.js") + asset("site.js", templates)).encode()
     yield "assets/search.js", _search_index(site).encode()
     for name in PAGES:
         yield f"{name}.html", _page(site, name, "", page=name)
@@ -154,7 +153,7 @@ def _intervals(requirement: str, asked: list[Series]) -> list[charts.Interval]:
 
 @cache
 def _environment() -> Environment:
-    found = environment("streamproof.reports.pipeline.site")
+    found = environment(templates)
     found.globals.update(
         pages=PAGES,
         statuses=STATUSES,
