@@ -19,9 +19,12 @@ import msgspec
 from msgspec import Struct, field
 
 from streamproof.conformance.results import Failure, Guarantee, Profile, Spec
+from streamproof.conformance.subject import binds_of
 from streamproof.errors import UsageError
+from streamproof.version import __version__
 
 __all__ = [
+    "FORMAT",
     "Archive",
     "Replay",
     "SavedChoices",
@@ -32,8 +35,13 @@ __all__ = [
     "saved_from",
 ]
 
-FORMAT = 1
-"""The version of the files; raised when an older streamproof would misread a newer one."""
+FORMAT = 2
+"""The version of the files.
+
+It is raised whenever a file of another version would be replayed wrongly: when programs, choices or
+shapes are saved in another way, or when a check gets another name or does something else with its
+seed. A file of another format is refused.
+"""
 
 FAILURES = "failures"
 """The folder of the output directory that the failures of a run are in."""
@@ -47,7 +55,7 @@ class SavedChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
         crashes: pairs of a program and the point at which it died, one for each crash in a row
             (see :mod:`streamproof.conformance.value_codec`).
         losses: the same for losses of power: a program and the state that one left.
-        worlds: simulated worlds, as ``conformance.simulated.world.Simulated`` in plain values.
+        worlds: simulated worlds, as plain values (``simulated.store_world.Simulated``).
         requirement, shape: what the last crash was judged to break, and how. A check may make
             it the concern of another requirement, which is then the one that fails.
     """
@@ -83,6 +91,8 @@ class SavedFailure(Struct, frozen=True, kw_only=True):
 
     Attributes:
         format: see :data:`FORMAT`.
+        tool_version: the version of streamproof that saved it.
+        world: the version of the simulated world, if one is run again; otherwise 0.
         check: the check that found it.
         timeout_s: seconds after which a call on the subject was a hang.
         reproduce: the command that found it.
@@ -90,6 +100,8 @@ class SavedFailure(Struct, frozen=True, kw_only=True):
     """
 
     format: int
+    tool_version: str
+    world: int = 0
     subject: str
     requirement: str
     shape: str
@@ -125,6 +137,33 @@ class SavedFailure(Struct, frozen=True, kw_only=True):
         )
 
 
+class _Header(Struct, frozen=True, kw_only=True):
+    """The fields that a saved failure of any format has."""
+
+    format: int
+    tool_version: str = ""
+    reproduce: str = ""
+
+    def require_format(self, path: Path) -> None:
+        """Refuse a file of another format.
+
+        Raises:
+            UsageError: it would be misread.
+        """
+        if self.format == FORMAT:
+            return
+        newer = self.format > FORMAT
+        version = f" ({self.tool_version})" if self.tool_version else ""
+        remedy = "Upgrade streamproof to replay it."
+        if not newer:
+            again = f": {self.reproduce}" if self.reproduce else " with `streamproof verify`."
+            remedy = f"Delete the file, and find the failure again{again}"
+        raise UsageError(
+            f"{path}: {'a newer' if newer else 'an older'} streamproof{version} saved this failure "
+            f"in format {self.format}, and this streamproof reads format {FORMAT}. {remedy}"
+        )
+
+
 def folder_of(subject: str) -> str:
     """The name of a folder for a subject; two subjects never share one."""
     slug = re.sub(r"[^A-Za-z0-9._]+", "-", subject).strip("-.")[-60:]
@@ -137,19 +176,29 @@ def read_failure(path: Path) -> SavedFailure:
     """A failure from its file.
 
     Raises:
-        UsageError: the file cannot be read, or is not such a file.
+        UsageError: the file cannot be read, is no saved failure, or is of another version.
     """
     try:
-        saved = msgspec.json.decode(path.read_bytes(), type=SavedFailure)
+        data = path.read_bytes()
+        msgspec.json.decode(data, type=_Header).require_format(path)
+        saved = msgspec.json.decode(data, type=SavedFailure)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
-            f"{path}: not a saved failure: {error}. Remove it if it is of no use."
+            f"{path}: not a saved failure: {error}. Delete the file if nothing else needs it."
         ) from error
-    if saved.format > FORMAT:
-        raise UsageError(f"{path}: a newer streamproof wrote it; upgrade to run it again.")
+    if _simulates(saved.subject, saved.choices):
+        from streamproof.sim.world_plan import require_world_version
+
+        remedy = f"Delete the file, and find the failure again: {saved.reproduce}"
+        require_world_version(saved.world, str(path), remedy)
     return saved
+
+
+def _simulates(subject: str, choices: SavedChoices) -> bool:
+    """Whether a failure is replayed in a simulated world."""
+    return bool(choices.worlds) or binds_of(subject) == "runtime"
 
 
 def read_bank(
@@ -212,12 +261,17 @@ class Archive:
 
 
 def _is_shorter(saved: SavedFailure, path: Path) -> bool:
-    """Whether a failure has a shorter program than that in a file; a broken file is left alone."""
+    """Whether a failure has a shorter program than that in a file.
+
+    A file of an older format is of no use any more. One that is broken, or newer, is left alone.
+    """
     if not path.exists():
         return True
     try:
+        if msgspec.json.decode(path.read_bytes(), type=_Header).format < FORMAT:
+            return True
         return len(saved.program) < len(read_failure(path).program)
-    except UsageError:
+    except (UsageError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
 
 
@@ -235,12 +289,20 @@ def _write(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
-def saved_from(failure: Failure, **how: Any) -> SavedFailure:
+def saved_from(failure: Failure, choices: SavedChoices, **how: Any) -> SavedFailure:
     """A failure with how it was found."""
     names = ("subject", "requirement", "shape", "check", "title", "tried", "expected", "found")
     texts = {
-        # What JSON cannot hold is escaped.
+        # JSON cannot hold half a surrogate pair, so it is escaped.
         name: getattr(failure, name).encode("utf-8", "backslashreplace").decode()
         for name in (*names, "program", "reproduce")
     }
-    return SavedFailure(format=FORMAT, **texts, **how)
+    world = 0
+    if _simulates(failure.subject, choices):
+        # The simulator takes long to import, and few failures need it.
+        from streamproof.sim.world_plan import WORLD_VERSION
+
+        world = WORLD_VERSION
+    return SavedFailure(
+        format=FORMAT, tool_version=__version__, world=world, choices=choices, **texts, **how
+    )

@@ -375,13 +375,13 @@ class Session:
         again = self._bank.get((failure.subject, outcome.replayed))
         saved = saved_from(
             failure,
+            finding.choices,
             guarantee=self.settings.guarantee,
             spec=self.settings.spec,
             profile=again.profile if again else self.settings.profile,
             seed=again.seed if again else self.settings.seed,
             round=again.round if again else outcome.round,
             timeout_s=self.settings.operation_timeout_s,
-            choices=finding.choices,
         )
         renew = (saved.subject, saved.name) in self._mended
         return msgspec.structs.replace(failure, saved=self._archive.save(saved, renew=renew))

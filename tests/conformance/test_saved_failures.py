@@ -18,6 +18,7 @@ from streamproof.conformance.crash.crash_records import CrashPoint
 from streamproof.conformance.crash.program import random_program
 from streamproof.conformance.results import Note
 from streamproof.conformance.saved_failures import (
+    FORMAT,
     Archive,
     SavedChoices,
     SavedFailure,
@@ -28,6 +29,7 @@ from streamproof.conformance.saved_failures import (
 )
 from streamproof.conformance.value_codec import decode_value, encode_value
 from streamproof.errors import UsageError
+from streamproof.sim.world_plan import WORLD_VERSION
 
 MODEL = settings.get_profile("conformance")
 
@@ -52,7 +54,8 @@ CHECKED = ("--only", "KV-001,KV-002,KV-011", "--seed", "1")
 def saved(**changes: Any) -> SavedFailure:
     """A saved failure."""
     fields = {
-        "format": 1,
+        "format": FORMAT,
+        "tool_version": "0.1.0",
         "guarantee": "exactly-once",
         "spec": "kips",
         "profile": "quick",
@@ -131,7 +134,50 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     """Rather than read wrongly."""
     path = tmp_path / "new.json"
     path.write_bytes(msgspec.json.encode(saved(format=99)))
-    with pytest.raises(UsageError, match="newer streamproof"):
+    with pytest.raises(UsageError, match=r"newer streamproof \(0.1.0\).* Upgrade"):
+        read_failure(path)
+
+
+def an_old_file(path: Path) -> None:
+    """Save a failure as the first format had it: without a version, and with other checks."""
+    old = msgspec.to_builtins(saved(format=1, check="kv.put_then_get", reproduce="streamproof"))
+    del old["tool_version"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.encode(old))
+
+
+def test_an_older_format_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    """Its check may have another name now, and other things done with its choices."""
+    an_old_file(tmp_path / "old.json")
+    with pytest.raises(UsageError, match=r"older .* format 1, .* find the failure again: stream"):
+        read_failure(tmp_path / "old.json")
+
+
+def test_the_bank_replaces_what_it_has_of_an_older_format(tmp_path: Path) -> None:
+    """Nothing will read it again; what is newer may be of use to a newer version."""
+    place = tmp_path / "bank" / "in-memory" / "KV-001-missing-value.json"
+    an_old_file(place)
+    archive = Archive(tmp_path / "out", tmp_path / "bank")
+    archive.save(saved(program="a longer program"))
+    assert read_failure(place).program == "a longer program"
+    place.write_bytes(newer := msgspec.json.encode(saved(format=99)))
+    archive.save(saved(program="short"))
+    assert place.read_bytes() == newer
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"choices": SavedChoices(worlds=[{"seed": 1}])}, {"subject": "runtime"}],
+    ids=["a world with a store", "the runtime"],
+)
+def test_a_failure_of_another_world_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+    """The seed, or the world, would lead to another run."""
+    path = tmp_path / "world.json"
+    kept = msgspec.structs.replace(saved(world=WORLD_VERSION), **changes)
+    path.write_bytes(msgspec.json.encode(kept))
+    assert read_failure(path) == kept
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(kept, world=WORLD_VERSION - 1)))
+    with pytest.raises(UsageError, match=r"no version of the simulated world.*find the failure"):
         read_failure(path)
 
 
@@ -267,6 +313,20 @@ def test_a_broken_bank_does_not_stop_a_run(command_line: CommandLine) -> None:
     assert ended.code == 0
     assert [note.kind for note in notes(ended)] == ["warning"]
     assert "KV-001-missing-value.json" in ended.stdout
+
+
+def test_an_older_entry_of_the_bank_is_warned_of(command_line: CommandLine) -> None:
+    """The run goes on without it; to replay it alone is a usage error."""
+    path = command_line.cwd / "bank" / "in-memory" / "KV-001-missing-value.json"
+    an_old_file(path)
+    ended = command_line.verify("in-memory", "--only", "KV-001", "--bank", "bank")
+    assert ended.code == 0
+    (note,) = notes(ended)
+    assert note.kind == "warning"
+    assert "an older streamproof saved this failure in format 1" in note.text
+    code, text = replay(command_line, path)
+    assert code == 3
+    assert "find the failure again" in text
 
 
 def test_a_crash_is_made_again(command_line: CommandLine) -> None:
