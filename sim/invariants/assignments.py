@@ -101,15 +101,15 @@ class EachTaskIsSharedOutOnce(_Assignments):
         for name, each in members.items():
             for task in each["active"]:
                 if given.setdefault(task, name) != name:
-                    yield f"task {task} is given to {given[task]} and to {name}"
+                    yield f"task {task} is given to both {given[task]} and {name}"
         for task in [*more["ends"], *more["stateless"]]:
             places = [name for name, each in more["clients"].items() if task in each["active"]]
             if len(places) != 1:
                 yield f"task {task} is active in {len(places)} processes: {places}"
             elif task in given and members[given[task]]["process"] != places[0]:
-                yield f"task {task} is meant for {places[0]}, and {given[task]} gets it"
+                yield f"task {task} is meant for {places[0]}, but {given[task]} gets it"
             elif task not in given and task not in owned:
-                yield f"task {task} is given to nobody, and nobody has it"
+                yield f"task {task} has no owner, and the assignment gives it none"
 
 
 class CopiesAreApart(_Assignments):
@@ -128,7 +128,7 @@ class CopiesAreApart(_Assignments):
             for task in member["active"] + member["standby"]:
                 here = member["process"], task
                 if copies.setdefault(here, name) != name:
-                    yield f"{copies[here]} and {name}, both of {here[0]}, get task {task}"
+                    yield f"{copies[here]} and {name} of {here[0]} both get task {task}"
 
 
 class StandbysAreAsManyAsAsked(_Assignments):
@@ -143,7 +143,7 @@ class StandbysAreAsManyAsAsked(_Assignments):
         for task in event.attributes["ends"]:
             standbys = [name for name, roles in clients.items() if task in roles["standby"]]
             if len(standbys) != wanted:
-                yield f"task {task} has standbys in {standbys}, and there should be {wanted}"
+                yield f"task {task} has {len(standbys)} standbys, {standbys}, instead of {wanted}"
 
 
 class WorkGoesWhereTheStateIs(_Assignments):
@@ -161,10 +161,10 @@ class WorkGoesWhereTheStateIs(_Assignments):
                 if task not in roles["active"]:
                     continue
                 if caught_up and process not in caught_up:
-                    yield f"task {task} goes to {process}, and {caught_up} are caught up with it"
+                    yield f"task {task} goes to {process}, although {caught_up} are caught up"
                 least = min(map(_distance, lags.values()), default=float("inf"))
                 if not caught_up and _distance(lags.get(process)) > least:
-                    yield f"task {task} goes to {process}, and another one has more of it: {lags}"
+                    yield f"task {task} goes to {process}, but its lag is not the least: {lags}"
 
 
 class WarmUpsAreBounded(_Assignments):
@@ -177,7 +177,7 @@ class WarmUpsAreBounded(_Assignments):
         count = sum(len(each["warmup"]) for each in event.attributes["clients"].values())
         most = self._settings["max_warmup_replicas"]
         if count > most:
-            yield f"{count} tasks are warmed up, and max.warmup.replicas is {most}"
+            yield f"{count} tasks are warmed up, but max.warmup.replicas is {most}"
 
 
 class WorkIsEven(_Assignments):
@@ -199,7 +199,10 @@ class WorkIsEven(_Assignments):
             for busy, idle in permutations(load, 2):
                 most = max(1 / threads[busy], 1 / threads[idle])
                 if load[busy] - load[idle] > most + 1e-9:
-                    yield f"{busy} has {load[busy]} {kind}tasks a thread, and {idle} {load[idle]}"
+                    yield (
+                        f"{busy} has {load[busy]} {kind}tasks per thread, "
+                        f"but {idle} has {load[idle]}"
+                    )
 
 
 class MembersReportWhatTheyHave(Invariant):
@@ -246,13 +249,16 @@ class MembersReportWhatTheyHave(Invariant):
             state = self._open.get(here)
             if total == LATEST_OFFSET:
                 if state != "RUNNING":
-                    yield f"{event.actor} says that task {task} runs, and it does not"
+                    yield f"{event.actor} reports that task {task} runs, but it does not"
                 continue
             if total == UNKNOWN_OFFSET_SUM:
                 continue
             end = sum(self.history.log(each).end for each in self._changelogs[task])
             if not 0 <= total <= end:
-                yield f"{event.actor} reports {total} of task {task}, whose changelogs have {end}"
+                yield (
+                    f"{event.actor} reports the offset sum {total} for task {task}, "
+                    f"but the ends of its changelogs add up to {end}"
+                )
             if state is None:
                 self._said[here] = total
 
@@ -267,7 +273,10 @@ class MembersReportWhatTheyHave(Invariant):
             total = sum(self._found.pop(here, {}).values())
             said = self._said.pop(here, 0)
             if said > total:
-                yield f"{here[0]} has said {said} of task {event.task}, and has {total} of it"
+                yield (
+                    f"{here[0]} reported the offset sum {said} for task {event.task}, "
+                    f"but its stores have {total}"
+                )
         yield from ()
 
     def _opened(self, event: Event) -> Iterator[str]:
@@ -322,7 +331,7 @@ class GroupLooksAgain(_Assignments):
     def _pass(self, event: Event) -> Iterator[str]:
         if self._due is not None and event.time > self._due:
             due, self._due = self._due, None
-            yield f"tasks are being moved, and nobody has looked at that since {due} ms at least"
+            yield f"tasks are being moved, but no rebalance came before {due} ms"
 
 
 class MembersAgreeOnAVersion(_Assignments):
@@ -353,10 +362,13 @@ class MembersAgreeOnAVersion(_Assignments):
         version, members = event.attributes["version"], event.attributes["members"]
         oldest = min(each["used"] for each in members.values())
         if version != oldest:
-            yield f"the assignment is in version {version}, and {oldest} is the oldest in use"
+            yield f"the assignment is in version {version}, but the oldest in use is {oldest}"
         for name, each in members.items():
             if each["supported"] < version:
-                yield f"{name} is told in version {version}, and supports {each['supported']}"
+                yield (
+                    f"{name} gets an assignment in version {version}, "
+                    f"but supports only {each['supported']}"
+                )
 
     def _answered(self, event: Event) -> Iterator[str]:
         if event.attributes["version"] >= EARLIEST_PROBEABLE_VERSION:
@@ -367,7 +379,10 @@ class MembersAgreeOnAVersion(_Assignments):
         used = event.attributes["used"]
         agreed = self._agreed.pop(event.actor, used)
         if used != agreed:
-            yield f"{event.actor} speaks version {used}, and was told that all support {agreed}"
+            yield (
+                f"{event.actor} uses version {used}, "
+                f"although it was told that all members support {agreed}"
+            )
 
     def _died(self, event: Event) -> Iterator[str]:
         # Another one begins in its place, with a version of its own.

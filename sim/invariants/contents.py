@@ -97,7 +97,7 @@ class _Contents(Invariant):
             if not self._is_explained(event, key, there, wanted):
                 yield (
                     f"the store of {event.partition} in task {event.task} has {key!r} = {there!r}, "
-                    f"and its changelog says {wanted!r}"
+                    f"but its changelog says {wanted!r}"
                 )
 
 

@@ -49,7 +49,7 @@ class CommittedInputWasProcessed(Invariant):
         for partition, offset in event.attributes["offsets"].items():
             before = self._committed.get(partition, 0)
             if offset < before:
-                yield f"{partition} was committed at {offset} after {before}"
+                yield f"the committed offset of {partition} went back from {before} to {offset}"
             yield from self._unprocessed(partition, before, offset)
             self._committed[partition] = max(before, offset)
 
@@ -59,7 +59,7 @@ class CommittedInputWasProcessed(Invariant):
                 break
             if (partition, record.offset) not in self._processed:
                 yield (
-                    f"{partition} was committed at {offset}, and its record at {record.offset} "
+                    f"{partition} was committed at {offset}, but its record at {record.offset} "
                     "was never processed"
                 )
 
@@ -68,7 +68,7 @@ class CommittedInputWasProcessed(Invariant):
         for partition in sorted({each for each, _ in self._processed} | self._committed.keys()):
             end, offset = self.history.log(partition).end, self._committed.get(partition, 0)
             if offset != end:
-                yield f"{partition} ends at {end}, and only {offset} was committed"
+                yield f"{partition} ends at {end}, but only {offset} was committed"
 
 
 class EachInputCountsOnce(Invariant):
@@ -121,7 +121,7 @@ class EachInputCountsOnce(Invariant):
             if offset >= added.get(partition, -1):
                 yield (
                     f"the record of {partition} at {offset} was processed in a transaction that "
-                    f"was committed with {added.get(partition, 'no offset')} for its partition"
+                    f"committed {added.get(partition, 'no offset')} for its partition"
                 )
             count = self._counted[partition, offset] = self._counted.get((partition, offset), 0) + 1
             if count > 1:
@@ -159,7 +159,7 @@ class CommitEndsTheTransaction(Invariant):
         producer = self._producers[event.actor]
         for partition, log in self.history.logs.items():
             if log.undecided.get(producer):
-                yield f"{event.actor} has committed, and its records in {partition} are undecided"
+                yield f"{event.actor} has committed, but its records in {partition} are undecided"
 
 
 class CommittedInputIsLogged(Invariant):
@@ -245,7 +245,7 @@ class CommittedInputIsLogged(Invariant):
             if lacking and all(lacking):
                 partition, offset = read
                 yield from (
-                    f"{partition} was committed at {offsets[partition]}, and the change of "
+                    f"{partition} was committed at {offsets[partition]}, but the change of "
                     f"{key!r} by its record at {offset} in task {task} is not in {changelog}"
                     for task, changelog, key in lacking[0]
                 )

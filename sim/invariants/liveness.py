@@ -104,7 +104,7 @@ class EveryThreadTakesPart(Invariant):
     def at_end(self) -> Iterator[str]:
         for actor, generation in self._generations.items():
             if generation != self._last:
-                yield f"{actor} follows generation {generation}, and the group is in {self._last}"
+                yield f"{actor} follows generation {generation}, but the group is in {self._last}"
 
 
 class NothingIsWipedWithoutNeed(Invariant):
@@ -179,7 +179,7 @@ class NothingIsWipedWithoutNeed(Invariant):
         is_for_older = self._clean.pop(here, None)
         manages = self._releases.get(here[0], (True, False))[0]
         if is_for_older is not None and (manages or is_for_older):
-            yield f"task {event.task} was closed cleanly by {here[0]}, and is wiped there"
+            yield f"task {event.task} was closed cleanly by {here[0]}, but is wiped there"
 
 
 class UncommittedBytesAreBounded(Invariant):
@@ -230,5 +230,5 @@ class UncommittedBytesAreBounded(Invariant):
         over = self._over.pop(event.actor, None)
         if over is None:
             return ()
-        what = f"{event.actor} had staged {over} bytes, more than {self._most},"
-        return [f"{what} and processed on without a commit"]
+        what = f"{event.actor} had staged {over} bytes, more than the limit of {self._most},"
+        return [f"{what} but went on processing without a commit"]

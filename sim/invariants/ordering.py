@@ -68,6 +68,6 @@ class WaitsForWhatIsThere(Invariant):
                 )
             elif deadline is None or event.attributes["clock"] < deadline:
                 yield (
-                    f"{event.partition} was processed before {partition} had been waited for "
-                    f"for {self._idle_ms} ms"
+                    f"{event.partition} was processed before the task had waited "
+                    f"{self._idle_ms} ms for {partition}"
                 )

@@ -41,7 +41,10 @@ class OneOwnerInAGeneration(Invariant):
         for task in event.attributes["active"]:
             owner = self._owners.setdefault(task, event.actor)
             if owner != event.actor:
-                yield f"task {task} belongs to {owner} and to {event.actor} in {generation}"
+                yield (
+                    f"task {task} has two owners in generation {generation}: "
+                    f"{owner} and {event.actor}"
+                )
 
 
 class OwnersFollowEachOther(Invariant):
@@ -123,7 +126,7 @@ class AssignedTasksAreKept(Invariant):
     def _subscribe(self, event: Event) -> Iterator[str]:
         for task in self._assigned.get(event.actor, ()):
             if task not in event.attributes["owned"]:
-                yield f"task {task} was assigned to {event.actor}, which has forgotten it"
+                yield f"task {task} was assigned to {event.actor}, which no longer reports it"
 
     def _gone(self, event: Event) -> Iterable[str]:
         self._assigned.pop(event.actor, None)
@@ -163,7 +166,7 @@ class OneHolderInAProcess(Invariant):
         elif after in ("RESTORING", "RUNNING"):
             holder = self._open.setdefault(here, event.actor)
             if holder != event.actor:
-                yield f"task {event.task} is open in {holder} and in {event.actor}"
+                yield f"task {event.task} is open in both {holder} and {event.actor}"
 
     def _gone(self, event: Event) -> Iterator[str]:
         for process, task in list(self._open):
@@ -175,7 +178,7 @@ class OneHolderInAProcess(Invariant):
         left = sorted(task for process, task in self._open if process == event.actor)
         yield from self._gone(event)
         if left:
-            yield f"{event.actor} was stopped, and its tasks {', '.join(left)} are open still"
+            yield f"{event.actor} was stopped, but its tasks {', '.join(left)} are still open"
 
 
 class RestoringIsPaired(Invariant):
@@ -203,17 +206,17 @@ class RestoringIsPaired(Invariant):
     def _start(self, event: Event) -> Iterator[str]:
         here = event.actor, event.partition
         if here in self._started:
-            yield f"the restoration of {event.partition} starts again, and did not end"
+            yield f"the restoration of {event.partition} starts again, but has not ended"
         self._started[here] = event.task
 
     def _batch(self, event: Event) -> Iterator[str]:
         if (event.actor, event.partition) not in self._started:
-            yield f"a batch of {event.partition} is restored, and no restoration has started"
+            yield f"a batch of {event.partition} is restored, but no restoration has started"
 
     def _end(self, event: Event) -> Iterator[str]:
         here = event.actor, event.partition
         if here not in self._started:
-            yield f"the restoration of {event.partition} ends, and has not started"
+            yield f"the restoration of {event.partition} ends, but has not started"
         self._started.pop(here, None)
 
     def _state(self, event: Event) -> Iterator[str]:
@@ -224,7 +227,7 @@ class RestoringIsPaired(Invariant):
         for (actor, partition), task in list(self._started.items()):
             if task == event.task and actor.partition("/")[0] == process:
                 del self._started[actor, partition]
-                yield f"task {task} was given up, and the restoration of {partition} did not end"
+                yield f"task {task} was given up, but the restoration of {partition} did not end"
 
     def _gone(self, event: Event) -> Iterator[str]:
         prefix = f"{event.actor}/"

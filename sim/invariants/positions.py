@@ -66,5 +66,5 @@ class PositionIsNotAhead(Invariant):
             if offset >= bound:
                 yield (
                     f"the store of {event.partition} in task {event.task} has the position "
-                    f"{offset} of {partition}, which is {what} up to {bound} only"
+                    f"{offset} of {partition}, which is {what} only up to {bound}"
                 )

@@ -26,7 +26,7 @@ class NothingIsLeftInUse(Invariant):
 
     def _stopped(self, event: Event) -> Iterator[str]:
         for each in event.attributes["leaks"]:
-            yield f"{event.actor} was stopped, and {each}"
+            yield f"{event.actor} was stopped, but {each}"
 
 
 class HotDirectoryIsKept(Invariant):
@@ -69,6 +69,6 @@ class HotDirectoryIsKept(Invariant):
         closed, delay_ms = self._closed.get(here), event.attributes["delay_ms"]
         if closed is not None and event.time - closed < delay_ms * _TRUE_CLOCKS:
             yield (
-                f"the directory of task {event.task} was deleted {event.time - closed} ms after it "
-                f"was used, and not {delay_ms} ms"
+                f"the directory of task {event.task} was deleted {event.time - closed} ms after "
+                f"its last use, but state.cleanup.delay.ms is {delay_ms}"
             )

@@ -91,8 +91,8 @@ class ClosedStoreKeepsItsOffset(Invariant):
         left = self._closed.pop(place, -1)
         if not event.attributes["wipe"] and max(event.offset, -1) < left:
             yield (
-                f"the store of {event.partition} was closed by {place[0]} at offset {left}, and is "
-                f"opened at {event.offset}"
+                f"the store of {event.partition} was closed by {place[0]} at offset {left}, but is "
+                f"opened at offset {event.offset}"
             )
 
 
@@ -120,8 +120,8 @@ class MirrorsOnlyCopy(Invariant):
             return
         for name, each in newer.items():
             if each["active"]:
-                yield f"{name}, which has the newer format alone, gets {each['active']} already"
+                yield f"{name} has only the newer format, but already gets {each['active']}"
         copied = {task for each in newer.values() for task in each["standby"]}
         for task in event.attributes["ends"]:
             if task not in copied:
-                yield f"task {task} is copied by nobody who has the newer format"
+                yield f"no member with the newer format copies task {task}"

@@ -40,17 +40,17 @@ class UpdatingIsPaired(Invariant):
     def _start(self, event: Event) -> Iterator[str]:
         here = event.actor, event.partition
         if here in self._started:
-            yield f"the updates of {event.partition} start again, and were not suspended"
+            yield f"the updates of {event.partition} start again, but were not suspended"
         self._started.add(here)
 
     def _batch(self, event: Event) -> Iterator[str]:
         if (event.actor, event.partition) not in self._started:
-            yield f"a batch of {event.partition} is loaded, and no updates have started"
+            yield f"a batch of {event.partition} is loaded, but no updates have started"
 
     def _suspended(self, event: Event) -> Iterator[str]:
         here = event.actor, event.partition
         if here not in self._started:
-            yield f"the updates of {event.partition} are suspended, and have not started"
+            yield f"the updates of {event.partition} are suspended, but have not started"
         self._started.discard(here)
 
     def _gone(self, event: Event) -> Iterator[str]:
@@ -93,7 +93,7 @@ class MetricsAddUp(Invariant):
         lacking = max(end - event.offset - 1, 0)
         remaining = event.attributes["remaining"]
         if remaining != lacking:
-            yield f"{event.partition} lacks {lacking} offsets, and {remaining} are told to remain"
+            yield f"{event.partition} lacks {lacking} offsets, but the runtime reports {remaining}"
 
     def _end(self, event: Event) -> Iterator[str]:
         self._open.pop((event.actor, event.partition), None)
@@ -111,7 +111,7 @@ class MetricsAddUp(Invariant):
                 if (actor, owner) == (event.actor, task)
             )
             if remaining != lacking:
-                yield f"task {task} lacks {lacking} offsets, and {remaining} are told to remain"
+                yield f"task {task} lacks {lacking} offsets, but the runtime reports {remaining}"
 
     def _gone(self, event: Event) -> Iterator[str]:
         prefix = f"{event.actor}/"
@@ -133,8 +133,8 @@ class StandbyIsNotAhead(Invariant):
         committed = self.history.committed.get(event.partition, 0)
         if event.attributes["is_input"] and event.offset >= committed:
             yield (
-                f"a standby of {event.task} has offset {event.offset} of {event.partition}, of "
-                f"which what is before {committed} was committed"
+                f"a standby of {event.task} has offset {event.offset} of {event.partition}, "
+                f"but the committed offset is {committed}"
             )
 
 
@@ -182,6 +182,6 @@ class PurgedWasCommitted(Invariant):
         committed = self._decided.get(event.partition, 0)
         if event.attributes["reason"] == "request" and event.offset > committed:
             yield (
-                f"{event.partition} was deleted up to {event.offset}, and committed up to "
+                f"{event.partition} was deleted up to {event.offset}, but committed only up to "
                 f"{committed}"
             )

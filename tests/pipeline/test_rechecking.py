@@ -360,7 +360,7 @@ def test_a_run_that_cannot_be_judged_is_named(bad_events: DataFrame, sets: bool)
     for name, (_, what, message) in BAD.items():
         pattern = message.replace("'bad'", f"'{name}'")
         assert re.match(pattern, messages[name, what]), messages[name, what]
-    went_back = {each[0]: n for each, n in violations.items() if "after" in each[2]}
+    went_back = {each[0]: n for each, n in violations.items() if "went back" in each[2]}
     assert went_back == {"good": 1, "is there twice": 1}
 
 

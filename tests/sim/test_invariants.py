@@ -351,7 +351,7 @@ def test_committed_input_was_processed() -> None:
 
     assert broken(processed(0), processed(1), offsets(2)) == []
     assert "never processed" in broken(processed(1), offsets(2))[0]
-    assert "after 2" in broken(processed(0), processed(1), offsets(2), offsets(1))[0]
+    assert "from 2 to 1" in broken(processed(0), processed(1), offsets(2), offsets(1))[0]
     assert "only 1 was committed" in broken(processed(0), offsets(1))[0]
 
 
@@ -369,9 +369,10 @@ def test_each_input_counts_once() -> None:
     again = [processed(0, B), offsets(1, "offsets.added", producer=2), decided(2, commit=True)]
     assert "counts 2 times" in broken(processed(0), added, commit, *again)[0]
     assert broken(processed(0), added, decided(1, commit=False), *again) == []
-    assert "with no offset" in broken(processed(0), commit)[0]
+    assert "committed no offset" in broken(processed(0), commit)[0]
     assert (
-        "with 0 for its" in broken(processed(0), offsets(0, "offsets.added", producer=1), commit)[0]
+        "committed 0 for its"
+        in broken(processed(0), offsets(0, "offsets.added", producer=1), commit)[0]
     )
 
 
@@ -502,8 +503,8 @@ def test_the_least_timestamp_comes_first() -> None:
         (0, [None, -1, 7], ""),
         (0, [None, None, None], "unknown lag"),
         (0, [None, 2, None], "2 records on the broker"),
-        (500, [None, 0, 8], "waited for for 500 ms"),
-        (500, [None, 0, None], "waited for for 500 ms"),
+        (500, [None, 0, 8], "the task had waited 500 ms"),
+        (500, [None, 0, None], "the task had waited 500 ms"),
         (500, [3], ""),
     ],
 )

@@ -37,7 +37,7 @@ def test_a_position_covers_what_was_processed(kind: str) -> None:
     four, five = ((kind, {"position": {"in-0": offset}}) for offset in (4, 5))
     assert broken(PROCESSED, four, (kind, {"position": {}}), transactional=False) == []
     [message] = broken(PROCESSED, five, transactional=False)
-    assert message.endswith("has the position 5 of in-0, which is processed up to 5 only")
+    assert message.endswith("has the position 5 of in-0, which is processed only up to 5")
     assert broken(four, transactional=False)
 
 

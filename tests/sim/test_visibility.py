@@ -66,9 +66,9 @@ def test_updates_of_standbys_come_in_pairs() -> None:
     story.tell("update.suspended", reason="promoted")
     story.tell("update.batch", offset=3, is_input=False)
     assert story.messages == [
-        f"the updates of {CHANGELOG} start again, and were not suspended",
-        f"the updates of {CHANGELOG} are suspended, and have not started",
-        f"a batch of {CHANGELOG} is loaded, and no updates have started",
+        f"the updates of {CHANGELOG} start again, but were not suspended",
+        f"the updates of {CHANGELOG} are suspended, but have not started",
+        f"a batch of {CHANGELOG} is loaded, but no updates have started",
     ]
 
 
@@ -102,8 +102,8 @@ def test_what_remains_is_what_the_callbacks_leave() -> None:
     story.tell("restore.batch", offset=6, remaining=5)
     story.tell("updater.metrics", gauges=RATIOS, remaining={"0_0": 5})
     assert story.messages == [
-        f"{CHANGELOG} lacks 3 offsets, and 5 are told to remain",
-        "task 0_0 lacks 3 offsets, and 5 are told to remain",
+        f"{CHANGELOG} lacks 3 offsets, but the runtime reports 5",
+        "task 0_0 lacks 3 offsets, but the runtime reports 5",
     ]
 
 
@@ -116,7 +116,7 @@ def test_a_standby_is_held_back_at_the_committed_offset() -> None:
     assert story.messages == []
     story.tell("update.batch", "in-0", offset=4, is_input=True)
     assert story.messages == [
-        "a standby of 0_0 has offset 4 of in-0, of which what is before 4 was committed"
+        "a standby of 0_0 has offset 4 of in-0, but the committed offset is 4"
     ]
 
 
@@ -133,7 +133,7 @@ def test_only_what_was_committed_is_purged() -> None:
     story.tell("offsets.added", "", offsets={"in-0": 9}, producer=1)
     story.tell("transaction.decided", "", producer=1, commit=False)
     story.tell("log.deleted", "in-0", offset=9, reason="request")
-    assert story.messages == ["in-0 was deleted up to 9, and committed up to 6"]
+    assert story.messages == ["in-0 was deleted up to 9, but committed only up to 6"]
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,12 @@ def _went_back(events: DataFrame) -> DataFrame:
         .select(
             "run",
             "sequence",
-            _message("%s was committed at %d after %d", "partition", "offset", "before"),
+            _message(
+                "the committed offset of %s went back from %d to %d",
+                "partition",
+                "before",
+                "offset",
+            ),
         )
     )
 
@@ -209,7 +214,11 @@ def _two_owners(events: DataFrame) -> DataFrame:
             "run",
             "sequence",
             _message(
-                "task %s belongs to %s and to %s in %d", "task", "owner", "actor", "generation"
+                "task %s has two owners in generation %d: %s and %s",
+                "task",
+                "generation",
+                "owner",
+                "actor",
             ),
         )
     )
@@ -293,7 +302,7 @@ def _counted_twice(events: DataFrame) -> DataFrame:
             "run",
             f.col("end").alias("sequence"),
             _message(
-                "the record of %s at %d was processed in a transaction that was committed with %s "
+                "the record of %s at %d was processed in a transaction that committed %s "
                 "for its partition",
                 "partition",
                 "offset",
