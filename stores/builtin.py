@@ -1,4 +1,4 @@
-"""The stores that can be named on a command line, imported only when they are made."""
+"""The stores that a command line can name. Their modules are imported when a store is made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BUILTIN", "BuiltinStore"]
 
 @dataclass(frozen=True, slots=True)
 class BuiltinStore:
-    """Makes a new store, not initialised, when it is called.
+    """A callable that makes a new store, not open.
 
     Attributes:
         factory: ``module:attribute`` of a callable without arguments.

@@ -32,7 +32,7 @@ TASK_CHECKPOINT: Final = ".checkpoint"
 """The file in the directory of a task that holds the offsets of all its stores."""
 
 OFFSET_UNKNOWN = -4
-"""Stands for an offset that is not known, where a file must hold something."""
+"""Stands for an unknown offset, where a file must hold a number."""
 
 _VERSION = 0
 _REMEDY = "Delete the file and the store's directory, and restore from the changelog."
@@ -51,14 +51,15 @@ class OffsetCheckpoint:
     def read(self, *, strict: bool = False) -> dict[TopicPartition, int]:
         """The offsets in the file; empty if there is no file.
 
-        Offsets that may not be there (negative and not OFFSET_UNKNOWN) are left out.
+        Offsets that no file may have (negative, and not OFFSET_UNKNOWN) are left out.
 
         Args:
-            strict: whether such an offset, a partition that is there twice, and a last line
-                without an end are errors. Who deletes what was read must not lose any of it.
+            strict: whether such an offset, a repeated partition, and a last line without an end are
+                errors. A caller that deletes the file after reading must not lose an entry.
 
         Raises:
-            ProcessorStateError: the file is unreadable or malformed; file and line are named.
+            ProcessorStateError: the file is unreadable or malformed; the message names the file and
+                the line.
         """
         try:
             text = self.path.read_text("utf-8")
@@ -80,7 +81,7 @@ class OffsetCheckpoint:
         return {partition: offset for partition, offset in entries if _may_be_stored(offset)}
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the file, or delete it if there are no offsets; durable on return.
+        """Replace the file, or delete it if ``offsets`` is empty; durable on return.
 
         A crash leaves the old file or the new one, never a mixture.
 
@@ -108,7 +109,7 @@ class OffsetCheckpoint:
             ) from error
 
     def remove(self, partitions: Collection[TopicPartition]) -> None:
-        """Replace the file by one without these partitions; durable on return.
+        """Replace the file by a file without these partitions; durable on return.
 
         Raises:
             ProcessorStateError: the file is malformed, or it cannot be written.
@@ -119,7 +120,7 @@ class OffsetCheckpoint:
             self.write(kept)
 
     def delete(self) -> None:
-        """Delete the file if it is there."""
+        """Delete the file, if it exists."""
         try:
             self.path.unlink(missing_ok=True)
             if self.path.parent.is_dir():
@@ -176,9 +177,10 @@ def _may_be_stored(offset: int) -> bool:
 def smallest_offsets(
     one: Mapping[TopicPartition, int], other: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """All partitions of both; of two offsets the smaller one, which never promises too much.
+    """The partitions of both, each with the smaller of its offsets.
 
-    OFFSET_UNKNOWN is the smallest of all.
+    The smaller offset never promises a record that the store lacks. OFFSET_UNKNOWN is the smallest
+    of all.
     """
     return {
         each: min(one.get(each, offset), other.get(each, offset))
@@ -187,9 +189,9 @@ def smallest_offsets(
 
 
 def changelog_partition(context: StateStoreContext, store_name: str) -> TopicPartition | None:
-    """The changelog partition of a store, which has the number of its task.
+    """The changelog partition of a store. It has the number of the task.
 
-    ``None`` if the task's id does not end in a number, as that of global stores.
+    ``None`` if the id of the task does not end in a number, as for global stores.
     """
     _, _, partition = context.task_id.rpartition("_")
     if not partition.isdecimal():

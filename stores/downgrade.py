@@ -1,6 +1,6 @@
-"""Leaves a store such that a version before KIP-1035 can go on with it.
+"""Leaves a store in the form that a version before KIP-1035 can go on with.
 
-When ``upgrade.from`` names a version before 4.3, closing a store does, in this order:
+If ``upgrade.from`` names a version before 4.3, closing a store takes these steps, in this order:
 
 .. code-block:: text
 
@@ -9,13 +9,13 @@ When ``upgrade.from`` names a version before 4.3, closing a store does, in this 
     3  .position     the input offsets, in the directory of the store
     4  drop          the offsets column family, which older versions do not know
 
-A kill before the end of step 4 leaves the column family: an older version refuses the
-database, and a newer one goes on with the offsets in it, which are the same as in the files, and
-removes those from the files. A kill after step 4 leaves the files alone: an older version
-finds what it would have written itself, and a newer one imports it. No order of the steps with
-the drop before the files would do: the offsets would be nowhere in between.
+A kill before the end of step 4 leaves the column family. An older version then refuses the
+database. A newer version goes on with the offsets in the column family, which are the same as in
+the files, and removes them from the files. A kill after step 4 leaves only the files. An older
+version then finds what it would have written itself, and a newer version imports it. The files must
+be written before the drop: in the other order a kill in between would lose the offsets.
 
-Kafka shipped step 2 only, so that the older version refuses the database, and wipes it.
+Kafka has shipped step 2 only, so that the older version refuses the database, and wipes it.
 
 Source: KIP-1035, "Downgrade"; Kafka 4.3, LegacyCheckpointingStateStore#maybeDowngradeOffsets.
 """
@@ -55,7 +55,7 @@ from streamproof.stores.rocksdb_scans import scan_range
 __all__ = ["Downgrade", "add_to_task_checkpoint", "is_downgrade", "leave_for_older_version"]
 
 Downgrade = Literal["proposed", "shipped"]
-"""How much is done for the older version: all four steps of KIP-1035, or what Kafka does."""
+"""Which steps are taken for the older version: all four of KIP-1035, or those that Kafka takes."""
 
 _FIRST_VERSION: Final = (4, 3)
 """The first version of Kafka whose stores manage their offsets."""
@@ -64,9 +64,9 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)(\.\d+)*(\.x)?")
 
 
 def is_downgrade(context: StateStoreContext) -> bool:
-    """Whether ``upgrade.from`` asks to leave stores that a version before 4.3 can open.
+    """Whether ``upgrade.from`` asks for stores that a version before 4.3 can open.
 
-    With ``upgrade.mode`` it is an upgrade that is being prepared (KIP-258), and not that.
+    Together with ``upgrade.mode``, ``upgrade.from`` prepares an upgrade instead (KIP-258).
 
     Raises:
         UsageError: the text is not a version.
@@ -87,17 +87,17 @@ def is_downgrade(context: StateStoreContext) -> bool:
 def leave_for_older_version(
     database: Database, context: StateStoreContext, store_name: str, how: Downgrade
 ) -> None:
-    """Take the steps that are described above; the database stays open, and must be closed.
+    """Take the steps that the module describes. The database stays open, and must be closed.
 
     Args:
         database: a database with offsets, in which the store was marked as closed.
-        context: the runtime's side.
+        context: the context of the store.
         store_name: the name of the store.
-        how: whether to take all steps, or, as Kafka does, only the first two.
+        how: whether to take all steps, or only the first two, as Kafka does.
 
     Raises:
         ProcessorStateError: the database or a file cannot be written, or the task's file is
-            malformed. The column family is still there then.
+            malformed. The column family stays then.
     """
     database.flush()
     offsets, position = _committed(database)
@@ -112,8 +112,8 @@ def add_to_task_checkpoint(
 ) -> None:
     """Write the offsets of a store into the task's ``.checkpoint``, in place of older ones.
 
-    Without offsets it is noted that none is known: records without an entry would be the
-    sign of a crash.
+    Without offsets the file says that none is known: an older version takes records without an
+    entry for the sign of a crash.
 
     Raises:
         ProcessorStateError: the file is malformed, or it cannot be written.

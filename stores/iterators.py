@@ -1,4 +1,4 @@
-"""What the iterators of all stores share: order, bounds, peeking, and closing."""
+"""The common part of the iterators of all stores: order, bounds, peeking, and closing."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class StoreIterator(Generic[K, V]):
     """An EntryIterator over rows that are already in order and within bounds.
 
     Args:
-        store_name: for messages.
+        store_name: the name of the store, for messages.
         rows: the rows; an iterator in C keeps the scan fast.
-        registry: the open iterators of the store, which closes them when it is closed.
-        on_close: releases what the rows hold, once.
+        registry: the open iterators of the store, which closes them together with itself.
+        on_close: releases the resources of the rows; it is called once.
 
     Attributes:
-        closed: whether it was closed.
+        closed: whether the iterator was closed.
     """
 
     __slots__ = ("__weakref__", "_advance", "_on_close", "_peeked", "_store_name", "closed")
@@ -43,7 +43,7 @@ class StoreIterator(Generic[K, V]):
         on_close: Callable[[], None] | None = None,
     ) -> None:
         self._store_name = store_name
-        # Holding the bound method, and not the rows, saves one lookup for each row.
+        # Keeping the bound method instead of the rows saves one lookup for each row.
         self._advance: Callable[[], tuple[K, V]] = rows.__next__
         self._peeked: tuple[K, V] | None = None
         self._on_close = on_close
@@ -61,10 +61,10 @@ class StoreIterator(Generic[K, V]):
         return row
 
     def peek_next_key(self) -> K:
-        """The key that ``next`` will return, without advancing.
+        """The key of the next row, without advancing.
 
         Raises:
-            StopIteration: there is no next row.
+            StopIteration: no row is left.
             InvalidStateStoreError: the iterator or its store is closed.
 
         Source: Kafka, KeyValueIterator#peekNextKey.
@@ -108,9 +108,10 @@ RowIterator = StoreIterator[bytes, bytes]
 
 
 def is_inverted(from_key: bytes | None, to_key: bytes | None) -> bool:
-    """Whether a range is empty because its bounds are swapped; if so, a warning is logged.
+    """Whether the first bound of a range is beyond the second; if so, a warning is logged.
 
-    Kafka warns because serializers of signed numbers do not keep their order.
+    The warning names the usual cause, as Kafka's does: a serializer of signed numbers does not keep
+    their order.
     Source: Kafka, RocksDBStore#range and InMemoryKeyValueStore#getKeyValueIterator.
     """
     if from_key is None or to_key is None or from_key <= to_key:
@@ -128,7 +129,7 @@ def is_inverted(from_key: bytes | None, to_key: bytes | None) -> bool:
 def prefix_end(prefix: bytes) -> bytes | None:
     """The smallest key after every key that starts with ``prefix``.
 
-    ``None`` if there is no such key: the prefix is empty or consists of 0xFF bytes only.
+    ``None`` if no such key exists: the prefix is empty, or has no other bytes than 0xFF.
     """
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

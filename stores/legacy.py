@@ -38,21 +38,22 @@ _logger = logging.getLogger("streamproof.stores")
 class LegacyCheckpointingStateStore(WrappedKeyValueStore):
     """Keeps the offsets of a persistent store in the file ``.checkpoint_<store>`` of the task.
 
-    Records are always flushed before the file is written, so that the file never promises
-    records that are not there. Under exactly-once the file is there only while the store
-    is closed, so that a crash leaves no file, and a missing file means: wipe and restore.
+    Records are always flushed before the file is written, so that the file never promises records
+    that are not on disk. Under exactly-once the file exists only while the store is closed: a crash
+    leaves no file, and a missing file means that the store must be wiped and restored.
 
-    Offsets of this store in the task's ``.checkpoint``, where versions before KIP-1035 kept
-    them, are moved into the file: written there first, and then removed from the other. If
-    ``upgrade.from`` names a version before 4.3, ``close`` moves them back in the same way.
+    Versions before KIP-1035 kept the offsets in the task's ``.checkpoint``. ``init`` moves the
+    offsets of this store from there into its own file: it writes them first, and removes them from
+    the other file after that. If ``upgrade.from`` names a version before 4.3, ``close`` moves them
+    back in the same way.
 
     Args:
         inner: a persistent store that does not manage offsets.
-        offset_delta_threshold: under at-least-once, a commit writes the file once the
-            offsets have grown by more than this many records, all partitions together.
-        changelog_partitions: the partitions of this store; others in a file are ignored.
-            With none, the store is not logged, and no file is written. ``None``: all that
-            are in the store's own file, and those of its changelog topic in the task's.
+        offset_delta_threshold: under at-least-once, a commit writes the file once the offsets of
+            all partitions together have grown by more than this number.
+        changelog_partitions: the partitions of this store; entries of others are ignored. Without
+            partitions the store is not logged, and no file is written. ``None`` stands for all
+            partitions in the store's own file, and those of its changelog topic in the task's.
 
     Source: KIP-1035; Kafka 4.3, LegacyCheckpointingStateStore.
     """
@@ -85,15 +86,15 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
 
     @property
     def manages_offsets(self) -> bool:
-        """True: to the runtime it looks as if the store did."""
+        """True: this wrapper manages the offsets for the store."""
         return True
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Read the files, open the inner store, and under exactly-once delete the own file.
+        """Read the files and open the inner store. Under exactly-once, delete the store's own file.
 
         Raises:
             ProcessorStateError: a file is malformed, or the inner store cannot be opened.
-            TaskCorruptedError: exactly-once, and there are records but no file.
+            TaskCorruptedError: under exactly-once, the store has records but no file.
             UsageError: ``upgrade.from`` is not a version.
         """
         _logger.warning(
@@ -146,10 +147,10 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         return partition in self._partitions
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Remember the offsets; under at-least-once, flush and write the file when it is due.
+        """Remember the offsets. Under at-least-once, flush and write the file when it is due.
 
-        An offset that is forgotten, or falls, is written at once: after a crash the file
-        would promise records that are not there.
+        An offset that is forgotten, or becomes smaller, is written at once: otherwise the file
+        would promise records after a crash that the store does not have.
         """
         self._opened()
         offsets = dict(self._offsets) if changelog_offsets else {}
@@ -173,7 +174,7 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         return self._offsets.get(partition)
 
     def mark_corrupted(self) -> None:
-        """Note that the content is not to be trusted, so that ``close`` writes no file.
+        """Note that the content cannot be trusted, so that ``close`` writes no file.
 
         Source: Kafka 4.3, ProcessorStateManager#markChangelogAsCorrupted.
         """
@@ -190,14 +191,14 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         self._checkpoint = None
 
     def _unknown_offsets(self) -> dict[TopicPartition, int]:
-        """What is written if there is no offset; under exactly-once a missing file is a crash."""
+        """The entries of a file without offsets. Under exactly-once, no file would mean a crash."""
         if not self._exactly_once or self._context is None:
             return {}
         own = changelog_partition(self._context, self.name)
         return dict.fromkeys(self._partitions or ([] if own is None else [own]), OFFSET_UNKNOWN)
 
     def _write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write the file; a failure costs a longer restore and is no more than a warning."""
+        """Write the file. A failure only makes the next restoration longer, so it is a warning."""
         if not self._is_logged:
             return
         try:
@@ -207,7 +208,7 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
             _logger.warning("The offsets of store %r were not written: %s", self.name, error)
 
     def _move_to_task_checkpoint(self) -> None:
-        """Leave the offsets where an older version looks for them, if there is to be one."""
+        """Leave the offsets where an older version looks for them, if one is to follow."""
         if not self._downgrading or self._context is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""The in-memory store: sorted, gone when it is closed."""
+"""The in-memory store: a sorted map whose content ends with the store."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ __all__ = ["InMemoryKeyValueStore", "default_store"]
 class InMemoryKeyValueStore(KeyValueStore):
     """A sorted map (Kafka: InMemoryKeyValueStore).
 
-    An iterator knows the keys that were there when it was opened and reads their values
-    when it gets to them: keys that were deleted meanwhile are skipped, and values that
-    were updated meanwhile are seen.
+    An iterator copies the keys when it is opened, and reads each value when it reaches the key. So
+    it skips keys that were deleted meanwhile, and sees values that were updated meanwhile.
     """
 
     capabilities = Capabilities(
@@ -45,7 +44,8 @@ class InMemoryKeyValueStore(KeyValueStore):
         self._name = name
         self._context: StateStoreContext | None = None
         self._rows: SortedDict[bytes, bytes] = SortedDict()
-        # Queries come from other threads, and a sorted map must not be read while it is split.
+        # Queries come from other threads, and the sorted map splits its lists while it grows: a
+        # reader must not see that.
         self._lock = Lock()
         self._position = Position()
         self._iterators: WeakSet[RowIterator] = WeakSet()
@@ -71,7 +71,7 @@ class InMemoryKeyValueStore(KeyValueStore):
         return self._position.copy()
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Start empty and register how to restore."""
+        """Start empty, and register the callback that restores the store."""
         self._context = context
         context.register(root, self._restore)
 
@@ -84,7 +84,7 @@ class InMemoryKeyValueStore(KeyValueStore):
             iterator.close()
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Do nothing: there is nothing to make durable, and offsets are not kept."""
+        """Do nothing: the content dies with the process, and so an offset must not outlive it."""
         self._opened()
 
     def get(self, key: bytes) -> bytes | None:

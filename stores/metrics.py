@@ -1,8 +1,8 @@
 """Metrics with Kafka's names, levels and tags; readable as a table and as Prometheus text.
 
-A *sensor* takes recordings, and metrics are computed from them when they are read: averages, maxima
-and rates over the last windows of time, totals since the start. A *gauge* is a function that is
-called when it is read. What was registered under a *scope* is removed together.
+A *sensor* takes recordings. Its metrics are computed from the recordings when they are read:
+averages, maxima and rates over the last windows of time, and totals since the start. A *gauge* is a
+function that is called when the metric is read. All metrics of one *scope* are removed together.
 
 Source: Kafka, org.apache.kafka.common.metrics and StreamsMetricsImpl.
 """
@@ -33,18 +33,18 @@ __all__ = [
 ]
 
 Level = Literal["INFO", "DEBUG"]
-"""From which recording level on a metric is recorded; DEBUG records those of INFO too."""
+"""The recording level from which on a metric is recorded. DEBUG also records those of INFO."""
 
 Measure = Literal["avg", "max", "rate", "call-rate", "total", "gauge"]
-"""How a metric follows from recordings.
+"""How a metric is computed.
 
-``avg`` and ``max``: of the values in the last windows; NaN if there are none. ``rate``: the sum of
-these values per second. ``call-rate``: how many there are per second. ``total``: the sum of all
-values since the start. ``gauge``: not from recordings, but from a function.
+``avg`` and ``max``: of the values in the last windows; NaN without values. ``rate``: the sum of
+these values per second. ``call-rate``: the number of these values per second. ``total``: the sum of
+all values since the start. ``gauge``: by a function, and not from recordings.
 """
 
 Scope = tuple[str, ...]
-"""What metrics belong to: a thread, a task of a thread, or a store of a task."""
+"""The owner of metrics: a thread, a task of a thread, or a store of a task."""
 
 Clock = Callable[[], float]
 """Gives the time in milliseconds; only differences matter."""
@@ -65,14 +65,14 @@ def monotonic_ms() -> float:
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """What a metric is called, and how it is made.
+    """The definition of a metric.
 
     Attributes:
         name: Kafka's name.
         group: Kafka's group, the ``type`` of a metric in JMX.
-        level: from which level on it is recorded.
-        measure: how it follows from recordings.
-        description: what it says, with its unit.
+        level: the recording level from which on the metric is recorded.
+        measure: how the metric is computed.
+        description: the meaning of the metric, with its unit.
     """
 
     name: str
@@ -231,7 +231,7 @@ class Metrics:
     def sensor(
         self, scope: Scope, definitions: Sequence[MetricDefinition], tags: Mapping[str, str]
     ) -> Sensor:
-        """The sensor for these metrics in a scope; it is made when it is asked for first.
+        """The sensor for these metrics in a scope; the first call makes it.
 
         Args:
             scope: what the metrics belong to; stores of one task share the task's sensors.
@@ -251,7 +251,7 @@ class Metrics:
         return entry.sensors[name]
 
     def unnamed_sensor(self) -> Sensor:
-        """A sensor that is in no output, with the clock and the windows of this registry."""
+        """A sensor without metrics in any output, with the clock and windows of this registry."""
         return Sensor(self.clock, self._sample_window_ms, self._num_samples)
 
     def gauge(
@@ -267,7 +267,7 @@ class Metrics:
             entry.metrics[definition.name] = _Registered(definition, dict(tags), value)
 
     def remove(self, scope: Scope) -> None:
-        """Remove all metrics of a scope; one without metrics is no error."""
+        """Remove all metrics of a scope. A scope without metrics is no error."""
         self._scopes.pop(scope, None)
 
     def rows(self) -> list[MetricRow]:
@@ -276,7 +276,7 @@ class Metrics:
         return sorted(rows, key=lambda row: (row.group, sorted(row.tags.items()), row.name))
 
     def table(self) -> str:
-        """All metrics as of now, as a table for people; empty if there are none."""
+        """All metrics as of now, as a table for people; empty without metrics."""
         lines = [("metric", "value", "level", "group", "tags")]
         for row in self.rows():
             tags = " ".join(f"{tag}={value}" for tag, value in sorted(row.tags.items()))

@@ -1,22 +1,22 @@
-"""Takes over the offsets and the position that versions before KIP-1035 kept in files.
+"""Imports the offsets and the position that versions before KIP-1035 kept in files.
 
 .. code-block:: text
 
     <task>/.checkpoint                  the changelog offsets of all stores of the task
-    <task>/.checkpoint_<store>          those of one store, by LegacyCheckpointingStateStore
+    <task>/.checkpoint_<store>          the same of one store, by LegacyCheckpointingStateStore
     <task>/<store>.position             the position of a store, where Kafka has it
     <task>/rocksdb/<store>/.position    the position of a store, where KIP-1035 looks for it
 
-Each is a checkpoint file; a position has input partitions in it instead of changelog partitions.
+Each is a checkpoint file. A position has input partitions in it instead of changelog partitions.
 
-What belongs to a store is written into its database, flushed, and only then removed from the
-files. A kill before the flush leaves everything as it was. A kill after it leaves
-entries that the database has too: the next opening keeps those of the database and removes the
-others, so that none is imported a second time, after the store has moved on.
+The entries of a store are written into its database, flushed, and only then removed from the files.
+A kill before the flush leaves everything as it was. A kill after the flush leaves entries that the
+database has, too. The next opening keeps the entries of the database and removes the others, so
+that no entry is imported a second time, after the store has moved on.
 
-Without a database, the records that the entries promise are gone. The entries are then dropped
-before one is made, with a warning: imported into an empty database, they would turn
-the next restoration into silent loss.
+If the database is gone, the records that the entries promise are gone, too. The entries are then
+dropped, with a warning, before a new database is made: in an empty database they would make the
+next restoration skip these records in silence.
 
 Source: KIP-1035, "Upgrade" and "Interactive Query .position Offsets"; Kafka 4.3,
 LegacyCheckpointingStateStore#migrateLegacyOffsets.
@@ -53,19 +53,19 @@ _logger = logging.getLogger("streamproof.stores")
 
 
 class OffsetImport:
-    """What older versions left for one store, as the files say before its database is opened.
+    """The files that older versions left for one store, read before its database is opened.
 
     Args:
-        context: the runtime's side.
+        context: the context of the store.
         store_name: the name of the store.
         directory: the directory of its database.
 
     Attributes:
-        offsets: the changelog offsets; OFFSET_UNKNOWN (-4) where it is known that none is.
+        offsets: the changelog offsets; OFFSET_UNKNOWN (-4) where a file says that none is known.
         position: the input offsets that the content reflects.
 
     Raises:
-        ProcessorStateError: a file is malformed; it and the line are named.
+        ProcessorStateError: a file is malformed; the message names the file and the line.
     """
 
     def __init__(self, context: StateStoreContext, store_name: str, directory: Path) -> None:
@@ -88,15 +88,15 @@ class OffsetImport:
             self.position.merge(Position(found))
 
     def __bool__(self) -> bool:
-        """Whether there is anything to import or to remove."""
+        """Whether anything has to be imported or removed."""
         return bool(self.offsets or self.position.as_dict())
 
     def prepare(self, *, exactly_once: bool) -> None:
-        """Judge what is there, to be called before the database is opened, and maybe made.
+        """Judge the files. Call this before the database is opened, since opening may make one.
 
         Raises:
-            TaskCorruptedError: exactly-once, and an older version left records without
-                offsets, which it does when it crashes. Nothing was touched.
+            TaskCorruptedError: under exactly-once, an older version left records without offsets,
+                which is what its crash leaves. The files are unchanged.
         """
         families = column_families(self._directory)
         if not families and not orphans(self._directory):
@@ -105,7 +105,7 @@ class OffsetImport:
             self._require_no_records()
 
     def into(self, database: Database) -> None:
-        """Import what the database does not have itself, durably, and remove it from the files.
+        """Import the entries that the database lacks, durably, and remove them from the files.
 
         Raises:
             ProcessorStateError: the database or a file cannot be written.

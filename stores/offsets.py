@@ -1,7 +1,8 @@
-"""How the ``offsets`` column family encodes its rows, byte for byte as Kafka 4.3 does.
+"""The encoding of the rows of the ``offsets`` column family, byte for byte that of Kafka 4.3.
 
-``topic-partition`` holds a changelog offset, ``status`` whether the store is open, and
-``position`` the input offsets that the committed content reflects.
+The row ``topic-partition`` has a changelog offset, the row ``status`` says whether the store is
+open, and the row ``position`` has the input offsets that the committed content reflects.
+
 Source: Kafka, AbstractColumnFamilyAccessor and PositionSerde.
 """
 
@@ -37,7 +38,7 @@ STATUS_CLOSED = _LONG.pack(0)
 
 
 def encode_partition(partition: TopicPartition) -> bytes:
-    """The key of the offset of ``partition``; it always holds a dash, so it meets no other."""
+    """The key of the offset of ``partition``. Its dash keeps it apart from all other keys."""
     return str(TopicPartition(*partition)).encode()
 
 

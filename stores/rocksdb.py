@@ -45,25 +45,26 @@ __all__ = ["RocksDBStore", "default_store"]
 class RocksDBStore(KeyValueStore):
     """A persistent store in ``<state_dir>/rocksdb/<name>`` (Kafka: RocksDBStore).
 
-    Writes go to RocksDB at once, with the write-ahead log off; ``commit`` adds the offsets
-    and the position in one write and flushes nothing. Whenever RocksDB flushes, records and
-    offsets reach the disk together, so that after a crash the offsets never promise records
-    that are gone; but records beyond the offsets may be there. Under exactly-once that is
-    not acceptable: a status row tells whether the store was closed cleanly, and if not,
-    ``init`` raises TaskCorruptedError.
+    Writes go to RocksDB at once, with the write-ahead log off. ``commit`` adds the offsets and the
+    position in one write, and flushes nothing. Whenever RocksDB flushes, records and offsets reach
+    the disk together. So after a crash the offsets never promise records that are lost, but the
+    store may have records beyond the offsets. Under exactly-once such records may belong to an
+    aborted transaction. Therefore a status row says whether the store was closed cleanly, and
+    ``init`` raises TaskCorruptedError if it was not.
 
     Args:
         name: the name of the store.
-        manages_offsets: without it there are no offsets, no stored position and no
-            status, as before KIP-1035; ``flush`` makes the records durable.
+        manages_offsets: whether the store keeps its offsets. If not, it has no offsets, no stored
+            position and no status, as before KIP-1035, and ``flush`` makes the records durable.
         downgrade: what ``close`` leaves if ``upgrade.from`` names a version before 4.3:
-            ``proposed`` all that such a version needs to go on, ``shipped`` a checkpoint file.
+            ``proposed`` leaves everything that such a version needs to go on, ``shipped`` leaves a
+            checkpoint file, as Kafka does.
 
     Source: KIP-1035; KIP-892, "Atomic Checkpointing"; Kafka 4.3, RocksDBStore.
     """
 
     _marks_status = True
-    """Whether the status row is needed to tell a clean close from a crash."""
+    """Whether the store needs the status row to tell a clean close from a crash."""
 
     _timestamped = False
     """Whether the records are in the column family for values with timestamps."""
@@ -86,7 +87,7 @@ class RocksDBStore(KeyValueStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this store promises; a commit becomes durable with the next flush."""
+        """The promises of this store. A commit becomes durable with the next flush."""
         managed = self._manages_offsets
         return Capabilities(
             manages_offsets=managed,
@@ -122,7 +123,7 @@ class RocksDBStore(KeyValueStore):
         return self._position.copy()
 
     def directory(self, context: StateStoreContext) -> Path:
-        """Where the files of this store are, given the directory of its task."""
+        """The directory of this store's files, below the directory of its task."""
         return format_directory(self._plain_directory(context), self._format_version)
 
     def _plain_directory(self, context: StateStoreContext) -> Path:
@@ -131,7 +132,7 @@ class RocksDBStore(KeyValueStore):
     # --- life cycle -------------------------------------------------------------------
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open the database, import what an older version left, and register how to restore it.
+        """Open the database, import the offsets of an older version, and register the callback.
 
         Raises:
             ProcessorStateError: the files cannot be read, written or locked, or they are of a
@@ -171,8 +172,8 @@ class RocksDBStore(KeyValueStore):
         self._position = Position()
         if database.offsets is None:
             return
-        # The check is made whatever the kind of store: transactions may have been switched
-        # on after a crash without them.
+        # A store with transactions checks the status as well, although it writes none: it may open
+        # the files of a store without transactions, which has crashed.
         if context.exactly_once and database.offsets_row(STATUS_KEY) == STATUS_OPEN:
             raise TaskCorruptedError(
                 f"Store {self._name!r} in {database.directory} was not closed cleanly, so that "
@@ -192,10 +193,10 @@ class RocksDBStore(KeyValueStore):
         database.write(batch)
 
     def close(self) -> None:
-        """Close the iterators, flush, and release the directory; closing twice is harmless.
+        """Close the iterators, flush, and release the directory. Closing twice is harmless.
 
-        If ``upgrade.from`` asks for it, the store is left for an older version (KIP-1035,
-        "Downgrade").
+        With ``upgrade.from``, the files are left in the form that an older version reads
+        (KIP-1035, "Downgrade").
         """
         database, self._database = self._database, None
         if database is None:
@@ -218,9 +219,9 @@ class RocksDBStore(KeyValueStore):
     # --- commit -----------------------------------------------------------------------
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Store the offsets and the position; durable with the records at the next flush.
+        """Store the offsets and the position. They become durable with the records, at a flush.
 
-        An empty map forgets all offsets, ``None`` forgets the offset of one partition.
+        An empty map forgets all offsets. ``None`` forgets the offset of one partition.
         Source: KIP-1035, StateStore#commit; Kafka 4.3 for forgetting (KAFKA-17411).
         """
         database = self._opened()
@@ -251,12 +252,12 @@ class RocksDBStore(KeyValueStore):
         return None if stored is None else decode_long(stored)
 
     def committed_offsets(self) -> dict[TopicPartition, int]:
-        """The offsets of all partitions that are committed."""
+        """The committed offsets of all partitions."""
         offsets = self._opened().offsets
         return {} if offsets is None else offsets_in(offsets)
 
     def restore(self, batch: Sequence[ChangelogRecord]) -> None:
-        """Apply changelog records in order, the last one of a key wins, in one write."""
+        """Apply changelog records in one write, in order, so that the last record of a key wins."""
         self._write_entries((record.key, record.value) for record in batch)
 
     # --- reads and writes -------------------------------------------------------------
@@ -303,7 +304,7 @@ class RocksDBStore(KeyValueStore):
         return old
 
     def get_only(self, key: bytes) -> bytes | None:
-        """As ``get``, and nothing is migrated on the way (Kafka: RocksDBStore#getOnly)."""
+        """The same as ``get``, but without migrating a row (Kafka: RocksDBStore#getOnly)."""
         return self.get(key)
 
     def delete_range(self, from_key: bytes, to_key_exclusive: bytes) -> None:
@@ -331,7 +332,7 @@ class RocksDBStore(KeyValueStore):
         return self.open_iterator(self._prefix_rows(self._opened(), prefix))
 
     def approximate_num_entries(self) -> int:
-        """RocksDB's estimate; keys that were overwritten or deleted may count more than once."""
+        """RocksDB's estimate. A key that was overwritten or deleted may count more than once."""
         return self._opened().data.property_int_value("rocksdb.estimate-num-keys") or 0
 
     def open_iterator(

@@ -1,10 +1,10 @@
 """One RocksDB database on disk: opening, atomic flushing, and closing it.
 
-The write-ahead log is off, as in Kafka Streams: what is on disk is the state at the last
-flush. That state is consistent because a flush covers all column families at once. RocksDB
-does so for the flushes that it starts itself (``atomic_flush``), but rocksdict's ``flush()``
-and ``close()`` flush one column family each, so that a crash between two of them leaves
-data without their offsets, or offsets without their data.
+The write-ahead log is off, as in Kafka Streams, so that the disk has the state of the last flush.
+That state is consistent only if a flush covers all column families at once. RocksDB does so for the
+flushes that it starts itself (``atomic_flush``). But ``flush()`` and ``close()`` of rocksdict flush
+one column family at a time: a crash between two of them leaves data without their offsets, or
+offsets without their data. This module avoids both calls where rows could be torn apart.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ _FLUSHING_PROPERTIES = ("rocksdb.mem-table-flush-pending", "rocksdb.num-running-
 
 _POLL_S = 0.0005
 _GIVE_UP_S = 1.0
-"""How long rows may stay in memory while no flush is running before that is an error."""
+"""Rows may stay in memory for this many seconds without a running flush; then it is an error."""
 
 _FIRST_MANIFEST = "MANIFEST-000001"
-"""The manifest that is there before CURRENT when a database is made; all others come later."""
+"""The manifest of a new database, which is written before CURRENT; all others come after it."""
 
 _CHECK_THE_DIRECTORY = (
     "Check that the path is a directory that can be written, and that the disk has space."
@@ -107,15 +107,15 @@ _REMEDIES = (
         f"The files are damaged: {_WIPE_AND_RESTORE}",
     ),
 )
-"""What to do about a failure, by what it says in small letters; the first that fits counts."""
+"""The remedy for a failure, by words of its message in lower case; the first match counts."""
 
 
 class Database:
     """An open database with the data and, if the store manages its offsets, the offsets.
 
     Args:
-        directory: where the files are; it is created if it is not there.
-        with_offsets: whether there is an ``offsets`` column family.
+        directory: the directory of the files; it is created if it does not exist.
+        with_offsets: whether the database has an ``offsets`` column family.
         write_buffer_bytes: the size of the write buffers; ``None`` for Kafka's defaults.
         timestamped: whether the records are in a column family of their own, beside the one in
             which plain records were kept (KIP-258, as shipped).
@@ -126,8 +126,8 @@ class Database:
         offsets: the rows beside the records, or ``None``.
 
     Raises:
-        ProcessorStateError: the database cannot be read, written or locked, or it has
-            column families that this version does not know. Nothing is deleted then.
+        ProcessorStateError: the database cannot be read, written or locked, or it has column
+            families that this version does not know. No file is deleted.
     """
 
     def __init__(
@@ -145,8 +145,8 @@ class Database:
         if with_offsets:
             families[OFFSETS_COLUMN_FAMILY] = _options(write_buffer_bytes or _OFFSETS_BUFFER_BYTES)
         if write_buffer_bytes is not None:
-            # Small buffers are asked for where there is little data. RocksDB would start 16 threads
-            # at each opening to look at its few files, which takes most of the time it needs.
+            # A test asks for small buffers, and has little data. RocksDB would start 16 threads at
+            # each opening to look at few files, which takes most of the time of an opening.
             families[DATA_COLUMN_FAMILY].set_max_file_opening_threads(1)
         with self._failing("cannot be opened"):
             _prepare(directory)
@@ -182,17 +182,17 @@ class Database:
         return batch
 
     def records(self, batch: WriteBatch) -> WriteTarget:
-        """Where writes to the records go that are to be added to ``batch``."""
+        """A target for writes to the records, which adds them to ``batch``."""
         if self._data_handle is None:
             return batch
         return _TimestampedRecords(batch, self._data_handle)
 
     def records_of_both_formats(self, batch: WriteBatch) -> WriteTarget:
-        """As ``records``, and what is written takes the record of the plain format away."""
+        """The same as ``records``, but each write also removes the record of the plain format."""
         return _RecordsOfBothFormats(batch, self._data_handle, self._plain_handle)
 
     def offsets_row(self, key: bytes) -> bytes | None:
-        """The row of ``key`` beside the records; ``None`` if there is none, or no such rows."""
+        """The row of ``key`` beside the records; ``None`` without such a row."""
         if self.offsets is None:
             return None
         with self._failing("cannot be read"):
@@ -207,24 +207,25 @@ class Database:
             batch.put(key, value, self._offsets_handle)
 
     def write(self, batch: WriteBatch) -> None:
-        """Apply ``batch``, which is used up by it, in one step."""
+        """Apply ``batch`` in one step. The batch cannot be used again."""
         with self._failing("cannot be written"):
             self._await_room()
             self._root.write(batch, self._write_options)
 
     def _await_room(self) -> None:
-        """Wait until RocksDB has room in its buffers for a write, or raise why there is none.
+        """Wait until RocksDB has room in its buffers for a write, or raise the reason why not.
 
-        If it were left to RocksDB to wait, rocksdict would hold all Python threads until then,
-        and after a flush that failed for want of space, for ever.
+        RocksDB could wait by itself, but rocksdict would hold all Python threads meanwhile; after a
+        flush that failed for want of space, for ever.
         """
         while not self._has_room():
             time.sleep(_POLL_S)
 
     def _has_room(self) -> bool:
-        """Whether a write would begin at once; if RocksDB refuses to write, raise why.
+        """Whether a write would begin at once; if RocksDB refuses to write, raise the reason.
 
-        Writing nothing tells. A batch itself cannot be tried, as it is used up even if it fails.
+        An empty batch is written to find out. The real batch cannot be tried, because a batch is
+        used up even if its write fails.
         """
         try:
             self._root.write(WriteBatch(raw_mode=True), self._impatient)
@@ -237,9 +238,9 @@ class Database:
     def flush(self) -> None:
         """Write all buffers to disk, all column families in one atomic step.
 
-        The one call of rocksdict, besides a checkpoint, that flushes atomically is a manual
-        compaction, which begins with a flush. It is asked to compact what lies behind all
-        keys of the smaller column family, so that the flush is nearly all that it does.
+        Only two calls of rocksdict flush atomically: a checkpoint, and a manual compaction, which
+        begins with a flush. So this method compacts a range beyond all keys of the smaller column
+        family, where it finds nothing to compact: the flush is nearly all of the work.
         """
         with self._failing("cannot be flushed"):
             self._await_room()
@@ -251,12 +252,12 @@ class Database:
             self._await_empty_buffers()
 
     def _await_empty_buffers(self) -> None:
-        """Wait until no row is only in memory any more.
+        """Wait until no row is in memory alone.
 
-        If a flush that RocksDB started itself is under way, the compaction returns before
-        its own flush has ended; and it does not report a flush that failed. After such a
-        failure RocksDB calls a flush due that it will not begin, and refuses to write. Rows
-        that stay in the buffers while no flush is running or due will stay there for good.
+        The compaction may return before its own flush has ended, if RocksDB has started another
+        flush by itself. And it does not report a flush that failed. After such a failure RocksDB
+        calls a flush due that it will not begin, and refuses to write. Rows that stay in the
+        buffers while no flush is running or due will stay there for good.
         """
         families = self._families()
         idle_since = None
@@ -273,8 +274,8 @@ class Database:
     def close(self) -> None:
         """Flush atomically, then release the files and their lock.
 
-        If the flush fails, the handles are dropped and not closed one by one: the
-        destructor of the database then tries one last flush, which is atomic too.
+        If the flush fails, the handles are dropped, and not closed one by one: the destructor of
+        the database then tries one last flush, which is atomic too.
         """
         try:
             self.flush()
@@ -284,24 +285,24 @@ class Database:
         self.release()
 
     def drop_offsets(self) -> None:
-        """Delete the column family for offsets with all that is in it.
+        """Delete the column family for offsets with all of its rows.
 
-        Everything must have been flushed: from here on, a flush covers the records alone.
+        Flush before: from here on, a flush covers the records alone.
         """
         with self._failing("cannot be rid of its offsets"):
             offsets, self.offsets = self.offsets, None
             if offsets is not None:
-                # A family that is still in use cannot be dropped.
+                # RocksDB does not drop a family that has an open handle.
                 self._offsets_handle = None
                 offsets.close()
                 del offsets
                 self._root.drop_column_family(OFFSETS_COLUMN_FAMILY)
 
     def release(self) -> None:
-        """Give the files and their lock back, once no iterator is left that uses them.
+        """Release the files and their lock, once no iterator uses them.
 
-        ``Rdict.close`` flushes one column family, so there must be nothing left to flush:
-        a crash between the two calls would tear records and offsets apart.
+        Nothing may be left to flush: ``Rdict.close`` flushes one column family at a time, and a
+        crash between two of these calls would tear records and offsets apart.
         """
         families = self._families()
         self._forget()
@@ -315,7 +316,7 @@ class Database:
             raise self.failure("cannot be closed", failure) from failure
 
     def _families(self) -> list[Rdict]:
-        """All column families that are open, that of the database itself first."""
+        """All open column families, beginning with that of the database itself."""
         others = (self.data, self.plain, self.offsets)
         return [
             self._root,
@@ -323,13 +324,13 @@ class Database:
         ]
 
     def _forget(self) -> None:
-        """Refer to nothing any more that keeps the files open."""
+        """Drop all references that keep the files open."""
         self._data_handle = self._plain_handle = self._offsets_handle = None
         self.offsets = self.plain = None
         del self.data, self._root
 
     def failure(self, what: str, error: Exception) -> ProcessorStateError:
-        """The error to raise for a failure of RocksDB; ``what`` says what cannot be done."""
+        """The error to raise for a failure of RocksDB; ``what`` names the step that failed."""
         return ProcessorStateError(
             f"The database {self.directory} {what}: {error}. Nothing was deleted. "
             f"{_remedy(str(error))}"
@@ -346,8 +347,8 @@ class Database:
 class _TimestampedRecords:
     """Writes to the records with timestamps.
 
-    ``delete_range`` of rocksdict, unlike ``put`` and ``delete``, does not know the default column
-    family of its batch.
+    Unlike ``put`` and ``delete``, ``delete_range`` of rocksdict ignores the default column family
+    of its batch, and must be given the family.
     """
 
     __slots__ = ("_batch", "_data", "delete", "put")
@@ -389,7 +390,7 @@ class _RecordsOfBothFormats:
 def committed_offsets(directory: Path) -> dict[TopicPartition, int]:
     """The offsets in a database that is not open, read without changing or locking it.
 
-    There are none if there is no database, or if it has no column family for them.
+    Without a database, or without a column family for offsets, the result is empty.
 
     Raises:
         ProcessorStateError: the database cannot be read.
@@ -416,7 +417,7 @@ def offsets_in(family: Rdict) -> dict[TopicPartition, int]:
 
 
 def has_records(directory: Path) -> bool:
-    """Whether there are records in a database that is not open, without changing or locking it.
+    """Whether a database that is not open has records, read without changing or locking it.
 
     Raises:
         ProcessorStateError: the database cannot be read.
@@ -459,7 +460,7 @@ def _options(write_buffer_bytes: int) -> Options:
 
 
 def _write_options(*, wait: bool) -> WriteOptions:
-    """Without the write-ahead log; ``wait`` for room in the buffers, or fail if there is none."""
+    """Options without the write-ahead log: ``wait`` for room in the buffers, or fail at once."""
     options = WriteOptions()
     # The type stub calls it a method; it is a property.
     options.disable_wal = True  # type: ignore[method-assign,assignment]
@@ -473,10 +474,10 @@ def is_write_stall(error: Exception) -> bool:
 
 
 def _prepare(directory: Path) -> None:
-    """Make the directory, and refuse one that lost the file that names its manifest.
+    """Make the directory, and refuse a directory that lost its file CURRENT.
 
-    Without CURRENT, RocksDB would take the directory for a new one and forget the data. What is
-    there before CURRENT, when a database is made, is its first manifest and no data.
+    CURRENT names the manifest. Without CURRENT, RocksDB would take the directory for a new one, and
+    forget the data. A new database has its first manifest before CURRENT, but no data.
     """
     make_directory(directory)
     names = orphans(directory)
@@ -485,7 +486,7 @@ def _prepare(directory: Path) -> None:
 
 
 def orphans(directory: Path) -> set[str]:
-    """The names of files that a database which lost its file CURRENT still has."""
+    """The files that are left of a database without its file CURRENT."""
     if (directory / "CURRENT").exists():
         return set()
     names = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
@@ -497,12 +498,12 @@ def orphans(directory: Path) -> set[str]:
 
 
 def column_families(directory: Path) -> frozenset[str]:
-    """The column families of an existing database; none if there is no database yet.
+    """The column families of an existing database; none without a database.
 
-    RocksDB leaves out those that it cannot find in damaged files; opening finds the damage.
+    RocksDB leaves out families that it cannot find in damaged files; opening finds the damage.
 
     Raises:
-        ProcessorStateError: there is a database, and it cannot be read.
+        ProcessorStateError: the database exists, and cannot be read.
     """
     try:
         if not (directory / "CURRENT").exists():
@@ -513,7 +514,7 @@ def column_families(directory: Path) -> frozenset[str]:
 
 
 def _reject_unknown_families(directory: Path, known: frozenset[str]) -> None:
-    """Raise if the database has column families that are not known."""
+    """Raise if the database has unknown column families."""
     unknown = sorted(column_families(directory) - known)
     if TIMESTAMPED_COLUMN_FAMILY in unknown:
         raise ProcessorStateError(
@@ -539,7 +540,7 @@ def _unreadable(directory: Path, error: Exception) -> ProcessorStateError:
 
 
 def _remedy(error: str) -> str:
-    """What to do about a failure, which RocksDB and the system tell by their words alone."""
+    """The remedy for a failure. RocksDB and the system tell failures apart by their words alone."""
     error = error.lower()
     for words, remedy in _REMEDIES:
         if any(word in error for word in words):

@@ -80,11 +80,12 @@ def _with_prefix(data: Rdict, rows: Iterator[Row], prefix: bytes) -> Iterator[Ro
 def _require_true_end(data: Rdict, last: Row | None, start: bytes | None, reverse: bool) -> None:
     """Raise ProcessorStateError if the rows ended at a damaged block, and not at their end.
 
-    ``items()`` of rocksdict ends without an error in both cases. A plain iterator tells
-    them apart, so that one takes the step after the last row once more.
+    ``items()`` of rocksdict ends without an error in both cases. A plain iterator tells them apart,
+    so that this function repeats the last step with one.
 
-    The traceback of the error keeps all frames alive, and an iterator in one of them would keep
-    the lock: so no caller has one any more, and neither has this function when it raises.
+    The traceback of the error keeps all frames alive, and an iterator in one of them would keep the
+    lock on the database. So every caller drops its iterator before, and this function drops its own
+    before it raises.
     """
     probe = data.iter()
     at = start if last is None else last[0]

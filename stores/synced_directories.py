@@ -1,4 +1,4 @@
-"""Directories that are still there after a loss of power."""
+"""Directories that survive a loss of power."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["make_directory", "sync_directory"]
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory, and those above it that are missing, so that they last.
+    """Make a directory and its missing parents, and make them durable.
 
     Raises:
-        OSError: it cannot be made, or is a file.
+        OSError: a directory cannot be made, or is a file.
     """
     if not directory.is_dir():
         make_directory(directory.parent)
@@ -21,7 +21,7 @@ def make_directory(directory: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory last, which to sync a file does not do: ``fsync(2)``."""
+    """Make the names in a directory durable; to sync a file does not do that (``fsync(2)``)."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

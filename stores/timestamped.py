@@ -1,9 +1,9 @@
 """Key-value stores with timestamps: a wrapper over any store of bytes, and RocksDB below it.
 
-Below the wrapper a value is ``timestamp ++ value``, and nobody there looks into it. Above it
-there are values, or values with their timestamps. Changelog records have the plain value, and
-what restores the store puts the timestamp of the record before it; a value is never examined
-to find out whether it has one already.
+Below the wrapper, a value is ``timestamp ++ value``, and no layer looks into it. Above the wrapper
+are values, or values with their timestamps. A changelog record has the plain value; the
+restoration puts the timestamp of the record before it. No code guesses from the bytes of a value
+whether a timestamp is in it: a plain value may begin with any eight bytes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _logger = logging.getLogger("streamproof.stores")
 
 
 class _Format(NamedTuple):
-    """How a value and its timestamp become stored bytes, and what is read from these."""
+    """How a value and its timestamp are stored, and how they are read back."""
 
     encode: Callable[[bytes | None, int], bytes | None]
     decode: Callable[[bytes], ValueAndTimestamp]
@@ -80,7 +80,8 @@ class _Format(NamedTuple):
 
 
 def _value_of(stored: bytes) -> bytes:
-    # Only slicing is faster, and would take what is too short for an empty value.
+    # A slice alone would be faster, but it would take damaged bytes, too short for a timestamp, for
+    # an empty value.
     return stored[8:] if len(stored) >= 8 else decode_value_and_timestamp(stored).value
 
 
@@ -93,7 +94,7 @@ _TIMESTAMPED = _Format(encode_value_and_timestamp, decode_value_and_timestamp, _
 _PLAIN = _Format(
     lambda value, _: value, lambda stored: ValueAndTimestamp(stored, NO_TIMESTAMP), _same
 )
-"""The format before timestamps were kept: one is dropped, and none is found."""
+"""The plain format: a write drops the timestamp, and a read finds none."""
 
 
 class _DecodedIterator(Generic[V]):
@@ -195,8 +196,8 @@ class TimestampedView:
 class TimestampedKeyValueStore(WrappedKeyValueStore, KeyValueWithTimestampStore):
     """Keeps a timestamp with each value, over any store of bytes.
 
-    It goes around a store with transactions as well: a transaction of it, and a view, read and
-    write values with timestamps too.
+    The inner store may have transactions. Transactions and views of this store then read and write
+    values with timestamps too.
 
     Args:
         inner: the store of ``timestamp ++ value``.
@@ -381,9 +382,9 @@ class TransactionalVersion2RocksDBStore(Version2RocksDBStore, TransactionalRocks
 class RocksDBTimestampedStore(TimestampedKeyValueStore):
     """A RocksDB store with timestamps, in ``<state_dir>/rocksdb/<name>-v2`` (KIP-258).
 
-    If an upgrade is being prepared (``upgrade.from`` and ``upgrade.mode``), the plain store in
-    ``<state_dir>/rocksdb/<name>`` is live instead: it drops timestamps, and reads find
-    ``NO_TIMESTAMP``. :mod:`streamproof.stores.upgrade` has the whole story.
+    While an upgrade is being prepared (``upgrade.from`` and ``upgrade.mode``), the plain store in
+    ``<state_dir>/rocksdb/<name>`` is live instead. It drops timestamps, and reads find
+    ``NO_TIMESTAMP``. :mod:`streamproof.stores.upgrade` describes all steps of an upgrade.
 
     Args:
         name: the name of the store.
@@ -393,7 +394,7 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
     def __init__(self, name: str, *, transactional: bool = False) -> None:
         self._transactional = transactional
         super().__init__(self._new_format(name))
-        # Known while the new format is live and the old one is still there.
+        # Set while the new format is live and the old format is still on disk.
         self._old: Path | None = None
         self._old_offsets: dict[TopicPartition, int] = {}
         self._rebuild: BackgroundRebuild | None = None
@@ -406,7 +407,7 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
         )
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open the format that is to be live, and what belongs beside it.
+        """Open the format that is to be live, and the one beside it, if an upgrade needs both.
 
         Raises:
             ProcessorStateError: the files cannot be read, written or locked, or they are of a
@@ -450,10 +451,11 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
             self._discard_old(partitions)
 
     def _discard_old(self, partitions: Iterable[TopicPartition]) -> None:
-        """Discard the old format if its offsets, or any if it has none, are reached."""
+        """Discard the old format once its offsets, or any if it has none, are reached."""
         to_reach = self._old_offsets or dict.fromkeys(partitions, 0)
         if self._old is not None and to_reach and has_reached(self._inner, to_reach):
-            # What takes the place of the old format must be on disk before that one goes.
+            # The new format must be on disk before the old one is deleted: a loss of power in
+            # between would leave neither.
             self._inner.flush()
             discard(self._old)
             self._old = None
@@ -469,13 +471,13 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
         return RocksDBStore(name)
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Commit the live format; discard the old one, once that is reached."""
+        """Commit the live format, and discard the old one once its offsets are reached."""
         super().commit(changelog_offsets)
         if self._old is not None:
             self._discard_old(changelog_offsets)
 
     def close(self) -> None:
-        """Close what is open, the rebuild first, as it looks at the live format."""
+        """Close the rebuild, which reads the live format, and then the live format."""
         rebuild, self._rebuild = self._rebuild, None
         try:
             if rebuild is not None:

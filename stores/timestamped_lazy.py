@@ -34,10 +34,10 @@ _logger = logging.getLogger("streamproof.stores")
 class LazyRocksDBStore(RocksDBStore):
     """The stored bytes of values with timestamps, in the directory of a plain store.
 
-    If there are plain rows at ``init``, they count with the timestamp ``NO_TIMESTAMP``. A point
-    read migrates the row that it finds, in one atomic write; a write removes the plain
-    row; scans merge both and migrate nothing. When no plain row is left at ``init``, this is
-    over. Once opened, a plain store refuses the directory.
+    Plain rows that ``init`` finds count with the timestamp ``NO_TIMESTAMP``. A point read migrates
+    the row that it finds, in one atomic write. A write removes the plain row. A scan merges the
+    rows of both formats and migrates nothing. The migration is over when ``init`` finds no plain
+    row. A plain store refuses the directory once this store has opened it.
 
     Source: Kafka, RocksDBTimestampedStore and DualColumnFamilyAccessor.
     """
@@ -47,8 +47,9 @@ class LazyRocksDBStore(RocksDBStore):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._upgrading = False
-        # A migration reads and then writes. Whoever writes meanwhile, or looks into both column
-        # families, would lose a row or see one twice; so while upgrading, they take turns.
+        # A migration reads a row, and then writes it elsewhere. A write in between would be lost,
+        # and a scan of both column families would see the row twice. So all of them take turns
+        # while the store is upgrading.
         self._turn = RLock()
 
     @property
@@ -95,7 +96,7 @@ class LazyRocksDBStore(RocksDBStore):
             return encode_value_and_timestamp(value, NO_TIMESTAMP)
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the stored value of ``key``; ``None`` deletes it. A plain row goes."""
+        """Set the stored value of ``key``, and remove its plain row; ``None`` deletes the key."""
         if self._upgrading:
             self.put_all(((key, value),))
         else:
@@ -161,8 +162,8 @@ class LazyRocksDBStore(RocksDBStore):
 class TransactionalLazyRocksDBStore(LazyRocksDBStore, TransactionalRocksDBStore):
     """The same with transactions.
 
-    A migration changes no value, so that it does not wait for a commit: a rollback leaves the
-    content as it was, whether rows were migrated meanwhile or not.
+    A migration changes no value, and so it does not wait for a commit: after a rollback the content
+    is the same, whether rows were migrated meanwhile or not.
 
     Source: Kafka 4.4, DualColumnFamilyAccessorTransactionalTest.
     """

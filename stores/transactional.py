@@ -35,9 +35,9 @@ __all__ = [
 class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
     """A RocksDB store with transactions.
 
-    Reads on the store see committed content only, and writes on it go straight through:
-    that is how restoring writes. There is no status row: as staged writes reach the
-    database only together with their offsets, what a crash leaves is always a commit.
+    Reads on the store itself see committed content only. Writes on the store itself go straight to
+    the database, as a restoration needs it. A status row is not needed: staged writes reach the
+    database only together with their offsets, so that a crash always leaves a commit.
 
     Source: KIP-892; Kafka 4.4, RocksDBStore with transactions enabled.
     """
@@ -61,7 +61,7 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
 
     @property
     def context(self) -> StateStoreContext:
-        """What the runtime told this store at ``init``."""
+        """The context that ``init`` was called with."""
         if self._context is None:
             raise InvalidStateStoreError(
                 f"Store {self.name!r} is not open; call init() before using it."
@@ -81,7 +81,7 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
         ]
         self.commit_transactions(transactions, changelog_offsets)
         for transaction in transactions:
-            # The records are written, so closing discards nothing but the overlay.
+            # The records are written already, so that closing discards the overlay alone.
             transaction.close()
 
     def commit_transactions(
@@ -89,7 +89,7 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
         transactions: Sequence[RocksDBTransaction],
         changelog_offsets: Mapping[TopicPartition, int | None],
     ) -> None:
-        """Write what the transactions staged, the offsets and the position in one write."""
+        """Write all staged records, the offsets and the position in one write."""
         database = self._opened()
         batch = database.new_batch()
         records = self._records(database, batch)
@@ -102,7 +102,7 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
         self._position = position
 
     def close(self) -> None:
-        """Discard what open transactions staged, then close."""
+        """Discard the staged writes of open transactions, then close."""
         self.close_transactions()
         super().close()
 
@@ -124,11 +124,11 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
 class RocksDBTransaction(AbstractTransaction, KeyValueStore):
     """Staged writes over a RocksDB store; it reads its own writes.
 
-    Under at-least-once it stages too: READ_UNCOMMITTED allows others to see its writes
-    early, and promises nothing about when.
+    It stages its writes under at-least-once, too: READ_UNCOMMITTED allows other readers to see
+    writes early, but does not promise that they do.
 
     Attributes:
-        writes: what is staged.
+        writes: the staged writes.
         staged_position: the input offsets of the staged writes.
 
     Source: KIP-892, RocksDBTransaction.
@@ -230,7 +230,7 @@ class RocksDBTransaction(AbstractTransaction, KeyValueStore):
         return self._overlay(staged, lambda: self._base.prefix_scan(prefix))
 
     def approximate_num_entries(self) -> int:
-        """About how many entries are committed; what is staged does not count."""
+        """About how many entries are committed. Staged writes do not count."""
         self.validate_is_open()
         return self._base.approximate_num_entries()
 
@@ -255,7 +255,7 @@ class RocksDBTransaction(AbstractTransaction, KeyValueStore):
     def _overlay(
         self, staged: StagedRange, open_base: Callable[[], RowIterator]
     ) -> KeyValueIterator:
-        # The base is opened after the staged rows were copied: see IndexedWriteBatch.snapshot.
+        # The base is opened after the staged rows were copied; IndexedWriteBatch.snapshot says why.
         base = open_base()
         return self._base.open_iterator(staged(base), base.close)
 
@@ -263,8 +263,8 @@ class RocksDBTransaction(AbstractTransaction, KeyValueStore):
 class TransactionalKeyValueStore(WrappedKeyValueStore):
     """Keeps a transaction open on a transactional store, so that every write is staged.
 
-    Under at-least-once there is no transaction, and writes go straight through: with its
-    long commit interval, records would be held back and buffered for too long.
+    Under at-least-once this store opens no transaction, and writes go straight to the inner store:
+    the commit interval is long there, and a transaction would buffer too many records.
 
     Source: KIP-892, "Transaction Management".
     """
@@ -281,12 +281,12 @@ class TransactionalKeyValueStore(WrappedKeyValueStore):
     def __init__(self, inner: KeyValueStore) -> None:
         super().__init__(inner)
         self._isolation_level = IsolationLevel.READ_COMMITTED
-        # Held from a commit until the next transaction is there, and by queries that read
-        # through the transaction: they never meet one that has just ended.
+        # A commit holds this lock until the next transaction is open, and so does a query that
+        # reads through the transaction: no query meets a transaction that has just ended.
         self._switching = RLock()
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open the inner store, which restoring writes to directly, and a transaction."""
+        """Open the inner store, which a restoration writes to directly, and a transaction."""
         super().init(context, root)
         self._isolation_level = context.isolation_level
         self._begin()
@@ -298,7 +298,7 @@ class TransactionalKeyValueStore(WrappedKeyValueStore):
             self._begin()
 
     def close(self) -> None:
-        """Discard what is staged and close the inner store."""
+        """Discard the staged writes, and close the inner store."""
         with self._switching:
             self._inner.close()
             self._target = self._inner
@@ -339,7 +339,7 @@ class TransactionalKeyValueStore(WrappedKeyValueStore):
 
 
 class _UncommittedView:
-    """Reads through whatever transaction is open, for queries from other threads."""
+    """Reads through the open transaction, for queries from other threads."""
 
     def __init__(self, store: KeyValueStore, switching: RLock) -> None:
         self._store = store

@@ -1,41 +1,43 @@
-"""Formats of a store in the names of directories, and how one takes the place of another.
+"""The formats of a store, in directories beside each other, and how one replaces the other.
 
-The plain format is in ``rocksdb/<name>``; the format with timestamps, version 2, is in
-``rocksdb/<name>-v2`` (KIP-258). A ``~`` is in no name that Kafka allows, so that
-``rocksdb/<name>~discarded`` is no store's: what was moved there is garbage and is deleted.
+The plain format is in ``rocksdb/<name>``, and the format with timestamps, version 2, is in
+``rocksdb/<name>-v2`` (KIP-258). Kafka allows no ``~`` in the name of a store, so that
+``rocksdb/<name>~discarded`` cannot be a store: a directory with such a name is garbage, and is
+deleted.
 
-What a timestamped store does when it is opened follows from two entries of the
-configuration and from which directories are there:
+Two entries of the configuration, and the directories on disk, decide what a timestamped store does
+when it is opened:
 
 .. code-block:: text
 
     upgrade.from, upgrade.mode   live     beside it
     set, "in_place"              old      new, filled from the changelog by rebuild()
     set, "roll_over"             old      nothing
-    one of them not set          new      old, if it is there, until the new one has reached it
+    one of them not set          new      old, if it exists, until the new one has reached it
 
-``upgrade.from`` alone is the switch of KIP-1035, which is about offsets and not about formats.
+``upgrade.from`` alone is the switch of KIP-1035, which concerns offsets and not formats.
 
-A format that is live, but not there yet, is made empty: its committed offset is ``None``,
-and the changelog fills it. The old directory is discarded, at the opening of the new format or
-at one of its commits, once the new format has committed offsets and each that the old one has
-is reached. So an upgrade without a rebuild keeps both until its restoration is through.
+A live format that does not exist yet is made empty: its committed offset is ``None``, and the
+changelog fills it. The old directory is discarded once the new format has committed offsets, and
+has reached each offset of the old one; the store checks this when it opens, and at each commit. So
+an upgrade without a rebuild keeps both directories until its restoration is complete.
 
-Whatever moment a process is killed at, what it leaves is one of these states:
+A process that is killed at any moment leaves one of these states:
 
 .. code-block:: text
 
-    old                   nothing was begun: opens as old or, empty, as new
-    old, part of new      resumable: each goes on from its own committed offset
-    old, all of new       the old one is discarded when the new one is opened
+    old                   the upgrade has not begun: opens as old or, empty, as new
+    old, part of new      each format goes on from its own committed offset
+    old, all of new       the old format is discarded when the new one is opened
     new, old discarded    the deletion goes on when the store is opened in any mode
     new                   the upgrade is done
-    old, new discarded    the new one crashed while it was live, under exactly-once, and the
+    old, new discarded    the new format crashed while it was live, under exactly-once, and the
                           upgrade was taken back: the rebuild begins from the start
 
-Each format has its offsets in its own database, flushed together with its records, so that
-replaying the changelog from them completes it. Discarding begins with a rename, which is
-made durable before the first file is deleted: half of a directory is never opened as data.
+Each format keeps its offsets in its own database, and flushes them together with its records, so
+that a replay of the changelog from these offsets completes it. A deletion begins with a rename. The
+rename is made durable before the first file is deleted, so that half of a directory is never opened
+as data.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ __all__ = [
 ]
 
 UpgradeMode = Literal["in_place", "roll_over"]
-"""How an upgrade is prepared: with a rebuild beside the live store, or without one."""
+"""How an upgrade is prepared: with a rebuild beside the live store, or without a rebuild."""
 
 _DISCARDED: Final = "~discarded"
 
@@ -94,7 +96,7 @@ _logger = logging.getLogger("streamproof.stores")
 
 
 def upgrade_mode(context: StateStoreContext) -> UpgradeMode | None:
-    """The mode of the upgrade that is being prepared; ``None`` if none is.
+    """The mode of the upgrade that is being prepared; ``None`` without such an upgrade.
 
     Raises:
         UsageError: the mode is not known.
@@ -118,9 +120,10 @@ def format_directory(plain: Path, version: int) -> Path:
 
 
 def refuse_newer_formats(plain: Path, version: int) -> None:
-    """Raise if a store is there in newer formats than ``version`` only.
+    """Raise if a store exists only in formats that are newer than ``version``.
 
-    A plain store may itself have a name that ends in ``-v2``: it is told by its column families.
+    A plain store may itself have a name that ends in ``-v2``; its column families tell it from a
+    newer format.
 
     Args:
         plain: the directory of the plain format.
@@ -162,9 +165,9 @@ def _is_plain_store(directory: Path) -> bool:
 
 
 def discard(directory: Path) -> None:
-    """Delete a directory such that a crash never leaves a part of it under its name.
+    """Delete a directory so that a crash never leaves a part of it under its name.
 
-    A failure is logged, and costs disk space and no more.
+    A failure is logged: it costs disk space, but no data.
     """
     finish_discarding(directory)
     _logger.info("Deleting %s, which is no longer needed.", directory)
@@ -178,7 +181,7 @@ def discard(directory: Path) -> None:
 
 
 def finish_discarding(directory: Path) -> None:
-    """Go on with what a crash interrupted in ``discard``."""
+    """Finish a deletion that a crash has interrupted in ``discard``."""
     aside = _aside(directory)
     if aside.exists():
         _logger.info("Going on with the deletion of %s, which was interrupted.", aside)
@@ -201,8 +204,8 @@ def _delete(directory: Path) -> None:
 def offsets_to_reach(directory: Path) -> dict[TopicPartition, int]:
     """The committed offsets of a format that is to be replaced; none if it is damaged.
 
-    An old store that cannot be read, or was not closed cleanly, must not stand in the way of
-    the new one, which needs nothing from it but the changelog.
+    An old store that cannot be read, or was not closed cleanly, must not stop the upgrade: the new
+    store is filled from the changelog, and needs nothing from the old one.
     """
     try:
         return committed_offsets(directory)
@@ -214,7 +217,7 @@ def offsets_to_reach(directory: Path) -> dict[TopicPartition, int]:
 def has_reached(store: StateStore, offsets: Mapping[TopicPartition, int | None]) -> bool:
     """Whether ``store`` has committed each of these offsets, or a larger one.
 
-    An offset that is ``None`` is out of reach.
+    An offset of ``None`` counts as not reached.
     """
     for partition, offset in offsets.items():
         found = store.committed_offset(partition)
@@ -226,15 +229,15 @@ def has_reached(store: StateStore, offsets: Mapping[TopicPartition, int | None])
 class BackgroundRebuild:
     """The new format of a store, filled from the changelog while the old one is live.
 
-    Its committed offsets are its own, so that it goes on where a crash interrupted it. The
-    methods may be called from any thread.
+    The new format has committed offsets of its own, so that a rebuild goes on after a crash where
+    it was. The methods may be called from any thread.
 
     Args:
         store: a store of the new format, not open, that marks no status; it is opened here.
         directory: where that store has its files.
         live: the store of the old format; it is closed after this rebuild.
         partitions: the changelog partitions that the live store had committed before.
-        context: what the runtime told the live store.
+        context: the context of the live store.
 
     Raises:
         ProcessorStateError: the files of the new format cannot be read, written or locked.
@@ -255,7 +258,7 @@ class BackgroundRebuild:
         self._partitions = {*partitions, *committed_offsets(directory)}
         self._lock = Lock()
         self._reported = False
-        # What the runtime restores is the live store; this one is restored by feeding it.
+        # The runtime restores the live store. This store registers nothing: ``feed`` restores it.
         own = replace(context, restore_callbacks={}, changelog=None, metrics=None)
         try:
             store.init(own, store)

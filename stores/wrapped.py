@@ -1,4 +1,4 @@
-"""Stores around another one, which pass every call on."""
+"""Stores around another store, which pass every call on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ S = TypeVar("S", bound=StateStore)
 
 
 class WrappedStateStore(StateStore, Generic[S]):
-    """Passes the life cycle to the inner store, of whatever kind (Kafka: WrappedStateStore)."""
+    """Passes the life cycle to an inner store of any kind (Kafka: WrappedStateStore)."""
 
     def __init__(self, inner: S) -> None:
         self._inner = inner
@@ -58,7 +58,7 @@ class WrappedStateStore(StateStore, Generic[S]):
         return self._inner.position
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open the inner store; it registers how to restore it, under the root's name."""
+        """Open the inner store, which registers its callback under the name of the root."""
         self._inner.init(context, root)
 
     def close(self) -> None:

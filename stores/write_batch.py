@@ -25,13 +25,13 @@ class NotStaged(Enum):
 
 
 NOT_STAGED: Final = NotStaged.NOT_STAGED
-"""What ``IndexedWriteBatch.lookup`` returns for a key that the batch leaves alone."""
+"""The answer of ``IndexedWriteBatch.lookup`` for a key that the batch does not touch."""
 
 _StagedRow = tuple[bytes, bytes | None]
 
 
 class WriteTarget(Protocol):
-    """What staged writes are applied to, for example a rocksdict WriteBatch."""
+    """The target of staged writes, for example a rocksdict WriteBatch."""
 
     def put(self, key: bytes, value: bytes, /) -> object:
         """Set a value."""
@@ -49,16 +49,16 @@ class WriteTarget(Protocol):
 class IndexedWriteBatch:
     """Writes that wait for their commit: an overlay over a base, in the order of keys.
 
-    One thread writes. Other threads may read at the same time: a lookup sees single
-    writes, and a scan sees what was staged when it began.
+    One thread writes. Other threads may read at the same time: a lookup sees single writes, and a
+    scan sees the batch as it was when the scan began.
 
     Source: KIP-892, "RocksDB Transactions"; Kafka, RocksDBTransactionBuffer.
     """
 
     def __init__(self) -> None:
         self._rows: dict[bytes, bytes | None] = {}
-        # A put only appends its new key here. The first scan after it moves the key into
-        # the index, so that a transaction that never scans never pays for order.
+        # A put appends its new key here. The next scan moves the key into the index, so that a
+        # transaction without scans does not pay for the order.
         self._unindexed: list[bytes] = []
         self._index: SortedList[bytes] = SortedList()
         self._index_lock = Lock()
@@ -84,8 +84,7 @@ class IndexedWriteBatch:
     def delete_range(self, from_key: bytes, to_key_exclusive: bytes) -> None:
         """Stage the deletion of every key from ``from_key`` up to, not including, the other.
 
-        What is already staged in the range is superseded and dropped. A range without
-        keys is ignored.
+        Rows that are staged in the range already are dropped. A range without keys is ignored.
         """
         if from_key >= to_key_exclusive:
             return
@@ -123,7 +122,7 @@ class IndexedWriteBatch:
             to_inclusive: whether ``to_key`` itself belongs to the range.
             reverse: scan from the largest key down.
 
-        What is staged is copied now: later writes do not show in the result.
+        The batch is copied now: later writes do not show in the result.
         """
         return self.snapshot(from_key, to_key, to_inclusive=to_inclusive, reverse=reverse)(base)
 
@@ -135,24 +134,25 @@ class IndexedWriteBatch:
         to_inclusive: bool = True,
         reverse: bool = False,
     ) -> StagedRange:
-        """What is staged in a range now, to be laid over a base that is opened afterwards.
+        """The rows that are staged in a range now. Open the base that they cover after this call.
 
-        While another thread commits, this order matters: rows that leave the batch after
-        the snapshot are in both places and agree; the other way round they could be missed.
+        The order matters while another thread commits. Rows that leave the batch after the snapshot
+        are in the snapshot and in the base, and agree. If the base were opened first, a row could
+        leave the batch before the snapshot, and be in neither.
         """
         with self._index_lock:
             self._index_new_keys()
             keys = self._index.irange(from_key, to_key, (True, to_inclusive), reverse)
-            # A key that another thread is just staging may be indexed before it has a row.
+            # Another thread may be staging a key that is in the index, and has no row yet.
             rows = [(key, self._rows[key]) for key in keys if key in self._rows]
             return StagedRange(rows, self._tombstones, reverse)
 
     def apply_to(self, target: WriteTarget) -> None:
         """Replay this batch on ``target``: the range tombstones, then the rows.
 
-        That order is right whatever the order of staging was: ``delete_range`` drops the
-        rows that it covers, so a row that is still here was staged after every range
-        tombstone that covers it. The order among rows is free, as each key has one row.
+        This order is right for every order of staging: ``delete_range`` drops the rows that it
+        covers, so that each remaining row was staged after every range tombstone that covers it.
+        Rows may come in any order, because each key has one row.
         """
         for begin, end in self._tombstones.ranges:
             target.delete_range(begin, end)
@@ -164,7 +164,7 @@ class IndexedWriteBatch:
                 put(key, value)
 
     def clear(self) -> None:
-        """Forget everything that is staged."""
+        """Forget all staged writes."""
         with self._index_lock:
             self._rows = {}
             self._unindexed.clear()
@@ -173,7 +173,7 @@ class IndexedWriteBatch:
             self._num_bytes = 0
 
     def __len__(self) -> int:
-        """How many rows and range tombstones are staged; an overwritten row counts once."""
+        """The number of staged rows and range tombstones. An overwritten row counts once."""
         return len(self._rows) + len(self._tombstones.ranges)
 
     @property
@@ -185,8 +185,8 @@ class IndexedWriteBatch:
         return self._num_bytes
 
     def _index_new_keys(self) -> None:
-        # Popping, and not swapping the list, loses no key that is appended meanwhile. A
-        # key is skipped if it was deleted by range and then staged anew before a scan.
+        # Keys are popped one by one: swapping the list could lose a key that another thread
+        # appends meanwhile.
         fresh = []
         while self._unindexed:
             fresh.append(self._unindexed.pop())

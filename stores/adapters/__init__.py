@@ -1,8 +1,8 @@
-"""Adapters to other people's stores: each drives a real package, unpatched, by the contract.
+"""Adapters to other people's stores: each drives a real, unpatched package through the contract.
 
 An adapter translates and never repairs. It turns the calls of the contract into calls of the
-package, and the package's errors into ours; what the package loses, reorders or refuses stays
-lost, reordered or refused, because that is what a suite is there to find.
+package, and the package's errors into ours. What the package loses, reorders or refuses stays lost,
+reordered or refused, because the suite exists to find exactly that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def task_partition(context: StateStoreContext) -> int:
 
 @contextmanager
 def translated(action: str) -> Iterator[None]:
-    """Turn what a package raises during ``action`` into ProcessorStateError, and chain it.
+    """Turn an exception of the package during ``action`` into a ProcessorStateError, chained to it.
 
     RocksDB's binding raises bare ``Exception``, so nothing narrower can be caught.
     """

@@ -2,10 +2,10 @@
 
 It needs ``pip install 'streamproof[faust]'``.
 
-What the package is, as far as the contract is concerned (read in faust-streaming 0.15):
+The package as the contract sees it (read in faust-streaming 0.15):
 
-- *Not transactional.* Every write goes to RocksDB at once; nothing is staged or rolled back,
-  under ``processing_guarantee="exactly_once"`` neither.
+- *Not transactional.* Every write goes to RocksDB at once; nothing is staged or rolled back, not
+  even under ``processing_guarantee="exactly_once"``.
 - *The offset is written after the data*, in a put of its own: when the changelog record is
   acknowledged (at-least-once) or when the source offsets are committed (exactly-once). It is
   the offset of the last changelog record that the content reflects, which is what ``commit``
@@ -57,8 +57,8 @@ except ImportError as error:
 
 __all__ = ["FaustStore", "make"]
 
-# Without any handler Python prints a library's warnings on stderr. Whoever configures logging
-# still gets them.
+# Without any handler Python prints a library's warnings on stderr. A program that configures
+# logging still gets them.
 for _logger in ("faust", "mode"):
     logging.getLogger(_logger).addHandler(logging.NullHandler())
 

@@ -2,7 +2,7 @@
 
 It needs ``pip install 'streamproof[quix]'``.
 
-What the package is, as far as the contract is concerned (read in quixstreams 3.28):
+The package as the contract sees it (read in quixstreams 3.28):
 
 - *Transactional.* A ``PartitionTransaction`` keeps its writes in memory, and ``flush`` writes
   them with the changelog offset as one RocksDB ``WriteBatch``.
@@ -63,8 +63,8 @@ except ImportError as error:
 
 __all__ = ["QuixStreamsStore", "QuixStreamsTransaction", "make"]
 
-# Without any handler Python prints a library's warnings on stderr. Whoever configures logging
-# still gets them.
+# Without any handler Python prints a library's warnings on stderr. A program that configures
+# logging still gets them.
 logging.getLogger("quixstreams").addHandler(logging.NullHandler())
 
 
@@ -300,7 +300,7 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
         """Tell quix that recovery is over: its manager does so before it processes again.
 
         The contract has no such call, so the first write or commit after a restore counts.
-        Older releases have nothing to be told.
+        Older releases have no such method.
         """
         complete = getattr(opened.recovery, "complete_recovery", None)
         if opened.recovering and complete is not None:

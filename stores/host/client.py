@@ -1,6 +1,6 @@
-"""A store in another process: a StateStore whose every call is a line to its host.
+"""A store in another process: a StateStore that sends each call to its host, as one line.
 
-Each opening of the store is a process of its own, started by ``init`` and ended by ``close``.
+Each opening of the store has a process of its own. ``init`` starts it, and ``close`` ends it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from streamproof.stores.timestamps import KeyValueWithTimestampStore, ValueAndTi
 __all__ = ["HostFactory", "RemoteStore", "die_with_hosts", "kill_hosts"]
 
 PAGE_ROWS = 500
-"""Rows that are asked for at a time."""
+"""How many rows of an iterator one request asks for."""
 
 T = TypeVar("T")
 
@@ -59,14 +59,14 @@ _timed_page = Decoder(Page[ValueAndTimestamp])
 
 
 class HostFactory:
-    """Makes stores that live in a host; the host is asked once what it is.
+    """Makes stores that live in a host. The host is asked once for its name and capabilities.
 
     Args:
-        command: how a host is started; ``{dir}`` stands for the directory of the task.
+        command: the command that starts a host; ``{dir}`` stands for the directory of the task.
 
     Attributes:
-        hello: what the host says of itself.
-        capabilities: what it claims.
+        hello: the host's name, version and claims.
+        capabilities: the capabilities that the host claims.
 
     Raises:
         UsageError: the host cannot be started, or does not speak the protocol.
@@ -117,7 +117,7 @@ class HostFactory:
 
 
 class _Calls:
-    """The calls that a store, a transaction and a view have in common.
+    """The calls that a remote store, its transactions and its views share.
 
     Args:
         on: the number of the handle; ``None`` for the store itself.
@@ -204,12 +204,12 @@ class _Pages(Generic[V]):
 
 
 class RemoteStore(_Calls, KeyValueWithTimestampStore):
-    """A key-value store in a host; one without timestamps refuses the methods that need them.
+    """A key-value store in a host. Without timestamps it refuses the methods that need them.
 
     Args:
-        name: of the store.
-        command: how its host is started.
-        capabilities: what the host claims.
+        name: the name of the store.
+        command: the command that starts its host.
+        capabilities: the capabilities that the host claims.
     """
 
     def __init__(self, name: str, command: str, capabilities: Capabilities) -> None:
@@ -240,7 +240,7 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
         return self._host is not None and self._host.is_alive
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Start the host and let it open the store."""
+        """Start the host, and let it open the store."""
         host = HostProcess(self._command, context.state_dir)
         guarantee = context.app_configs.get(PROCESSING_GUARANTEE_CONFIG, AT_LEAST_ONCE)
         try:
@@ -262,10 +262,10 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
         context.register(root, self.restore)
 
     def close(self) -> None:
-        """Close the store and let the host leave.
+        """Close the store, and let the host leave.
 
         Raises:
-            ProcessorStateError: the host had died, so that nobody closed the store.
+            ProcessorStateError: the host died before, so that the store was not closed.
         """
         host, self._host = self._host, None
         if host is None:
@@ -337,7 +337,7 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
         return self._call(_number, "approximate_num_uncommitted_bytes")
 
     def new_transaction(self) -> StateStore:
-        """A transaction, if the host claims to have explicit ones; else the store itself."""
+        """A transaction, if the host claims explicit transactions; else the store itself."""
         if not self.capabilities.explicit_transactions:
             return self
         return RemoteTransaction(self, self._call(_number, "new_transaction"))
@@ -369,7 +369,7 @@ class RemoteTransaction(RemoteStore):
 
     @property
     def is_open(self) -> bool:
-        """Whether it was neither committed nor rolled back."""
+        """Whether the transaction was neither committed nor rolled back."""
         return self._store.is_open and not self._is_over
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
@@ -377,7 +377,7 @@ class RemoteTransaction(RemoteStore):
         self._is_over = True
 
     def close(self) -> None:
-        """Roll back; nothing happens to one that is over."""
+        """Roll back. A transaction that has ended stays as it is."""
         if self.is_open:
             self._call(_nothing, "close")
         self._is_over = True

@@ -1,6 +1,6 @@
 """The process of a store host: how it is started, asked, and ended.
 
-It belongs to the group of this process, so that whoever ends the group ends the host, too.
+The host belongs to the process group of this process, so that killing the group kills the host.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ HELLO_TIMEOUT_S = 20.0
 """How long a host may take to start and to say hello, in seconds."""
 
 LEAVE_TIMEOUT_S = 5.0
-"""How long a host may take to leave once its input has ended; it is killed then."""
+"""How long a host may take to leave once its input has ended, in seconds; then it is killed."""
 
 DIRECTORY = "{dir}"
-"""What is replaced by the directory of the task in a command."""
+"""Stands for the directory of the task in a command."""
 
 LOG_END_BYTES = 4096
-"""As much of the end of its standard error is searched for its last line."""
+"""How many bytes at the end of the standard error are searched for its last line."""
 
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""How a host ended that was killed; a shell that had started it says so with its exit code."""
+"""The exit codes of a host that was killed: its own, and that of a shell which had started it."""
 
 T = TypeVar("T")
 
@@ -52,13 +52,13 @@ _fate_is_shared = False
 
 
 def die_with_hosts() -> None:
-    """From now on, this process dies by SIGKILL when a host of it does."""
+    """From now on, this process dies by SIGKILL as soon as one of its hosts does."""
     global _fate_is_shared  # noqa: PLW0603 - it is a property of the process
     _fate_is_shared = True
 
 
 def kill_hosts() -> None:
-    """Kill every host of this process, and wait until it is dead."""
+    """Kill every host of this process, and wait until all are dead."""
     for host in list(_hosts):
         host.kill()
 
@@ -67,17 +67,17 @@ class HostProcess:
     """A process that speaks the protocol.
 
     Args:
-        command: how it is started.
-        directory: what stands for ``{dir}`` in the command.
+        command: the command that starts the process.
+        directory: the directory that replaces ``{dir}`` in the command.
     """
 
     def __init__(self, command: str, directory: Path) -> None:
         self._command = command
         self._id = 0
         self._buffer = bytearray()
-        # One request at a time, whatever number of threads use the store.
+        # One request at a time, even if several threads use the store.
         self._lock = Lock()
-        # What it writes there is of interest once it is dead; it is no file on any disk.
+        # The standard error of the host is read only after its death. The file is on no disk.
         self._log = os.fdopen(os.memfd_create("streamproof-host-log"), "r+b")
         self._said = ""
         words = [word.replace(DIRECTORY, str(directory)) for word in shlex.split(command)]
@@ -94,7 +94,8 @@ class HostProcess:
         if stdin is None or stdout is None:
             raise AssertionError("Both are pipes.")
         self._stdin, self._stdout = stdin.fileno(), stdout.fileno()
-        # A child of it may keep its output open, so that the end of that does not tell its death.
+        # A child of the host may keep the output open, so that the end of the output does not show
+        # the death of the host.
         self._death = os.pidfd_open(self._process.pid)
         self._events = select.poll()
         for each in (self._stdout, self._death):
@@ -102,10 +103,10 @@ class HostProcess:
         _hosts.add(self)
 
     def hello(self) -> Hello:
-        """Ask the host who it is.
+        """Ask the host for its name and version.
 
         Raises:
-            UsageError: it does not answer, or speaks another version.
+            UsageError: the host does not answer, or speaks another version of the protocol.
         """
         try:
             found = self.call(_hello, "hello", {"protocol": PROTOCOL}, timeout_s=HELLO_TIMEOUT_S)
@@ -128,14 +129,14 @@ class HostProcess:
         """Send a request and wait for its answer.
 
         Args:
-            answer: what the answer has to be.
-            op: what is asked for.
+            answer: the type of the answer.
+            op: the operation.
             arguments: the other fields of the request.
-            timeout_s: how long the answer may take, in seconds; without it, whoever watches
-                over the calls of a check has to end one that hangs.
+            timeout_s: how long the answer may take, in seconds. ``None`` waits for ever: the time
+                limit of the check then ends a call that hangs.
 
         Raises:
-            StoreError: the host refuses, or is dead, or speaks nonsense.
+            StoreError: the host refuses, or is dead, or answers with nonsense.
         """
         if self not in _hosts:
             raise ProcessorStateError(
@@ -150,7 +151,7 @@ class HostProcess:
             return self._decode(answer, op, self._read_line(op, timeout_s))
 
     def _decode(self, answer: Decoder[T], op: str, line: bytes) -> T:
-        """What a line says in answer to the last request."""
+        """The answer to the last request, from its line."""
         try:
             reply = _reply.decode(line)
             if reply.id != self._id:
@@ -187,18 +188,18 @@ class HostProcess:
         return line
 
     def _wait(self, op: str, deadline: float | None) -> None:
-        """Wait until there is something to be read."""
+        """Wait until the output of the host can be read."""
         left_ms = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
         ready = [descriptor for descriptor, _ in self._events.poll(left_ms)]
         if not ready:
             self.kill()
             raise ProcessorStateError(f"no answer to {op} within {HELLO_TIMEOUT_S:g} s{self._said}")
-        # What it wrote before it died comes first.
+        # An answer that the host wrote before its death comes first.
         if self._stdout not in ready and len(self._events.poll(0)) == 1:
             self._be_gone(op)
 
     def _be_gone(self, op: str) -> NoReturn:
-        """Say how the host ended; or die, if it was killed on purpose."""
+        """Raise how the host ended; or die with it, if it was killed on purpose."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(LEAVE_TIMEOUT_S)
         code = self._process.poll()
@@ -216,14 +217,14 @@ class HostProcess:
         )
 
     def _last_words(self) -> str:
-        """The last line that it wrote to its standard error, to be added to a message."""
+        """The last line of the host's standard error, to be added to a message."""
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - LOG_END_BYTES))
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
         return f" ({lines[-1][:300]})" if lines else ""
 
     def leave(self) -> None:
-        """End its input, and wait until it has left."""
+        """End the input of the host, and wait until the host has left."""
         with contextlib.suppress(OSError):
             if self._process.stdin is not None:
                 self._process.stdin.close()
@@ -233,11 +234,11 @@ class HostProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether nobody has killed it, as far as we know."""
+        """Whether the host is alive, as far as this process knows."""
         return self in _hosts
 
     def kill(self) -> None:
-        """Kill it and what it has started, if it is alive, and wait until all are dead."""
+        """Kill the host and its children, if it is alive, and wait until all are dead."""
         if not self.is_alive:
             return
         _hosts.discard(self)
@@ -259,10 +260,10 @@ class HostProcess:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Descriptors of the children of a process, of theirs, and so on."""
+    """Descriptors of all descendants of a process."""
     found = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        # Any of them may end while it is looked at.
+        # Any of them may end during this loop.
         with contextlib.suppress(OSError):
             for child in map(int, path.read_text().split()):
                 found += [os.pidfd_open(child), *_descendants(child)]

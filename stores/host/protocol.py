@@ -1,6 +1,6 @@
-"""What is on the wire between a client and a store host: one JSON object a line.
+"""The messages between a client and a store host: one JSON object on each line.
 
-Bytes are base64 there. The page docs/store-host.md is the specification.
+Bytes are encoded in base64. The page docs/store-host.md is the specification.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 PROTOCOL = 1
-"""The version that we speak."""
+"""The version of the protocol."""
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""No line is longer than this."""
+"""The longest line that is allowed."""
 
 V = TypeVar("V")
-"""What stands beside the key of a row: a value, or a value with its timestamp."""
+"""The type of the value in a row: a value, or a value with its timestamp."""
 
 KINDS: dict[str, type[StoreError]] = {
     "invalid-state": InvalidStateStoreError,
@@ -52,14 +52,14 @@ KINDS: dict[str, type[StoreError]] = {
 
 
 class HostFailure(Struct):
-    """Why there is no answer."""
+    """Why a request failed."""
 
     kind: str
     message: str = ""
 
 
 class HostReply(Struct):
-    """An answer to a request; exactly one of ``ok`` and ``error`` is there."""
+    """The answer to a request, with exactly one of ``ok`` and ``error``."""
 
     id: int
     ok: msgspec.Raw = field(default_factory=msgspec.Raw)
@@ -67,7 +67,7 @@ class HostReply(Struct):
 
 
 class Hello(Struct):
-    """What a host says of itself."""
+    """The host's name, version and claims."""
 
     protocol: int
     name: str = ""
@@ -76,14 +76,14 @@ class Hello(Struct):
 
 
 class Page(Struct, Generic[V]):
-    """Some rows of an iterator; ``done`` says that there are no more."""
+    """Some rows of an iterator; ``done`` says that these are the last."""
 
     rows: list[tuple[bytes, V]]
     done: bool
 
 
 def kind_of(error: Exception) -> str:
-    """The kind of failure that an error is; that of its nearest class that has one."""
+    """The kind of failure of an error: that of its nearest class that has one."""
     for each in type(error).__mro__:
         for kind, known in KINDS.items():
             if each is known:

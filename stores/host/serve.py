@@ -1,4 +1,4 @@
-"""A host for any key-value store in Python: reads requests, calls the store, writes answers."""
+"""A host for any key-value store in Python: it reads requests, calls the store, writes answers."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class StoreHost:
 
     Args:
         make_store: makes the store, not open.
-        capabilities: what it claims.
-        name: who it is.
-        version: of what.
+        capabilities: the capabilities that the host claims.
+        name: the name of the host.
+        version: the version of the host.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class StoreHost:
         return method(request)
 
     def _target(self, request: Request) -> Any:
-        """What the request is meant for."""
+        """The store, transaction or view that the request is for."""
         if self._store is None:
             raise InvalidStateStoreError("The store is not open; send open before anything else.")
         on = request.get("on")
@@ -138,7 +138,7 @@ class StoreHost:
         if self._store is not None:
             raise InvalidStateStoreError("The store is open already.")
         exactly_once = request.get("guarantee") == "exactly-once"
-        # Numbers come as text, as they do in a properties file.
+        # Numbers may come as text, as in a properties file.
         config = {
             key: int(value) if value.lstrip("-").isdigit() else value
             for key, value in request.get("config", {}).items()
@@ -322,7 +322,7 @@ def serve(host: StoreHost) -> None:
 
 
 def _take_over_streams() -> tuple[BinaryIO, int]:
-    """Keep the protocol for ourselves; what the store prints goes to the standard error."""
+    """Keep the standard output for the protocol; prints of the store go to the standard error."""
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)

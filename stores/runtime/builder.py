@@ -26,7 +26,7 @@ _SMALL_CACHE_BYTES = 4 * 1024
 
 
 class StoreBuilder(Generic[S]):
-    """Puts the layers of the runtime around new stores; outermost is always the metered one.
+    """Puts the layers of the runtime around new stores; the metered layer is always the outermost.
 
     Args:
         supplier: makes a store that is not open: a key-value, window or session store, with
@@ -53,12 +53,12 @@ class StoreBuilder(Generic[S]):
         self._logging = False
 
     def with_caching(self, cache: RecordCache) -> Self:
-        """Hold writes back in this cache; only for key-value stores."""
+        """Hold writes back in this cache. Only key-value stores can be cached."""
         self._cache = cache
         return self
 
     def with_logging(self) -> Self:
-        """Send what leaves the cache, or all writes without one, to ``context.changelog``."""
+        """Send writes to ``context.changelog``: with a cache, when they leave the cache."""
         self._logging = True
         return self
 
@@ -68,7 +68,7 @@ class StoreBuilder(Generic[S]):
         Raises:
             UsageError: the store is of a kind that cannot be cached, logged or metered.
         """
-        # The layers have the contract of what they are put around.
+        # A layer has the contract of the store that it is put around.
         store: Any = self._supplier()
         default_type = "rocksdb" if store.persistent else "in-memory"
         if self._logging:

@@ -1,8 +1,8 @@
-"""A cache in front of a store: it holds writes back, so that only the last one of a key goes on.
+"""A cache in front of a store. It holds writes back, so that only the last write of a key goes on.
 
-It holds *dirty* entries, which the inner store does not have yet, and *clean* ones, which were read
-or flushed. A flush writes the dirty entries to the inner store in the order in which they were
-put, each as the input record that it came with.
+A *dirty* entry is one that the inner store does not have yet; a *clean* entry was read from the
+inner store, or flushed to it. A flush writes the dirty entries in the order of their puts, each
+under the input record that it came with.
 
 Source: Kafka, CachingKeyValueStore.
 """
@@ -82,11 +82,11 @@ class FlushedRecord(NamedTuple):
 
 
 FlushListener = Callable[[FlushedRecord], None]
-"""What is told of every write that leaves the cache; it may write to the store itself."""
+"""Receives every write that leaves the cache. A listener may itself write to the store."""
 
 
 class _Merged:
-    """Reads of a cached store: what is dirty, over what is below."""
+    """Reads of a cached store: dirty entries, laid over the rows below."""
 
     def __init__(self, store: CachingKeyValueStore, below: ReadOnlyKeyValueStore) -> None:
         self._store = store
@@ -132,7 +132,8 @@ class _Merged:
         *,
         reverse: bool = False,
     ) -> EntryIterator[bytes, T]:
-        # Both sides are taken at one moment: between them, nothing is flushed.
+        # The lock keeps a flush from coming between the two sides, so that the scan shows one
+        # moment.
         with self._store.cache.lock:
             entries = self._store.entries()
             if is_inverted(from_key, to_key):
@@ -168,11 +169,11 @@ class _TimestampedMerged(_Merged):
 
 
 class CachingKeyValueStore(WrappedKeyValueStore):
-    """Holds the writes to a key-value store back in a cache, until it is full or flushed.
+    """Holds writes to a key-value store back in a cache, until the cache is full or flushed.
 
-    A commit flushes first, so that it commits everything that was written so far; so do ``flush``
-    and ``close``. Queries see the cache with READ_UNCOMMITTED only. What is restored goes to the
-    inner store: cached writes are flushed before, so that they are older.
+    ``commit``, ``flush`` and ``close`` flush the cache first, so that they cover all writes so far.
+    Queries see cached writes with READ_UNCOMMITTED only. Restored records go to the inner store;
+    the cache is flushed before, because its writes are older than the restored records.
 
     Args:
         inner: the store that is cached.
@@ -213,15 +214,16 @@ class CachingKeyValueStore(WrappedKeyValueStore):
         return position
 
     def set_flush_listener(self, listener: FlushListener, *, send_old_values: bool = False) -> None:
-        """Tell a listener of every write that leaves the cache.
+        """Pass every write that leaves the cache to a listener.
 
-        A deletion of what the inner store does not have is then dropped: nobody was told of the
-        key, neither the listener nor the inner store. The position of the inner store does not
-        come to its input record by that, which is on the safe side.
+        With a listener, a deletion of a key that the inner store does not have is dropped: neither
+        the listener nor the inner store ever saw the key. The position of the inner store then
+        stays behind the input record of the deletion, which is safe: a position may promise less
+        than the content has, but never more.
 
         Args:
-            listener: what is told.
-            send_old_values: whether it is told the value before, which costs a read.
+            listener: receives the writes.
+            send_old_values: whether the listener gets the old value too, which costs a read.
 
         Source: Kafka, CachedStateStore#setFlushListener.
         """
@@ -255,7 +257,7 @@ class CachingKeyValueStore(WrappedKeyValueStore):
         The runtime calls it before it computes the changelog offsets of a commit.
 
         Raises:
-            StoreError: the flush listener writes to this store each time it is told of a write.
+            StoreError: the flush listener answers every write with another write to this store.
 
         Source: Kafka, CachedStateStore#flushCache.
         """

@@ -1,8 +1,8 @@
-"""The layer that sends what is written to a store to its changelog.
+"""The layer that sends the writes of a store to its changelog.
 
-The inner store is written first: a write that raised is not logged. A restoration goes to the
-innermost store, so that what came from the changelog is not sent there again. Where
-``context.changelog`` is ``None``, nothing is logged.
+The inner store is written first, so that a write that raised is not logged. A restoration writes to
+the innermost store, so that records from the changelog are not sent there again. Nothing is logged
+if ``context.changelog`` is ``None``.
 
 Source: Kafka, ChangeLoggingKeyValueBytesStore, ChangeLoggingWindowBytesStore and
 ChangeLoggingSessionBytesStore.
@@ -52,11 +52,11 @@ S = TypeVar("S", bound=StateStore)
 
 
 class ChangeLoggingStore(StateStore):
-    """What the change-logging stores of all kinds have in common.
+    """The common part of the change-logging stores of all kinds.
 
-    A record has the timestamp of the input record that is being processed. A write to a
-    transaction (KIP-892) is logged when it is staged: if the transaction of the store is discarded,
-    that of the producer is aborted too.
+    A changelog record has the timestamp of the current input record. A write to a transaction
+    (KIP-892) is logged when it is staged. That is safe: whenever the transaction of the store is
+    discarded, the producer's transaction, which has the changelog record, is aborted too.
 
     Args:
         inner: the store whose writes are logged.
@@ -76,7 +76,7 @@ class ChangeLoggingStore(StateStore):
         return replace(capabilities_of(self._inner), change_logging=True)
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open the inner store, which registers how to restore it without logging."""
+        """Open the inner store, which registers a callback that restores without logging."""
         self._inner.init(context, root)
         self._context = context
 
@@ -90,13 +90,13 @@ class ChangeLoggingStore(StateStore):
         return transaction
 
     def _belong_to(self, store: Any) -> None:
-        """Log as the layer does whose inner store opened this transaction."""
+        """Log in the same way as the layer whose inner store opened this transaction."""
         self._context = store._context  # noqa: SLF001 - a transaction is one of its kind
 
     def _log(self, key: bytes, value: bytes | None, timestamp: int | None = None) -> None:
-        """Send a record; the timestamp is that of the input record unless there is another.
+        """Send a record, with the given timestamp or else that of the input record.
 
-        A tombstone always has that of the input record: there is no value whose it could be.
+        A tombstone always has the timestamp of the input record, as it has no value of its own.
         Source: Kafka, ChangeLoggingTimestampedKeyValueBytesStore#log.
         """
         context = self._context
@@ -173,9 +173,9 @@ class ChangeLoggingTimestampedKeyValueStore(ChangeLoggingKeyValueStore, Timestam
 class ChangeLoggingWindowStore(ChangeLoggingStore, WindowLayer[WindowStore]):
     """Logs the writes of a window store, with the keys of ``window_key``.
 
-    If the store retains duplicates, the key has the sequence number that the store gave to the
-    row, and a value of ``None``, which it ignores, is not logged (KAFKA-9921). A put that comes too
-    late is logged, as Kafka does: what is restored from it is dropped again.
+    If the store retains duplicates, the key ends in the sequence number that the store gave to the
+    row, and a value of ``None`` is not logged, because the store ignores it (KAFKA-9921). A put
+    that comes too late is logged, as in Kafka; a restoration drops the record again.
 
     Raises:
         UsageError: the store retains duplicates, and has no ``sequence``.
@@ -287,7 +287,7 @@ class _TimestampedSessionTransaction(ChangeLoggingTimestampedSessionStore, _Tran
     pass
 
 
-# The special contracts before the general ones, as the first that fits is taken.
+# Special contracts come before general ones, because the first one that fits is taken.
 _STORES: tuple[type[ChangeLoggingStore], ...] = (
     ChangeLoggingTimestampedKeyValueStore,
     ChangeLoggingKeyValueStore,

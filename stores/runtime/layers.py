@@ -1,6 +1,6 @@
 """Layers: stores around other stores of the same kind, which pass every call on.
 
-A layer overrides what it adds something to. The contracts say what the methods do.
+A layer overrides the methods that it adds something to. The contracts describe the methods.
 Source: Kafka, WrappedStateStore.
 """
 
@@ -48,10 +48,10 @@ L = TypeVar("L")
 
 
 def find_layer(store: object, kind: type[L]) -> L | None:
-    """The outermost layer of this kind around or in a store; ``None`` if there is none.
+    """The outermost layer of this kind, from ``store`` inwards; ``None`` if no layer is of it.
 
-    The flush listener of a cached store, for example, is set with
-    ``find_layer(store, CachingKeyValueStore)``.
+    For example, ``find_layer(store, CachingKeyValueStore)`` finds the layer of a cached store that
+    takes a flush listener.
     """
     while store is not None and not isinstance(store, kind):
         store = getattr(store, "inner", None)
@@ -64,9 +64,9 @@ def capabilities_of(store: StateStore) -> Capabilities:
 
 
 def call_all(steps: Iterable[Callable[[], object]]) -> None:
-    """Call every step, whatever the others raise; then raise the first error, if there was one.
+    """Call every step, even if an earlier one raises; then raise the first error, if any.
 
-    The messages of the later errors are added to the first one as notes.
+    The messages of later errors are added to the first error as notes, so that none is lost.
     """
     first: Exception | None = None
     for step in steps:

@@ -1,4 +1,4 @@
-"""The outermost layer of a store: it measures commits, and counts what is not committed yet.
+"""The outermost layer of a store: it measures commits, and counts uncommitted bytes.
 
 Source: KIP-1035, "Metrics"; KIP-892; Kafka, MeteredKeyValueStore and StateStoreMetrics.
 """
@@ -70,7 +70,7 @@ COMMIT_METRICS = (
         "The maximum latency of calls to commit, in nanoseconds.",
     ),
 )
-"""What is measured of ``commit`` (KIP-1035)."""
+"""The metrics of ``commit`` (KIP-1035)."""
 
 FLUSH_METRICS = (
     MetricDefinition(
@@ -95,7 +95,7 @@ FLUSH_METRICS = (
         "Deprecated: the maximum latency of calls to flush, in nanoseconds.",
     ),
 )
-"""What is measured of ``flush``, which the runtime does not call any more (KIP-1035)."""
+"""The metrics of ``flush``, which the runtime does not call any more (KIP-1035)."""
 
 UNCOMMITTED_BYTES = MetricDefinition(
     "uncommitted-bytes",
@@ -104,7 +104,7 @@ UNCOMMITTED_BYTES = MetricDefinition(
     "gauge",
     "About how many bytes await the commit; -1 if the store does not know.",
 )
-"""What ``approximate_num_uncommitted_bytes`` says (KIP-892, as Kafka 4.4 ships it)."""
+"""The metric of ``approximate_num_uncommitted_bytes`` (KIP-892, as Kafka 4.4 ships it)."""
 
 DROPPED_RECORDS_METRICS = (
     MetricDefinition(
@@ -122,7 +122,7 @@ DROPPED_RECORDS_METRICS = (
         "The total number of dropped records.",
     ),
 )
-"""What the window and session stores of a task dropped, because it came too late."""
+"""How many records the window and session stores of a task dropped because they came too late."""
 
 _NS_PER_MS = 1_000_000
 
@@ -130,15 +130,15 @@ _NS_PER_MS = 1_000_000
 def task_scope(thread_id: str, task_id: str) -> Scope:
     """The scope of the metrics that all stores of a task share.
 
-    Closing a store leaves them; the runtime removes them with the task (KIP-869).
+    They stay when a store is closed; the runtime removes them together with the task (KIP-869).
     """
     return (thread_id, task_id)
 
 
 class MeteredStore(StateStore):
-    """What the metered stores of all kinds have in common; ``metered`` makes one.
+    """The common part of the metered stores of all kinds; ``metered`` makes one.
 
-    The methods for records are the inner store's own, so that they cost nothing here.
+    Reads and writes are the inner store's own methods, so that this layer does not slow them down.
 
     Args:
         inner: the store that is measured.

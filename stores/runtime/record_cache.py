@@ -35,15 +35,16 @@ class CachedEntry(NamedTuple):
 class RecordCache:
     """The entries of all stores of a thread, bounded in bytes.
 
-    When it is full, the entry that was not used for the longest time leaves, whichever store it
-    belongs to. If it is dirty, all dirty entries of its store are flushed first.
+    When the cache is full, the entry that was unused for the longest time leaves, of whichever
+    store. If the entry is dirty, all dirty entries of its store are flushed first, so that writes
+    reach the store in the order of their puts.
 
     Args:
         max_bytes: the bound, in bytes of keys and values and ENTRY_OVERHEAD_BYTES for each
             entry; 10 MiB by default. With 0 every write goes on at once.
 
     Attributes:
-        lock: held by whoever reads or changes entries, as queries come from other threads.
+        lock: hold it to read or change entries, because queries come from other threads.
 
     Raises:
         InvalidArgumentError: the bound is negative.
@@ -54,7 +55,7 @@ class RecordCache:
     def __init__(self, max_bytes: int = CACHE_MAX_BYTES) -> None:
         self.lock = RLock()
         self._num_bytes = 0
-        # The entry that was not used for the longest time comes first.
+        # The entry that was unused for the longest time comes first.
         self._order: OrderedDict[tuple[StoreCache, bytes], None] = OrderedDict()
         self._max_bytes = 0
         self.resize(max_bytes)
@@ -66,11 +67,11 @@ class RecordCache:
 
     @property
     def num_bytes(self) -> int:
-        """How many bytes all entries count."""
+        """How many bytes all entries have."""
         return self._num_bytes
 
     def __len__(self) -> int:
-        """How many entries there are, of all stores."""
+        """The number of entries of all stores."""
         return len(self._order)
 
     def resize(self, max_bytes: int) -> None:
@@ -109,7 +110,7 @@ class RecordCache:
 
 
 class StoreCache:
-    """The entries of one store in the cache; whoever calls it holds the lock of the cache.
+    """The entries of one store in the cache. The caller holds the lock of the cache.
 
     Args:
         cache: the cache.
@@ -140,8 +141,8 @@ class StoreCache:
     def put(self, key: bytes, entry: CachedEntry) -> None:
         """Add a dirty entry, in place of the one that the key has.
 
-        If the position of that one would be lost, as it came from another input partition, it is
-        flushed before.
+        The old entry is flushed before if it came from another input partition: the new entry alone
+        would not carry its position to the inner store.
         """
         replaced = self.dirty.get(key)
         if replaced is not None and not _covers(entry.metadata, replaced.metadata):

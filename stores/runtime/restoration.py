@@ -1,4 +1,4 @@
-"""Restoring a store from one changelog partition, and telling a listener how it goes.
+"""The restoration of a store from one changelog partition, and the listeners that follow it.
 
 Source: KIP-869; Kafka, StoreChangelogReader and StateRestoreListener.
 """
@@ -24,17 +24,17 @@ __all__ = [
 _logger = logging.getLogger("streamproof.stores")
 
 RestorationState = Literal["ready", "restoring", "completed", "suspended"]
-"""How far a restoration is; a suspended one can be begun again, a completed one cannot."""
+"""The state of a restoration. A suspended one can begin again, a completed one cannot."""
 
 SuspendReason = Literal["migrated", "promoted"]
-"""Why a standby is updated no longer: it goes elsewhere, or becomes the active task here."""
+"""Why the updates of a standby end: it goes elsewhere, or becomes the active task here."""
 
 
 class StateRestoreListener:
-    """What is told how restorations go; every method does nothing unless it is overridden.
+    """Follows restorations. Every method does nothing unless a subclass overrides it.
 
-    A start is followed by any number of batches, and then by exactly one end or one suspension. If
-    a suspended restoration is resumed, that is a new start.
+    A start is followed by any number of batches, and then by exactly one end or one suspension. A
+    suspended restoration that is resumed begins with another start.
 
     Source: KIP-869, StateRestoreListener.
     """
@@ -42,13 +42,13 @@ class StateRestoreListener:
     def on_restore_start(
         self, partition: TopicPartition, store_name: str, starting_offset: int, ending_offset: int
     ) -> None:
-        """Restoring begins, even if there is nothing to restore.
+        """A restoration begins, even if the store lacks nothing.
 
         Args:
             partition: the changelog partition.
             store_name: the store.
-            starting_offset: the first offset to be restored.
-            ending_offset: the offset to be restored up to, exclusive.
+            starting_offset: the first offset to restore.
+            ending_offset: the offset after the last one to restore.
         """
 
     def on_batch_restored(
@@ -66,16 +66,16 @@ class StateRestoreListener:
     def on_restore_end(
         self, partition: TopicPartition, store_name: str, total_restored: int
     ) -> None:
-        """Everything is restored: ``total_restored`` records since the start."""
+        """The restoration is complete: ``total_restored`` records were restored since the start."""
 
     def on_restore_suspended(
         self, partition: TopicPartition, store_name: str, total_restored: int
     ) -> None:
-        """Restoring ended early, ``total_restored`` records after the start."""
+        """The restoration ended early, ``total_restored`` records after its start."""
 
 
 class StandbyUpdateListener:
-    """What is told how standbys are updated; every method does nothing unless it is overridden.
+    """Follows the updates of standbys. Every method does nothing unless a subclass overrides it.
 
     A start is followed by any number of batches, and then by exactly one suspension.
 
@@ -85,7 +85,7 @@ class StandbyUpdateListener:
     def on_update_start(
         self, partition: TopicPartition, store_name: str, starting_offset: int
     ) -> None:
-        """Updating begins with the record at ``starting_offset``, or after it."""
+        """The updates begin, with the first record at ``starting_offset`` or after it."""
 
     def on_batch_loaded(  # noqa: PLR0917 - as the KIP has it
         self,
@@ -115,35 +115,36 @@ class StandbyUpdateListener:
         current_end_offset: int,
         reason: SuspendReason,
     ) -> None:
-        """Updating has ended.
+        """The updates have ended.
 
         Args:
             partition: the changelog partition.
             store_name: the store.
-            store_offset: the offset of the last record that was applied; -1 if there is none.
+            store_offset: the offset of the last record that was applied; -1 if none was.
             current_end_offset: the end of the changelog; -1 if it is not known.
-            reason: why.
+            reason: why they ended.
         """
 
 
 class Restoration:
     """Restores one store from one partition of its changelog.
 
-    It begins with ``begin``, takes batches with ``restore`` until it is completed, and can be
-    suspended in between and begun again. It commits nothing: that is the runtime's part.
+    Call ``begin`` once, and ``restore`` for each batch until the restoration is completed. In
+    between it can be suspended, and begun again. A restoration commits nothing: the runtime decides
+    when to commit.
 
-    An error of the store suspends the restoration, the listener is told so, and the error is
-    raised. The batch that failed counts as not restored, and comes again after a new beginning. An
-    error of the listener is raised as a StoreError; what was restored is valid, and the restoration
-    goes on as if the listener had returned.
+    An error of the store suspends the restoration: the listener gets a suspension, and the caller
+    gets the error. The batch that failed counts as not restored, and must be passed again after
+    the next ``begin``. An error of the listener is raised as a StoreError. The restored records
+    are valid then, and the restoration goes on as if the listener had returned.
 
     Args:
         partition: the changelog partition.
         store_name: the store, for the listener and for messages.
-        callback: what the store registered with ``context.register``.
-        start: the first offset to be restored: one more than the committed offset, or 0.
-        end: the offset to be restored up to, exclusive: the end of the log when it was looked up.
-        listener: what is told how it goes.
+        callback: the callback that the store registered with ``context.register``.
+        start: the first offset to restore: one more than the committed offset, or 0.
+        end: the offset after the last one to restore: the end of the log when it was looked up.
+        listener: follows the restoration.
 
     Source: KIP-869; Kafka, StoreChangelogReader.
     """
@@ -169,12 +170,12 @@ class Restoration:
 
     @property
     def state(self) -> RestorationState:
-        """How far this restoration is."""
+        """The state of this restoration."""
         return self._state
 
     @property
     def position(self) -> int:
-        """The offset that comes next; all before it is restored, or does not exist."""
+        """The next offset. Every record before it is restored, or does not exist."""
         return self._position
 
     @property
@@ -188,13 +189,13 @@ class Restoration:
         return self._total
 
     def begin(self, *, end: int | None = None) -> None:
-        """Begin, for the first time or after a suspension; if nothing is left, also complete.
+        """Begin, for the first time or after a suspension. If nothing is left, also complete.
 
         Args:
-            end: the offset to be restored up to, if the log has grown since it was suspended.
+            end: the new end, if the log has grown since the suspension.
 
         Raises:
-            InvalidStateStoreError: it goes on already, or is completed.
+            InvalidStateStoreError: the restoration has begun already, or is completed.
             StoreError: the listener raised.
         """
         if self._state not in {"ready", "suspended"}:
@@ -209,18 +210,18 @@ class Restoration:
         self._go_on("on_restore_start", self._position, self._end)
 
     def restore(self, records: Sequence[ChangelogRecord], *, position: int | None = None) -> int:
-        """Restore a batch, as a poll of the changelog returned it; how many records that were.
+        """Restore a batch, as a poll of the changelog returned it; return how many records it had.
 
-        A record without a key is skipped with a warning. Records at the end or beyond are left, and
-        so are records before the position, which are restored already.
+        A record without a key is skipped with a warning. Records from the end on are not applied,
+        and neither are records before the position, which are restored already.
 
         Args:
             records: the records, by offset.
-            position: the offset that the next poll begins with. It tells more than the
-                records do, as transaction markers and compacted records leave gaps.
+            position: the offset that the next poll begins with. It says more than the records do,
+                because transaction markers and compacted records leave gaps.
 
         Raises:
-            InvalidStateStoreError: it has not begun, or it has ended.
+            InvalidStateStoreError: the restoration has not begun, or it has ended.
             StoreError: the listener raised, or the store did.
         """
         if self._state != "restoring":
@@ -242,7 +243,9 @@ class Restoration:
         return len(keyed)
 
     def suspend(self) -> None:
-        """End it early, as when the task leaves; what has not begun, or has ended, stays so.
+        """End the restoration early, for example because the task leaves.
+
+        A restoration that has not begun, or has ended, stays as it is.
 
         Raises:
             StoreError: the listener raised.
@@ -252,12 +255,12 @@ class Restoration:
             self._tell("on_restore_suspended", self._total)
 
     def _reached(self, records: Sequence[ChangelogRecord], position: int | None) -> int:
-        """The offset up to which nothing is left once these records are restored."""
+        """The next offset once these records are restored."""
         last = records[-1].offset + 1 if records else self._position
         return min(last if position is None else max(last, position), self._end)
 
     def _has_key(self, record: ChangelogRecord) -> bool:
-        # The type rules it out, a changelog that something else wrote to does not.
+        # The type rules out a key of None; a changelog that another program wrote to may have one.
         key: bytes | None = record.key
         if key is None:
             _logger.warning(
@@ -276,12 +279,12 @@ class Restoration:
             try:
                 self.suspend()
             except StoreError as listener_error:
-                # The store's error comes first, but that of the listener is not lost.
+                # The error of the store matters more; the listener's error is added as a note.
                 error.add_note(f"After that: {listener_error}")
             raise
 
     def _go_on(self, method: str, *details: int) -> None:
-        """Tell the listener, and complete if nothing is left, even if the listener raises."""
+        """Call the listener, and complete if nothing is left, even if the listener raises."""
         call_all((lambda: self._tell(method, *details), self._complete_if_done))
 
     def _complete_if_done(self) -> None:

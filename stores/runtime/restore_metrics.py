@@ -113,12 +113,12 @@ STANDBY_TASK_METRICS = (
 
 
 class StateUpdaterMetrics:
-    """The metrics of one state updater: what its tasks are, and what it spends its time on.
+    """The metrics of one state updater: its tasks, and how it spends its time.
 
-    Each of its rounds is recorded with ``record_round``. The ratios are those of the last windows
-    of time. An updater restores active tasks or updates standbys, never both, so that only
-    one of the two ratios is not zero: a change from one to the other begins a new window. Kafka
-    since 4.3 keeps the old window, so that for a while both are not zero.
+    The updater records each of its rounds with ``record_round``. The ratios are those of the last
+    windows of time. An updater restores active tasks or updates standbys, and never does both at a
+    time. So only one of these two ratios is not zero: a change from one to the other begins a new
+    window. Kafka since 4.3 keeps the old window, so that for a while neither ratio is zero.
 
     Args:
         metrics: where the metrics are registered.
@@ -177,12 +177,12 @@ class StateUpdaterMetrics:
         checkpoint_ms: float,
         restoring_active: bool,
     ) -> None:
-        """Record what one round of the updater's loop spent its time on.
+        """Record how one round of the updater's loop spent its time.
 
         Args:
             idle_ms: waiting, in milliseconds.
             restore_ms: restoring or updating, in milliseconds.
-            checkpoint_ms: committing the stores with what was restored, in milliseconds.
+            checkpoint_ms: committing restored records to the stores, in milliseconds.
             restoring_active: whether active tasks are restored, rather than standbys updated.
         """
         if restoring_active is not self._restoring_active:
@@ -202,17 +202,18 @@ class StateUpdaterMetrics:
         self._metrics.remove(self._scope)
 
     def _ratio(self, part: Sensor) -> float:
-        """The part of the time; 0 before any time was recorded."""
+        """The share of the recorded time; 0 before any time was recorded."""
         parts = (self._idle, self._restore, self._update, self._checkpoint)
         total = sum(each.recent_total() for each in parts)
         return part.recent_total() / total if total else 0.0
 
 
 class TaskRestoreMetrics(StateRestoreListener):
-    """The metrics of an active task's restorations; being a listener, it follows them by itself.
+    """The metrics of an active task's restorations, which it follows as a listener.
 
-    What remains is counted in offsets: compacted records and transaction markers are no records,
-    but they are passed too, so that it ends at exactly 0 (KAFKA-20711).
+    The remaining work is counted in offsets, not in records. Compacted records and transaction
+    markers are passed without being restored, and only offsets make the count end at exactly 0
+    (KAFKA-20711).
 
     Args:
         metrics: where the metrics are registered.
@@ -258,7 +259,7 @@ class TaskRestoreMetrics(StateRestoreListener):
         self._remaining.pop(partition, None)
 
     def close(self) -> None:
-        """Remove the metrics, which is when the task is removed from its thread."""
+        """Remove the metrics, when the task leaves its thread."""
         self._metrics.remove(self._scope)
 
 
@@ -284,5 +285,5 @@ class TaskUpdateMetrics:
         self._records.record(num_records)
 
     def close(self) -> None:
-        """Remove the metrics, which is when the task is removed from its thread."""
+        """Remove the metrics, when the task leaves its thread."""
         self._metrics.remove(self._scope)

@@ -64,19 +64,19 @@ from streamproof.stores.synced_directories import make_directory
 __all__ = ["SegmentDatabases", "SegmentOffset"]
 
 SegmentOffset = Literal["oldest", "newest", "minimum"]
-"""Which database says what the store's committed offsets are after a crash.
+"""The database whose offsets are the committed offsets of the store after a crash.
 
 ``minimum``
-    The one that is at the oldest commit. The only safe choice, as segments flush on their own: a
-    record with an offset up to it is in its segment, whichever that is. What other segments
-    hold beyond it is replayed, which changes nothing.
+    The database at the oldest commit. This is the only safe choice, because segments flush one by
+    one: every record with an offset up to that commit is in its segment. Records that other
+    segments have beyond it are replayed, which changes nothing.
 ``newest``
-    The newest segment that has an offset (Kafka since 4.3.1, KAFKA-20663). It saves replays, as
-    segments that nobody writes to never flush; but a late record in an older segment that had not
-    been flushed is lost without a word.
+    The newest segment that has an offset (Kafka since 4.3.1, KAFKA-20663). This saves replays,
+    because an idle segment never flushes. But a late record is lost in silence if it is in an older
+    segment that was not flushed.
 ``oldest``
-    The oldest segment that has an offset (Kafka 4.3.0). An idle segment answers with an offset
-    that the changelog may have lost by now; and a newer segment may be further behind.
+    The oldest segment that has an offset (Kafka 4.3.0). An idle segment may answer with an offset
+    that the changelog has lost by now, and a newer segment may be further behind.
 
 To keep replays short with any choice, all databases are flushed when a segment is created.
 """
@@ -92,10 +92,10 @@ _COMMITS: Final = TopicPartition("#commits", 0)
 """Where the number of a commit is kept, in the stored position; no topic has such a name."""
 
 _NO_COMMIT = 0
-"""The number that a segment has which was created before the first commit."""
+"""The number of a segment that was created before the first commit."""
 
 _NO_NUMBER = -1
-"""Stands for the number of a database that nobody has given one yet."""
+"""Stands for the number of a database that has none yet."""
 
 T = TypeVar("T")
 _logger = logging.getLogger("streamproof.stores")
@@ -104,9 +104,9 @@ _logger = logging.getLogger("streamproof.stores")
 class SegmentDatabases(KeyValueStore):
     """A key-value store whose rows are in one database for each eight-byte prefix.
 
-    Without transactions: there is no commit over several databases. Under exactly-once an unclean
-    stop of any of them means that the whole store must be restored. Rows whose prefix is no
-    segment's (0xFF, eight times) are in the database ``meta``.
+    The store has no transactions, because no commit covers several databases. Under exactly-once
+    the whole store must be restored if any of its databases was not closed cleanly. Rows whose
+    prefix belongs to no segment (0xFF, eight times) are in the database ``meta``.
 
     Args:
         name: the name of the store.
@@ -126,7 +126,7 @@ class SegmentDatabases(KeyValueStore):
         self._segment_offset = segment_offset
         self._context: StateStoreContext | None = None
         self._lock_file: int | None = None
-        # Replaced and never changed, so that queries from other threads may go through it.
+        # Replaced and never changed, so that queries from other threads can iterate over it.
         self._segments: dict[int, _Segment] = {}
         self._doomed: list[_Segment] = []
         self._offsets: dict[TopicPartition, int] = {}
@@ -169,7 +169,7 @@ class SegmentDatabases(KeyValueStore):
     # --- life cycle -------------------------------------------------------------------
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open every segment that is there, and finish what was being deleted.
+        """Open every segment on disk, and finish deletions that a crash has interrupted.
 
         Raises:
             ProcessorStateError: a segment cannot be opened, or is of another interval; those
@@ -271,7 +271,7 @@ class SegmentDatabases(KeyValueStore):
                 self._release()
 
     def _release(self) -> None:
-        """Close what is open, then give the lock back; the last error is raised."""
+        """Close all open databases, then release the lock; the last error is raised."""
         with contextlib.ExitStack() as stack:
             if self._lock_file is not None:
                 stack.callback(os.close, self._lock_file)
@@ -312,7 +312,7 @@ class SegmentDatabases(KeyValueStore):
         return self._offsets.get(TopicPartition(*partition))
 
     def restore(self, batch: Sequence[ChangelogRecord]) -> None:
-        """Apply changelog records, those of each segment in order and in one write."""
+        """Apply changelog records: one write for each segment, in order."""
         self._opened()
         for segment, records in _by_segment((record.key, record) for record in batch).items():
             self._segment(segment).restore(records)
@@ -350,7 +350,8 @@ class SegmentDatabases(KeyValueStore):
         first, end = _segment_of(from_key), _segment_of(to_key_exclusive)
         dropped = [segment for segment in self._segments if first <= segment < end]
         if dropped:
-            # What is dropped must be expired by the stream time that a crash leaves.
+            # The stream time goes to disk first: a crash must not leave a time that does not call
+            # the dropped segment expired.
             self._segments[_META].flush()
             with self._dropping:
                 self._doomed += [self._segments[segment] for segment in dropped]
@@ -478,7 +479,7 @@ class _Segment(RocksDBStore):
 
     @property
     def has_a_say(self) -> bool:
-        """Whether it tells a commit: it is ``meta``, or it has a number, or a record."""
+        """Whether it says something about commits: it is ``meta``, or has a number or a record."""
         if self.path.name.endswith(".meta") or self.last_commit()[0] != _NO_NUMBER:
             return True
         with self.range(None, None) as rows:
@@ -487,7 +488,7 @@ class _Segment(RocksDBStore):
     def commit_all(
         self, number: int, offsets: Mapping[TopicPartition, int], position: Position
     ) -> None:
-        """Store a commit in one step: its number, all offsets, and the whole position."""
+        """Store a commit in one step: its number, all offsets, and the position of all segments."""
         stored = position.as_dict() | {_COMMITS: number}
         self._position = Position(stored)
         forgotten = dict.fromkeys(self.committed_offsets())
@@ -501,7 +502,7 @@ class _Segment(RocksDBStore):
 
 
 def _locked(path: Path) -> int:
-    """Lock a file for as long as it is open; an OSError says that another has locked it."""
+    """Lock a file for as long as it is open. An OSError says that another process has locked it."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""Rows by time, in segments of a key-value store: how far time has come, and reading.
+"""Rows by time, in segments of a key-value store: their stream time, and how they are read.
 
-A row is stored under ``segment id ++ key``, the id in 8 bytes, big-endian. One more row, behind
-all segments, holds the stream time.
+A row is stored under ``segment id ++ key``, with the id in 8 bytes, big-endian. One more row,
+behind all segments, has the stream time.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _LONG = struct.Struct(">q")
 SEGMENT_BYTES = _LONG.size
 
 STATE_ROW = b"\xff" * SEGMENT_BYTES
-"""Where the stream time (8 bytes) and the last sequence number (4 bytes) are kept.
+"""The key of the row with the stream time (8 bytes) and the last sequence number (4 bytes).
 
-It sorts behind every segment, as the ids of these are not negative.
+The key sorts behind every segment, because the ids of segments are not negative.
 """
 
 _MIN_SEGMENT_INTERVAL_MS = 60_000
@@ -53,18 +53,19 @@ def default_segment_interval_ms(retention_ms: int) -> int:
 
 
 def segment_prefix(segment: int) -> bytes:
-    """What the rows of a segment begin with."""
+    """The prefix of all keys of a segment."""
     return _LONG.pack(segment)
 
 
 def value_alone(stored: bytes) -> bytes:
     """A stored value without the timestamp before it."""
-    # Only slicing is faster, and would take what is too short for an empty value.
+    # A slice alone would be faster, but it would take damaged bytes, too short for a timestamp, for
+    # an empty value.
     return stored[8:] if len(stored) >= 8 else decode_value_and_timestamp(stored).value
 
 
 class RowReads(Protocol):
-    """What rows are read from: a key-value store, a transaction or a view."""
+    """The source of rows: a key-value store, a transaction or a view."""
 
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -74,7 +75,7 @@ class RowReads(Protocol):
 
 
 class RowStore(RowReads, Protocol):
-    """A key-value store that can delete a range of keys too."""
+    """A key-value store that can also delete a range of keys."""
 
     def put(self, key: bytes, value: bytes | None) -> None: ...
 
@@ -83,17 +84,17 @@ class RowStore(RowReads, Protocol):
 
 @dataclass(slots=True)
 class Timeline:
-    """How far the time of a store has come, as seen by the store, a transaction or a view.
+    """The stream time of a store, as the store, a transaction or a view sees it.
 
     Stream time belongs to the rows that advanced it. If it outlived a transaction that is
     discarded, records that were in time would come too late when they are processed again, and
-    would be lost although the changelog may have them. So each has a timeline of its own,
-    over that of what is committed.
+    would be lost although the changelog may have them. So the store, each transaction and each view
+    have timelines of their own, over the timeline of committed rows.
 
     Attributes:
         retention_ms: how long a row is kept, in milliseconds of stream time.
         segment_interval_ms: the length of a segment, in milliseconds.
-        base: the timeline of what is committed; ``None`` if this is it.
+        base: the timeline of committed rows; ``None`` for that timeline itself.
         own: the largest time of a row that was written here; -1 before the first.
         dropped_before: the first segment that has not been dropped here.
     """
@@ -111,7 +112,7 @@ class Timeline:
         return self.own if base is None or self.own > base.own else base.own
 
     def first_segment(self, stream_time: int) -> int:
-        """The oldest segment that is not expired; negative as long as nothing is."""
+        """The oldest segment that is not expired; negative as long as no segment is expired."""
         return (stream_time - self.retention_ms) // self.segment_interval_ms
 
     @property
@@ -120,18 +121,18 @@ class Timeline:
         return max(self.stream_time - self.retention_ms + 1, 0)
 
     def segments(self, time_from: int, time_to: int) -> range:
-        """The segments that rows with times between the bounds may be in."""
+        """The segments that may have rows with times within the bounds."""
         last = min(time_to, self.stream_time)
         return range(time_from // self.segment_interval_ms, last // self.segment_interval_ms + 1)
 
 
 class SegmentedReads:
-    """Reads rows of a timeline; the key of a row is what follows the segment's prefix.
+    """Reads rows of a timeline. The key of a row is the part after the segment's prefix.
 
     Args:
         name: the name of the store, for messages.
-        rows: what is read.
-        timeline: how far time has come.
+        rows: the source of the rows.
+        timeline: their stream time.
         iterators: the open iterators of the store.
     """
 
@@ -168,9 +169,9 @@ class SegmentedReads:
         Args:
             time_from: the smallest time of a row, inclusive.
             time_to: the largest, inclusive.
-            bounds: of the keys within each segment, inclusive; ``None`` is an open end.
-            read: makes entries from the rows of a segment, prefix and all, given both times; rows
-                that are not wanted are left out here.
+            bounds: the bounds of the keys within each segment, inclusive; ``None`` is an open end.
+            read: makes entries from the rows of a segment, with their prefixes, given both times;
+                it leaves out rows that are not wanted.
             reverse: whether to go from the newest segment and the largest key down.
         """
         time_from = max(time_from, self._timeline.oldest_readable)
@@ -178,7 +179,7 @@ class SegmentedReads:
         if not segments:
             return self._nothing()
         with ExitStack() as opened:
-            # All segments are opened now, so that the iterator shows one moment.
+            # All segments are opened now, so that the iterator shows the store at one moment.
             scans = [
                 opened.enter_context(self._segment(segment, bounds, reverse=reverse))
                 for segment in (reversed(segments) if reverse else segments)
@@ -201,7 +202,7 @@ class SegmentedReads:
         return StoreIterator(self._name, iter(()), self._iterators)
 
     def _require_open(self) -> None:
-        # Every store, transaction and view says by itself that it is closed.
+        # A closed store, transaction or view raises by itself.
         self._rows.get(STATE_ROW)
 
 

@@ -1,11 +1,10 @@
-"""Windows and sessions in segments of a key-value store: what both kinds of store share.
+"""Windows and sessions in segments of a key-value store: the common part of both kinds of store.
 
-All segments lie in one store, so that they share one commit, one set of offsets and one story
-after a crash. An expired segment is dropped by deleting its range of keys.
+All segments lie in one store, so that they share one commit and one set of offsets, and a crash
+leaves all of them at the same moment. An expired segment is dropped by deleting its range of keys.
 
-The row with the stream time is written before a segment is dropped and with every commit, so
-that whatever a crash leaves, nothing is missing that is not expired by the stream time that is
-found beside it.
+The row with the stream time is written before a segment is dropped, and with every commit. So a
+crash never leaves a store that lacks rows which its own stream time does not call expired.
 
 Source: Kafka, AbstractRocksDBSegmentedBytesStore, AbstractSegments and LogicalKeyValueSegments.
 """
@@ -56,7 +55,7 @@ _LONG = struct.Struct(">q")
 _STATE = struct.Struct(">qi")
 
 _MAX_SEGMENTS = 1_000
-"""How many segments a retention may span: a scan opens an iterator for each."""
+"""The most segments that a retention may span, because a scan opens an iterator for each."""
 
 _LARGEST_SEQUENCE = 2**31 - 1
 """The sequence number has 31 bits and starts over after this one."""
@@ -68,7 +67,7 @@ _logger = logging.getLogger("streamproof.stores")
 
 
 class SegmentedWrites(SegmentedReads, StateStore):
-    """Reads and writes rows of a timeline, and leaves all else to the store that holds them."""
+    """Reads and writes rows of a timeline, and leaves all else to the store of the rows."""
 
     _rows: RowStore
     _inner: StateStore
@@ -90,7 +89,7 @@ class SegmentedWrites(SegmentedReads, StateStore):
 
     @property
     def manages_offsets(self) -> bool:
-        """Whether the changelog offsets are kept with the rows (KIP-1035)."""
+        """Whether the store keeps the changelog offsets with the rows (KIP-1035)."""
         return self._inner.manages_offsets
 
     @property
@@ -105,7 +104,7 @@ class SegmentedWrites(SegmentedReads, StateStore):
 
     @property
     def dropped_records(self) -> int:
-        """How many records came too late since ``init``, those of transactions included."""
+        """How many records came too late since ``init``, in transactions too."""
         return self._owner.dropped
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
@@ -113,7 +112,7 @@ class SegmentedWrites(SegmentedReads, StateStore):
         return self._inner.committed_offset(partition)
 
     def flush(self) -> None:
-        """Write cached data to disk; what is staged stays staged."""
+        """Write cached data to disk. Staged writes stay staged."""
         self._inner.flush()
 
     def approximate_num_uncommitted_entries(self) -> int:
@@ -154,7 +153,7 @@ class SegmentedWrites(SegmentedReads, StateStore):
         timeline.dropped_before = first
 
     def prepare_commit(self, stream_time: int) -> None:
-        """Write what a commit that reaches ``stream_time`` needs beside the rows."""
+        """Write the rows that a commit up to ``stream_time`` needs beside its records."""
         timeline = self._timeline
         timeline.own = max(timeline.own, stream_time)
         if timeline.first_segment(timeline.stream_time) > timeline.dropped_before:
@@ -174,8 +173,8 @@ class SegmentedStore(SegmentedWrites):
     """A store of windows or sessions, in segments of a key-value store of bytes.
 
     The stream time is committed with the rows, so that a record that comes too late before a
-    restart comes too late after it (KAFKA-12718). What a transaction that is
-    discarded did to the stream time is discarded with it.
+    restart also comes too late after it (KAFKA-12718). A transaction that is discarded takes its
+    changes of the stream time along.
 
     Args:
         inner: the key-value store, transactional or not, that holds the rows.
@@ -184,10 +183,10 @@ class SegmentedStore(SegmentedWrites):
             thousandth of the retention; by default half of it, and at least 60 s.
 
     Attributes:
-        lock: held while a commit is made, and while a view looks at several segments.
-        iterators: those that are open.
+        lock: held during a commit, and while a view reads several segments.
+        iterators: the open iterators.
         dropped: how many records came too late since ``init``.
-        sequence: the last sequence number that was given to a duplicate.
+        sequence: the last sequence number that a duplicate got.
 
     Raises:
         InvalidArgumentError: the retention or the interval is out of range.
@@ -228,7 +227,7 @@ class SegmentedStore(SegmentedWrites):
 
     @property
     def context(self) -> StateStoreContext:
-        """What the runtime told this store at ``init``."""
+        """The context that ``init`` was called with."""
         if self._context is None:
             raise InvalidStateStoreError(
                 f"Store {self._name!r} is not open; call init() before using it."
@@ -240,7 +239,7 @@ class SegmentedStore(SegmentedWrites):
         return self
 
     def _claims(self, **claims: Any) -> Capabilities:
-        """What the inner store promises, with ``claims`` of this one."""
+        """The capabilities of the inner store, with the ``claims`` of this one."""
         inner: Capabilities = getattr(self._inner, "capabilities", Capabilities())
         return Capabilities(
             persistent=inner.persistent,
@@ -265,7 +264,7 @@ class SegmentedStore(SegmentedWrites):
     # --- life cycle -------------------------------------------------------------------
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open the inner store, find out how far time has come, and register how to restore.
+        """Open the inner store, read the stream time, and register the callback that restores.
 
         Raises:
             ProcessorStateError: the files cannot be read, written or locked, or are damaged.
@@ -286,7 +285,7 @@ class SegmentedStore(SegmentedWrites):
         self.dropped = 0
         stored = self._rows.get(STATE_ROW)
         stream_time, self.sequence = (-1, 0) if stored is None else self._decode_state(stored)
-        # Without transactions there may be rows that are later than what was committed.
+        # Without transactions the store may have rows that are later than the committed time.
         with self._rows.reverse_range(None, STATE_ROW) as rows:
             for key, _ in rows:
                 if key != STATE_ROW:
@@ -315,7 +314,7 @@ class SegmentedStore(SegmentedWrites):
         for iterator in list(self._iterators):
             iterator.close()
         try:
-            # Without transactions, rows outlive a close even if they were not committed.
+            # Without transactions rows outlive a close without a commit, and so must their time.
             self.keep_state()
         finally:
             self._inner.close()
@@ -333,19 +332,19 @@ class SegmentedStore(SegmentedWrites):
             for each in transactions:
                 each.prepare_commit(stream_time)
             if not transactions:
-                # Beside transactions a put may go past what they stage, straight to the disk.
+                # A put may go past open transactions, straight to the disk.
                 self.prepare_commit(stream_time)
             self._inner.commit(changelog_offsets)
             self.has_committed(stream_time)
 
     def has_committed(self, stream_time: int, dropped_before: int = 0) -> None:
-        """Take over how far time has come, and the first segment that was not dropped."""
+        """Note the stream time of a commit, and the first segment that was not dropped."""
         self._committed.own = max(self._committed.own, stream_time)
         self._timeline.dropped_before = max(self._timeline.dropped_before, dropped_before)
 
     @contextmanager
     def no_input_record(self) -> Iterator[None]:
-        """A block in which writes stand for no input record, and move no position."""
+        """A block in which writes belong to no input record, and move no position."""
         context = self.context
         metadata, context.record_metadata = context.record_metadata, None
         try:
@@ -359,10 +358,10 @@ class SegmentedStore(SegmentedWrites):
         _logger.debug("Store %r drops a record of %d: its segment is expired.", self._name, time)
 
     def next_sequence(self) -> int:
-        """A number that tells duplicates apart.
+        """A new number that tells duplicates apart.
 
-        Numbers are never given twice, even if the transaction that got one is discarded; after
-        2**31 - 1 of them they start over.
+        No number is given twice, even if its transaction is discarded, until they start over after
+        2**31 - 1 numbers.
         """
         self.sequence = (self.sequence + 1) & _LARGEST_SEQUENCE
         return self.sequence
@@ -384,11 +383,11 @@ class SegmentedStore(SegmentedWrites):
         """A transaction of this kind of store."""
 
     def _view_of(self, isolation_level: IsolationLevel) -> ViewParts | None:
-        """What a view is made of; ``None`` if the store is its own view."""
+        """The parts of a view; ``None`` if the store is its own view."""
         rows = self._inner.read_only(isolation_level)
         if rows is self._inner:
             return None
-        # Under at-least-once nothing is staged, and everybody reads all that is there.
+        # Under at-least-once nothing is staged, and every reader sees all rows.
         staged = self.context.isolation_level is IsolationLevel.READ_COMMITTED
         committed = staged and isolation_level is IsolationLevel.READ_COMMITTED
         timeline = self._committed if committed else self._timeline
@@ -397,7 +396,7 @@ class SegmentedStore(SegmentedWrites):
     # --- restoring --------------------------------------------------------------------
 
     def _restore(self, batch: Sequence[ChangelogRecord]) -> None:
-        """Apply changelog records in one write, after time has gone on to the latest of them."""
+        """Move the stream time to the latest changelog record, and apply all in one write."""
         timed = [(self._time_of(record.key), record) for record in batch]
         for time, record in timed:
             if time < 0:
@@ -427,7 +426,8 @@ class SegmentedStore(SegmentedWrites):
                 value = self._restored_value(record)
                 yield record._replace(key=segment_prefix(segment) + record.key, value=value)
         if stream_time >= 0:
-            # Restoring goes past what is staged, and so must this; the next commit drops segments.
+            # A restoration goes past staged writes, and so must this row. The next commit drops
+            # segments.
             state = _STATE.pack(stream_time, self.sequence)
             yield ChangelogRecord(STATE_ROW, state, offset)
 
@@ -437,7 +437,7 @@ class SegmentedStore(SegmentedWrites):
 
     @abstractmethod
     def _time_of(self, key: bytes) -> int:
-        """The time that a key of the changelog holds; negative if it is no possible time.
+        """The time in a key of the changelog; negative if it is not a possible time.
 
         Raises:
             ProcessorStateError: the key is too short.
