@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from streamproof.conformance.check_engine import Task
+from streamproof.conformance.check_engine import CheckTask
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.registry import Check
 from streamproof.errors import UsageError
@@ -95,7 +95,7 @@ class Search:
         self._budget_s = budget_s
         self._examples = self._kills = 0
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[CheckTask]:
         """The rounds, as long as there is time."""
         for sweep in itertools.count():
             turns = [each for each in self._arms.values() if not each.given_up]
@@ -106,7 +106,7 @@ class Search:
                     return
                 if sweep % 2 ** min(arm.idle, RAREST) == 0:
                     arm.rounds += 1
-                    yield Task(arm.subject, arm.check, self._first + arm.rounds)
+                    yield CheckTask(arm.subject, arm.check, self._first + arm.rounds)
 
     def take(self, subject: str, outcome: CheckOutcome) -> None:
         """Take note of what a round came to, the first one included."""

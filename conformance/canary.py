@@ -8,7 +8,7 @@ found in other stores means nothing.
 
 from __future__ import annotations
 
-from streamproof.conformance.check_engine import Task
+from streamproof.conformance.check_engine import CheckTask
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.mutants import CANARY
@@ -27,9 +27,9 @@ class CanaryError(SuiteError):
     """The suite did not find the store wrong that it must find wrong."""
 
 
-def canary_task() -> Task:
+def canary_task() -> CheckTask:
     """The check to begin with."""
-    return Task(CANARY_SUBJECT, load_checks()[CHECK], profile="smoke")
+    return CheckTask(CANARY_SUBJECT, load_checks()[CHECK], profile="smoke")
 
 
 def require_caught(outcome: CheckOutcome) -> str:

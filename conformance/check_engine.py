@@ -42,7 +42,7 @@ from streamproof.conformance.zygote import (
 )
 from streamproof.errors import UsageError
 
-__all__ = ["Engine", "Task", "work_directory"]
+__all__ = ["CheckTask", "Engine", "work_directory"]
 
 POLL_S = 0.25
 """How often the supervisor looks for calls that hang, in seconds."""
@@ -126,7 +126,7 @@ def _delete(directory: Path, lock: Path) -> None:
         lock.unlink(missing_ok=True)
 
 
-class Task(NamedTuple):
+class CheckTask(NamedTuple):
     """One check of one subject.
 
     Attributes:
@@ -147,7 +147,7 @@ class _Running:
     """A check that is under way."""
 
     zygote: _Zygote
-    task: Task
+    task: CheckTask
     job: int
     pid: int = 0
     started: float = field(default_factory=time.monotonic)
@@ -334,7 +334,7 @@ class Engine:
 
     def run(
         self,
-        plan: Iterable[Task | tuple[str, Check]],
+        plan: Iterable[CheckTask | tuple[str, Check]],
         on_outcome: Callable[[str, CheckOutcome], None],
         on_start: Callable[[str, Check], None] = lambda *_: None,
     ) -> None:
@@ -343,7 +343,7 @@ class Engine:
         The plan is asked for its next task when there is room for it, so that it may depend on
         the outcomes so far.
         """
-        tasks = (Task(*each) for each in plan)
+        tasks = (CheckTask(*each) for each in plan)
         task = next(tasks, None)
         with selectors.DefaultSelector() as selector:
             for zygote in self._zygotes.values():
@@ -361,7 +361,7 @@ class Engine:
 
     def _start(
         self,
-        task: Task,
+        task: CheckTask,
         number: int,
         on_outcome: Callable[[str, CheckOutcome], None],
         on_start: Callable[[str, Check], None],

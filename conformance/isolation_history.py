@@ -25,7 +25,15 @@ from typing import Literal, NamedTuple
 
 from streamproof.stores.api import IsolationLevel
 
-__all__ = ["PERMITTED", "Anomaly", "Found", "History", "Read", "Span", "Transaction"]
+__all__ = [
+    "PERMITTED",
+    "Anomaly",
+    "FoundAnomaly",
+    "IsolationHistory",
+    "ObservedTransaction",
+    "Read",
+    "Span",
+]
 
 
 class Anomaly(Enum):
@@ -89,7 +97,7 @@ NEVER = Span(2**62, 2**62)
 
 
 @dataclass(eq=False)
-class Transaction:
+class ObservedTransaction:
     """Writes that belong together.
 
     Attributes:
@@ -138,7 +146,7 @@ class Read:
     level: IsolationLevel
     span: Span
     values: Mapping[bytes, bytes | None]
-    inside: Transaction | None = None
+    inside: ObservedTransaction | None = None
     place: int = 0
 
     @property
@@ -147,7 +155,7 @@ class Read:
         return self.inside.began if self.inside else self.span
 
 
-class Found(NamedTuple):
+class FoundAnomaly(NamedTuple):
     """An anomaly, the read that shows it, and what it is, in words."""
 
     anomaly: Anomaly
@@ -155,11 +163,11 @@ class Found(NamedTuple):
     text: str
 
 
-NOTHING = Transaction("nobody", Span(-1, -1), [], outcome="committed", end=Span(-1, -1))
+NOTHING = ObservedTransaction("nobody", Span(-1, -1), [], outcome="committed", end=Span(-1, -1))
 """Who "wrote" what is absent: before everything else."""
 
 
-class History:
+class IsolationHistory:
     """What happened, in the order in which it is told; several threads may tell.
 
     Args:
@@ -168,7 +176,7 @@ class History:
     """
 
     def __init__(self, *, early: bool = False) -> None:
-        self.transactions: list[Transaction] = []
+        self.transactions: list[ObservedTransaction] = []
         self.reads: list[Read] = []
         self._early = early
         self._clock = itertools.count()
@@ -182,9 +190,9 @@ class History:
         """From a tick until now."""
         return Span(invoked, self.now())
 
-    def begin(self, name: str) -> Transaction:
+    def begin(self, name: str) -> ObservedTransaction:
         """A transaction is opened."""
-        transaction = Transaction(name, self.span(self.now()))
+        transaction = ObservedTransaction(name, self.span(self.now()))
         with self._lock:
             self.transactions.append(transaction)
         return transaction
@@ -196,7 +204,7 @@ class History:
 
     def end(
         self,
-        transactions: Iterable[Transaction],
+        transactions: Iterable[ObservedTransaction],
         outcome: Literal["committed", "rolled back"],
         span: Span,
     ) -> None:
@@ -205,7 +213,7 @@ class History:
             transaction.outcome = outcome
             transaction.end = span
 
-    def forbidden(self, level: IsolationLevel | None = None) -> list[Found]:
+    def forbidden(self, level: IsolationLevel | None = None) -> list[FoundAnomaly]:
         """The anomalies that the levels of their readers do not permit, the gravest first.
 
         ``level`` holds for every reader instead of its own.
@@ -218,7 +226,7 @@ class History:
         ranks = list(Anomaly)
         return sorted(found, key=lambda each: (ranks.index(each.anomaly), each.read.span))
 
-    def anomalies(self) -> Iterator[Found]:
+    def anomalies(self) -> Iterator[FoundAnomaly]:
         """Every anomaly that the history shows, whether it is permitted or not."""
         yield from _Judge(self.transactions, self.reads, early=self._early).anomalies()
 
@@ -226,7 +234,9 @@ class History:
 class _Judge:
     """Finds the anomalies of a finished history."""
 
-    def __init__(self, transactions: list[Transaction], reads: list[Read], *, early: bool) -> None:
+    def __init__(
+        self, transactions: list[ObservedTransaction], reads: list[Read], *, early: bool
+    ) -> None:
         self.reads = sorted(reads, key=lambda read: read.span)
         self.early = early
         self.written = {
@@ -234,10 +244,12 @@ class _Judge:
         }
         self.commits = _Commits(transactions, self.start)
         # What each reader has seen by now: the newest commit of each key, and of all (``None``).
-        self.seen: dict[tuple[str, bytes | None], tuple[Transaction, bytes, bytes | None]] = {}
-        self.inside: dict[Transaction, list[Read]] = {}
+        self.seen: dict[
+            tuple[str, bytes | None], tuple[ObservedTransaction, bytes, bytes | None]
+        ] = {}
+        self.inside: dict[ObservedTransaction, list[Read]] = {}
 
-    def anomalies(self) -> Iterator[Found]:
+    def anomalies(self) -> Iterator[FoundAnomaly]:
         """Every anomaly, read by read, and then those of several reads."""
         for read in self.reads:
             for key, value in read.values.items():
@@ -250,21 +262,21 @@ class _Judge:
         yield from self.circles()
         yield from self.lost_updates()
 
-    def found(self, anomaly: Anomaly, read: Read, key: bytes, text: str = "") -> Found:
+    def found(self, anomaly: Anomaly, read: Read, key: bytes, text: str = "") -> FoundAnomaly:
         """An anomaly with what was read."""
         got = f"{read.reader} got {read.values[key]!r} for {key!r}"
-        return Found(anomaly, read, f"{got}; {text}" if text else got)
+        return FoundAnomaly(anomaly, read, f"{got}; {text}" if text else got)
 
     # Who wrote what, and in which order.
 
-    def writer(self, key: bytes, value: bytes | None) -> Transaction | None:
+    def writer(self, key: bytes, value: bytes | None) -> ObservedTransaction | None:
         """The transaction that wrote a value; ``None`` if there is none."""
         if value is None:
             return NOTHING
         found = self.written.get((key, value))
         return found[0] if found else None
 
-    def foreign(self, read: Read) -> dict[bytes, Transaction]:
+    def foreign(self, read: Read) -> dict[bytes, ObservedTransaction]:
         """The committed writers of what a call returned, without what the reader wrote itself."""
         own = read.inside.keys if read.inside else set()
         writers = {
@@ -272,7 +284,7 @@ class _Judge:
         }
         return {key: each for key, each in writers.items() if each and each.committed}
 
-    def start(self, transaction: Transaction, key: bytes) -> int:
+    def start(self, transaction: ObservedTransaction, key: bytes) -> int:
         """When at the earliest others could see what a committed transaction wrote to a key.
 
         That is during its commit or, where it may be seen early, from its first write on.
@@ -281,7 +293,7 @@ class _Judge:
             return next(span.invoked for its, _, span in transaction.writes if its == key)
         return transaction.end.invoked
 
-    def precedes(self, one: Transaction, other: Transaction, key: bytes) -> bool:
+    def precedes(self, one: ObservedTransaction, other: ObservedTransaction, key: bytes) -> bool:
         """Whether what one wrote to a key is older than what another did, in any explanation."""
         if other is NOTHING or one is other:
             return False
@@ -298,7 +310,7 @@ class _Judge:
 
     # One value.
 
-    def of_value(self, read: Read, key: bytes, value: bytes | None) -> Iterator[Found]:
+    def of_value(self, read: Read, key: bytes, value: bytes | None) -> Iterator[FoundAnomaly]:
         """What is wrong with one value that was read."""
         writer = self.writer(key, value)
         if writer is None or self.is_future(read, key, value):
@@ -326,15 +338,15 @@ class _Judge:
         ]
         return written[-1] if written else None
 
-    def may_replace(self, read: Read, key: bytes, own: bytes, writer: Transaction) -> bool:
+    def may_replace(self, read: Read, key: bytes, own: bytes, writer: ObservedTransaction) -> bool:
         """Whether a value of somebody else may have come after a reader's own write."""
         if not self.early or writer is read.inside or writer is NOTHING:
             return False
         return not writer.end.before(self.written[key, own][1])
 
     def of_uncommitted(
-        self, read: Read, key: bytes, value: bytes | None, writer: Transaction
-    ) -> Iterator[Found]:
+        self, read: Read, key: bytes, value: bytes | None, writer: ObservedTransaction
+    ) -> Iterator[FoundAnomaly]:
         """Values that nobody but their own transaction was to see."""
         who = f"{writer.name} wrote it"
         if writer.outcome == "rolled back" and writer.end.before(read.span):
@@ -347,7 +359,9 @@ class _Judge:
         elif writer.end.invoked > read.span.returned or not writer.committed:
             yield self.found(Anomaly.DIRTY_READ, read, key, f"{who} and had not committed")
 
-    def of_older(self, read: Read, key: bytes, writer: Transaction) -> Iterator[Found]:
+    def of_older(
+        self, read: Read, key: bytes, writer: ObservedTransaction
+    ) -> Iterator[FoundAnomaly]:
         """A value in the place of a newer one, which was committed or seen before."""
         newest = self.commits.newest_before(read.since, key)
         if newest is not None and self.precedes(writer, newest, key):
@@ -362,7 +376,7 @@ class _Judge:
                 yield self.found(kind, read, key, text)
                 return
 
-    def misses(self, writer: Transaction, seen: Transaction, key: bytes) -> bool:
+    def misses(self, writer: ObservedTransaction, seen: ObservedTransaction, key: bytes) -> bool:
         """Whether a value is older than a commit that was seen, or than one before that."""
         if seen is NOTHING or seen is writer:
             return False
@@ -371,7 +385,7 @@ class _Judge:
         newest = self.commits.newest_before(seen.end, key)
         return newest is not None and self.precedes(writer, newest, key)
 
-    def is_behind(self, read: Read, key: bytes, newest: Transaction) -> bool:
+    def is_behind(self, read: Read, key: bytes, newest: ObservedTransaction) -> bool:
         """Whether somebody else found a commit that a reader missed, so that it is not lost.
 
         Only reads count that were made after the last commit before this read.
@@ -386,7 +400,7 @@ class _Judge:
 
     # Several values of one call, or of one transaction.
 
-    def of_whole(self, read: Read) -> Iterator[Found]:
+    def of_whole(self, read: Read) -> Iterator[FoundAnomaly]:
         """What the values of one call say together."""
         writers = self.foreign(read)
         for (key, writer), (other, seen) in itertools.permutations(writers.items(), 2):
@@ -399,13 +413,13 @@ class _Judge:
                 text = f"{writer.name} and {seen.name} each wrote {key!r} and {other!r}"
                 yield self.found(Anomaly.DIRTY_WRITE, read, key, text)
 
-    def in_order(self, one: Transaction, other: Transaction, *keys: bytes) -> bool:
+    def in_order(self, one: ObservedTransaction, other: ObservedTransaction, *keys: bytes) -> bool:
         """Whether it is known which of two transactions came first, or they came as one."""
         return one.end == other.end or any(
             self.precedes(one, other, key) or self.precedes(other, one, key) for key in keys
         )
 
-    def of_transaction(self, read: Read, inside: Transaction) -> Iterator[Found]:
+    def of_transaction(self, read: Read, inside: ObservedTransaction) -> Iterator[FoundAnomaly]:
         """What a read says beside earlier reads of its transaction; all of it is permitted."""
         writers = self.foreign(read)
         for earlier in self.inside.get(inside, ()):
@@ -425,9 +439,9 @@ class _Judge:
 
     # Several readers or transactions.
 
-    def long_forks(self) -> Iterator[Found]:
+    def long_forks(self) -> Iterator[FoundAnomaly]:
         """Two calls of which each missed a commit that the other one saw."""
-        missed: dict[Transaction, list[tuple[Read, set[Transaction]]]] = {}
+        missed: dict[ObservedTransaction, list[tuple[Read, set[ObservedTransaction]]]] = {}
         for read in self.reads:
             writers = self.foreign(read)
             for key, writer in writers.items():
@@ -443,15 +457,15 @@ class _Judge:
                             key = next(iter(second.values))
                             yield self.found(Anomaly.LONG_FORK, second, key, text)
 
-    def circles(self) -> Iterator[Found]:
+    def circles(self) -> Iterator[FoundAnomaly]:
         """Committed transactions that read from each other, in a circle of any length."""
-        sources: dict[Transaction, dict[Transaction, tuple[Read, bytes]]] = {}
+        sources: dict[ObservedTransaction, dict[ObservedTransaction, tuple[Read, bytes]]] = {}
         for read in self.reads:
             if read.inside is not None and read.inside.committed:
                 for key, writer in self.foreign(read).items():
                     sources.setdefault(read.inside, {}).setdefault(writer, (read, key))
         for start, direct in sources.items():
-            reached: set[Transaction] = set()
+            reached: set[ObservedTransaction] = set()
             left = list(direct)
             while left:
                 each = left.pop()
@@ -462,9 +476,9 @@ class _Judge:
                 read, key = next(iter(direct.values()))
                 yield self.found(Anomaly.CIRCULAR_FLOW, read, key)
 
-    def lost_updates(self) -> Iterator[Found]:
+    def lost_updates(self) -> Iterator[FoundAnomaly]:
         """Pairs of committed transactions that read one value and then both replaced it."""
-        bases: dict[tuple[bytes, bytes | None], Transaction] = {}
+        bases: dict[tuple[bytes, bytes | None], ObservedTransaction] = {}
         for read in self.reads:
             inside = read.inside
             if inside is None or not inside.committed:
@@ -482,12 +496,14 @@ class _Commits:
     """The commits of each key, found by time."""
 
     def __init__(
-        self, transactions: list[Transaction], start: Callable[[Transaction, bytes], int]
+        self,
+        transactions: list[ObservedTransaction],
+        start: Callable[[ObservedTransaction, bytes], int],
     ) -> None:
         committed = sorted((each for each in transactions if each.committed), key=_returned)
         self.ends = [each.end for each in committed]
-        self.by_key: dict[bytes, list[Transaction]] = {}
-        self.newest: dict[bytes, list[Transaction]] = {}
+        self.by_key: dict[bytes, list[ObservedTransaction]] = {}
+        self.newest: dict[bytes, list[ObservedTransaction]] = {}
         for each in committed:
             for key in each.keys:
                 self.by_key.setdefault(key, []).append(each)
@@ -497,12 +513,12 @@ class _Commits:
                 else:
                     newest.append(each)
 
-    def newest_before(self, span: Span, key: bytes) -> Transaction | None:
+    def newest_before(self, span: Span, key: bytes) -> ObservedTransaction | None:
         """Of the commits of a key that had returned by then, the one that began last."""
         count = bisect_left(self.by_key.get(key, []), span.invoked, key=_returned)
         return self.newest[key][count - 1] if count else None
 
-    def begun_before(self, span: Span, key: bytes) -> Iterator[Transaction]:
+    def begun_before(self, span: Span, key: bytes) -> Iterator[ObservedTransaction]:
         """The commits of a key that were under way during a span."""
         commits = self.by_key.get(key, [])
         for each in commits[bisect_left(commits, span.invoked, key=_returned) :]:
@@ -515,5 +531,5 @@ class _Commits:
         return self.ends[count - 1] if count else NOTHING.end
 
 
-def _returned(transaction: Transaction) -> int:
+def _returned(transaction: ObservedTransaction) -> int:
     return transaction.end.returned

@@ -16,7 +16,7 @@ from streamproof.conformance.catalogue import (
     load_catalogue,
     requirements_that_bind,
 )
-from streamproof.conformance.check_engine import Engine, Task
+from streamproof.conformance.check_engine import CheckTask, Engine
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.known_failures import KnownFailures
@@ -215,7 +215,7 @@ class Session:
         try:
             self._repeat(engine, observer)
             canary = [canary_task()] if self._with_canary else []
-            first = itertools.starmap(Task, self.plan())
+            first = itertools.starmap(CheckTask, self.plan())
             engine.run(itertools.chain(canary, first, rounds), on_outcome, observer.started)
         finally:
             if search is not None:
@@ -276,7 +276,7 @@ class Session:
     def _repeat(self, engine: Engine, observer: Observer) -> None:
         """Make the failures of the bank again, and note which of them do not fail any more."""
         plan = [
-            Task(saved.subject, checks_for(saved.subject)[saved.check], replay=saved.replay())
+            CheckTask(saved.subject, checks_for(saved.subject)[saved.check], replay=saved.replay())
             for saved in self._bank.values()
         ]
         outcomes: dict[tuple[str, str], CheckOutcome] = {}

@@ -14,12 +14,18 @@ from typing import Literal, NamedTuple, cast
 from hypothesis import strategies as st
 
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.isolation_history import Anomaly, Found, History, Read, Transaction
+from streamproof.conformance.isolation_history import (
+    Anomaly,
+    FoundAnomaly,
+    IsolationHistory,
+    ObservedTransaction,
+    Read,
+)
 from streamproof.conformance.lab import CHANGELOG, IsolationLevel
 from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Handle, Trial
 
-__all__ = ["KEYS", "Stage", "judge"]
+__all__ = ["KEYS", "AnomalyStage", "judge"]
 
 KEYS = (b"a", b"b", b"c")
 """The keys of a schedule. All but the last have a value before the schedule begins."""
@@ -52,7 +58,7 @@ WITHOUT_TRANSACTIONS = "ISO-020"
 Action = Literal["put", "get", "scan", "commit", "rollback"]
 
 
-class Step(NamedTuple):
+class ScheduleStep(NamedTuple):
     """One step of a schedule.
 
     Attributes:
@@ -66,13 +72,13 @@ class Step(NamedTuple):
     key: bytes = b""
 
 
-def steps(text: str) -> list[Step]:
+def steps(text: str) -> list[ScheduleStep]:
     """Parse a schedule such as ``w0 put a, r0 get a, w0 commit``."""
     found = []
     for each in text.split(", "):
         who, action, *keys = each.split()
         key = keys[0].encode() if keys else b""
-        found.append(Step(who[0], int(who[1:]), cast(Action, action), key))
+        found.append(ScheduleStep(who[0], int(who[1:]), cast(Action, action), key))
     return found
 
 
@@ -92,22 +98,30 @@ SCHEDULES = {
 """For each requirement, a schedule that could break it. These run besides the random ones."""
 
 
-def schedules(keys: tuple[bytes, ...] = KEYS) -> st.SearchStrategy[list[Step]]:
+def schedules(keys: tuple[bytes, ...] = KEYS) -> st.SearchStrategy[list[ScheduleStep]]:
     """Short schedules, with more puts and reads than commits and rollbacks."""
     put: tuple[Action, ...] = ("put", "put", "commit", "rollback", "get", "scan")
     look: tuple[Action, ...] = ("get", "get", "scan")
     step = st.one_of(
         st.builds(
-            Step, st.just("w"), st.integers(0, 2), st.sampled_from(put), st.sampled_from(keys)
+            ScheduleStep,
+            st.just("w"),
+            st.integers(0, 2),
+            st.sampled_from(put),
+            st.sampled_from(keys),
         ),
         st.builds(
-            Step, st.just("r"), st.integers(0, 1), st.sampled_from(look), st.sampled_from(keys)
+            ScheduleStep,
+            st.just("r"),
+            st.integers(0, 1),
+            st.sampled_from(look),
+            st.sampled_from(keys),
         ),
     )
     return st.lists(step, min_size=2, max_size=14)
 
 
-class Stage:
+class AnomalyStage:
     """A store with concurrent readers and writers, and the history of their operations.
 
     If the subject has views, the store writes and the views read. Otherwise transactions write and
@@ -122,12 +136,12 @@ class Stage:
         self.direct = can.read_only_views and not can.transactional
         early = t.lab.guarantee == "at-least-once" and not self.direct
         self.level = IsolationLevel.READ_UNCOMMITTED if early else IsolationLevel.READ_COMMITTED
-        self.history = History(early=early)
+        self.history = IsolationHistory(early=early)
         self.values = 0
         self.commits = 0
         self.store = t.open()
-        self.own: Transaction | None = None
-        self.open: dict[int, tuple[Handle, Transaction]] = {}
+        self.own: ObservedTransaction | None = None
+        self.open: dict[int, tuple[Handle, ObservedTransaction]] = {}
         explicit = can.explicit_transactions and (
             t.run.settings.spec == "kips" or not can.read_only_views
         )
@@ -164,7 +178,7 @@ class Stage:
 
     # Writers.
 
-    def transaction(self, number: int) -> tuple[Handle, Transaction]:
+    def transaction(self, number: int) -> tuple[Handle, ObservedTransaction]:
         """The target of a writer: the store, or the writer's open transaction."""
         if number == 0 and self.own is not None:
             return self.store, self.own
@@ -216,14 +230,14 @@ class Stage:
     # Readers.
 
     def get(
-        self, handle: Handle, level: IsolationLevel, key: bytes, own: Transaction | None
+        self, handle: Handle, level: IsolationLevel, key: bytes, own: ObservedTransaction | None
     ) -> None:
         """Read one key."""
         start = self.history.now()
         values = {key: handle.get(key)}
         self.tell(handle, level, start, values, own)
 
-    def scan(self, handle: Handle, level: IsolationLevel, own: Transaction | None) -> None:
+    def scan(self, handle: Handle, level: IsolationLevel, own: ObservedTransaction | None) -> None:
         """Read all keys."""
         start = self.history.now()
         found = dict(handle.scan("all"))
@@ -235,7 +249,7 @@ class Stage:
         level: IsolationLevel,
         start: int,
         values: dict[bytes, bytes | None],
-        own: Transaction | None,
+        own: ObservedTransaction | None,
     ) -> None:
         place = len(self.t.lines) - 1
         span = self.history.span(start)
@@ -243,7 +257,7 @@ class Stage:
 
     # Schedules.
 
-    def do(self, step: Step) -> None:
+    def do(self, step: ScheduleStep) -> None:
         """Do one step, or skip it if the subject cannot do it."""
         actors = self.writers if step.actor == "w" else range(len(self.readers))
         number = actors[step.number % len(actors)]
@@ -269,7 +283,7 @@ class Stage:
             if self.scans:
                 self.scan(handle, level, None)
 
-    def requirement(self, found: Found) -> str:
+    def requirement(self, found: FoundAnomaly) -> str:
         """The requirement that forbids an anomaly."""
         if self.direct:
             return WITHOUT_TRANSACTIONS
@@ -279,7 +293,7 @@ class Stage:
         known = requirement in run.check.requirements and run.applies(requirement)
         return requirement if known else ANY_OTHER
 
-    def forbidden(self) -> list[Found]:
+    def forbidden(self) -> list[FoundAnomaly]:
         """The anomalies that the readers' isolation levels do not permit, the gravest first."""
         if self.direct:
             # Without staging, both levels show every put at once.
@@ -288,7 +302,7 @@ class Stage:
         return self.history.forbidden(self.level if lowered else None)
 
 
-def judge(stage: Stage, tried: str, otherwise: str = "") -> None:
+def judge(stage: AnomalyStage, tried: str, otherwise: str = "") -> None:
     """Fail with the gravest anomaly in the history, if the history has any.
 
     Args:
@@ -306,9 +320,9 @@ def judge(stage: Stage, tried: str, otherwise: str = "") -> None:
         t.fail(f"no {name}", found.text, found.anomaly.name.lower().replace("_", "-"))
 
 
-def play(t: Trial, schedule: list[Step]) -> None:
+def play(t: Trial, schedule: list[ScheduleStep]) -> None:
     """Run a schedule and judge its history."""
-    stage = Stage(t)
+    stage = AnomalyStage(t)
     for step in schedule:
         stage.do(step)
     stage.look()
@@ -324,7 +338,7 @@ def interleaved(run: CheckRun) -> None:
             run.shrinking(functools.partial(play_one, run, requirement, steps(text)))
 
 
-def play_one(run: CheckRun, requirement: str, schedule: list[Step]) -> None:
+def play_one(run: CheckRun, requirement: str, schedule: list[ScheduleStep]) -> None:
     """Run the schedule that could break one requirement."""
     with run.trial(requirement) as t:
         play(t, schedule)

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any
 
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.checks.anomaly_checks import KEYS, Stage, judge
-from streamproof.conformance.isolation_history import Read, Transaction
+from streamproof.conformance.checks.anomaly_checks import KEYS, AnomalyStage, judge
+from streamproof.conformance.isolation_history import ObservedTransaction, Read
 from streamproof.conformance.lab import CHANGELOG, IsolationLevel
 from streamproof.conformance.registry import check
 from streamproof.conformance.trial import SCAN_LIMIT, Trial, close_iterator
@@ -78,7 +78,7 @@ class Crew:
             self.t.fail("calls on several threads to succeed", f"{type(error).__name__}: {error}")
 
 
-def keep_reading(stage: Stage, done: threading.Event, name: str, number: int) -> None:
+def keep_reading(stage: AnomalyStage, done: threading.Event, name: str, number: int) -> None:
     """Get one key after the other until the end, and also scan if a scan shows one state."""
     handle, level = stage.readers[number]
     # Without transactions, no commit spans several keys, so scans show nothing.
@@ -103,7 +103,7 @@ def scanned(reader: Any) -> dict[bytes, bytes]:
 
 
 @contextlib.contextmanager
-def readers(stage: Stage, *levels: IsolationLevel) -> Iterator[None]:
+def readers(stage: AnomalyStage, *levels: IsolationLevel) -> Iterator[None]:
     """Let two threads of each isolation level read in the meantime."""
     crew, done = Crew(stage.t), threading.Event()
     for number, (_, level) in enumerate(stage.readers):
@@ -125,7 +125,7 @@ def readers_beside_commits(run: CheckRun) -> None:
     """Read from other threads while commits overwrite all keys, and look for anomalies."""
     promised = [each for each in run.check.requirements if run.applies(each)]
     with run.trial(promised[0]) as t, switching_often():
-        stage, commits = Stage(t), run.settings.limits.concurrent_commits
+        stage, commits = AnomalyStage(t), run.settings.limits.concurrent_commits
         t.note("# From here on, readers on other threads get and scan.")
         kept = len(t.lines)
         with readers(stage, *IsolationLevel):
@@ -144,7 +144,7 @@ def transactions_beside_each_other(run: CheckRun) -> None:
     """Run transactions on two threads and readers on others, and look for anomalies."""
     promised = [each for each in run.check.requirements if run.applies(each)]
     with run.trial("ISO-021") as t, switching_often():
-        stage, count = Stage(t), run.settings.limits.concurrent_commits
+        stage, count = AnomalyStage(t), run.settings.limits.concurrent_commits
         t.note("# Two threads begin, commit and close transactions while other threads read.")
         with readers(stage, IsolationLevel.READ_COMMITTED):
             crew = Crew(t)
@@ -154,7 +154,7 @@ def transactions_beside_each_other(run: CheckRun) -> None:
         conclude(stage, promised, "ISO-021")
 
 
-def many_transactions(stage: Stage, thread: int, count: int) -> None:
+def many_transactions(stage: AnomalyStage, thread: int, count: int) -> None:
     """Transactions that read, write and read again. Every fourth one is rolled back."""
     history = stage.history
     for number in range(count):
@@ -179,7 +179,7 @@ def many_transactions(stage: Stage, thread: int, count: int) -> None:
             history.end([told], "committed", history.span(start))
 
 
-def read_inside(stage: Stage, raw: Any, told: Transaction, key: bytes) -> None:
+def read_inside(stage: AnomalyStage, raw: Any, told: ObservedTransaction, key: bytes) -> None:
     """Get a key in a transaction."""
     start = stage.history.now()
     values = {key: raw.get(key)}
@@ -187,7 +187,7 @@ def read_inside(stage: Stage, raw: Any, told: Transaction, key: bytes) -> None:
     stage.history.read(Read(told.name, stage.level, span, values, told))
 
 
-def conclude(stage: Stage, promised: list[str], otherwise: str = "") -> None:
+def conclude(stage: AnomalyStage, promised: list[str], otherwise: str = "") -> None:
     """Judge the history of the threads. Without an anomaly, all tested requirements held."""
     t = stage.t
     t.run.evidence.examples += len(stage.history.reads)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from streamproof.conformance.campaign import Campaign
+from streamproof.conformance.case_campaign import CaseCampaign
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash.crash_judge import POSITION, history_of, judge
 from streamproof.conformance.crash.crash_records import FAULTS, Crashed, CrashPoint, Observation
@@ -34,7 +34,7 @@ class Stopped(Protocol):
 Case = TypeVar("Case", bound=Stopped)
 
 
-class ProgramCampaign(Campaign[Case]):
+class ProgramCampaign(CaseCampaign[Case]):
     """Cases that are programs, each stopped somewhere.
 
     Args:

@@ -24,9 +24,18 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streamproof.conformance.power.syscall_trace import Call, Kind, Trace, Tree
+from streamproof.conformance.power.syscall_trace import Call, CallKind, SyscallTrace, Tree
 
-__all__ = ["JOURNALLED", "NEVER", "PORTABLE", "Disk", "Effect", "FileSystem", "Piece", "disk_of"]
+__all__ = [
+    "JOURNALLED",
+    "NEVER",
+    "PORTABLE",
+    "DiskModel",
+    "Effect",
+    "FileSystem",
+    "Piece",
+    "disk_of",
+]
 
 ROOT = 1
 """The node of the directory that is asked about; others have higher numbers."""
@@ -58,7 +67,7 @@ PORTABLE = FileSystem(ordered=False, names_with_files=False)
 """What ``fsync(2)`` promises on any file system, and no more."""
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """A name in a directory that leads to a node, or to nothing any more."""
 
     directory: int
@@ -81,7 +90,7 @@ class Effect:
     """
 
     call: int
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[DirectoryEntry, ...] = ()
     node: int = 0
     offset: int = 0
     data: bytes | None = None
@@ -117,7 +126,7 @@ class Effect:
 
 
 @dataclass
-class Disk:
+class DiskModel:
     """The effects of all calls of a trace, under what a file system promises.
 
     Attributes:
@@ -216,7 +225,7 @@ def _change(content: bytearray, effect: Effect, piece: Piece | None) -> None:
     content[at : effect.offset + end] = effect.data[start:end]
 
 
-def disk_of(trace: Trace, file_system: FileSystem) -> Disk:
+def disk_of(trace: SyscallTrace, file_system: FileSystem) -> DiskModel:
     """The effects of the calls of a trace."""
     return _Replay(trace, file_system).disk
 
@@ -224,12 +233,12 @@ def disk_of(trace: Trace, file_system: FileSystem) -> Disk:
 class _Replay:
     """Goes through the calls once; an inode that is used again is another node."""
 
-    def __init__(self, trace: Trace, file_system: FileSystem) -> None:
+    def __init__(self, trace: SyscallTrace, file_system: FileSystem) -> None:
         self._file_system = file_system
         self._nodes: dict[int, int] = {trace.root: ROOT}
         self._entries: dict[int, dict[str, int]] = {}
         self._made = ROOT
-        self.disk = Disk(file_system)
+        self.disk = DiskModel(file_system)
         for call in trace.before:
             self._apply(0, call)
         self._last(0, self.disk.effects)
@@ -244,38 +253,38 @@ class _Replay:
 
     def _apply(self, number: int, call: Call) -> None:
         match call.kind:
-            case Kind.WRITE:
+            case CallKind.WRITE:
                 effect = Effect(
                     number, node=self._node(call.inode), offset=call.offset, data=call.data
                 )
                 self.disk.effects.append(effect)
                 if call.other:
                     self._sync(number, effect.node, [effect])
-            case Kind.ZERO:
+            case CallKind.ZERO:
                 node = self._node(call.inode)
                 self.disk.effects.append(
                     Effect(number, node=node, offset=call.offset, zeros=call.length)
                 )
-            case Kind.RESIZE:
+            case CallKind.RESIZE:
                 effect = Effect(number, node=self._node(call.inode), offset=call.length)
                 self.disk.effects.append(effect)
-            case Kind.SYNC:
+            case CallKind.SYNC:
                 node = self._node(call.inode)
                 mine = [each for each in self.disk.effects if each.node == node]
                 self._sync(number, node, mine)
-            case Kind.SYNC_ALL:
+            case CallKind.SYNC_ALL:
                 self._last(number, self.disk.effects)
             case _:
                 self._names(number, call)
 
     def _names(self, number: int, call: Call) -> None:
-        new = call.kind in (Kind.CREATE, Kind.MKDIR, Kind.SYMLINK)
+        new = call.kind in (CallKind.CREATE, CallKind.MKDIR, CallKind.SYMLINK)
         node = self._node(call.inode, new=new)
-        if call.kind == Kind.MKDIR:
+        if call.kind == CallKind.MKDIR:
             self.disk.directories.add(node)
-        elif call.kind == Kind.SYMLINK:
+        elif call.kind == CallKind.SYMLINK:
             self.disk.links[node] = call.second
-        elif call.kind == Kind.CREATE and not call.name:
+        elif call.kind == CallKind.CREATE and not call.name:
             return
         entries = self._changed(call, node)
         for directory, name, target in entries:
@@ -286,16 +295,16 @@ class _Replay:
                 names[name] = target
         self.disk.effects.append(Effect(number, entries=tuple(entries)))
 
-    def _changed(self, call: Call, node: int) -> list[Entry]:
-        source = Entry(self._node(call.directory), call.name, None)
-        if call.kind == Kind.UNLINK:
+    def _changed(self, call: Call, node: int) -> list[DirectoryEntry]:
+        source = DirectoryEntry(self._node(call.directory), call.name, None)
+        if call.kind == CallKind.UNLINK:
             return [source]
-        if call.kind not in (Kind.RENAME, Kind.EXCHANGE):
+        if call.kind not in (CallKind.RENAME, CallKind.EXCHANGE):
             return [source._replace(node=node)]
-        target = Entry(self._node(call.other), call.second, node)
+        target = DirectoryEntry(self._node(call.other), call.second, node)
         if source[:2] == target[:2]:
             return [target]
-        if call.kind == Kind.EXCHANGE:
+        if call.kind == CallKind.EXCHANGE:
             came = self._entries.get(target.directory, {}).get(target.name)
             return [source._replace(node=came), target]
         return [source, target]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
 
-from streamproof.conformance.power.disk import Disk, Effect, Piece
-from streamproof.conformance.power.syscall_trace import Kind, Trace, Tree
+from streamproof.conformance.power.disk import DiskModel, Effect, Piece
+from streamproof.conformance.power.syscall_trace import CallKind, SyscallTrace, Tree
 from streamproof.conformance.sampling import spread, spread_order
 
 __all__ = [
@@ -69,7 +69,7 @@ class DiskState:
     torn: tuple[tuple[int, Piece], ...] = ()
     damage: Damage = "lost"
 
-    def tree(self, disk: Disk) -> Tree:
+    def tree(self, disk: DiskModel) -> Tree:
         """What is on the disk."""
         return disk.tree(self.after, self.lost, dict(self.torn))
 
@@ -81,7 +81,7 @@ Choice = tuple[set[int], tuple[tuple[int, Piece], ...]]
 """The calls that are lost, and those that are torn."""
 
 
-def states_at(disk: Disk, after: int, damage: Damage) -> Iterator[DiskState]:
+def states_at(disk: DiskModel, after: int, damage: Damage) -> Iterator[DiskState]:
     """Legal states with one kind of damage after so many calls; some may look alike."""
     pending = disk.pending(after)
     for lost, torn in _CHOICES[damage](pending):
@@ -191,7 +191,7 @@ _CHOICES: dict[Damage, Callable[[Sequence[Effect]], Iterator[Choice]]] = {
 }
 
 
-def smaller(disk: Disk, state: DiskState) -> Iterator[DiskState]:
+def smaller(disk: DiskModel, state: DiskState) -> Iterator[DiskState]:
     """Legal states in which less is lost, those that lose least first."""
     calls = sorted(state.lost)
     chunk = len(calls) // 2
@@ -203,14 +203,14 @@ def smaller(disk: Disk, state: DiskState) -> Iterator[DiskState]:
         chunk //= 2
 
 
-def points_of(trace: Trace, limit: int) -> list[int]:
+def points_of(trace: SyscallTrace, limit: int) -> list[int]:
     """After how many calls the power goes: at most so many points, ascending.
 
     Those around a sync, a change of names, and the end of an operation come first: between two
     writes little is decided.
     """
     count = len(trace.calls)
-    plain = {Kind.WRITE, Kind.ZERO}
+    plain = {CallKind.WRITE, CallKind.ZERO}
     turns = {0, count, *trace.started, *trace.returned}
     for number, call in enumerate(trace.calls, start=1):
         if call.kind not in plain:
@@ -224,7 +224,7 @@ def _some(numbers: Sequence[int], limit: int) -> list[int]:
     return [numbers[index - 1] for index in spread(len(numbers), limit)]
 
 
-def choose(disk: Disk, trace: Trace, damage: Damage, limit: int) -> Iterator[Left]:
+def choose(disk: DiskModel, trace: SyscallTrace, damage: Damage, limit: int) -> Iterator[Left]:
     """At most ``limit`` states with one kind of damage that differ, with what is on the disk."""
     points = points_of(trace, limit * TRIES)
     candidates = [state for point in points for state in states_at(disk, point, damage)]

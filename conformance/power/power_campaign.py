@@ -15,7 +15,7 @@ from streamproof.conformance.crash.inspector import BATCH
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.crash.program_campaign import ProgramCampaign, lines_of
 from streamproof.conformance.oracle import History
-from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Disk, FileSystem, disk_of
+from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, DiskModel, FileSystem, disk_of
 from streamproof.conformance.power.disk_states import (
     DAMAGES,
     Damage,
@@ -26,7 +26,7 @@ from streamproof.conformance.power.disk_states import (
 )
 from streamproof.conformance.power.power_engine import Loss, PowerEngine, Recording
 from streamproof.conformance.power.syscall_recorder import recorder_is_loaded
-from streamproof.conformance.power.syscall_trace import Trace
+from streamproof.conformance.power.syscall_trace import SyscallTrace
 from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.shapes import shape_of_words
@@ -304,7 +304,7 @@ def _batches(states: Iterable[Left], size: int) -> Iterator[list[Left]]:
         yield batch
 
 
-def _loses_all(disk: Disk, state: DiskState) -> bool:
+def _loses_all(disk: DiskModel, state: DiskState) -> bool:
     """Whether all that may be lost is lost."""
     return not state.torn and state.lost == {each.call for each in disk.pending(state.after)}
 
@@ -313,7 +313,7 @@ def _shape(ruling: Ruling) -> str:
     return f"{shape_of_words(ruling.expected, ruling.broken, ruling.read)}-after-power"
 
 
-def _described(trace: Trace, number: int) -> str:
+def _described(trace: SyscallTrace, number: int) -> str:
     return f"{number}: {trace.describe(number)}" if number else "0: nothing was done yet"
 
 

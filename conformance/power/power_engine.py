@@ -21,7 +21,7 @@ from streamproof.conformance.crash.program import Program
 from streamproof.conformance.power.disk import JOURNALLED, disk_of
 from streamproof.conformance.power.disk_states import DiskState
 from streamproof.conformance.power.syscall_recorder import mark, run_recorded
-from streamproof.conformance.power.syscall_trace import Trace, Tree, actual_tree, write_tree
+from streamproof.conformance.power.syscall_trace import SyscallTrace, Tree, actual_tree, write_tree
 from streamproof.conformance.violations import brief
 from streamproof.stores.errors import TaskCorruptedError
 
@@ -40,7 +40,7 @@ class Recording:
     """
 
     program: Program
-    trace: Trace
+    trace: SyscallTrace
     error: str = ""
     escaped: tuple[str, ...] = ()
     before: Loss | None = None
@@ -129,7 +129,7 @@ class PowerEngine:
         return Loss(recording, state, crashed)
 
 
-def _escaped(trace: Trace, directory: Path) -> list[str]:
+def _escaped(trace: SyscallTrace, directory: Path) -> list[str]:
     """The files that were written unseen: mapped, or not as the recorded calls would have it."""
     expected = disk_of(trace, JOURNALLED).tree(len(trace.calls))
     found = actual_tree(directory)

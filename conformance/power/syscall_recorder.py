@@ -11,7 +11,7 @@ from pathlib import Path
 
 from streamproof.conformance.crash.preloaded_libraries import build_library
 from streamproof.conformance.crash.triggers import build_shim, die
-from streamproof.conformance.power.syscall_trace import Trace, calls_that_made, read_trace
+from streamproof.conformance.power.syscall_trace import SyscallTrace, calls_that_made, read_trace
 from streamproof.errors import UsageError
 
 __all__ = ["mark", "preload", "recorder_is_loaded", "run_recorded"]
@@ -37,7 +37,7 @@ def recorder_is_loaded() -> bool:
     return hasattr(ctypes.CDLL(None), "streamproof_record")
 
 
-def run_recorded(doomed: Callable[[], object], root: Path, log: Path) -> tuple[Trace, int]:
+def run_recorded(doomed: Callable[[], object], root: Path, log: Path) -> tuple[SyscallTrace, int]:
     """Run ``doomed`` in a process of its own, which loses its power where ``doomed`` ends.
 
     Every call by which the process changes a file is recorded in ``log``.

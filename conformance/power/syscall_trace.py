@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 __all__ = [
     "Call",
-    "Kind",
-    "Trace",
+    "CallKind",
+    "SyscallTrace",
     "Tree",
     "actual_tree",
     "calls_that_made",
@@ -30,7 +30,7 @@ Tree = dict[str, bytes | str | None]
 """What is below a directory, by path: content, where a link leads, ``None`` for a directory."""
 
 
-class Kind:
+class CallKind:
     """The kinds of calls, as ``recorder.c`` names them."""
 
     CREATE: Final = "c"
@@ -53,7 +53,7 @@ class Call(NamedTuple):
     """One call.
 
     Attributes:
-        kind: one of :class:`Kind`.
+        kind: one of :class:`CallKind`.
         inode: the file or directory that it is about; for names, what the name leads to.
         directory: the inode of the directory of ``name``.
         other: the inode of the directory of ``second``; for a write, 1 if it is synchronous.
@@ -76,7 +76,7 @@ class Call(NamedTuple):
 
 
 @dataclass
-class Trace:
+class SyscallTrace:
     """The calls of a program below one directory.
 
     Attributes:
@@ -104,52 +104,52 @@ class Trace:
         """A call, in words."""
         names = {self.root: "the directory"}
         for call in [*self.before, *self.calls[:number]]:
-            if call.name and call.kind != Kind.LINK:
+            if call.name and call.kind != CallKind.LINK:
                 names[call.inode] = call.second if call.other else call.name
         call = self.calls[number - 1]
         name = names.get(call.inode, "a file")
         match call.kind:
-            case Kind.WRITE:
+            case CallKind.WRITE:
                 return f"write {call.length} bytes at {call.offset} of {name}"
-            case Kind.ZERO:
+            case CallKind.ZERO:
                 return f"zero {call.length} bytes at {call.offset} of {name}"
-            case Kind.RESIZE:
+            case CallKind.RESIZE:
                 return f"resize {name} to {call.length} bytes"
-            case Kind.RENAME | Kind.EXCHANGE:
+            case CallKind.RENAME | CallKind.EXCHANGE:
                 return f"rename {call.name} to {call.second}"
         verb = _VERBS[call.kind]
-        return f"{verb} {call.name or name}" if call.kind != Kind.SYNC_ALL else verb
+        return f"{verb} {call.name or name}" if call.kind != CallKind.SYNC_ALL else verb
 
 
 _VERBS = {
-    Kind.CREATE: "create",
-    Kind.LINK: "link",
-    Kind.MKDIR: "make the directory",
-    Kind.SYMLINK: "link",
-    Kind.SYNC: "sync",
-    Kind.SYNC_ALL: "sync everything",
-    Kind.UNLINK: "remove",
+    CallKind.CREATE: "create",
+    CallKind.LINK: "link",
+    CallKind.MKDIR: "make the directory",
+    CallKind.SYMLINK: "link",
+    CallKind.SYNC: "sync",
+    CallKind.SYNC_ALL: "sync everything",
+    CallKind.UNLINK: "remove",
 }
 
 
-def read_trace(log: bytes, root: Path, before: Sequence[Call] = ()) -> Trace:
+def read_trace(log: bytes, root: Path, before: Sequence[Call] = ()) -> SyscallTrace:
     """The calls in a log that concern what is below ``root``.
 
     ``before`` is what :func:`calls_that_made` returned before the first of them.
     """
-    trace = Trace(root.stat().st_ino, list(before))
+    trace = SyscallTrace(root.stat().st_ino, list(before))
     known = {trace.root: str(root)} | {call.inode: call.name for call in before if call.name}
     for call in _calls(log):
-        if call.kind == Kind.MARK:
+        if call.kind == CallKind.MARK:
             (trace.returned if call.other else trace.started).append(len(trace.calls))
-        elif call.kind == Kind.ESCAPE:
+        elif call.kind == CallKind.ESCAPE:
             if call.inode in known:
                 trace.escaped.append(f"{known[call.inode]} ({call.name})")
-        elif call.kind == Kind.SYNC_ALL or not known.keys().isdisjoint(call[1:4]):
+        elif call.kind == CallKind.SYNC_ALL or not known.keys().isdisjoint(call[1:4]):
             trace.calls.append(call)
             if call.inode and (call.directory in known or call.other in known):
                 known[call.inode] = call.second or call.name
-        elif call.kind == Kind.CREATE and not call.name:
+        elif call.kind == CallKind.CREATE and not call.name:
             # A file without a name may get one here later.
             trace.calls.append(call)
             known[call.inode] = "a file without a name"
@@ -166,7 +166,7 @@ def _calls(log: bytes) -> Iterator[Call]:
         second_name = log[at : at + second].decode("utf-8", "surrogateescape")
         at += second
         data = b""
-        if kind == ord(Kind.WRITE):
+        if kind == ord(CallKind.WRITE):
             data = log[at : at + length]
             at += length
         yield Call(
@@ -182,13 +182,15 @@ def calls_that_made(root: Path) -> list[Call]:
         directory = path.parent.stat().st_ino
         if stat.S_ISLNK(found.st_mode):
             where = str(path.readlink())
-            calls.append(Call(Kind.SYMLINK, found.st_ino, directory, name=path.name, second=where))
+            calls.append(
+                Call(CallKind.SYMLINK, found.st_ino, directory, name=path.name, second=where)
+            )
         elif stat.S_ISDIR(found.st_mode):
-            calls.append(Call(Kind.MKDIR, found.st_ino, directory, name=path.name))
+            calls.append(Call(CallKind.MKDIR, found.st_ino, directory, name=path.name))
         elif stat.S_ISREG(found.st_mode):
             data = path.read_bytes()
-            calls.append(Call(Kind.CREATE, found.st_ino, directory, name=path.name))
-            calls.append(Call(Kind.WRITE, found.st_ino, length=len(data), data=data))
+            calls.append(Call(CallKind.CREATE, found.st_ino, directory, name=path.name))
+            calls.append(Call(CallKind.WRITE, found.st_ino, length=len(data), data=data))
     return calls
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from streamproof.conformance.campaign import Campaign
+from streamproof.conformance.case_campaign import CaseCampaign
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.saved_failures import SavedChoices
@@ -25,7 +25,7 @@ from streamproof.conformance.violations import brief
 __all__ = ["WorldCampaign"]
 
 
-class WorldCampaign(Campaign[Tried]):
+class WorldCampaign(CaseCampaign[Tried]):
     """The worlds of one check.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamproof.conformance.check_engine import Engine, Task, work_directory
+from streamproof.conformance.check_engine import CheckTask, Engine, work_directory
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.saved_failures import SavedFailure, read_failure
@@ -48,7 +48,7 @@ def _replay(saved: SavedFailure, work_dir: Path | None) -> int:
     outcomes: list[CheckOutcome] = []
     with work_directory(work_dir) as directory, Engine(settings, directory, 1) as engine:
         engine.load([saved.subject])
-        task = Task(saved.subject, check, saved.round, saved.replay())
+        task = CheckTask(saved.subject, check, saved.round, saved.replay())
         engine.run([task], lambda _, outcome: outcomes.append(outcome))
     (outcome,) = outcomes
     if outcome.suite_error:

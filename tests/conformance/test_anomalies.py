@@ -103,7 +103,7 @@ def test_who_is_on_the_stage(
     trial_of: Callable[..., Trial],
 ) -> None:
     """Views read and the store writes, where there are views; else the store reads."""
-    stage = anomalies.Stage(trial_of(subject, **settings))
+    stage = anomalies.AnomalyStage(trial_of(subject, **settings))
 
     assert stage.writers == writers
     assert [level for _, level in stage.readers] == levels
@@ -118,7 +118,7 @@ def bare() -> object:
 
 def test_what_is_done_is_told(trial_of: Callable[..., Trial]) -> None:
     """The history has every write, read and end, with the values that the store gave."""
-    stage = anomalies.Stage(trial_of("rocksdb-transactional"))
+    stage = anomalies.AnomalyStage(trial_of("rocksdb-transactional"))
     for step in anomalies.steps(
         "w0 put a, r0 get a, r1 get a, w1 put b, w1 get b, "
         "w2 put c, w2 rollback, w0 commit, r0 scan"
@@ -144,7 +144,7 @@ def test_what_is_done_is_told(trial_of: Callable[..., Trial]) -> None:
 
 def test_an_anomaly_ends_the_program_at_its_read(trial_of: Callable[..., Trial]) -> None:
     t = trial_of("rocksdb-transactional")
-    stage = anomalies.Stage(t)
+    stage = anomalies.AnomalyStage(t)
     stage.look()
     place = len(t.lines) - 1
     wrong = Read("view", COMMITTED, Span(100, 101), {b"a": b"99"}, place=place)
@@ -178,7 +178,7 @@ def test_who_forbids_a_lost_write(
     trial_of: Callable[..., Trial],
 ) -> None:
     """It depends on the level of the reader, on the guarantee, and on what the subject has."""
-    stage = anomalies.Stage(trial_of(subject, **settings))
+    stage = anomalies.AnomalyStage(trial_of(subject, **settings))
     stage.history.read(Read("view", level, Span(100, 101), {b"a": None}))
     with pytest.raises(Violation) as caught:
         anomalies.judge(stage, "try")

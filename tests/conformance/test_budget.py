@@ -12,7 +12,7 @@ import pytest
 from command_lines import SUBJECTS, CommandLine, until
 
 from streamproof.conformance.budget import RAREST, Search, parse_duration
-from streamproof.conformance.check_engine import Engine, Task, work_directory
+from streamproof.conformance.check_engine import CheckTask, Engine, work_directory
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckEvidence, CheckFinding, CheckOutcome
 from streamproof.conformance.settings import Settings, derive_seed
@@ -123,7 +123,7 @@ def test_each_round_has_a_seed_of_its_own() -> None:
 def test_a_round_does_the_same_in_a_search_and_by_itself() -> None:
     """So a failure that a search found is found again without the search."""
 
-    def run(settings: Settings, task: Task) -> CheckOutcome:
+    def run(settings: Settings, task: CheckTask) -> CheckOutcome:
         found: list[CheckOutcome] = []
         with work_directory() as directory, Engine(settings, directory, jobs=1) as engine:
             engine.load(["in-memory"])
@@ -131,9 +131,9 @@ def test_a_round_does_the_same_in_a_search_and_by_itself() -> None:
         return msgspec.structs.replace(found[0], duration_s=0.0)
 
     check = load_checks()["model.random_programs"]
-    searching = run(Settings(profile="smoke", seed=5), Task("in-memory", check, 3))
-    alone = run(Settings(profile="smoke", seed=5, round=3), Task("in-memory", check))
-    first = run(Settings(profile="smoke", seed=5), Task("in-memory", check))
+    searching = run(Settings(profile="smoke", seed=5), CheckTask("in-memory", check, 3))
+    alone = run(Settings(profile="smoke", seed=5, round=3), CheckTask("in-memory", check))
+    first = run(Settings(profile="smoke", seed=5), CheckTask("in-memory", check))
     assert searching == alone
     assert searching.round == 3
     assert searching.evidence.reached != first.evidence.reached

@@ -12,22 +12,22 @@ import pytest
 from streamproof.conformance.isolation_history import (
     PERMITTED,
     Anomaly,
-    History,
+    IsolationHistory,
+    ObservedTransaction,
     Read,
     Span,
-    Transaction,
 )
 from streamproof.stores.api import IsolationLevel
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 
 
-class Told(History):
+class Told(IsolationHistory):
     """A history that is told in lines, one event after the other."""
 
     def __init__(self, *lines: str, early: bool = False) -> None:
         super().__init__(early=early)
-        self.named: dict[str, Transaction] = {}
+        self.named: dict[str, ObservedTransaction] = {}
         for line in lines:
             self.tell(line)
 
@@ -53,7 +53,7 @@ class Told(History):
         level = UNCOMMITTED if who.startswith("U") else COMMITTED
         self.read(Read(who, level, self.span(start), found, inside))
 
-    def of(self, name: str) -> Transaction:
+    def of(self, name: str) -> ObservedTransaction:
         if name not in self.named:
             self.named[name] = self.begin(name)
         return self.named[name]
@@ -160,7 +160,7 @@ def test_writes_may_take_effect_early() -> None:
     assert [each.anomaly for each in missed] == [Anomaly.OWN_WRITE_MISSED]
 
 
-def overlapping(*reads: tuple[str, Span, dict[bytes, bytes]]) -> History:
+def overlapping(*reads: tuple[str, Span, dict[bytes, bytes]]) -> IsolationHistory:
     """Two commits under way from 11 to 19, each of both keys, beside the given reads."""
     history = Told(*BASE)
     for name, value, span in (("T1", b"1", Span(10, 20)), ("T2", b"2", Span(11, 19))):
@@ -230,7 +230,7 @@ class World:
     def __init__(self, random: Random, *, overlap: bool) -> None:
         self.random = random
         self.overlap = overlap
-        self.history = History()
+        self.history = IsolationHistory()
         self.time = 0
         self.content: dict[bytes, bytes | None] = dict.fromkeys(KEYS)
         self.values = itertools.count(1)
@@ -242,7 +242,7 @@ class World:
         start = max(self.time - self.random.randrange(wide), free_since + 1)
         return Span(start, self.time + self.random.randrange(wide))
 
-    def run(self, steps: int) -> History:
+    def run(self, steps: int) -> IsolationHistory:
         """Three threads: two with transactions one after another, and a reader."""
         threads = [[0, None], [0, None]]
         reader_free = 0
@@ -257,12 +257,12 @@ class World:
         return self.history
 
     def advance(
-        self, number: int, free: int, transaction: Transaction | None
-    ) -> list[int | Transaction | None]:
+        self, number: int, free: int, transaction: ObservedTransaction | None
+    ) -> list[int | ObservedTransaction | None]:
         """The next step of a thread."""
         span = self.span(free)
         if transaction is None:
-            transaction = Transaction(f"T{number}-{self.time}", span)
+            transaction = ObservedTransaction(f"T{number}-{self.time}", span)
             self.history.transactions.append(transaction)
             return [span.returned, transaction]
         action = self.random.choice(["write", "write", "read", "commit", "commit", "end"])
@@ -280,7 +280,7 @@ class World:
             return [span.returned, None]
         return [span.returned, transaction]
 
-    def read(self, reader: str, span: Span, inside: Transaction | None) -> None:
+    def read(self, reader: str, span: Span, inside: ObservedTransaction | None) -> None:
         """One or all keys, as they are at this moment, with the reader's own writes."""
         own = {key: value for key, value, _ in inside.writes} if inside else {}
         keys = KEYS if self.random.random() < 0.5 else [self.random.choice(KEYS)]
@@ -295,7 +295,7 @@ def test_a_store_that_is_right_is_never_accused(overlap: bool) -> None:
         assert history.forbidden() == [], seed
 
 
-def explained(history: History) -> bool:
+def explained(history: IsolationHistory) -> bool:
     """Whether some order of the moments of commits explains every read; all orders are tried."""
     commits = [each for each in history.transactions if each.outcome == "committed"]
     by_reader: dict[str, list[Read]] = {}
@@ -304,7 +304,7 @@ def explained(history: History) -> bool:
     return any(all(fits(order, reads) for reads in by_reader.values()) for order in orders(commits))
 
 
-def orders(commits: list[Transaction]) -> Iterator[tuple[Transaction, ...]]:
+def orders(commits: list[ObservedTransaction]) -> Iterator[tuple[ObservedTransaction, ...]]:
     """The orders of commits in which none comes before one that had returned by then."""
     for order in itertools.permutations(commits):
         if not any(
@@ -313,7 +313,7 @@ def orders(commits: list[Transaction]) -> Iterator[tuple[Transaction, ...]]:
             yield order
 
 
-def fits(order: tuple[Transaction, ...], reads: Iterable[Read]) -> bool:
+def fits(order: tuple[ObservedTransaction, ...], reads: Iterable[Read]) -> bool:
     """Whether a reader saw states in this order, each at a time at which it may have."""
     at_least = 0
     for read in reads:
@@ -330,7 +330,7 @@ def fits(order: tuple[Transaction, ...], reads: Iterable[Read]) -> bool:
     return True
 
 
-def state(order: Iterable[Transaction], read: Read) -> dict[bytes, bytes | None]:
+def state(order: Iterable[ObservedTransaction], read: Read) -> dict[bytes, bytes | None]:
     """What a reader finds after these commits."""
     content: dict[bytes, bytes] = functools.reduce(
         lambda content, each: content | {key: value for key, value, _ in each.writes}, order, {}
@@ -340,7 +340,7 @@ def state(order: Iterable[Transaction], read: Read) -> dict[bytes, bytes | None]
     return {key: content.get(key) for key in read.values}
 
 
-def spoiled(history: History, random: Random) -> History:
+def spoiled(history: IsolationHistory, random: Random) -> IsolationHistory:
     """The same history with one value of one read replaced by another value of that key."""
     number = random.randrange(len(history.reads))
     read = history.reads[number]

@@ -12,11 +12,11 @@ from streamproof.conformance.power.disk import (
     JOURNALLED,
     NEVER,
     PORTABLE,
-    Disk,
+    DiskModel,
     FileSystem,
     disk_of,
 )
-from streamproof.conformance.power.syscall_trace import Call, Kind, Trace, Tree
+from streamproof.conformance.power.syscall_trace import Call, CallKind, SyscallTrace, Tree
 
 MODEL = settings.get_profile("conformance")
 ROOT, SUB, FILE, OTHER_FILE = 100, 101, 102, 103
@@ -24,29 +24,29 @@ BOTH = pytest.mark.parametrize("system", [JOURNALLED, PORTABLE], ids=["journalle
 
 
 def create(inode: int, name: str, directory: int = ROOT) -> Call:
-    return Call(Kind.CREATE, inode, directory, name=name)
+    return Call(CallKind.CREATE, inode, directory, name=name)
 
 
 def write(inode: int, data: bytes, offset: int = 0, *, synchronous: bool = False) -> Call:
     return Call(
-        Kind.WRITE, inode, offset=offset, length=len(data), data=data, other=int(synchronous)
+        CallKind.WRITE, inode, offset=offset, length=len(data), data=data, other=int(synchronous)
     )
 
 
 def sync(inode: int) -> Call:
-    return Call(Kind.SYNC, inode)
+    return Call(CallKind.SYNC, inode)
 
 
 def rename(name: str, second: str, inode: int, directory: int = ROOT, other: int = ROOT) -> Call:
-    return Call(Kind.RENAME, inode, directory, other, name=name, second=second)
+    return Call(CallKind.RENAME, inode, directory, other, name=name, second=second)
 
 
 def resize(inode: int, size: int) -> Call:
-    return Call(Kind.RESIZE, inode, length=size)
+    return Call(CallKind.RESIZE, inode, length=size)
 
 
-def disk(calls: Sequence[Call], system: FileSystem = JOURNALLED) -> Disk:
-    return disk_of(Trace(ROOT, calls=list(calls)), system)
+def disk(calls: Sequence[Call], system: FileSystem = JOURNALLED) -> DiskModel:
+    return disk_of(SyscallTrace(ROOT, calls=list(calls)), system)
 
 
 def lasting(calls: Sequence[Call], system: FileSystem = JOURNALLED) -> set[int]:
@@ -97,7 +97,7 @@ def test_to_sync_a_file_makes_last_what_came_before_its_name() -> None:
 
 def test_a_rename_between_directories_is_one_change() -> None:
     calls = [
-        Call(Kind.MKDIR, SUB, ROOT, name="d"),
+        Call(CallKind.MKDIR, SUB, ROOT, name="d"),
         create(FILE, "a"),
         sync(ROOT),
         rename("a", "b", FILE, ROOT, SUB),
@@ -109,7 +109,12 @@ def test_a_rename_between_directories_is_one_change() -> None:
 
 
 def test_a_directory_needs_its_name() -> None:
-    calls = [Call(Kind.MKDIR, SUB, ROOT, name="d"), create(FILE, "a", SUB), sync(FILE), sync(SUB)]
+    calls = [
+        Call(CallKind.MKDIR, SUB, ROOT, name="d"),
+        create(FILE, "a", SUB),
+        sync(FILE),
+        sync(SUB),
+    ]
     assert after_losing_all(calls) == {"d": None, "d/a": b""}
     assert after_losing_all(calls, PORTABLE) == {}
     assert after_losing_all([*calls, sync(ROOT)], PORTABLE) == {"d": None, "d/a": b""}
@@ -136,12 +141,12 @@ def test_what_lasts_once_is_not_lost_later() -> None:
 
 
 def test_to_sync_everything() -> None:
-    calls = [create(FILE, "a"), write(FILE, b"1"), create(OTHER_FILE, "b"), Call(Kind.SYNC_ALL)]
+    calls = [create(FILE, "a"), write(FILE, b"1"), create(OTHER_FILE, "b"), Call(CallKind.SYNC_ALL)]
     assert lasting(calls, PORTABLE) == {1, 2, 3}
 
 
 def test_an_inode_that_is_used_again_is_another_file() -> None:
-    calls = [create(FILE, "a"), write(FILE, b"1"), Call(Kind.UNLINK, directory=ROOT, name="a")]
+    calls = [create(FILE, "a"), write(FILE, b"1"), Call(CallKind.UNLINK, directory=ROOT, name="a")]
     again = [*calls, create(FILE, "b"), write(FILE, b"2"), sync(FILE)]
     assert disk(again).tree(6) == {"b": b"2"}
     assert disk(again).tree(6, {3}) == {"a": b"1", "b": b"2"}
@@ -149,8 +154,8 @@ def test_an_inode_that_is_used_again_is_another_file() -> None:
 
 def test_what_was_there_before_is_never_lost() -> None:
     before = [create(FILE, "a"), write(FILE, b"1")]
-    calls = [write(FILE, b"2"), Call(Kind.UNLINK, directory=ROOT, name="a")]
-    found = disk_of(Trace(ROOT, before=before, calls=calls), JOURNALLED)
+    calls = [write(FILE, b"2"), Call(CallKind.UNLINK, directory=ROOT, name="a")]
+    found = disk_of(SyscallTrace(ROOT, before=before, calls=calls), JOURNALLED)
     assert found.tree(0) == {"a": b"1"}
     assert found.tree(2, {1, 2}) == {"a": b"1"}
 
@@ -160,9 +165,9 @@ def test_links_of_both_kinds_and_exchanged_names() -> None:
         create(FILE, "a"),
         write(FILE, b"1"),
         create(OTHER_FILE, "b"),
-        Call(Kind.EXCHANGE, FILE, ROOT, ROOT, name="a", second="b"),
-        Call(Kind.LINK, FILE, ROOT, name="c"),
-        Call(Kind.SYMLINK, 9, ROOT, name="d", second="where"),
+        Call(CallKind.EXCHANGE, FILE, ROOT, ROOT, name="a", second="b"),
+        Call(CallKind.LINK, FILE, ROOT, name="c"),
+        Call(CallKind.SYMLINK, 9, ROOT, name="d", second="where"),
     ]
     assert disk(calls).tree(6) == {"a": b"", "b": b"1", "c": b"1", "d": "where"}
 
@@ -179,7 +184,7 @@ def test_zeros_stand_where_the_size_outlives_the_data() -> None:
 
 
 def test_a_part_is_zeroed_and_the_size_kept() -> None:
-    zero = Call(Kind.ZERO, FILE, offset=1, length=9)
+    zero = Call(CallKind.ZERO, FILE, offset=1, length=9)
     assert disk([create(FILE, "a"), write(FILE, b"123"), zero]).tree(3) == {"a": b"1\0\0"}
 
 
@@ -195,7 +200,7 @@ def test_what_was_written_after_a_cut_needs_the_cut() -> None:
 
 def test_a_journal_keeps_the_order_of_all_directories() -> None:
     calls = [
-        Call(Kind.MKDIR, SUB, ROOT, name="d"),
+        Call(CallKind.MKDIR, SUB, ROOT, name="d"),
         create(FILE, "a"),
         create(OTHER_FILE, "b", SUB),
         write(FILE, b"1"),
@@ -245,7 +250,7 @@ def played(steps: Sequence[Sequence[object]]) -> tuple[list[Call], list[Tree]]:
                 calls.append(rename(first, second, inodes[second]))
             case ("unlink", str(name)) if name in inodes:
                 del inodes[name]
-                calls.append(Call(Kind.UNLINK, directory=ROOT, name=name))
+                calls.append(Call(CallKind.UNLINK, directory=ROOT, name=name))
             case ("write", str(name), bytes(data), int(at)) if name in inodes:
                 content = contents[inodes[name]]
                 content.extend(bytes(max(0, at - len(content))))
@@ -285,7 +290,7 @@ def test_after_a_sync_of_all_nothing_is_pending(
 ) -> None:
     """Once every file and the directory were synced, every loss leaves the same."""
     calls, trees = played(steps)
-    inodes = {call.inode for call in calls if call.kind == Kind.CREATE}
+    inodes = {call.inode for call in calls if call.kind == CallKind.CREATE}
     calls += [*map(sync, sorted(inodes)), sync(ROOT)]
     assert disk(calls, system).pending(len(calls)) == []
     assert after_losing_all(calls, system) == trees[-1]

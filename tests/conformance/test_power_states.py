@@ -20,7 +20,7 @@ from streamproof.conformance.power.disk_states import (
     smaller,
     states_at,
 )
-from streamproof.conformance.power.syscall_trace import Call, Trace, Tree
+from streamproof.conformance.power.syscall_trace import Call, SyscallTrace, Tree
 
 MODEL = settings.get_profile("conformance")
 EVERY: tuple[Damage, ...] = (*DAMAGES, "scattered")
@@ -37,7 +37,7 @@ CALLS = [
 
 def trees(damage: Damage, calls: list[Call], after: int) -> list[Tree]:
     """What the states with one kind of damage hold."""
-    disk = disk_of(Trace(ROOT, calls=calls), JOURNALLED)
+    disk = disk_of(SyscallTrace(ROOT, calls=calls), JOURNALLED)
     return [state.tree(disk) for state in states_at(disk, after, damage)]
 
 
@@ -92,7 +92,7 @@ def test_a_write_within_a_sector_is_never_torn() -> None:
 
 def test_scattered_is_one_directory_without_the_other() -> None:
     calls = [Call("d", 7, ROOT, name="d"), create(FILE, "a", 7), create(OTHER_FILE, "b")]
-    disk = disk_of(Trace(ROOT, calls=calls), PORTABLE)
+    disk = disk_of(SyscallTrace(ROOT, calls=calls), PORTABLE)
     found = [state.tree(disk) for state in states_at(disk, 3, "scattered")]
     assert {"b": b"", "d": None} in found
     assert {"d": None, "d/a": b""} in found
@@ -106,7 +106,7 @@ def test_every_state_is_legal(
 ) -> None:
     """Nothing that was synced is lost or torn, and nothing is kept without what it needs."""
     calls, _ = played(steps)
-    disk = disk_of(Trace(ROOT, calls=calls), JOURNALLED)
+    disk = disk_of(SyscallTrace(ROOT, calls=calls), JOURNALLED)
     after = data.draw(st.integers(0, len(calls)))
     pending = {each.call for each in disk.pending(after)}
     for state in states_at(disk, after, damage):
@@ -122,7 +122,9 @@ def test_every_state_is_legal(
 @pytest.mark.parametrize("damage", EVERY)
 def test_a_choice_is_bounded_and_repeats(damage: Damage, limit: int) -> None:
     """No two look alike, and the same are chosen every time."""
-    trace = Trace(ROOT, calls=[*CALLS, sync(FILE), sync(ROOT)], started=[0, 4], returned=[4, 7])
+    trace = SyscallTrace(
+        ROOT, calls=[*CALLS, sync(FILE), sync(ROOT)], started=[0, 4], returned=[4, 7]
+    )
     disk = disk_of(trace, JOURNALLED)
     chosen = list(choose(disk, trace, damage, limit))
     looks = [(digest_of(tree), trace.operations(state.after)) for state, tree in chosen]
@@ -135,12 +137,14 @@ def test_a_choice_is_bounded_and_repeats(damage: Damage, limit: int) -> None:
 def test_points_around_turns_come_first() -> None:
     """A sync and the end of an operation are turns; between two writes little is decided."""
     writes = [write(FILE, b"1", at) for at in range(20)]
-    trace = Trace(ROOT, calls=[create(FILE, "a"), *writes, sync(FILE)], started=[0], returned=[10])
+    trace = SyscallTrace(
+        ROOT, calls=[create(FILE, "a"), *writes, sync(FILE)], started=[0], returned=[10]
+    )
     assert points_of(trace, 1000) == list(range(23))
     assert points_of(trace, 6) == [0, 1, 10, 12, 21, 22]
     assert points_of(trace, 8) == [0, 1, 2, 10, 11, 20, 21, 22]
 
 
 def test_nothing_lost_is_the_simplest_state() -> None:
-    disk = disk_of(Trace(ROOT, calls=CALLS), JOURNALLED)
+    disk = disk_of(SyscallTrace(ROOT, calls=CALLS), JOURNALLED)
     assert list(smaller(disk, DiskState(5))) == []

@@ -17,12 +17,12 @@ from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.violations import violation_of
 
-__all__ = ["Campaign"]
+__all__ = ["CaseCampaign"]
 
 Case = TypeVar("Case")
 
 
-class Campaign(ABC, Generic[Case]):
+class CaseCampaign(ABC, Generic[Case]):
     """The cases of one check.
 
     Args:
