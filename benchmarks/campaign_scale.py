@@ -28,13 +28,13 @@ from streamproof.reports.pipeline.campaigns import executor as executing
 from streamproof.reports.pipeline.campaigns.campaign_plan import read_plan
 from streamproof.reports.pipeline.campaigns.campaign_tables import RunRow, read_table
 from streamproof.reports.pipeline.campaigns.chunk_files import (
-    Found,
-    Tally,
+    CampaignTally,
+    RowRecords,
     chunk_name,
     mend,
     write_chunk,
 )
-from streamproof.reports.pipeline.campaigns.driver import Campaign, opened, pending, run
+from streamproof.reports.pipeline.campaigns.driver import CampaignDirectory, opened, pending, run
 from streamproof.reports.pipeline.campaigns.executor import Worker
 from streamproof.reports.pipeline.campaigns.units import IDENTITY, Unit, frame, row_id
 from streamproof.reports.pipeline.spark import session
@@ -88,11 +88,11 @@ def timed(what: str, per: int, action: Callable[[], object]) -> None:
     print(f"{what:50} {took:8.2f} s {1e6 * took / per:10,.1f} µs each", flush=True)
 
 
-def nothing(unit: Unit, *_: object) -> Found:
+def nothing(unit: Unit, *_: object) -> RowRecords:
     """What is kept of a row that does nothing: about as much as of a world."""
     marks = dict.fromkeys(list(MARKS)[:20], 3)
     told = {"outcome": "pass", "topology": "count", "digest": unit.row * 2, "marks": marks}
-    return Found(run=RunRow(row=unit.row, kind=unit.kind, seed=unit.seed, **told))
+    return RowRecords(run=RunRow(row=unit.row, kind=unit.kind, seed=unit.seed, **told))
 
 
 class Idle(Worker):
@@ -103,7 +103,7 @@ class Idle(Worker):
         yield from super().__call__(batches)
 
 
-def campaign_of(directory: Path, name: str, rows: int) -> Campaign:
+def campaign_of(directory: Path, name: str, rows: int) -> CampaignDirectory:
     """A directory for a plan of so many worlds."""
     plan = directory / f"{name}.toml"
     plan.write_text(f"[[simulate]]\nseeds = [0, {rows}]\n", "utf-8")
@@ -147,7 +147,7 @@ def many_files(spark: SparkSession, directory: Path, count: int) -> None:
             name = chunk_name(each.run.row for each in found)
             write_chunk(campaign.directory, name, found, [])
 
-    tally = Tally(campaign.directory)
+    tally = CampaignTally(campaign.directory)
     timed(f"{count:,} files of {ROWS_IN_FILE} rows written", count, write)
     timed("  looked through before a campaign goes on", count, lambda: mend(campaign.directory))
     timed("  counted for the first time", count, tally.look)

@@ -18,16 +18,16 @@ from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.reports.pipeline.site.pages import render_pages
 from streamproof.reports.pipeline.site.site_builder import arrange
 from streamproof.reports.pipeline.site.site_data import (
-    Cell,
     Day,
     Distribution,
-    Failure,
     Flaky,
-    Problem,
     Promise,
-    Rows,
-    Run,
-    Subject,
+    ReadingProblem,
+    SiteCell,
+    SiteFailure,
+    SiteRows,
+    SiteRun,
+    SiteSubject,
     Unreached,
     VerdictRow,
 )
@@ -53,7 +53,7 @@ assert store.get(b"a") == b"1"
 """
 
 
-def synthetic(subjects: int, requirements: int, versions: int) -> Rows:
+def synthetic(subjects: int, requirements: int, versions: int) -> SiteRows:
     """Rows as real runs could give them: most promises kept, some broken for a while."""
     chance = random.Random(20260304)
     catalogue = list(load_catalogue().values())
@@ -70,8 +70,8 @@ def synthetic(subjects: int, requirements: int, versions: int) -> Rows:
         for each in catalogue[:: max(1, len(catalogue) // requirements)][:requirements]
     )
     names = [NAMES[i] if i < len(NAMES) else f"store-{i}" for i in range(subjects)]
-    cells: list[Cell] = []
-    failures: list[Failure] = []
+    cells: list[SiteCell] = []
+    failures: list[SiteFailure] = []
     for subject in names:
         for promise in promises:
             spoiled = range(0)
@@ -84,7 +84,7 @@ def synthetic(subjects: int, requirements: int, versions: int) -> Rows:
                 cells.append(_cell(chance, subject, f"1.{number}.0", promise.requirement, status))
                 if status == "fail":
                     failures.append(_failure(subject, f"1.{number}.0", promise.requirement))
-    return Rows(
+    return SiteRows(
         promises=promises,
         cells=tuple(cells),
         verdicts=tuple(_verdicts(cells)),
@@ -108,8 +108,8 @@ def synthetic(subjects: int, requirements: int, versions: int) -> Rows:
             if cell.status == "fail" and chance.random() < 0.03
         ),
         problems=(
-            Problem(path="runs/7/run.ndjson", line=31, kind="unreadable", what="not valid"),
-            Problem(path="runs/9/run.ndjson", kind="newer", what="has schema version 9"),
+            ReadingProblem(path="runs/7/run.ndjson", line=31, kind="unreadable", what="not valid"),
+            ReadingProblem(path="runs/9/run.ndjson", kind="newer", what="has schema version 9"),
         ),
         unreached=(Unreached(situation="a standby was promoted while it restored", runs=120),),
         distributions=tuple(_distributions()),
@@ -119,11 +119,11 @@ def synthetic(subjects: int, requirements: int, versions: int) -> Rows:
 
 def _cell(
     chance: random.Random, subject: str, version: str, requirement: str, status: Shown
-) -> Cell:
+) -> SiteCell:
     tried = status in ("pass", "fail")
     kills = chance.randint(50, 4000) if tried and requirement.startswith("CRASH") else 0
     broken = int(status == "fail")
-    return Cell(
+    return SiteCell(
         subject=subject,
         version=version,
         guarantee="exactly-once",
@@ -143,8 +143,8 @@ def _cell(
     )
 
 
-def _failure(subject: str, version: str, requirement: str) -> Failure:
-    return Failure(
+def _failure(subject: str, version: str, requirement: str) -> SiteFailure:
+    return SiteFailure(
         subject=subject,
         version=version,
         guarantee="exactly-once",
@@ -160,7 +160,7 @@ def _failure(subject: str, version: str, requirement: str) -> Failure:
     )
 
 
-def _verdicts(cells: list[Cell]) -> list[VerdictRow]:
+def _verdicts(cells: list[SiteCell]) -> list[VerdictRow]:
     worst: dict[tuple[str, str], Outcome] = {}
     for cell in cells:
         key = (cell.subject, cell.version)
@@ -171,8 +171,8 @@ def _verdicts(cells: list[Cell]) -> list[VerdictRow]:
     ]
 
 
-def _about(name: str, version: str) -> Subject:
-    return Subject(
+def _about(name: str, version: str) -> SiteSubject:
+    return SiteSubject(
         subject=name,
         version=version,
         package=name,
@@ -181,8 +181,8 @@ def _about(name: str, version: str) -> Subject:
     )
 
 
-def _run(number: int) -> Run:
-    return Run(
+def _run(number: int) -> SiteRun:
+    return SiteRun(
         run_id=f"202603{number // 5 + 1:02d}T101500Z-{number}",
         started_at=f"2026-03-{number // 5 + 1:02d}T10:15:00Z",
         guarantee="exactly-once",

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from streamproof.reports.report_view import Cell, FailureView, ReportView, Row, SubjectView
+from streamproof.reports.report_view import (
+    FailureView,
+    ReportCell,
+    ReportRow,
+    ReportView,
+    SubjectView,
+)
 from streamproof.reports.safe_text import PROGRAM_CHARS, cell, detail
 from streamproof.reports.wording import STATUSES
 
@@ -50,7 +56,7 @@ def render_junit(view: ReportView) -> str:
 
 
 def _case(
-    suite: ET.Element, row: Row, result: Cell, failures: list[FailureView], seed: int
+    suite: ET.Element, row: ReportRow, result: ReportCell, failures: list[FailureView], seed: int
 ) -> None:
     case = ET.SubElement(
         suite,

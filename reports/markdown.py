@@ -7,7 +7,7 @@ from collections import Counter
 
 from streamproof.conformance.verdict_rule import Shown
 from streamproof.reports.headlines import headline, subline
-from streamproof.reports.report_view import FailureView, ReportView, SubjectView, Tally
+from streamproof.reports.report_view import FailureView, ReportView, StatusTally, SubjectView
 from streamproof.reports.safe_text import cell
 from streamproof.reports.wording import STRENGTHS, duration, plural
 
@@ -66,7 +66,7 @@ def _row(subject: SubjectView) -> str:
     return f"| {' | '.join(columns)} |"
 
 
-def _kept(subject: SubjectView, tally: Tally) -> str:
+def _kept(subject: SubjectView, tally: StatusTally) -> str:
     # How many requirements a run that died would have asked for, nobody knows.
     if subject.outcome == "incomplete":
         return f"{tally.passed} so far"

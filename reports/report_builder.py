@@ -32,13 +32,13 @@ from streamproof.conformance.verdict_rule import (
 )
 from streamproof.reports.report_view import (
     Area,
-    Cell,
     Evidence,
     FailureView,
+    ReportCell,
+    ReportRow,
     ReportView,
-    Row,
+    StatusTally,
     SubjectView,
-    Tally,
 )
 from streamproof.reports.run_log import RunLog
 from streamproof.reports.wording import STATUSES, STRENGTHS
@@ -99,7 +99,7 @@ def _outcome(footer: Footer | None, subjects: tuple[SubjectView, ...]) -> Outcom
     return worst([footer.verdict, *(subject.outcome for subject in subjects)])
 
 
-def _area_of(code: str, rows: tuple[Row, ...], subjects: int) -> Area:
+def _area_of(code: str, rows: tuple[ReportRow, ...], subjects: int) -> Area:
     return Area(
         code=code,
         name=AREAS.get(code, code),
@@ -200,13 +200,13 @@ def _row(
     results: dict[tuple[str, str], RequirementResult],
     failures: tuple[FailureView, ...],
     anchors: _Anchors,
-) -> Row:
+) -> ReportRow:
     requirement = about.requirement
     broken: dict[str, str] = {}
     for failure in failures:
         if failure.record.requirement == requirement:
             broken.setdefault(failure.record.subject, failure.anchor)
-    return Row(
+    return ReportRow(
         requirement=requirement,
         area=_area(requirement),
         title=about.title,
@@ -223,13 +223,13 @@ def _row(
     )
 
 
-def _cell(subject: str, result: RequirementResult | None, broken: dict[str, str]) -> Cell:
+def _cell(subject: str, result: RequirementResult | None, broken: dict[str, str]) -> ReportCell:
     anchor = broken.get(subject, "")
     if result is None:
         status: Shown = "fail" if anchor else "no result"
         reason = "" if anchor else "the run has no result for this requirement"
-        return Cell(subject, status, reason, Evidence(0, 0, {}), 0.0, anchor, "", 0)
-    return Cell(
+        return ReportCell(subject, status, reason, Evidence(0, 0, {}), 0.0, anchor, "", 0)
+    return ReportCell(
         subject=subject,
         status="fail" if anchor and result.status != "known" else result.status,
         reason=result.reason,
@@ -242,7 +242,7 @@ def _cell(subject: str, result: RequirementResult | None, broken: dict[str, str]
 
 
 def _subject(
-    index: int, info: SubjectInfo, rows: list[Row], log: RunLog, anchors: _Anchors
+    index: int, info: SubjectInfo, rows: list[ReportRow], log: RunLog, anchors: _Anchors
 ) -> SubjectView:
     mine = [(row, row.cells[index]) for row in rows]
     stated = {verdict.subject: verdict for verdict in log.footer.verdicts} if log.footer else {}
@@ -285,18 +285,18 @@ def _situations(checks: Iterable[CheckRecord]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def _best_possible(mine: list[tuple[Row, Cell]]) -> Verdict:
+def _best_possible(mine: list[tuple[ReportRow, ReportCell]]) -> Verdict:
     """The best verdict that these results allow; a subject without any result is an error."""
     if not mine:
         return "error"
     return best_verdict(RatedStatus(row.level, row.core, cell.status) for row, cell in mine)
 
 
-def _tally(statuses: Iterable[Shown]) -> Tally:
+def _tally(statuses: Iterable[Shown]) -> StatusTally:
     counts: dict[Shown, int] = dict.fromkeys(STATUSES, 0)
     for status in statuses:
         counts[status] += 1
-    return Tally(counts)
+    return StatusTally(counts)
 
 
 def _sum(parts: Iterable[Evidence]) -> Evidence:

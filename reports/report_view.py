@@ -18,13 +18,13 @@ from streamproof.reports.wording import STATUSES
 
 __all__ = [
     "Area",
-    "Cell",
     "Evidence",
     "FailureView",
+    "ReportCell",
+    "ReportRow",
     "ReportView",
-    "Row",
+    "StatusTally",
     "SubjectView",
-    "Tally",
 ]
 
 
@@ -42,7 +42,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Cell:
+class ReportCell:
     """What became of one requirement for one subject.
 
     Attributes:
@@ -62,7 +62,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One requirement, with a cell for every subject in the header's order."""
 
     requirement: str
@@ -74,11 +74,11 @@ class Row:
     core: bool
     checks: tuple[str, ...]
     anchor: str
-    cells: tuple[Cell, ...]
+    cells: tuple[ReportCell, ...]
 
 
 @dataclass(frozen=True)
-class Tally:
+class StatusTally:
     """How many requirements got which status."""
 
     counts: dict[Shown, int]
@@ -103,8 +103,8 @@ class Area:
 
     code: str
     name: str
-    rows: tuple[Row, ...]
-    tallies: tuple[Tally, ...]
+    rows: tuple[ReportRow, ...]
+    tallies: tuple[StatusTally, ...]
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class SubjectView:
     anchor: str
     outcome: Outcome
     summary: str
-    core: Tally
-    extended: Tally
+    core: StatusTally
+    extended: StatusTally
     evidence: Evidence
     strengths: dict[Strength, int]
     situations: dict[str, int]
@@ -162,7 +162,7 @@ class ReportView:
         return self.footer is not None
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ReportRow]:
         return [row for area in self.areas for row in area.rows]
 
     @property
@@ -180,7 +180,7 @@ class ReportView:
         return sorted(self.subjects, key=key)
 
     @property
-    def unanswered(self) -> list[tuple[Row, Cell]]:
+    def unanswered(self) -> list[tuple[ReportRow, ReportCell]]:
         """What was tried or meant to be tried, and gave no answer: errors and skips."""
         return [
             (row, cell)

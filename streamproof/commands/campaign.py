@@ -20,7 +20,7 @@ from streamproof.search_path import search_directory
 
 if TYPE_CHECKING:
     from streamproof.reports.pipeline.campaigns.campaign_summary import Summary
-    from streamproof.reports.pipeline.campaigns.driver import Campaign, Progress
+    from streamproof.reports.pipeline.campaigns.driver import CampaignDirectory, Progress
 
 __all__ = ["campaign"]
 
@@ -126,7 +126,7 @@ class _Watch:
             self._console.print(str(progress))
 
 
-def _sum_up(console: Console, campaign: Campaign, summary: Summary) -> None:
+def _sum_up(console: Console, campaign: CampaignDirectory, summary: Summary) -> None:
     """What it came to: a table, the findings, and how to see the worst of them."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("kind")

@@ -21,7 +21,7 @@ from streamproof.reports.wording import plural
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamproof.reports.pipeline.rechecking.run_invariants import Finding
+    from streamproof.reports.pipeline.rechecking.run_invariants import RecheckFinding
 
 __all__ = ["recheck"]
 
@@ -112,13 +112,13 @@ class _Summary:
         self.violations: Counter[tuple[str, str]] = Counter()
         self.unreadable = 0
         self._runs: Counter[tuple[str, str]] = Counter()
-        self._first: dict[tuple[str, str], Finding] = {}
+        self._first: dict[tuple[str, str], RecheckFinding] = {}
         # Findings come run by run.
         self._last: dict[tuple[str, str], str] = {}
-        self._told: list[Finding] = []
+        self._told: list[RecheckFinding] = []
         self._duplicates = 0
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: RecheckFinding) -> None:
         """Count a finding."""
         if finding.what != "violation":
             duplicate = finding.what == "duplicate"

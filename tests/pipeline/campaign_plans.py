@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamproof.reports.pipeline.campaigns.campaign_plan import Plan, read_plan
+from streamproof.reports.pipeline.campaigns.campaign_plan import CampaignPlan, read_plan
 
 __all__ = ["FAULTY", "SUBJECTS", "plan_of", "worlds"]
 
 
-def plan_of(tmp_path: Path, text: str) -> Plan:
+def plan_of(tmp_path: Path, text: str) -> CampaignPlan:
     path = tmp_path / "plan.toml"
     path.write_text(text, "utf-8")
     return read_plan(path)

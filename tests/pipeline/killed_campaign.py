@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 from rich.console import Console
 
 from streamproof.reports.pipeline.campaigns.campaign_plan import read_plan
-from streamproof.reports.pipeline.campaigns.chunk_files import Tally
+from streamproof.reports.pipeline.campaigns.chunk_files import CampaignTally
 
 CONSOLE = Console(highlight=False)
 
@@ -50,7 +50,7 @@ def start(plan: Path, out: Path) -> subprocess.Popen[bytes]:
 
 def wait(process: subprocess.Popen[bytes], out: Path, least: int) -> None:
     """Wait until so many rows are done."""
-    tally = Tally(out)
+    tally = CampaignTally(out)
     while tally.rows < least:
         if process.poll() is not None:
             raise SystemExit(f"The campaign has ended too soon, with {process.returncode}.")

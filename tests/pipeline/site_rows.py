@@ -6,21 +6,21 @@ from typing import Any
 
 from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.reports.pipeline.site.site_data import (
-    Cell,
-    Change,
     Day,
     Distribution,
-    Failure,
     Flaky,
-    Problem,
     Promise,
-    Rows,
-    Run,
-    Subject,
+    ReadingProblem,
+    SiteCell,
+    SiteFailure,
+    SiteRows,
+    SiteRun,
+    SiteSubject,
+    StatusChange,
     Unreached,
     VerdictRow,
     WorldFailure,
-    Worlds,
+    WorldTotals,
 )
 from streamproof.reports.wording import STATUSES
 
@@ -33,8 +33,10 @@ assert store.get(b"a") == b"1"
 """
 
 WORLDS = (
-    Worlds(kind="scenario", subject="rocksdb", guarantee="", count=3, held=2, broken=0, silent=1),
-    Worlds(
+    WorldTotals(
+        kind="scenario", subject="rocksdb", guarantee="", count=3, held=2, broken=0, silent=1
+    ),
+    WorldTotals(
         kind="simulate",
         subject="",
         guarantee="exactly-once",
@@ -44,7 +46,7 @@ WORLDS = (
         silent=0,
         events=5000,
     ),
-    Worlds(
+    WorldTotals(
         kind="simulate",
         subject="",
         guarantee="exactly-once",
@@ -129,11 +131,11 @@ def promise(requirement: str, title: str, **changes: Any) -> Promise:
     )
 
 
-def cell(subject: str, version: str, requirement: str, status: Shown, **changes: Any) -> Cell:
+def cell(subject: str, version: str, requirement: str, status: Shown, **changes: Any) -> SiteCell:
     """What became of a requirement, with evidence if it was tried."""
     tried = status in ("pass", "fail", "known")
     kills = 1200 if tried and requirement.startswith("CRASH") else 0
-    return Cell(
+    return SiteCell(
         **{
             "subject": subject,
             "version": version,
@@ -169,9 +171,9 @@ def verdict(subject: str, version: str, outcome: Outcome, day: int = 1) -> Verdi
     )
 
 
-def failure(subject: str, version: str, requirement: str, **changes: Any) -> Failure:
+def failure(subject: str, version: str, requirement: str, **changes: Any) -> SiteFailure:
     """A failure with everything that one has."""
-    return Failure(
+    return SiteFailure(
         **{
             "subject": subject,
             "version": version,
@@ -191,9 +193,9 @@ def failure(subject: str, version: str, requirement: str, **changes: Any) -> Fai
     )
 
 
-def run(number: int, **changes: Any) -> Run:
+def run(number: int, **changes: Any) -> SiteRun:
     """One run."""
-    return Run(
+    return SiteRun(
         **{
             "run_id": f"2026030{number}T101500Z-{number}",
             "started_at": f"2026-03-0{number}T10:15:00Z",
@@ -210,7 +212,7 @@ def run(number: int, **changes: Any) -> Run:
     )
 
 
-def sample() -> Rows:
+def sample() -> SiteRows:
     """Two subjects in up to three versions: one that gets worse and better, one that is whole."""
     statuses: dict[tuple[str, str], dict[str, Shown]] = {
         ("rocksdb", "1.9"): {"KV-001": "pass", "CRASH-001": "pass", "TXN-001": "fail"},
@@ -227,7 +229,7 @@ def sample() -> Rows:
         cell("rocksdb", "1.10", "ERR-001", "known"),
         cell("lmdb", "3.0", "RANGE-001", "pass", strength="weak"),
     ]
-    return Rows(
+    return SiteRows(
         promises=(
             promise("KV-001", "put then get"),
             promise("RANGE-001", "range is inclusive", level="SHOULD", core=False),
@@ -243,7 +245,7 @@ def sample() -> Rows:
             verdict("lmdb", "3.0", "success", 2),
         ),
         subjects=(
-            Subject(
+            SiteSubject(
                 subject="rocksdb",
                 version="1.10",
                 package="rocksdict",
@@ -271,7 +273,9 @@ def sample() -> Rows:
                 broken_seed=3,
             ),
         ),
-        problems=(Problem(path="runs/9/run.ndjson", line=31, kind="unreadable", what="not valid"),),
+        problems=(
+            ReadingProblem(path="runs/9/run.ndjson", line=31, kind="unreadable", what="not valid"),
+        ),
         unreached=(Unreached(situation="a standby was promoted while it restored", runs=3),),
         worlds=WORLDS,
         world_failures=WORLD_FAILURES,
@@ -300,11 +304,11 @@ def sample() -> Rows:
     )
 
 
-def hostile(text: str) -> Rows:
+def hostile(text: str) -> SiteRows:
     """``text`` wherever somebody else's text can be, beside rows that are as they should be."""
     keys = {"subject": text, "version": text, "guarantee": "exactly-once", "requirement": text}
     found = failure(text, text, text)
-    return Rows(
+    return SiteRows(
         promises=(
             promise(text, text, promise=text, source=text, checks=[text]),
             promise("KV-001", text),
@@ -316,7 +320,9 @@ def hostile(text: str) -> Rows:
         ),
         verdicts=(verdict(text, text, "success"),),
         subjects=(
-            Subject(subject=text, version=text, package=text, description=text, capabilities=text),
+            SiteSubject(
+                subject=text, version=text, package=text, description=text, capabilities=text
+            ),
         ),
         runs=(
             run(
@@ -331,7 +337,7 @@ def hostile(text: str) -> Rows:
             ),
         ),
         failures=(
-            Failure(
+            SiteFailure(
                 **keys,
                 run_id=text,
                 check=text,
@@ -346,7 +352,7 @@ def hostile(text: str) -> Rows:
             found,
         ),
         changes=(
-            Change(
+            StatusChange(
                 subject=text,
                 guarantee="exactly-once",
                 requirement=text,
@@ -358,10 +364,10 @@ def hostile(text: str) -> Rows:
             ),
         ),
         flaky=(Flaky(**keys, held=1, broken=1, held_run=text, broken_run=text),),
-        problems=(Problem(path=text, what=text, kind=text),),
+        problems=(ReadingProblem(path=text, what=text, kind=text),),
         unreached=(Unreached(situation=text),),
         worlds=tuple(
-            Worlds(
+            WorldTotals(
                 kind=text,
                 subject=text,
                 guarantee=text,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streamproof.errors import UsageError
 from streamproof.reports.pipeline.campaigns import units
-from streamproof.reports.pipeline.campaigns.campaign_plan import Series, read_plan
+from streamproof.reports.pipeline.campaigns.campaign_plan import RowSeries, read_plan
 from streamproof.reports.pipeline.campaigns.units import IDENTITY, frame, row_id, swarm_text
 from streamproof.scenarios.scenario_reader import library
 from streamproof.scenarios.swarm_file import read_swarm
@@ -161,8 +161,8 @@ def test_what_is_drawn_from_is_a_file_for_explore(
 def test_rows_and_their_ids(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short series and a long one, which is not spread out from one row, have the same rows."""
     series = [
-        Series("simulate", "", "", "ignores-lag", "", '{"limit_s":1.0}', 3, 8),
-        Series("scenario", "rocksdb", "KAFKA-7192@fixed", "", "", "{}", -1, 0),
+        RowSeries("simulate", "", "", "ignores-lag", "", '{"limit_s":1.0}', 3, 8),
+        RowSeries("scenario", "rocksdb", "KAFKA-7192@fixed", "", "", "{}", -1, 0),
     ]
     short = {tuple(row) for row in frame(spark, series).collect()}
     monkeypatch.setattr(units, "LONG", 2)

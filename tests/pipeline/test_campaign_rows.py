@@ -17,9 +17,9 @@ import pytest
 from campaign_plans import SUBJECTS, plan_of, worlds
 
 from streamproof.reports.pipeline.campaigns.campaign_tables import RunRow
-from streamproof.reports.pipeline.campaigns.chunk_files import Found, write_chunk
+from streamproof.reports.pipeline.campaigns.chunk_files import RowRecords, write_chunk
 from streamproof.reports.pipeline.campaigns.driver import opened
-from streamproof.reports.pipeline.campaigns.row_process import COMMAND, Order, isolated
+from streamproof.reports.pipeline.campaigns.row_process import COMMAND, RowOrder, isolated
 from streamproof.reports.pipeline.campaigns.row_records import failed_to_run
 from streamproof.reports.pipeline.campaigns.units import IDENTITY, Unit, row_id
 from streamproof.reports.pipeline.campaigns.verify_row import PROGRAM, verify
@@ -82,7 +82,7 @@ def test_a_row_does_not_outlive_its_worker(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     unit = unit_of(tmp_path, "Stuck", 60)
-    order = Order(unit=unit, directory=str(tmp_path), scratch=str(scratch))
+    order = RowOrder(unit=unit, directory=str(tmp_path), scratch=str(scratch))
     row = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, start_new_session=True)
     row.communicate(msgspec.json.encode(order) + b"\n")
     assert row.returncode == -signal.SIGKILL
@@ -172,5 +172,5 @@ def test_nothing_is_left_of_a_chunk_that_cannot_be_written(
     monkeypatch.setattr(pq, "write_table", fill_disk)
     row = RunRow(row="0" * 32, kind="simulate", outcome="pass")
     with pytest.raises(OSError, match="No space left"):
-        write_chunk(directory, "0.parquet", [Found(run=row)], [])
+        write_chunk(directory, "0.parquet", [RowRecords(run=row)], [])
     assert list((directory / "runs").iterdir()) == []

@@ -31,8 +31,14 @@ from streamproof.reports.pipeline.campaigns import driver as running
 from streamproof.reports.pipeline.campaigns import executor as executing
 from streamproof.reports.pipeline.campaigns.campaign_plan import read_plan
 from streamproof.reports.pipeline.campaigns.campaign_tables import TableName, read_table
-from streamproof.reports.pipeline.campaigns.chunk_files import Found, Tally
-from streamproof.reports.pipeline.campaigns.driver import Campaign, Progress, opened, pending, run
+from streamproof.reports.pipeline.campaigns.chunk_files import CampaignTally, RowRecords
+from streamproof.reports.pipeline.campaigns.driver import (
+    CampaignDirectory,
+    Progress,
+    opened,
+    pending,
+    run,
+)
 from streamproof.reports.pipeline.campaigns.executor import Worker
 from streamproof.reports.pipeline.campaigns.units import Unit
 from streamproof.reports.run_log import read_run_log
@@ -51,17 +57,17 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 def carried_out(
     spark: SparkSession, tmp_path: Path, text: str, chunk: int = 4
-) -> tuple[Campaign, Progress]:
+) -> tuple[CampaignDirectory, Progress]:
     campaign = opened(plan_of(tmp_path, text), tmp_path / "out")
     return campaign, run(spark, campaign, lambda _: None, chunk)
 
 
-def rows(spark: SparkSession, campaign: Campaign, name: TableName = "runs") -> list[Row]:
+def rows(spark: SparkSession, campaign: CampaignDirectory, name: TableName = "runs") -> list[Row]:
     """What a reader of a campaign sees."""
     return list(read_table(spark, campaign.directory, name).collect())
 
 
-def files(campaign: Campaign, name: TableName = "runs") -> list[dict[str, Any]]:
+def files(campaign: CampaignDirectory, name: TableName = "runs") -> list[dict[str, Any]]:
     """What the workers have written: each row once, if no reader has to look at that."""
     paths = sorted((campaign.directory / name).glob("*.parquet"))
     return [row for path in paths for row in pq.read_table(path).to_pylist()]
@@ -170,12 +176,12 @@ class KilledWorker(Worker):
         perform, isolated = executing.perform, executing.isolated
         module = Path(self.directory).parent / "subjects.py"
 
-        def die(unit: Unit, *arguments: Any) -> Found:
+        def die(unit: Unit, *arguments: Any) -> RowRecords:
             if unit.seed in {2, 5}:
                 os.kill(os.getpid(), signal.SIGKILL)
             return perform(unit, *arguments)
 
-        def die_again(unit: Unit, *arguments: Any) -> Found:
+        def die_again(unit: Unit, *arguments: Any) -> RowRecords:
             if unit.seed == 5:
                 unit = msgspec.structs.replace(unit, subject=f"{module}:Killer")
             return isolated(unit, *arguments)
@@ -437,7 +443,7 @@ def started(plan: Path, out: Path) -> Iterator[subprocess.Popen[str]]:
 
 def wait_for_rows(process: subprocess.Popen[str], out: Path, least: int) -> int:
     """Wait until so many rows are done; how many there are."""
-    tally = Tally(out)
+    tally = CampaignTally(out)
     while tally.rows < least:
         assert process.poll() is None
         time.sleep(0.05)

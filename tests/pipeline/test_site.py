@@ -26,7 +26,7 @@ from streamproof.reports.pipeline.site.site_builder import (
     kind_of_change,
     version_key,
 )
-from streamproof.reports.pipeline.site.site_data import Change, ChangeKind, Rows
+from streamproof.reports.pipeline.site.site_data import ChangeKind, SiteRows, StatusChange
 from streamproof.reports.pipeline.site.site_report import FORMATS, write_report
 from streamproof.reports.pipeline.site.site_writer import MANIFEST, write_files
 from streamproof.reports.wording import STATUSES
@@ -149,7 +149,7 @@ def test_foreign_text_stays_text(text: str, tmp_path: Path) -> None:
 
 
 def test_no_rows_make_a_site_that_says_so() -> None:
-    files = dict(render_pages(arrange(Rows())))
+    files = dict(render_pages(arrange(SiteRows())))
     assert_whole(files)
     assert "No subject was tested." in Page(files["index.html"]).text
 
@@ -268,7 +268,7 @@ def test_a_world_that_fails_makes_no_report_a_success() -> None:
         for worlds in ((), (on_purpose,), (honest,), rows.worlds[:1])
     }
     assert list(outcomes.values()) == ["success", "success", "failure", "error"]
-    alone = arrange(Rows(worlds=(msgspec.structs.replace(honest, broken=0),)))
+    alone = arrange(SiteRows(worlds=(msgspec.structs.replace(honest, broken=0),)))
     assert alone.outcome == "success"
     assert "No store was verified; 20 simulated worlds broke no promise." in (
         Page(dict(render_pages(alone))["index.html"]).text
@@ -277,7 +277,7 @@ def test_a_world_that_fails_makes_no_report_a_success() -> None:
 
 def test_what_was_mended_since_a_baseline_links_to_its_failure() -> None:
     rows = sample()
-    mended = Change(
+    mended = StatusChange(
         subject="lmdb",
         guarantee="exactly-once",
         requirement="KV-001",
@@ -309,7 +309,7 @@ def test_what_was_mended_since_a_baseline_links_to_its_failure() -> None:
 def test_a_failure_of_the_baseline_is_not_one_of_now() -> None:
     """Versions of a store may be unknown: then the mended one has the name of the broken one."""
     keys = {"subject": "s", "version": "", "requirement": "KV-001"}
-    rows = Rows(
+    rows = SiteRows(
         cells=(cell(**keys, status="known"),),
         failures=(failure(**keys, of_baseline=True),),
         baseline="runs/old",
@@ -341,7 +341,7 @@ def one_cell_each(*found: tuple[str, Shown], **changes: Outcome) -> Site:
     """A site about one subject: versions, and the status of its only requirement in each."""
     stated = changes.get("stated", "success")
     return arrange(
-        Rows(
+        SiteRows(
             promises=(promise("KV-001", "put then get"),),
             cells=tuple(cell("s", version, "KV-001", status) for version, status in found),
             verdicts=tuple(
@@ -373,7 +373,7 @@ def test_a_stated_verdict_is_never_made_better() -> None:
 
 
 def test_a_version_without_a_verdict_is_incomplete() -> None:
-    site = arrange(Rows(cells=(cell("s", "1", "KV-001", "pass"),)))
+    site = arrange(SiteRows(cells=(cell("s", "1", "KV-001", "pass"),)))
     assert site.outcome == "incomplete"
 
 
@@ -381,7 +381,7 @@ def test_what_an_older_version_was_asked_a_newer_one_must_answer() -> None:
     """A run with --only must not look as if the version kept all."""
     found = [cell("s", "1", "KV-001", "pass"), cell("s", "1", "KV-002", "pass")]
     site = arrange(
-        Rows(
+        SiteRows(
             cells=(*found, cell("s", "2", "KV-001", "pass"), cell("s", "2", "KV-003", "pass")),
             verdicts=(verdict("s", "1", "success", 1), verdict("s", "2", "success", 2)),
         )
@@ -397,7 +397,7 @@ def test_a_newer_version_must_answer_for_extended_requirements_too(level: Level)
     extended = promise("KV-002", "delete", level=level, core=False)
     older = [cell("s", "1", "KV-001", "pass"), cell("s", "1", "KV-002", "pass")]
     site = arrange(
-        Rows(
+        SiteRows(
             promises=(promise("KV-001", "put then get"), extended),
             cells=(*older, cell("s", "2", "KV-001", "pass")),
             verdicts=(verdict("s", "1", "success", 1), verdict("s", "2", "success", 2)),
@@ -408,7 +408,7 @@ def test_a_newer_version_must_answer_for_extended_requirements_too(level: Level)
 
 def test_a_broken_may_makes_a_version_partial() -> None:
     site = arrange(
-        Rows(
+        SiteRows(
             promises=(promise("KV-001", "put"), promise("KV-002", "x", level="MAY", core=False)),
             cells=(cell("s", "1", "KV-001", "pass"), cell("s", "1", "KV-002", "fail")),
             verdicts=(verdict("s", "1", "success", 1),),
@@ -437,7 +437,7 @@ def test_only_what_was_tried_and_held_is_fixed(before: Shown | None, after: Show
 
 
 def test_with_a_baseline_its_changes_are_shown_instead() -> None:
-    change = Change(
+    change = StatusChange(
         subject="rocksdb",
         guarantee="exactly-once",
         requirement="KV-001",

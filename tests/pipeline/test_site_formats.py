@@ -22,7 +22,7 @@ from streamproof.reports.pipeline.site.exports import (
     render_junit,
 )
 from streamproof.reports.pipeline.site.site_builder import arrange
-from streamproof.reports.pipeline.site.site_data import Cell, Rows
+from streamproof.reports.pipeline.site.site_data import SiteCell, SiteRows
 from streamproof.reports.pipeline.site.site_report import FORMATS
 from streamproof.reports.pipeline.site.site_summary import render_badge, render_markdown
 
@@ -54,10 +54,10 @@ def test_json_tables_hold_the_rows_again() -> None:
     tables = dict(json_tables(site))
     assert set(tables) == {
         f"tables/{field.name}.json"
-        for field in msgspec.structs.fields(Rows)
+        for field in msgspec.structs.fields(SiteRows)
         if field.name != "baseline"
     }
-    cells = msgspec.json.decode(tables["tables/cells.json"], type=tuple[Cell, ...])
+    cells = msgspec.json.decode(tables["tables/cells.json"], type=tuple[SiteCell, ...])
     assert cells == site.rows.cells
     assert len(json.loads(tables["tables/changes.json"])) == len(site.changes) == 4
 
@@ -212,7 +212,7 @@ def test_the_badge_is_what_shields_reads(text: str | None) -> None:
 
 
 def test_a_campaign_of_nothing_but_worlds_has_a_badge_and_a_summary() -> None:
-    site = arrange(Rows(worlds=sample().worlds[1:], world_failures=sample().world_failures[:2]))
+    site = arrange(SiteRows(worlds=sample().worlds[1:], world_failures=sample().world_failures[:2]))
     assert json.loads(render_badge(site))["message"] == "failure · 20 worlds"
     found = render_markdown(site).decode()
     assert "No store was verified; 1 of 20 simulated worlds breaks a promise." in found

@@ -24,10 +24,10 @@ from streamproof.conformance.results import (
     SubjectVerdict,
 )
 from streamproof.errors import StreamproofError, UsageError
-from streamproof.reports.pipeline.campaigns.chunk_files import Found
+from streamproof.reports.pipeline.campaigns.chunk_files import RowRecords
 from streamproof.reports.pipeline.site import site_rows as reading
 from streamproof.reports.pipeline.site.site_builder import arrange
-from streamproof.reports.pipeline.site.site_data import Rows
+from streamproof.reports.pipeline.site.site_data import SiteRows
 from streamproof.reports.pipeline.site.site_rows import read_rows
 from streamproof.reports.run_log import RunLogWriter
 from streamproof.sim.coverage_marks import MARKS
@@ -146,13 +146,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def rows(spark: SparkSession, runs: Path) -> Rows:
+def rows(spark: SparkSession, runs: Path) -> SiteRows:
     """What a report on these runs is made from, compared with the first; read by Spark, once."""
     assert spark.version
     return read_rows([runs], [runs / "1"])
 
 
-def test_rows_say_what_the_logs_say(rows: Rows) -> None:
+def test_rows_say_what_the_logs_say(rows: SiteRows) -> None:
     cells = {(cell.version, cell.requirement): cell for cell in rows.cells}
     assert cells.keys() == {(v, r) for v in ("1.9", "1.10") for r in REQUIREMENTS}
     crash = cells["1.9", "CRASH-001"]
@@ -188,7 +188,7 @@ def test_rows_say_what_the_logs_say(rows: Rows) -> None:
     assert series.outcomes == ("failure", "success")
 
 
-def test_a_mistake_that_was_mended_is_fixed(rows: Rows, runs: Path) -> None:
+def test_a_mistake_that_was_mended_is_fixed(rows: SiteRows, runs: Path) -> None:
     (change,) = rows.changes
     assert (change.kind, change.requirement) == ("fixed", "CRASH-001")
     assert (change.before, change.after) == ("fail", "pass")
@@ -199,11 +199,11 @@ def test_a_mistake_that_was_mended_is_fixed(rows: Rows, runs: Path) -> None:
 
 
 def test_the_command_makes_a_report_of_the_rows(
-    rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: SiteRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
 
-    def read(*arguments: object, **options: object) -> Rows:
+    def read(*arguments: object, **options: object) -> SiteRows:
         asked.append((arguments, options))
         return rows
 
@@ -248,12 +248,12 @@ def test_worlds_of_a_campaign_are_told_by_themselves(spark: SparkSession, tmp_pa
     """What model stores and mistakes made on purpose show is nothing that a subject breaks."""
     assert spark.version
     found = [
-        Found(run=world_row("held", events=50)),
-        Found(
+        RowRecords(run=world_row("held", events=50)),
+        RowRecords(
             run=world_row("broken", events=90),
             failures=[msgspec.structs.replace(broken_row("broken"), subject="")],
         ),
-        Found(
+        RowRecords(
             run=world_row("broken sooner", events=40),
             failures=[
                 msgspec.structs.replace(
@@ -261,15 +261,15 @@ def test_worlds_of_a_campaign_are_told_by_themselves(spark: SparkSession, tmp_pa
                 )
             ],
         ),
-        Found(
+        RowRecords(
             run=world_row("broken on purpose", subject="rocksdb", version="1.0", defect="one"),
             failures=[broken_row("broken on purpose")],
         ),
-        Found(
+        RowRecords(
             run=world_row("broken store", subject="rocksdb", version="1.0"),
             failures=[broken_row("broken store")],
         ),
-        Found(
+        RowRecords(
             run=msgspec.structs.replace(
                 world_row("silent", scenario="a@fixed", problem="it took too long"),
                 kind="scenario",

@@ -8,15 +8,15 @@ from site_rows import cell, failure, promise, verdict
 from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.reports.pipeline.site.pages import render_pages
 from streamproof.reports.pipeline.site.site_builder import arrange
-from streamproof.reports.pipeline.site.site_data import Rows
+from streamproof.reports.pipeline.site.site_data import SiteRows
 from streamproof.reports.pipeline.site.specs import specs_told_apart
 
 
-def judged(spec: str, status: Shown, outcome: Outcome) -> Rows:
+def judged(spec: str, status: Shown, outcome: Outcome) -> SiteRows:
     """One subject with one requirement, as the runs under one spec tell of it."""
     replace = msgspec.structs.replace
     broken = (failure("rocks", "1.0", "KV-001", spec=spec),) if status == "fail" else ()
-    return Rows(
+    return SiteRows(
         promises=(promise("KV-001", "put then get"),),
         cells=(cell("rocks", "1.0", "KV-001", status, spec=spec),),
         verdicts=(replace(verdict("rocks", "1.0", outcome), spec=spec),),
@@ -24,7 +24,7 @@ def judged(spec: str, status: Shown, outcome: Outcome) -> Rows:
     )
 
 
-def joined(*several: Rows) -> Rows:
+def joined(*several: SiteRows) -> SiteRows:
     return msgspec.structs.replace(
         several[0],
         cells=tuple(each for rows in several for each in rows.cells),

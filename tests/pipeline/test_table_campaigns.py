@@ -18,7 +18,7 @@ from streamproof.reports.pipeline.campaigns.campaign_tables import (
     ResultRow,
     RunRow,
 )
-from streamproof.reports.pipeline.campaigns.chunk_files import Found, write_chunk
+from streamproof.reports.pipeline.campaigns.chunk_files import RowRecords, write_chunk
 from streamproof.sim.choices import Choices
 from streamproof.sim.plan_space import draw
 from streamproof.sim.simulation import run
@@ -111,7 +111,7 @@ def broken_row(name: str, **changes: Any) -> FailureRow:
     )
 
 
-def write_campaign(directory: Path, found: list[Found], traces: Iterable[Path] = ()) -> None:
+def write_campaign(directory: Path, found: list[RowRecords], traces: Iterable[Path] = ()) -> None:
     for name in TABLES:
         (directory / name).mkdir(parents=True)
     manifest = json.dumps({"schema_version": SCHEMA_VERSION})
@@ -133,21 +133,21 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
             run(choices, draw(choices), watchers=[events[f"{seed}"].append, file])
         traces.append(trace)
     found = [
-        Found(
+        RowRecords(
             run=verify_row(1, "success"),
             results=[
                 result_row(1, "KV-001", "pass", crash_points={"line": 3, "eio": 4}),
                 result_row(1, "CRASH-001", "skip", reason="no ptrace"),
             ],
         ),
-        Found(run=verify_row(2, "failure"), results=[result_row(2, "KV-001", "fail")]),
-        Found(run=verify_row(3, "", problem="it took too long")),
-        *[Found(run=world_row(f"{seed}")) for seed in SEEDS],
-        Found(
+        RowRecords(run=verify_row(2, "failure"), results=[result_row(2, "KV-001", "fail")]),
+        RowRecords(run=verify_row(3, "", problem="it took too long")),
+        *[RowRecords(run=world_row(f"{seed}")) for seed in SEEDS],
+        RowRecords(
             run=world_row("broken", subject="rocksdb", version="1.0"),
             failures=[broken_row("broken"), broken_row("broken", sequence=9)],
         ),
-        Found(
+        RowRecords(
             run=world_row("broken on purpose", subject="rocksdb", version="1.0", defect="one"),
             failures=[broken_row("broken on purpose")],
         ),
@@ -207,7 +207,7 @@ def test_situations_that_no_world_has_seen_are_told(found: Tables) -> None:
 def test_a_copy_of_a_campaign_counts_once(spark: SparkSession, kept: Kept, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     write_campaign(
-        copy, [Found(run=verify_row(2, "failure"), results=[result_row(2, "KV-001", "fail")])]
+        copy, [RowRecords(run=verify_row(2, "failure"), results=[result_row(2, "KV-001", "fail")])]
     )
 
     found = tables(spark, kept.directory, copy)
@@ -221,8 +221,8 @@ def test_a_copy_of_a_campaign_counts_once(spark: SparkSession, kept: Kept, tmp_p
 def test_a_file_that_was_half_written_is_told_and_all_others_count(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    write_campaign(tmp_path / "a", [Found(run=verify_row(1, "success"))])
-    write_campaign(tmp_path / "newer", [Found(run=verify_row(2, "success"))])
+    write_campaign(tmp_path / "a", [RowRecords(run=verify_row(1, "success"))])
+    write_campaign(tmp_path / "newer", [RowRecords(run=verify_row(2, "success"))])
     (tmp_path / "newer" / "campaign.json").write_text('{"schema_version": 99}')
     whole = (tmp_path / "a" / "runs" / "chunk.parquet").read_bytes()
     half = tmp_path / "a" / "runs" / "half.parquet"

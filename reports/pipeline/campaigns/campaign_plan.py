@@ -43,14 +43,14 @@ from streamproof.conformance.results import Guarantee, Profile, Spec
 from streamproof.conformance.session import select_requirements
 from streamproof.conformance.subject import binds_of, load_subject
 from streamproof.errors import StreamproofError, UsageError
-from streamproof.reports.pipeline.campaigns.campaign_tables import Kind
+from streamproof.reports.pipeline.campaigns.campaign_tables import RowKind
 from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.scenario_reader import find, library, read
 from streamproof.scenarios.swarm_file import check_space
 from streamproof.sim.defects import require_defects
 from streamproof.sim.plan_space import EVERYTHING, PlanSpace
 
-__all__ = ["Conditions", "KeepEvents", "Plan", "Series", "read_plan"]
+__all__ = ["CampaignPlan", "Conditions", "KeepEvents", "RowSeries", "read_plan"]
 
 KeepEvents = Literal["none", "failures", "all"]
 
@@ -70,7 +70,7 @@ VERIFY_LIMIT_S = 3_600.0
 """The same of ``verify``."""
 
 
-class Simulate(PlanSpace, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SimulateBlock(PlanSpace, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Worlds that are drawn from what is left of the swarm, and watched by all invariants.
 
     Attributes:
@@ -88,7 +88,7 @@ class Simulate(PlanSpace, frozen=True, kw_only=True, forbid_unknown_fields=True)
     limit_s: Seconds = WORLD_LIMIT_S
 
 
-class Scenarios(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScenariosBlock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Scenarios, each in all its variants.
 
     Attributes:
@@ -106,7 +106,7 @@ class Scenarios(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit_s: Seconds = WORLD_LIMIT_S
 
 
-class Verify(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VerifyBlock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Runs of ``streamproof verify``.
 
     Attributes:
@@ -131,9 +131,9 @@ class Verify(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class _PlanFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A plan, as it is written."""
 
-    simulate: list[Simulate] = []
-    scenarios: list[Scenarios] = []
-    verify: list[Verify] = []
+    simulate: list[SimulateBlock] = []
+    scenarios: list[ScenariosBlock] = []
+    verify: list[VerifyBlock] = []
 
 
 class Conditions(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -161,7 +161,7 @@ class Conditions(Struct, frozen=True, kw_only=True, omit_defaults=True):
 _LONGEST_FIRST: tuple[Profile, ...] = ("full", "quick", "smoke")
 
 
-class Series(NamedTuple):
+class RowSeries(NamedTuple):
     """Rows that differ in nothing but the seed.
 
     Attributes:
@@ -175,7 +175,7 @@ class Series(NamedTuple):
         end: the first seed that is left out.
     """
 
-    kind: Kind
+    kind: RowKind
     subject: str
     scenario: str
     defect: str
@@ -203,7 +203,7 @@ class Series(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class CampaignPlan:
     """What a campaign is to do.
 
     Attributes:
@@ -213,7 +213,7 @@ class Plan:
     """
 
     path: Path
-    series: tuple[Series, ...]
+    series: tuple[RowSeries, ...]
     left_out: tuple[str, ...]
 
     @property
@@ -227,7 +227,7 @@ class Plan:
         return sha256(msgspec.json.encode(self.series)).hexdigest()[:32]
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> CampaignPlan:
     """Read the plan of a campaign.
 
     Raises:
@@ -244,7 +244,7 @@ def read_plan(path: Path) -> Plan:
         file = msgspec.convert(table, _PlanFile)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {_told(str(error))}") from error
-    series: list[Series] = []
+    series: list[RowSeries] = []
     left_out: list[str] = []
     for place, block in _blocks(file):
         try:
@@ -256,12 +256,12 @@ def read_plan(path: Path) -> Plan:
         raise UsageError(
             f"{path}: the plan asks for nothing. Add a [[simulate]], [[scenarios]] or [[verify]]."
         )
-    return Plan(path, _merged(series), tuple(left_out))
+    return CampaignPlan(path, _merged(series), tuple(left_out))
 
 
-def _merged(series: Iterable[Series]) -> tuple[Series, ...]:
+def _merged(series: Iterable[RowSeries]) -> tuple[RowSeries, ...]:
     """The same rows, each of them in one series alone."""
-    merged: dict[tuple[str, ...], list[Series]] = {}
+    merged: dict[tuple[str, ...], list[RowSeries]] = {}
     for each in sorted(series, key=lambda one: one.first):
         alike = merged.setdefault(each[:-2], [])
         if alike and each.first <= alike[-1].end:
@@ -271,7 +271,7 @@ def _merged(series: Iterable[Series]) -> tuple[Series, ...]:
     return tuple(each for alike in merged.values() for each in alike)
 
 
-def _blocks(file: _PlanFile) -> Iterator[tuple[str, Simulate | Scenarios | Verify]]:
+def _blocks(file: _PlanFile) -> Iterator[tuple[str, SimulateBlock | ScenariosBlock | VerifyBlock]]:
     """All blocks, with the place of each."""
     for name in ("simulate", "scenarios", "verify"):
         for number, block in enumerate(getattr(file, name)):
@@ -279,9 +279,9 @@ def _blocks(file: _PlanFile) -> Iterator[tuple[str, Simulate | Scenarios | Verif
 
 
 _BLOCKS: dict[str, type[Struct]] = {
-    "simulate": Simulate,
-    "scenarios": Scenarios,
-    "verify": Verify,
+    "simulate": SimulateBlock,
+    "scenarios": ScenariosBlock,
+    "verify": VerifyBlock,
 }
 
 
@@ -302,19 +302,19 @@ def _told(error: str) -> str:
 
 
 def _series_of(
-    block: Simulate | Scenarios | Verify, path: Path, left_out: list[str]
-) -> Iterator[Series]:
+    block: SimulateBlock | ScenariosBlock | VerifyBlock, path: Path, left_out: list[str]
+) -> Iterator[RowSeries]:
     """The rows that a block means."""
-    if isinstance(block, Scenarios):
+    if isinstance(block, ScenariosBlock):
         yield from _scenarios(block, left_out)
         return
     first, end = block.seeds
     if first >= end:
         raise UsageError(f"seeds is [from, to], and [{first}, {end}] has none in between.")
-    yield from (_simulate(block, path) if isinstance(block, Simulate) else _verify(block))
+    yield from (_simulate(block, path) if isinstance(block, SimulateBlock) else _verify(block))
 
 
-def _simulate(block: Simulate, path: Path) -> Iterator[Series]:
+def _simulate(block: SimulateBlock, path: Path) -> Iterator[RowSeries]:
     swarm = PlanSpace(**{name: getattr(block, name) for name in PlanSpace.__struct_fields__})
     check_space(swarm, path)
     require_defects(filter(None, block.defects))
@@ -322,10 +322,10 @@ def _simulate(block: Simulate, path: Path) -> Iterator[Series]:
     conditions = Conditions(swarm=swarm, keep_events=block.keep_events, limit_s=block.limit_s)
     for subject, defect in product(block.subjects, block.defects):
         swarm.for_defect(defect)
-        yield Series("simulate", subject, "", defect, "", conditions.encoded(), *block.seeds)
+        yield RowSeries("simulate", subject, "", defect, "", conditions.encoded(), *block.seeds)
 
 
-def _scenarios(block: Scenarios, left_out: list[str]) -> Iterator[Series]:
+def _scenarios(block: ScenariosBlock, left_out: list[str]) -> Iterator[RowSeries]:
     _require_stores(filter(None, block.subjects))
     conditions = Conditions(keep_events=block.keep_events, limit_s=block.limit_s).encoded()
     names = [*library()] if block.names == "all" else block.names
@@ -340,13 +340,13 @@ def _scenarios(block: Scenarios, left_out: list[str]) -> Iterator[Series]:
             if subject and (reason := needs_model_stores(scenario, setup)):
                 left_out.append(f"{name} with {subject}: {reason}.")
             else:
-                yield Series("scenario", subject, name, "", "", conditions, -1, 0)
+                yield RowSeries("scenario", subject, name, "", "", conditions, -1, 0)
     for each in block.variants:
         if each not in known:
             raise UsageError(f"no scenario has the variant {each!r}; there are: {sorted(known)}.")
 
 
-def _verify(block: Verify) -> Iterator[Series]:
+def _verify(block: VerifyBlock) -> Iterator[RowSeries]:
     for subject in block.subjects:
         load_subject(subject)
         select_requirements(block.only, binds_of(subject))
@@ -354,7 +354,7 @@ def _verify(block: Verify) -> Iterator[Series]:
         block.subjects, block.guarantees, block.specs, block.profiles
     ):
         conditions = Conditions(spec=spec, profile=profile, only=block.only, limit_s=block.limit_s)
-        yield Series("verify", subject, "", "", guarantee, conditions.encoded(), *block.seeds)
+        yield RowSeries("verify", subject, "", "", guarantee, conditions.encoded(), *block.seeds)
 
 
 def _require_stores(subjects: Iterable[str]) -> None:

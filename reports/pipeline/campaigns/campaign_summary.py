@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Finding", "Summary", "summarise"]
+__all__ = ["CampaignFinding", "Summary", "summarise"]
 
 MOST_PROBLEMS = 10
 """So many different reasons why there is no answer are told, the most frequent ones."""
 
 
-class Finding(NamedTuple):
+class CampaignFinding(NamedTuple):
     """A way in which a promise is broken.
 
     Attributes:
@@ -55,7 +55,7 @@ class Summary(NamedTuple):
     """
 
     outcomes: Counter[tuple[str, str]]
-    findings: list[Finding]
+    findings: list[CampaignFinding]
     problems: Counter[str]
     never: list[str] | None
     reproduce: str
@@ -81,7 +81,7 @@ def summarise(spark: SparkSession, directory: Path) -> Summary:
     )
     findings = sorted(
         (
-            Finding(
+            CampaignFinding(
                 each["first"]["kind"],
                 each["requirement"],
                 each["shape"],
@@ -108,7 +108,7 @@ def summarise(spark: SparkSession, directory: Path) -> Summary:
 _ORDER = {each.name: number for number, each in enumerate(INVARIANTS)}
 
 
-def _badness(finding: Finding) -> tuple[object, ...]:
+def _badness(finding: CampaignFinding) -> tuple[object, ...]:
     """What real stores do comes first, then what stores hold before what the group does."""
     return (
         ("verify", "scenario", "simulate").index(finding.kind),

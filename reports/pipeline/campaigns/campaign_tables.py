@@ -34,9 +34,9 @@ __all__ = [
     "SCHEMA_VERSION",
     "TABLES",
     "FailureRow",
-    "Kind",
-    "Outcome",
     "ResultRow",
+    "RowKind",
+    "RowOutcome",
     "RunRow",
     "TableName",
     "arrow_schema",
@@ -51,9 +51,9 @@ SCHEMA_VERSION = 1
 MANIFEST = "campaign.json"
 """The file that says what is carried out in a directory."""
 
-Kind = Literal["simulate", "scenario", "verify"]
+RowKind = Literal["simulate", "scenario", "verify"]
 
-Outcome = Literal["pass", "partial", "fail", "error"]
+RowOutcome = Literal["pass", "partial", "fail", "error"]
 """What became of a row of the plan.
 
 ``pass``: every promise held, or a scenario came as it is expected to. ``partial``: nothing is
@@ -96,14 +96,14 @@ class RunRow(Struct, frozen=True, kw_only=True):
     """
 
     row: str
-    kind: Kind
+    kind: RowKind
     subject: str = ""
     scenario: str = ""
     defect: str = ""
     settings: str = "{}"
     guarantee: str = ""
     seed: int = -1
-    outcome: Outcome
+    outcome: RowOutcome
     problem: str = ""
     topology: str = ""
     digest: str = ""
@@ -180,7 +180,7 @@ class FailureRow(Struct, frozen=True, kw_only=True):
     """
 
     row: str
-    kind: Kind
+    kind: RowKind
     subject: str
     version: str = ""
     guarantee: str = ""

@@ -25,7 +25,15 @@ from streamproof.reports.pipeline.campaigns.campaign_tables import (
     TableName,
 )
 
-__all__ = ["Found", "Tally", "chunk_name", "is_begun", "is_committed", "mend", "write_chunk"]
+__all__ = [
+    "CampaignTally",
+    "RowRecords",
+    "chunk_name",
+    "is_begun",
+    "is_committed",
+    "mend",
+    "write_chunk",
+]
 
 UNFINISHED = "."
 """What the name of a file begins with that is not whole yet; Spark does not look at it."""
@@ -39,7 +47,7 @@ COMMIT = "runs"
 METADATA = {"streamproof.campaign": str(SCHEMA_VERSION)}
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class RowRecords(Struct, frozen=True, kw_only=True):
     """What one row of a plan came to.
 
     Attributes:
@@ -69,7 +77,7 @@ def is_committed(directory: Path, chunk: str) -> bool:
 
 
 def write_chunk(
-    directory: Path, chunk: str, found: Sequence[Found], traces: Sequence[Path]
+    directory: Path, chunk: str, found: Sequence[RowRecords], traces: Sequence[Path]
 ) -> None:
     """Write what rows came to: when the file in ``runs`` is there, all of it is.
 
@@ -169,7 +177,7 @@ def _unreadable(directory: Path) -> Iterator[tuple[Path, str]]:
                     yield each, f"it has not the columns of {name}"
 
 
-class Tally:
+class CampaignTally:
     """Counts what is done in the directory of a campaign, while others write there.
 
     Args:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from streamproof.errors import UsageError
-from streamproof.reports.pipeline.campaigns.campaign_plan import Plan, Series
+from streamproof.reports.pipeline.campaigns.campaign_plan import CampaignPlan, RowSeries
 from streamproof.reports.pipeline.campaigns.campaign_tables import (
     MANIFEST,
     SCHEMA_VERSION,
     TABLES,
     finished_rows,
 )
-from streamproof.reports.pipeline.campaigns.chunk_files import Tally, is_begun, mend
+from streamproof.reports.pipeline.campaigns.chunk_files import CampaignTally, is_begun, mend
 from streamproof.reports.pipeline.campaigns.executor import ATTEMPTS, CHUNK, DONE, Worker
 from streamproof.reports.pipeline.campaigns.units import frame, swarm_path, swarm_text
 from streamproof.version import __version__
@@ -32,7 +32,7 @@ from streamproof.version import __version__
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Campaign", "Progress", "opened", "pending", "run"]
+__all__ = ["CampaignDirectory", "Progress", "opened", "pending", "run"]
 
 PARTS = 4
 """Partitions of worlds for each core: few, because a task of Spark costs about 40 ms, and more
@@ -56,7 +56,7 @@ LOOKING_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Campaign:
+class CampaignDirectory:
     """A directory in which a plan is carried out.
 
     Attributes:
@@ -65,7 +65,7 @@ class Campaign:
         mended: what had to be put in order before it goes on, a sentence each.
     """
 
-    plan: Plan
+    plan: CampaignPlan
     directory: Path
     mended: tuple[str, ...]
 
@@ -83,7 +83,7 @@ class Progress:
 
     rows: int
     before: int
-    tally: Tally
+    tally: CampaignTally
     elapsed_s: float
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class Progress:
         return f"{text}, {errors:,} without an answer" if errors else text
 
 
-def opened(plan: Plan, directory: Path) -> Campaign:
+def opened(plan: CampaignPlan, directory: Path) -> CampaignDirectory:
     """A directory for a plan: a new one, or one in which the same plan goes on.
 
     Raises:
@@ -129,7 +129,7 @@ def opened(plan: Plan, directory: Path) -> Campaign:
             f"The output directory {str(directory)!r} cannot be written: {error.strerror}. "
             "Choose another one with --out."
         ) from error
-    return Campaign(plan, directory, tuple(told))
+    return CampaignDirectory(plan, directory, tuple(told))
 
 
 def _require_same(directory: Path, wanted: dict[str, Any]) -> list[str]:
@@ -193,7 +193,7 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 def run(
     spark: SparkSession,
-    campaign: Campaign,
+    campaign: CampaignDirectory,
     tell: Callable[[Progress], None],
     chunk: int = CHUNK,
 ) -> Progress:
@@ -212,7 +212,7 @@ def run(
     attempts = directory / ATTEMPTS / uuid4().hex
     attempts.mkdir()
     worker = Worker(str(directory), attempts.name, str(Path.cwd()), chunk)
-    tally, started = Tally(directory), time.monotonic()
+    tally, started = CampaignTally(directory), time.monotonic()
     tally.look()
     before = tally.rows
     rows = campaign.plan.rows
@@ -250,7 +250,7 @@ def run(
 
 
 def _carry_out(
-    spark: SparkSession, campaign: Campaign, worker: Worker, look: Callable[[], None]
+    spark: SparkSession, campaign: CampaignDirectory, worker: Worker, look: Callable[[], None]
 ) -> Exception | None:
     """Let Spark run what is left; why it has given up, or ``None``."""
     errors: list[Exception] = []
@@ -277,7 +277,7 @@ def _carry_out(
     return errors[0] if errors else None
 
 
-def pending(spark: SparkSession, campaign: Campaign) -> DataFrame:
+def pending(spark: SparkSession, campaign: CampaignDirectory) -> DataFrame:
     """The rows that are not done, shared out: those that may take longest come first.
 
     Spark begins the partitions in their order. So no core is left with an hour of work when the
@@ -289,7 +289,7 @@ def pending(spark: SparkSession, campaign: Campaign) -> DataFrame:
     """
     directory, cores = campaign.directory, _cores(spark)
     done = finished_rows(spark, directory) if is_begun(directory) else None
-    turns: dict[int, list[Series]] = {}
+    turns: dict[int, list[RowSeries]] = {}
     for each in campaign.plan.series:
         turns.setdefault(each.turn, []).append(each)
     parts = []

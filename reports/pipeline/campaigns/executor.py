@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streamproof.conformance.check_engine import work_directory
 from streamproof.reports.pipeline.campaigns.chunk_files import (
-    Found,
+    RowRecords,
     chunk_name,
     is_committed,
     write_chunk,
@@ -90,7 +90,7 @@ class Worker:
                 shutil.rmtree(scratch, ignore_errors=True)
             write_chunk(directory, chunk, found, traces)
 
-    def _attempt(self, unit: Unit, directory: Path, scratch: Path) -> Found:
+    def _attempt(self, unit: Unit, directory: Path, scratch: Path) -> RowRecords:
         """Run a row, in a process of its own if a worker has died during this row before.
 
         So a row that kills its process becomes an error, and a row that was under way by chance
@@ -121,18 +121,18 @@ def _keep_log(log: Path, kept: Path) -> None:
         unfinished.rename(kept)
 
 
-class _TooLongError(BaseException):
+class _RowTooLongError(BaseException):
     """A world takes too long. Nothing in it catches this, because it is no ``Exception``."""
 
 
-def _in_time(unit: Unit, directory: Path, scratch: Path) -> Found:
+def _in_time(unit: Unit, directory: Path, scratch: Path) -> RowRecords:
     """Run a row here, and give it up when its time is over."""
     limit_s = unit.conditions.limit_s
     before = signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
         return perform(unit, directory, scratch)
-    except _TooLongError:
+    except _RowTooLongError:
         return failed_to_run(unit, directory, too_long(limit_s))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -140,4 +140,4 @@ def _in_time(unit: Unit, directory: Path, scratch: Path) -> Found:
 
 
 def _give_up(*_: object) -> NoReturn:
-    raise _TooLongError
+    raise _RowTooLongError

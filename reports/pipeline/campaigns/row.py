@@ -10,7 +10,7 @@ from streamproof.conformance.simulated.hosted_worlds import Hosted
 from streamproof.conformance.subject import load_subject
 from streamproof.reports.pipeline.campaigns.campaign_plan import KeepEvents
 from streamproof.reports.pipeline.campaigns.campaign_tables import FailureRow, RunRow
-from streamproof.reports.pipeline.campaigns.chunk_files import Found
+from streamproof.reports.pipeline.campaigns.chunk_files import RowRecords
 from streamproof.reports.pipeline.campaigns.row_records import (
     command_of,
     failure_row,
@@ -33,7 +33,7 @@ EVENTS = "events.parquet"
 """The file in the scratch directory of a row with its events, if they are kept."""
 
 
-def perform(unit: Unit, directory: Path, scratch: Path) -> Found:
+def perform(unit: Unit, directory: Path, scratch: Path) -> RowRecords:
     """Run the world or the scenario of a row; an error that ends it is what was found.
 
     Args:
@@ -46,7 +46,7 @@ def perform(unit: Unit, directory: Path, scratch: Path) -> Found:
     return recorded(unit, directory, lambda: _simulate(unit, directory, scratch))
 
 
-def _simulate(unit: Unit, directory: Path, scratch: Path) -> Found:
+def _simulate(unit: Unit, directory: Path, scratch: Path) -> RowRecords:
     """Run the world of a seed, with the store of the row if it has one."""
     conditions = unit.conditions
     space = conditions.swarm
@@ -74,10 +74,10 @@ def _simulate(unit: Unit, directory: Path, scratch: Path) -> Found:
         command=command_of(unit, directory),
     )
     _keep(events, conditions.keep_events, run, scratch)
-    return Found(run=run, failures=[_broken(run, each) for each in outcome.violations])
+    return RowRecords(run=run, failures=[_broken(run, each) for each in outcome.violations])
 
 
-def _play(unit: Unit, scratch: Path) -> Found:
+def _play(unit: Unit, scratch: Path) -> RowRecords:
     """Play a variant of a scenario, with the store of the row if it has one."""
     target, _, variant = unit.scenario.rpartition("@")
     scenario = read(find(target))
@@ -101,7 +101,7 @@ def _play(unit: Unit, scratch: Path) -> Found:
         else failure_row(run, requirement="", shape="unexpected", found=each)
         for each in judged.surprises
     ]
-    return Found(run=run, failures=failures)
+    return RowRecords(run=run, failures=failures)
 
 
 def _guarantee(*, exactly_once: bool) -> str:

@@ -15,14 +15,14 @@ from threading import Thread
 import msgspec
 from msgspec import Struct
 
-from streamproof.reports.pipeline.campaigns.chunk_files import Found
+from streamproof.reports.pipeline.campaigns.chunk_files import RowRecords
 from streamproof.reports.pipeline.campaigns.own_process import last_line, run_alone, too_long
 from streamproof.reports.pipeline.campaigns.row import perform
 from streamproof.reports.pipeline.campaigns.row_records import failed_to_run
 from streamproof.reports.pipeline.campaigns.units import Unit
 from streamproof.search_path import search_directory
 
-__all__ = ["COMMAND", "FOUND", "Order", "isolated", "main"]
+__all__ = ["COMMAND", "FOUND", "RowOrder", "isolated", "main"]
 
 COMMAND = (sys.executable, "-P", "-m", __name__)
 """The command that starts the process of a row."""
@@ -31,7 +31,7 @@ FOUND = "found.json"
 """The file in the scratch directory with the records of a row."""
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class RowOrder(Struct, frozen=True, kw_only=True):
     """What the process of a row reads, as a line of JSON on its standard input.
 
     The process ends when its input ends, so that it does not outlive the worker.
@@ -47,7 +47,7 @@ class Order(Struct, frozen=True, kw_only=True):
     scratch: str
 
 
-def isolated(unit: Unit, directory: Path, scratch: Path) -> Found:
+def isolated(unit: Unit, directory: Path, scratch: Path) -> RowRecords:
     """Run a world or a scenario in a process of its own.
 
     Args:
@@ -56,12 +56,12 @@ def isolated(unit: Unit, directory: Path, scratch: Path) -> Found:
         scratch: an empty directory, for files.
     """
     limit_s = unit.conditions.limit_s
-    order = Order(unit=unit, directory=str(directory), scratch=str(scratch))
+    order = RowOrder(unit=unit, directory=str(directory), scratch=str(scratch))
     code = run_alone(COMMAND, scratch, limit_s, msgspec.json.encode(order) + b"\n")
     if code is None:
         return failed_to_run(unit, directory, too_long(limit_s))
     with contextlib.suppress(FileNotFoundError):
-        return msgspec.json.decode((scratch / FOUND).read_bytes(), type=Found)
+        return msgspec.json.decode((scratch / FOUND).read_bytes(), type=RowRecords)
     how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
     last = last_line(scratch)
     told = f" ({last})" if last else ""
@@ -70,7 +70,7 @@ def isolated(unit: Unit, directory: Path, scratch: Path) -> Found:
 
 def main() -> None:
     """Run the row that the standard input names, and write its records."""
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=RowOrder)
     Thread(target=_end_with_input, daemon=True).start()
     search_directory()
     scratch = Path(order.scratch)

@@ -13,7 +13,7 @@ import msgspec
 
 from streamproof.errors import UsageError
 from streamproof.reports.pipeline.campaigns.campaign_tables import FailureRow, RunRow
-from streamproof.reports.pipeline.campaigns.chunk_files import Found
+from streamproof.reports.pipeline.campaigns.chunk_files import RowRecords
 from streamproof.reports.pipeline.campaigns.units import Unit, swarm_path
 from streamproof.version import __version__
 
@@ -40,17 +40,17 @@ def failure_row(run: RunRow, **found: Any) -> FailureRow:
     return FailureRow(**same | {"command": run.command, **found})
 
 
-def failed_to_run(unit: Unit, directory: Path, problem: str) -> Found:
+def failed_to_run(unit: Unit, directory: Path, problem: str) -> RowRecords:
     """The records of a row without an answer."""
     # JSON and Arrow can hold no half of a character, which a message may have.
     text = problem.encode("utf-8", "backslashreplace").decode()
     command = command_of(unit, directory)
-    return Found(
+    return RowRecords(
         run=run_row(unit, outcome="error", problem=text, command=command, guarantee=unit.guarantee)
     )
 
 
-def recorded(unit: Unit, directory: Path, carry_out: Callable[[], Found]) -> Found:
+def recorded(unit: Unit, directory: Path, carry_out: Callable[[], RowRecords]) -> RowRecords:
     """Carry out a row, and say how long it took; an error that ends the row is what was found."""
     started_at, started = _now(), time.monotonic()
     try:

@@ -11,8 +11,8 @@ import msgspec
 import pyarrow as pa
 from msgspec import Struct
 
-from streamproof.reports.pipeline.campaigns.campaign_plan import Conditions, Series
-from streamproof.reports.pipeline.campaigns.campaign_tables import Kind
+from streamproof.reports.pipeline.campaigns.campaign_plan import Conditions, RowSeries
+from streamproof.reports.pipeline.campaigns.campaign_tables import RowKind
 from streamproof.sim.plan_space import EVERYTHING, PlanSpace
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ LONG = 10_000
 
 
 class Unit(Struct, frozen=True, kw_only=True):
-    """One row of a plan; but for ``row`` and ``seed``, its attributes are those of ``Series``.
+    """One row of a plan; but for ``row`` and ``seed``, its attributes are those of ``RowSeries``.
 
     Attributes:
         row: its id: 32 hexadecimal digits that follow from all the rest.
@@ -35,7 +35,7 @@ class Unit(Struct, frozen=True, kw_only=True):
     """
 
     row: str
-    kind: Kind
+    kind: RowKind
     subject: str
     scenario: str
     defect: str
@@ -63,15 +63,15 @@ def row_id(*values: Any) -> str:
     return sha256("\n".join(map(str, values)).encode()).hexdigest()[:32]
 
 
-def frame(spark: SparkSession, series: Iterable[Series]) -> DataFrame:
+def frame(spark: SparkSession, series: Iterable[RowSeries]) -> DataFrame:
     """The rows of these series, which have none in common; the driver never has them all."""
     from pyspark.sql import functions as f
 
-    long: list[Series] = []
-    short: list[Series] = []
+    long: list[RowSeries] = []
+    short: list[RowSeries] = []
     for each in series:
         (short if each.end - each.first <= LONG else long).append(each)
-    columns = [*Series._fields[:-2], "seed"]
+    columns = [*RowSeries._fields[:-2], "seed"]
     parts = [_ranged(spark, each) for each in long]
     if short:
         # Spark takes a table of Arrow as it is, and needs Python workers for a list.
@@ -88,12 +88,12 @@ def frame(spark: SparkSession, series: Iterable[Series]) -> DataFrame:
 
 
 _SERIES = pa.schema(
-    [(name, pa.int64() if name in {"first", "end"} else pa.string()) for name in Series._fields]
+    [(name, pa.int64() if name in {"first", "end"} else pa.string()) for name in RowSeries._fields]
 )
 """The types of a table of series."""
 
 
-def _ranged(spark: SparkSession, series: Series) -> DataFrame:
+def _ranged(spark: SparkSession, series: RowSeries) -> DataFrame:
     from pyspark.sql import functions as f
 
     same = [f.lit(value).alias(name) for name, value in series._asdict().items()]

@@ -11,7 +11,7 @@ import msgspec
 from streamproof.conformance.results import Failure, RequirementResult
 from streamproof.errors import StreamproofError, UsageError
 from streamproof.reports.pipeline.campaigns.campaign_tables import FailureRow, ResultRow, RunRow
-from streamproof.reports.pipeline.campaigns.chunk_files import Found
+from streamproof.reports.pipeline.campaigns.chunk_files import RowRecords
 from streamproof.reports.pipeline.campaigns.own_process import last_line, run_alone, too_long
 from streamproof.reports.pipeline.campaigns.row_records import (
     failure_row,
@@ -33,7 +33,7 @@ PROGRAM = (sys.executable, "-P", "-m", "streamproof")
 _OUTCOMES = {"success": "pass", "partial": "partial", "failure": "fail", "error": "error"}
 
 
-def verify(unit: Unit, directory: Path, scratch: Path) -> Found:
+def verify(unit: Unit, directory: Path, scratch: Path) -> RowRecords:
     """Let ``streamproof verify`` judge a subject, and take over the content of its log.
 
     Args:
@@ -44,7 +44,7 @@ def verify(unit: Unit, directory: Path, scratch: Path) -> Found:
     return recorded(unit, directory, lambda: _verify(unit, scratch))
 
 
-def _verify(unit: Unit, scratch: Path) -> Found:
+def _verify(unit: Unit, scratch: Path) -> RowRecords:
     out, limit_s = scratch / LOG, unit.conditions.limit_s
     # One check at a time: the other cores have rows of their own to work on.
     own = ["--jobs", "1", "--no-bank", "--out", str(out), "--work-dir", str(scratch)]
@@ -59,7 +59,7 @@ def _verify(unit: Unit, scratch: Path) -> Found:
     return _of_log(unit, log, f"verify ended with {code} before its end: {reason}")
 
 
-def _of_log(unit: Unit, log: RunLog, died: str) -> Found:
+def _of_log(unit: Unit, log: RunLog, died: str) -> RowRecords:
     """The records of a row from the run log of its verification."""
     header, footer = log.header, log.footer
     (info,) = header.subjects
@@ -82,7 +82,7 @@ def _of_log(unit: Unit, log: RunLog, died: str) -> Found:
         started_at=header.started_at,
         command=header.command,
     )
-    return Found(
+    return RowRecords(
         run=run,
         results=[_result(run, each) for each in log.results],
         failures=[_failure(run, each) for each in log.failures],

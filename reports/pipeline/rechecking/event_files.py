@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamproof.errors import UsageError
-from streamproof.reports.pipeline.rechecking.run_invariants import FINDINGS, Finding
+from streamproof.reports.pipeline.rechecking.run_invariants import FINDINGS, RecheckFinding
 from streamproof.reports.pipeline.rechecking.validation import COLUMNS
 from streamproof.sim.trace_files import require_trace
 
@@ -82,11 +82,11 @@ def read_events(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     return spark.read.schema(schema).parquet(*paths)
 
 
-def write_findings(findings: DataFrame, directory: Path) -> Iterable[Finding]:
+def write_findings(findings: DataFrame, directory: Path) -> Iterable[RecheckFinding]:
     """Write what was found, in the order of runs, as ``violations.parquet`` and ``.ndjson``.
 
     Args:
-        findings: what was found, with the columns of ``Finding``.
+        findings: what was found, with the columns of ``RecheckFinding``.
         directory: where the files go. Those that are there are replaced once it is complete.
 
     Returns:
@@ -96,9 +96,9 @@ def write_findings(findings: DataFrame, directory: Path) -> Iterable[Finding]:
     unfinished = [each.with_name(f".{each.name}") for each in (parquet, lines)]
     encode = msgspec.json.Encoder().encode
     with pq.ParquetWriter(unfinished[0], FINDINGS) as table, unfinished[1].open("wb") as text:
-        batch: list[Finding] = []
+        batch: list[RecheckFinding] = []
         for row in findings.orderBy("run", "sequence", "invariant", "message").toLocalIterator():
-            finding = Finding(**row.asDict())
+            finding = RecheckFinding(**row.asDict())
             text.write(encode(finding) + b"\n")
             batch.append(finding)
             if len(batch) == BATCH:
@@ -109,6 +109,6 @@ def write_findings(findings: DataFrame, directory: Path) -> Iterable[Finding]:
         each.replace(path)
 
 
-def _write(table: pq.ParquetWriter, batch: list[Finding]) -> None:
+def _write(table: pq.ParquetWriter, batch: list[RecheckFinding]) -> None:
     table.write_table(pa.Table.from_pylist(msgspec.to_builtins(batch), schema=FINDINGS))
     batch.clear()

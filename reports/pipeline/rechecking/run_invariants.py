@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FINDINGS",
     "KNOWN",
-    "Finding",
+    "RecheckFinding",
     "find_invariants",
     "in_order",
     "judge",
@@ -55,7 +55,7 @@ FINDINGS = pa.schema(
         pa.field("sequence", pa.int64(), nullable=False),
     ]
 )
-"""The columns of what was found; see :class:`Finding`."""
+"""The columns of what was found; see :class:`RecheckFinding`."""
 
 COLUMNS = (
     "run string, what string, invariant string, requirement string, message string, sequence bigint"
@@ -63,7 +63,7 @@ COLUMNS = (
 """The same in the words of Spark."""
 
 
-class Finding(Struct, frozen=True):
+class RecheckFinding(Struct, frozen=True):
     """Something that was found in the events of a run.
 
     Attributes:
@@ -109,7 +109,7 @@ def recheck(events: DataFrame, invariants: Sequence[type[Invariant]] = INVARIANT
         invariants: what must hold. Workers must be able to import them.
 
     Returns:
-        What was found, with the columns of :class:`Finding`.
+        What was found, with the columns of :class:`RecheckFinding`.
 
     Raises:
         UsageError: a column is missing, or is of another type.
@@ -123,7 +123,7 @@ def recheck(events: DataFrame, invariants: Sequence[type[Invariant]] = INVARIANT
     return events.select(*SCHEMA.names).groupBy("run").applyInArrow(judged, COLUMNS)
 
 
-def judge(rows: pa.Table, invariants: Sequence[type[Invariant]]) -> Iterator[Finding]:
+def judge(rows: pa.Table, invariants: Sequence[type[Invariant]]) -> Iterator[RecheckFinding]:
     """Judge one run.
 
     Args:
@@ -134,16 +134,20 @@ def judge(rows: pa.Table, invariants: Sequence[type[Invariant]]) -> Iterator[Fin
     try:
         single = in_order(rows)
         if len(single) < len(rows):
-            yield Finding(run, "duplicate", "", "", DUPLICATE % (len(rows), len(single)), -1)
+            yield RecheckFinding(run, "duplicate", "", "", DUPLICATE % (len(rows), len(single)), -1)
         events = chain.from_iterable(map(events_of, single.to_batches(BATCH)))
         for each in violations_in(events, invariants):
             number = each.event.sequence if each.event else -1
-            yield Finding(run, "violation", each.invariant, each.requirement, each.message, number)
+            yield RecheckFinding(
+                run, "violation", each.invariant, each.requirement, each.message, number
+            )
     except UsageError as error:
-        yield Finding(run, "unreadable", "", "", str(error), -1)
+        yield RecheckFinding(run, "unreadable", "", "", str(error), -1)
     except Exception as error:  # noqa: BLE001 - one run that breaks must not end the others
         text = str(error).removesuffix(" This is a mistake in the simulator.")
-        yield Finding(run, "unreadable", "", "", f"{text} Something is missing before that.", -1)
+        yield RecheckFinding(
+            run, "unreadable", "", "", f"{text} Something is missing before that.", -1
+        )
 
 
 def in_order(rows: pa.Table) -> pa.Table:

@@ -17,8 +17,14 @@ from msgspec import Struct
 from streamproof.conformance.verdict_rule import Shown
 from streamproof.reports.junit import add_properties, count_cases, explained
 from streamproof.reports.pipeline.site.phrases import worlds_name
-from streamproof.reports.pipeline.site.site_builder import Broken, Series, Site
-from streamproof.reports.pipeline.site.site_data import Cell, Promise, Rows, WorldFailure, Worlds
+from streamproof.reports.pipeline.site.site_builder import BrokenPromise, Site, VersionSeries
+from streamproof.reports.pipeline.site.site_data import (
+    Promise,
+    SiteCell,
+    SiteRows,
+    WorldFailure,
+    WorldTotals,
+)
 from streamproof.reports.safe_text import PROGRAM_CHARS, cell, detail
 from streamproof.reports.wording import STATUSES
 
@@ -147,7 +153,7 @@ def _tables(site: Site) -> Iterator[tuple[str, type[Struct], tuple[Any, ...]]]:
     """Every table of the rows: its name, the type of its rows, and these, sorted."""
     # The report may have made the changes itself, from the last two versions of each subject.
     rows = msgspec.structs.replace(site.rows, changes=site.changes)
-    for field in msgspec.structs.fields(Rows):
+    for field in msgspec.structs.fields(SiteRows):
         if field.name != "baseline":
             yield field.name, field.type.__args__[0], getattr(rows, field.name)
 
@@ -161,7 +167,7 @@ def _csv_cell(value: Any) -> Any:
     return "" if value is None else value
 
 
-def _ctrf_test(site: Site, series: Series, promise: Promise) -> dict[str, Any]:
+def _ctrf_test(site: Site, series: VersionSeries, promise: Promise) -> dict[str, Any]:
     status = series.status(promise.requirement)
     found = series.newest.get(promise.requirement)
     test: dict[str, Any] = {
@@ -186,7 +192,7 @@ def _ctrf_test(site: Site, series: Series, promise: Promise) -> dict[str, Any]:
     return test
 
 
-def _case(suite: ET.Element, site: Site, series: Series, promise: Promise) -> None:
+def _case(suite: ET.Element, site: Site, series: VersionSeries, promise: Promise) -> None:
     status = series.status(promise.requirement)
     found = series.newest.get(promise.requirement)
     area = promise.requirement.rpartition("-")[0]
@@ -214,7 +220,7 @@ def _case(suite: ET.Element, site: Site, series: Series, promise: Promise) -> No
             ET.SubElement(case, "skipped", message=cell(f"{status}: {why}"))
 
 
-def _ctrf_world(site: Site, worlds: Worlds) -> dict[str, Any]:
+def _ctrf_world(site: Site, worlds: WorldTotals) -> dict[str, Any]:
     status = _world_status(worlds)
     test: dict[str, Any] = {
         "name": worlds_name(worlds),
@@ -230,7 +236,7 @@ def _ctrf_world(site: Site, worlds: Worlds) -> dict[str, Any]:
     return test
 
 
-def _world_case(suite: ET.Element, site: Site, worlds: Worlds) -> None:
+def _world_case(suite: ET.Element, site: Site, worlds: WorldTotals) -> None:
     name = worlds_name(worlds)
     case = ET.SubElement(suite, "testcase", classname=WORLDS, name=name, time="0.000")
     status = _world_status(worlds)
@@ -240,17 +246,17 @@ def _world_case(suite: ET.Element, site: Site, worlds: Worlds) -> None:
         node.text = _world_ways(site, worlds)
 
 
-def _world_status(worlds: Worlds) -> Shown:
+def _world_status(worlds: WorldTotals) -> Shown:
     if worlds.broken:
         return "fail"
     return "error" if worlds.silent else "pass"
 
 
-def _world_message(worlds: Worlds) -> str:
+def _world_message(worlds: WorldTotals) -> str:
     return f"{worlds.broken} of {worlds.count} fail, {worlds.silent} give no answer"
 
 
-def _world_ways(site: Site, worlds: Worlds) -> str:
+def _world_ways(site: Site, worlds: WorldTotals) -> str:
     def is_of(way: WorldFailure) -> bool:
         return (way.kind, way.subject) == (worlds.kind, worlds.subject)
 
@@ -265,22 +271,22 @@ def _world_ways(site: Site, worlds: Worlds) -> str:
     )
 
 
-def _ways(site: Site, series: Series, promise: Promise) -> list[Broken]:
+def _ways(site: Site, series: VersionSeries, promise: Promise) -> list[BrokenPromise]:
     """The ways in which the newest version breaks a promise."""
     ways = site.failures_of.get((series.key, promise.requirement), ())
     return [way for way in ways if way.now]
 
 
-def _is_flaky(site: Site, series: Series, promise: Promise) -> bool:
+def _is_flaky(site: Site, series: VersionSeries, promise: Promise) -> bool:
     rows = site.flaky_of.get((series.key, promise.requirement), [])
     return any(row.version == series.version for row in rows)
 
 
-def _why(status: Shown, found: Cell | None) -> str:
+def _why(status: Shown, found: SiteCell | None) -> str:
     return cell(found.reason if found and found.reason else STATUSES[status], 1000)
 
 
-def _explained(way: Broken) -> str:
+def _explained(way: BrokenPromise) -> str:
     record = way.newest
     return explained(
         Promise=way.promise.promise,

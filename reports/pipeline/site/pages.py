@@ -19,9 +19,9 @@ from markupsafe import Markup
 
 from streamproof.conformance.verdict_rule import Shown
 from streamproof.reports.pipeline.site import charts, phrases, templates
-from streamproof.reports.pipeline.site.site_builder import CHANGES, Series, Site
+from streamproof.reports.pipeline.site.site_builder import CHANGES, Site, VersionSeries
 from streamproof.reports.pipeline.site.site_data import Distribution, Promise
-from streamproof.reports.report_view import Tally
+from streamproof.reports.report_view import StatusTally
 from streamproof.reports.safe_text import cell
 from streamproof.reports.templating import asset, environment
 from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS
@@ -137,11 +137,11 @@ def _requirement(site: Site, promise: Promise) -> dict[str, Any]:
     }
 
 
-def _cells(series: Series, requirement: str) -> list[Any]:
+def _cells(series: VersionSeries, requirement: str) -> list[Any]:
     return [each for each in series.rows[requirement] if each is not None]
 
 
-def _intervals(requirement: str, asked: list[Series]) -> list[charts.Interval]:
+def _intervals(requirement: str, asked: list[VersionSeries]) -> list[charts.Interval]:
     """The intervals of the newest versions in which something was killed."""
     found = []
     for series in asked:
@@ -197,13 +197,15 @@ def _when(started_at: str) -> str:
     return cell(started_at, 40)
 
 
-def _both(tallies: tuple[Tally, Tally]) -> Tally:
+def _both(tallies: tuple[StatusTally, StatusTally]) -> StatusTally:
     """Core and extended requirements together."""
     core, extended = tallies
-    return Tally({status: core.counts[status] + extended.counts[status] for status in STATUSES})
+    return StatusTally(
+        {status: core.counts[status] + extended.counts[status] for status in STATUSES}
+    )
 
 
-def _columns(series: Series, label: str) -> Markup:
+def _columns(series: VersionSeries, label: str) -> Markup:
     tallies = [_both(each).counts for each in series.tallies]
     return charts.columns(tallies, [version or "–" for version in series.versions], label)
 
@@ -223,7 +225,7 @@ def _days(site: Site) -> list[tuple[str, float, int]]:
         total = totals.setdefault(day.date, dict.fromkeys(STATUSES, 0))
         for status, count in day.counts.items():
             total[status] += count
-    tallies = {date: Tally(total) for date, total in sorted(totals.items())}
+    tallies = {date: StatusTally(total) for date, total in sorted(totals.items())}
     return [
         (date, tally.passed / tally.asked, tally.asked)
         for date, tally in tallies.items()
@@ -242,6 +244,6 @@ def _by_seed(site: Site) -> str:
     return shown + (f" and {len(seeds) - 12:,} more" if len(seeds) > 12 else "")
 
 
-def _batches(all_series: tuple[Series, ...], size: int) -> list[tuple[Series, ...]]:
+def _batches(all_series: tuple[VersionSeries, ...], size: int) -> list[tuple[VersionSeries, ...]]:
     """As many subjects at a time as have room beside each other on paper."""
     return [all_series[start : start + size] for start in range(0, len(all_series), size)]

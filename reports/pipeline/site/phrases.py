@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from streamproof.conformance.verdict_rule import Outcome
-from streamproof.reports.pipeline.site.site_builder import CHANGES, Series, Site
-from streamproof.reports.pipeline.site.site_data import Worlds
+from streamproof.reports.pipeline.site.site_builder import CHANGES, Site, VersionSeries
+from streamproof.reports.pipeline.site.site_data import WorldTotals
 from streamproof.reports.safe_text import cell
 from streamproof.reports.wording import plural
 
@@ -103,7 +103,7 @@ def worlds_clause(site: Site) -> str:
     return " and ".join(parts) or f"{plural(count, 'simulated world')} broke no promise"
 
 
-def worlds_name(worlds: Worlds) -> str:
+def worlds_name(worlds: WorldTotals) -> str:
     """What tells worlds that were asked for alike from others."""
     kind = "scenarios" if worlds.kind == "scenario" else "worlds"
     guarantee = f", {worlds.guarantee}" if worlds.guarantee else ""
@@ -121,7 +121,7 @@ def _counted(site: Site) -> str:
     return ", ".join(f"{site.changed[kind]:,} {kind}" for kind in CHANGES if site.changed[kind])
 
 
-def clause(series: Series) -> str:
+def clause(series: VersionSeries) -> str:
     """What is known of one subject's newest version, in a few words that start with its name."""
     name = cell(f"{series.label} {series.version}".strip(), 100)
     core, extended = series.core, series.extended

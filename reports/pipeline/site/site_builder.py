@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
 
+import msgspec
+
 from streamproof.conformance.catalogue import AREAS
 from streamproof.conformance.verdict_rule import (
     LEVELS,
@@ -27,26 +29,26 @@ from streamproof.conformance.verdict_rule import (
 )
 from streamproof.reports.pipeline.site.page_names import page_names
 from streamproof.reports.pipeline.site.site_data import (
-    Cell,
-    Change,
     ChangeKind,
-    Failure,
     Flaky,
     Promise,
-    Rows,
+    SiteCell,
+    SiteFailure,
+    SiteRows,
+    StatusChange,
     VerdictRow,
     WorldFailure,
-    Worlds,
+    WorldTotals,
 )
-from streamproof.reports.report_view import Tally
+from streamproof.reports.report_view import StatusTally
 from streamproof.reports.wording import STATUSES
 
 __all__ = [
     "CHANGES",
-    "Broken",
+    "BrokenPromise",
     "Key",
-    "Series",
     "Site",
+    "VersionSeries",
     "area_of",
     "arrange",
     "kind_of_change",
@@ -71,7 +73,7 @@ _WORD = re.compile(r"\d+|[A-Za-z]+")
 
 
 @dataclass(frozen=True)
-class Series:
+class VersionSeries:
     """The versions of one subject under one guarantee, the newest last: that tested last.
 
     Attributes:
@@ -87,9 +89,9 @@ class Series:
     label: str
     page: str
     versions: tuple[str, ...]
-    rows: dict[str, tuple[Cell | None, ...]]
+    rows: dict[str, tuple[SiteCell | None, ...]]
     outcomes: tuple[Outcome, ...]
-    tallies: tuple[tuple[Tally, Tally], ...]
+    tallies: tuple[tuple[StatusTally, StatusTally], ...]
 
     @property
     def key(self) -> Key:
@@ -111,11 +113,11 @@ class Series:
         return self.outcomes[-1]
 
     @property
-    def core(self) -> Tally:
+    def core(self) -> StatusTally:
         return self.tallies[-1][0]
 
     @property
-    def extended(self) -> Tally:
+    def extended(self) -> StatusTally:
         return self.tallies[-1][1]
 
     @property
@@ -123,7 +125,7 @@ class Series:
         return self.core.broken + self.extended.broken
 
     @cached_property
-    def newest(self) -> dict[str, Cell]:
+    def newest(self) -> dict[str, SiteCell]:
         """The cells of the newest version, by requirement."""
         return {key: cells[-1] for key, cells in self.rows.items() if cells[-1] is not None}
 
@@ -150,7 +152,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenPromise:
     """One way in which a promise is broken, over all runs and versions that found it.
 
     Attributes:
@@ -160,14 +162,14 @@ class Broken:
     """
 
     page: str
-    series: Series
+    series: VersionSeries
     promise: Promise
-    records: tuple[Failure, ...]
+    records: tuple[SiteFailure, ...]
     versions: tuple[str, ...]
     now: bool
 
     @property
-    def newest(self) -> Failure:
+    def newest(self) -> SiteFailure:
         return self.records[0]
 
     @property
@@ -188,26 +190,26 @@ class Site:
         requirement_pages: of each requirement, without folder and suffix.
     """
 
-    rows: Rows
+    rows: SiteRows
     outcome: Outcome
-    series: tuple[Series, ...]
+    series: tuple[VersionSeries, ...]
     areas: tuple[tuple[str, str, tuple[Promise, ...]], ...]
-    failures: tuple[Broken, ...]
-    changes: tuple[Change, ...]
+    failures: tuple[BrokenPromise, ...]
+    changes: tuple[StatusChange, ...]
     requirement_pages: dict[str, str]
 
     @cached_property
-    def broken_now(self) -> tuple[Broken, ...]:
+    def broken_now(self) -> tuple[BrokenPromise, ...]:
         """The failures that newest versions have."""
         return tuple(failure for failure in self.failures if failure.now)
 
     @cached_property
-    def honest_worlds(self) -> tuple[Worlds, ...]:
+    def honest_worlds(self) -> tuple[WorldTotals, ...]:
         """Those in which no mistake was made on purpose: nothing may be broken there."""
         return tuple(each for each in self.rows.worlds if not each.defect)
 
     @cached_property
-    def defects(self) -> dict[str, tuple[tuple[Worlds, ...], tuple[WorldFailure, ...]]]:
+    def defects(self) -> dict[str, tuple[tuple[WorldTotals, ...], tuple[WorldFailure, ...]]]:
         """The worlds with each mistake made on purpose, and how they failed."""
         return {
             name: (
@@ -227,14 +229,15 @@ class Site:
     def digest(self) -> str:
         """Stands for all that the report is made from, in any order: 16 hexadecimal digits."""
         found = hashlib.sha256()
-        for name in Rows.__struct_fields__:
+        for name in SiteRows.__struct_fields__:
             value = getattr(self.rows, name)
-            rows = sorted(map(repr, value)) if isinstance(value, tuple) else [value]
+            # Values without the names of classes, which may change from release to release.
+            rows = sorted(map(_values, value)) if isinstance(value, tuple) else [value]
             found.update("\n".join([name, *rows, ""]).encode("utf-8", "backslashreplace"))
         return found.hexdigest()[:16]
 
     @cached_property
-    def by_key(self) -> dict[Key, Series]:
+    def by_key(self) -> dict[Key, VersionSeries]:
         return {series.key: series for series in self.series}
 
     @cached_property
@@ -242,17 +245,17 @@ class Site:
         return {each.requirement: each for _, _, promises in self.areas for each in promises}
 
     @cached_property
-    def subjects(self) -> dict[str, tuple[Series, ...]]:
+    def subjects(self) -> dict[str, tuple[VersionSeries, ...]]:
         """The series of each subject."""
-        found: dict[str, list[Series]] = defaultdict(list)
+        found: dict[str, list[VersionSeries]] = defaultdict(list)
         for series in self.series:
             found[series.subject].append(series)
         return {subject: tuple(each) for subject, each in found.items()}
 
     @cached_property
-    def failures_of(self) -> dict[tuple[Key, str], tuple[Broken, ...]]:
+    def failures_of(self) -> dict[tuple[Key, str], tuple[BrokenPromise, ...]]:
         """The failures by series and requirement."""
-        found: dict[tuple[Key, str], list[Broken]] = defaultdict(list)
+        found: dict[tuple[Key, str], list[BrokenPromise]] = defaultdict(list)
         for failure in self.failures:
             found[failure.series.key, failure.promise.requirement].append(failure)
         return {key: tuple(each) for key, each in found.items()}
@@ -279,14 +282,14 @@ class Site:
         return Counter(change.kind for change in self.changes)
 
     @cached_property
-    def worst_first(self) -> list[Series]:
-        def key(series: Series) -> tuple[int, int, int]:
+    def worst_first(self) -> list[VersionSeries]:
+        def key(series: VersionSeries) -> tuple[int, int, int]:
             return badness(series.outcome), -series.core.broken, -series.extended.broken
 
         return sorted(self.series, key=key)
 
     @cached_property
-    def weak(self) -> list[tuple[Promise, tuple[Series, ...]]]:
+    def weak(self) -> list[tuple[Promise, tuple[VersionSeries, ...]]]:
         """What the newest versions keep on weak evidence, and who: the most often weak first."""
         found = []
         for promise in self.promises.values():
@@ -312,7 +315,11 @@ class Site:
         ]
 
 
-def arrange(rows: Rows) -> Site:
+def _values(row: object) -> str:
+    return repr(msgspec.structs.astuple(row) if isinstance(row, msgspec.Struct) else row)
+
+
+def arrange(rows: SiteRows) -> Site:
     """Arranges rows for the pages."""
     promises = _by_area(rows)
     known = {each.requirement: each for each in promises}
@@ -333,7 +340,7 @@ def arrange(rows: Rows) -> Site:
     )
 
 
-def _outcome(rows: Rows, all_series: tuple[Series, ...]) -> Outcome:
+def _outcome(rows: SiteRows, all_series: tuple[VersionSeries, ...]) -> Outcome:
     """The worst verdict on a subject; a world that fails is a failure, whatever the subjects do."""
     found = [series.outcome for series in all_series]
     honest = [each for each in rows.worlds if not each.defect]
@@ -374,7 +381,7 @@ def kind_of_change(before: Shown | None, after: Shown | None) -> ChangeKind | No
     return "fixed" if before in _FAILED and after == "pass" else "changed"
 
 
-def _by_area(rows: Rows) -> list[Promise]:
+def _by_area(rows: SiteRows) -> list[Promise]:
     """All requirements in the order of the catalogue, those included that only cells know."""
     known = {each.requirement: each for each in rows.promises}
     mentioned = {
@@ -394,8 +401,8 @@ def _by_area(rows: Rows) -> list[Promise]:
     return sorted(known.values(), key=place)
 
 
-def _all_series(rows: Rows, known: dict[str, Promise]) -> tuple[Series, ...]:
-    cells: dict[Key, dict[str, dict[str, Cell]]] = defaultdict(lambda: defaultdict(dict))
+def _all_series(rows: SiteRows, known: dict[str, Promise]) -> tuple[VersionSeries, ...]:
+    cells: dict[Key, dict[str, dict[str, SiteCell]]] = defaultdict(lambda: defaultdict(dict))
     for cell in rows.cells:
         key = (cell.subject, cell.guarantee)
         cells[key][cell.version][cell.requirement] = cell
@@ -429,10 +436,10 @@ def _series(
     *,
     label: str,
     page: str,
-    cells: dict[str, dict[str, Cell]],
+    cells: dict[str, dict[str, SiteCell]],
     stated: dict[str, VerdictRow],
     known: dict[str, Promise],
-) -> Series:
+) -> VersionSeries:
     def age(version: str) -> tuple[str, tuple[tuple[int, int, str], ...]]:
         return (stated[version].latest_at if version in stated else ""), version_key(version)
 
@@ -444,7 +451,7 @@ def _series(
         sorted(due)
         for due in accumulate((found.keys() for found in by_version), lambda a, b: a | b)
     ]
-    return Series(
+    return VersionSeries(
         *key,
         label=label,
         page=page,
@@ -469,15 +476,17 @@ def _series(
     )
 
 
-def _tally(found: dict[str, Cell], requirements: list[str]) -> Tally:
+def _tally(found: dict[str, SiteCell], requirements: list[str]) -> StatusTally:
     """The statuses of these requirements in one version; a missing result is counted as such."""
     counts: dict[Shown, int] = dict.fromkeys(STATUSES, 0)
     for requirement in requirements:
         counts[_shown(found, requirement)] += 1
-    return Tally(counts)
+    return StatusTally(counts)
 
 
-def _best_possible(found: dict[str, Cell], asked: list[str], known: dict[str, Promise]) -> Outcome:
+def _best_possible(
+    found: dict[str, SiteCell], asked: list[str], known: dict[str, Promise]
+) -> Outcome:
     """The best verdict that the statuses allow; a version without any result is an error."""
     if not found:
         return "error"
@@ -488,16 +497,16 @@ def _best_possible(found: dict[str, Cell], asked: list[str], known: dict[str, Pr
     )
 
 
-def _shown(found: dict[str, Cell], requirement: str) -> Shown:
+def _shown(found: dict[str, SiteCell], requirement: str) -> Shown:
     return found[requirement].status if requirement in found else "no result"
 
 
 def _failures(
-    rows: Rows, all_series: tuple[Series, ...], known: dict[str, Promise]
-) -> tuple[Broken, ...]:
+    rows: SiteRows, all_series: tuple[VersionSeries, ...], known: dict[str, Promise]
+) -> tuple[BrokenPromise, ...]:
     """One for each series, requirement and shape."""
     by_key = {series.key: series for series in all_series}
-    ways: dict[tuple[Key, str, str], list[Failure]] = defaultdict(list)
+    ways: dict[tuple[Key, str, str], list[SiteFailure]] = defaultdict(list)
     for row in rows.failures:
         key = (row.subject, row.guarantee)
         if key in by_key:
@@ -509,7 +518,7 @@ def _failures(
     ]
     order = list(known)
 
-    def urgency(failure: Broken) -> tuple[bool, bool, int, bool, int, str]:
+    def urgency(failure: BrokenPromise) -> tuple[bool, bool, int, bool, int, str]:
         promise = failure.promise
         return (
             not failure.now,
@@ -527,14 +536,16 @@ def _way_name(key: Key, requirement: str, shape: str) -> str:
     return "-".join(part for part in (requirement, shape, *key) if part)
 
 
-def _broken(page: str, series: Series, promise: Promise, records: list[Failure]) -> Broken:
+def _broken(
+    page: str, series: VersionSeries, promise: Promise, records: list[SiteFailure]
+) -> BrokenPromise:
     order = {version: place for place, version in enumerate(series.versions)}
 
-    def age(row: Failure) -> tuple[bool, int, str]:
+    def age(row: SiteFailure) -> tuple[bool, int, str]:
         return not row.of_baseline, order.get(row.version, -1), row.run_id
 
     newest_first = sorted(records, key=age, reverse=True)
-    return Broken(
+    return BrokenPromise(
         page=page,
         series=series,
         promise=promise,
@@ -546,7 +557,7 @@ def _broken(page: str, series: Series, promise: Promise, records: list[Failure])
     )
 
 
-def _since_last(all_series: tuple[Series, ...]) -> Iterable[Change]:
+def _since_last(all_series: tuple[VersionSeries, ...]) -> Iterable[StatusChange]:
     """What changed between the last two versions of each series."""
     for series in all_series:
         if len(series.versions) < 2:
@@ -554,7 +565,7 @@ def _since_last(all_series: tuple[Series, ...]) -> Iterable[Change]:
         for requirement, cells in series.rows.items():
             before, after = (cell.status if cell else None for cell in cells[-2:])
             if kind := kind_of_change(before, after):
-                yield Change(
+                yield StatusChange(
                     subject=series.subject,
                     guarantee=series.guarantee,
                     requirement=requirement,
@@ -566,7 +577,7 @@ def _since_last(all_series: tuple[Series, ...]) -> Iterable[Change]:
                 )
 
 
-def _change_key(change: Change) -> tuple[int, str, str, str]:
+def _change_key(change: StatusChange) -> tuple[int, str, str, str]:
     kinds = list(CHANGES)
     return (
         kinds.index(change.kind),

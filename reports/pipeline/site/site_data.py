@@ -15,22 +15,22 @@ from streamproof.conformance.results import Level, Strength
 from streamproof.conformance.verdict_rule import Outcome, Shown
 
 __all__ = [
-    "Cell",
-    "Change",
     "ChangeKind",
     "Day",
     "Distribution",
-    "Failure",
     "Flaky",
-    "Problem",
     "Promise",
-    "Rows",
-    "Run",
-    "Subject",
+    "ReadingProblem",
+    "SiteCell",
+    "SiteFailure",
+    "SiteRows",
+    "SiteRun",
+    "SiteSubject",
+    "StatusChange",
     "Unreached",
     "VerdictRow",
     "WorldFailure",
-    "Worlds",
+    "WorldTotals",
 ]
 
 ChangeKind = Literal["broken", "fixed", "changed", "added", "removed"]
@@ -42,7 +42,7 @@ before. ``removed``: there is none now.
 """
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class SiteRun(Struct, frozen=True, kw_only=True):
     """One run that was read.
 
     Attributes:
@@ -81,7 +81,7 @@ class Promise(Struct, frozen=True, kw_only=True):
     checks: list[str] = field(default_factory=list)
 
 
-class Cell(Struct, frozen=True, kw_only=True):
+class SiteCell(Struct, frozen=True, kw_only=True):
     """What became of one requirement for one version of a subject, over all its runs.
 
     Attributes:
@@ -116,7 +116,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     high: float | None = None
 
 
-class Subject(Struct, frozen=True, kw_only=True):
+class SiteSubject(Struct, frozen=True, kw_only=True):
     """What one version of a subject says of itself.
 
     Attributes:
@@ -147,7 +147,7 @@ class VerdictRow(Struct, frozen=True, kw_only=True):
     runs: int = 1
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class SiteFailure(Struct, frozen=True, kw_only=True):
     """One way in which runs of one version found a promise broken, as the newest of them has it.
 
     Attributes:
@@ -178,7 +178,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     of_baseline: bool = False
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class StatusChange(Struct, frozen=True, kw_only=True):
     """One requirement that fares differently than before.
 
     Attributes:
@@ -214,7 +214,7 @@ class Flaky(Struct, frozen=True, kw_only=True):
     broken_seed: int = 0
 
 
-class Problem(Struct, frozen=True, kw_only=True):
+class ReadingProblem(Struct, frozen=True, kw_only=True):
     """Something that could not be read, and so is in no other table.
 
     Attributes:
@@ -238,7 +238,7 @@ class Unreached(Struct, frozen=True, kw_only=True):
     runs: int = 0
 
 
-class Worlds(Struct, frozen=True, kw_only=True):
+class WorldTotals(Struct, frozen=True, kw_only=True):
     """Simulated worlds, or scenarios, of campaigns that were asked for alike.
 
     Attributes:
@@ -335,7 +335,7 @@ class Day(Struct, frozen=True, kw_only=True):
     spec: str = ""
 
 
-class Rows(Struct, frozen=True, kw_only=True):
+class SiteRows(Struct, frozen=True, kw_only=True):
     """All that one report is made from.
 
     Attributes:
@@ -345,16 +345,16 @@ class Rows(Struct, frozen=True, kw_only=True):
     """
 
     promises: tuple[Promise, ...] = ()
-    cells: tuple[Cell, ...] = ()
+    cells: tuple[SiteCell, ...] = ()
     verdicts: tuple[VerdictRow, ...] = ()
-    subjects: tuple[Subject, ...] = ()
-    runs: tuple[Run, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    changes: tuple[Change, ...] = ()
+    subjects: tuple[SiteSubject, ...] = ()
+    runs: tuple[SiteRun, ...] = ()
+    failures: tuple[SiteFailure, ...] = ()
+    changes: tuple[StatusChange, ...] = ()
     flaky: tuple[Flaky, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ReadingProblem, ...] = ()
     unreached: tuple[Unreached, ...] = ()
-    worlds: tuple[Worlds, ...] = ()
+    worlds: tuple[WorldTotals, ...] = ()
     world_failures: tuple[WorldFailure, ...] = ()
     distributions: tuple[Distribution, ...] = ()
     days: tuple[Day, ...] = ()

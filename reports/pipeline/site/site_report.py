@@ -13,7 +13,7 @@ from streamproof.reports.pipeline.site.exports import (
 )
 from streamproof.reports.pipeline.site.pages import render_pages
 from streamproof.reports.pipeline.site.site_builder import Site, arrange
-from streamproof.reports.pipeline.site.site_data import Rows
+from streamproof.reports.pipeline.site.site_data import SiteRows
 from streamproof.reports.pipeline.site.site_summary import render_badge, render_markdown
 from streamproof.reports.pipeline.site.site_writer import Written, write_files
 
@@ -33,7 +33,7 @@ FORMATS: dict[str, Callable[[Site], _Files]] = {
 """Every format, and the files that it has."""
 
 
-def write_report(rows: Rows, out: Path, formats: Iterable[str]) -> Written:
+def write_report(rows: SiteRows, out: Path, formats: Iterable[str]) -> Written:
     """Writes a report into a directory, which is created if need be.
 
     The same rows give the same bytes. Files of an earlier report in the same directory are

@@ -12,20 +12,20 @@ import msgspec
 
 from streamproof.reports.pipeline import load
 from streamproof.reports.pipeline.site.site_data import (
-    Cell,
-    Change,
     Day,
     Distribution,
-    Failure,
     Flaky,
-    Problem,
     Promise,
-    Rows,
-    Run,
-    Subject,
+    ReadingProblem,
+    SiteCell,
+    SiteFailure,
+    SiteRows,
+    SiteRun,
+    SiteSubject,
+    StatusChange,
     Unreached,
     VerdictRow,
-    Worlds,
+    WorldTotals,
 )
 from streamproof.reports.pipeline.site.specs import specs_told_apart
 from streamproof.reports.pipeline.site.world_results import (
@@ -62,7 +62,7 @@ def read_rows(
     *,
     master: str = "",
     remote: str = "",
-) -> Rows:
+) -> SiteRows:
     """Reads run logs and campaigns, with Spark, into the rows of a report.
 
     Args:
@@ -81,7 +81,7 @@ def read_rows(
         before = load(*baseline, master=master, remote=remote) if baseline else None
         if before:
             stack.callback(before.close)
-        problems = _converted(tables.problems(), Problem)
+        problems = _converted(tables.problems(), ReadingProblem)
         unread = {problem.path for problem in problems}
         campaigns = [
             each
@@ -91,7 +91,7 @@ def read_rows(
         spark = session(master, remote)
         worlds = read_worlds(spark, campaigns)
         difference = _records(tables.difference(before)) if before else []
-        rows = Rows(
+        rows = SiteRows(
             promises=tuple(map(_promise, _records(tables.requirements()))),
             cells=_cells(tables),
             verdicts=_verdicts(tables),
@@ -128,7 +128,7 @@ def _promise(record: _Record) -> Promise:
     return msgspec.convert({**record, "checks": checks}, Promise)
 
 
-def _cells(tables: Tables) -> tuple[Cell, ...]:
+def _cells(tables: Tables) -> tuple[SiteCell, ...]:
     keys = ("subject", "version", "guarantee", "spec", "requirement")
     evidence = {
         tuple(record[key] for key in keys): record for record in _records(tables.strength())
@@ -139,10 +139,10 @@ def _cells(tables: Tables) -> tuple[Cell, ...]:
     )
 
 
-def _cell(record: _Record, evidence: _Record | None) -> Cell:
+def _cell(record: _Record, evidence: _Record | None) -> SiteCell:
     found = evidence or {}
     crashes = found.get("crashes", 0)
-    return Cell(
+    return SiteCell(
         subject=record["subject"],
         version=record["version"],
         guarantee=record["guarantee"],
@@ -181,11 +181,11 @@ def _verdicts(tables: Tables) -> tuple[VerdictRow, ...]:
     )
 
 
-def _subjects(tables: Tables) -> tuple[Subject, ...]:
+def _subjects(tables: Tables) -> tuple[SiteSubject, ...]:
     """What each version says of itself in its newest run."""
-    newest: dict[tuple[str, str], Subject] = {}
+    newest: dict[tuple[str, str], SiteSubject] = {}
     for record in sorted(_records(tables.subjects()), key=lambda each: each["started_at"]):
-        newest[record["subject"], record["version"]] = Subject(
+        newest[record["subject"], record["version"]] = SiteSubject(
             subject=record["subject"],
             version=record["version"],
             package=record["package"],
@@ -209,13 +209,13 @@ def _in_words(capabilities: str) -> str:
     return ", ".join(sorted(words))
 
 
-def _runs(tables: Tables) -> tuple[Run, ...]:
+def _runs(tables: Tables) -> tuple[SiteRun, ...]:
     """The runs that judge subjects; of simulated worlds there are too many for the driver."""
     frame = tables.spark.runs().where("origin = 'log' OR profile != ''")
-    return tuple(msgspec.convert(record, Run) for record in frame.toArrow().to_pylist())
+    return tuple(msgspec.convert(record, SiteRun) for record in frame.toArrow().to_pylist())
 
 
-def _unreached(tables: Tables, worlds: tuple[Worlds, ...]) -> tuple[Unreached, ...]:
+def _unreached(tables: Tables, worlds: tuple[WorldTotals, ...]) -> tuple[Unreached, ...]:
     """What no run has seen: rows of campaigns tell only the situations that they have seen."""
     found = {row.situation: row for row in _converted(tables.marks_never(), Unreached)}
     if drawn := sum(each.count for each in worlds if each.kind == "simulate"):
@@ -227,7 +227,7 @@ def _unreached(tables: Tables, worlds: tuple[Worlds, ...]) -> tuple[Unreached, .
     return tuple(found[situation] for situation in sorted(found))
 
 
-def _no_longer(before: Tables | None, difference: list[_Record]) -> tuple[Failure, ...]:
+def _no_longer(before: Tables | None, difference: list[_Record]) -> tuple[SiteFailure, ...]:
     """The failures of a baseline in what no run of this report finds broken."""
     keys = ("subject", "guarantee", "spec", "requirement")
     gone = {
@@ -244,7 +244,7 @@ def _no_longer(before: Tables | None, difference: list[_Record]) -> tuple[Failur
     )
 
 
-def _failures(tables: Tables, left_out: SparkDataFrame | None = None) -> tuple[Failure, ...]:
+def _failures(tables: Tables, left_out: SparkDataFrame | None = None) -> tuple[SiteFailure, ...]:
     """The newest of each way in which a version breaks a promise, and how many runs found it.
 
     Args:
@@ -269,11 +269,12 @@ def _failures(tables: Tables, left_out: SparkDataFrame | None = None) -> tuple[F
     )
     rows = found.where("place = 1").orderBy(*keys).toArrow().to_pylist()
     return tuple(
-        msgspec.convert({**record, "known": record["known_because"]}, Failure) for record in rows
+        msgspec.convert({**record, "known": record["known_because"]}, SiteFailure)
+        for record in rows
     )
 
 
-def _change(record: _Record) -> Change:
+def _change(record: _Record) -> StatusChange:
     return msgspec.convert(
         {
             **record,
@@ -281,7 +282,7 @@ def _change(record: _Record) -> Change:
             "before": record["before"] or None,
             "after": record["after"] or None,
         },
-        Change,
+        StatusChange,
     )
 
 

@@ -7,7 +7,7 @@ import re
 
 from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.reports.pipeline.site.phrases import compared, headline, subline
-from streamproof.reports.pipeline.site.site_builder import Broken, Series, Site
+from streamproof.reports.pipeline.site.site_builder import BrokenPromise, Site, VersionSeries
 from streamproof.reports.safe_text import cell
 from streamproof.reports.wording import plural
 
@@ -70,7 +70,7 @@ def _table(site: Site) -> list[str]:
     return lines
 
 
-def _row(series: Series) -> str:
+def _row(series: VersionSeries) -> str:
     silent = series.count("error") + series.count("skip") + series.count("no result")
     columns = [
         _plain(series.label, 60),
@@ -111,7 +111,7 @@ def _worlds(site: Site) -> list[str]:
     ]
 
 
-def _shape(way: Broken) -> str:
+def _shape(way: BrokenPromise) -> str:
     known = f"known: {way.newest.known}" if way.newest.known else ""
     words = "; ".join(_plain(text, 120) for text in (way.newest.shape, known) if text)
     return f" ({words})" if words else ""

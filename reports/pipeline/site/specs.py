@@ -7,27 +7,31 @@ from typing import TypeVar
 import msgspec
 
 from streamproof.reports.pipeline.site.site_data import (
-    Cell,
-    Change,
     Day,
-    Failure,
     Flaky,
-    Rows,
+    SiteCell,
+    SiteFailure,
+    SiteRows,
+    StatusChange,
     VerdictRow,
 )
 
 __all__ = ["specs_told_apart"]
 
-_Row = TypeVar("_Row", Cell, VerdictRow, Failure, Change, Flaky, Day)
+_Row = TypeVar("_Row", SiteCell, VerdictRow, SiteFailure, StatusChange, Flaky, Day)
 
 
-def specs_told_apart(rows: Rows) -> Rows:
+def specs_told_apart(rows: SiteRows) -> SiteRows:
     """The rows of a report with the spec beside the guarantee, if there is more than one.
 
     Everything in a report goes by subject and guarantee. Where all runs have one spec, as a rule,
     a reader need not see it.
     """
-    judged: tuple[VerdictRow | Cell | Change, ...] = (*rows.verdicts, *rows.cells, *rows.changes)
+    judged: tuple[VerdictRow | SiteCell | StatusChange, ...] = (
+        *rows.verdicts,
+        *rows.cells,
+        *rows.changes,
+    )
     if len({row.spec for row in judged}) < 2:
         return rows
     return msgspec.structs.replace(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from streamproof.reports.pipeline.campaigns.campaign_tables import TableName, read_table
-from streamproof.reports.pipeline.site.site_data import WorldFailure, Worlds
+from streamproof.reports.pipeline.site.site_data import WorldFailure, WorldTotals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ _ASKED = ("kind", "subject", "guarantee", "defect")
 _WAY = ("kind", "subject", "scenario", "defect", "requirement", "shape")
 
 
-def read_worlds(spark: SparkSession, campaigns: Sequence[str]) -> tuple[Worlds, ...]:
+def read_worlds(spark: SparkSession, campaigns: Sequence[str]) -> tuple[WorldTotals, ...]:
     """How many worlds and scenarios there were of each kind, and what they came to.
 
     Args:
@@ -44,7 +44,7 @@ def read_worlds(spark: SparkSession, campaigns: Sequence[str]) -> tuple[Worlds, 
     ]
     found = _runs(spark, campaigns).groupBy(*_ASKED)
     table = found.agg(sql.count("*").alias("count"), *counts, sql.sum("events").alias("events"))
-    return _rows(table.orderBy(*_ASKED), Worlds)
+    return _rows(table.orderBy(*_ASKED), WorldTotals)
 
 
 def read_world_failures(spark: SparkSession, campaigns: Sequence[str]) -> tuple[WorldFailure, ...]:
