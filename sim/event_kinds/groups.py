@@ -68,7 +68,7 @@ GROUP_KINDS = (
     ),
     EventKind(
         name="coordinator.back",
-        meaning="The coordinator is there again.",
+        meaning="The coordinator accepts requests again.",
         actor="brokers",
         attributes={"what": _ROLE},
         look=Look("groups", "", "^", "starts", 1, "the coordinator of {what} is back"),
@@ -78,19 +78,21 @@ GROUP_KINDS = (
     ),
     EventKind(
         name="group.assigned",
-        meaning="The leader has shared out the tasks of a generation.",
+        meaning="The leader has distributed the tasks of a generation.",
         actor="thread",
         attributes={
             "generation": Attribute(int, "the generation of the group"),
             "version": VERSION,
             "members": Attribute(
-                dict[str, AssignedMember], "what each member says, and what it is assigned"
+                dict[str, AssignedMember], "what each member reports, and what it is assigned"
             ),
             "clients": Attribute(
-                dict[str, AssignedProcess], "what each process is to have in the end", _shares
+                dict[str, AssignedProcess],
+                "the tasks of each process once all moves are done",
+                _shares,
             ),
             "probing": Attribute(
-                bool, "whether another rebalance is due, as copies warm up (KIP-441)"
+                bool, "whether another rebalance is due because copies warm up (KIP-441)"
             ),
             "ends": Attribute(
                 dict[str, int], "by stateful task, the sum of the ends of its changelogs"
@@ -103,35 +105,40 @@ GROUP_KINDS = (
     ),
     EventKind(
         name="group.left_out",
-        meaning="A member finds that the group goes on without it.",
+        meaning="A member learns that the group has removed it.",
         actor="process",
         look=Look(
-            "instance", "groups", "F", "group", 3, "{actor} learns that the group has left it out"
+            "instance", "groups", "F", "group", 3, "{actor} learns that the group has removed it"
         ),
         footprint=Footprint(writes=("left {process}",), reads=("left out",)),
         effect=Absent("`thread.lost` tells what the threads give up"),
     ),
     EventKind(
         name="group.member_left_out",
-        meaning="The coordinator leaves out who was silent for too long.",
+        meaning="The coordinator removes a member that was silent for too long.",
         actor="brokers",
         attributes={
             "group": Attribute(str, "the group"),
             "member": Attribute(str, "the id of the member"),
         },
         look=Look(
-            "groups", "", "F", "group", 3, "{member} was not heard of: the group leaves it out"
+            "groups", "", "F", "group", 3, "{member} was silent for too long: the group removes it"
         ),
         footprint=Footprint(writes=("left out", "members")),
         effect=Absent("no members of groups are kept"),
     ),
     EventKind(
         name="group.probed",
-        meaning="The leader asks the members to come again with another metadata version.",
+        meaning="The leader asks the members to rejoin with another metadata version.",
         actor="thread",
         attributes={"version": VERSION},
         look=Look(
-            "groups", "instance", "R", "group", 2, "a rebalance to agree on version {version}"
+            "groups",
+            "instance",
+            "R",
+            "group",
+            2,
+            "the members rejoin to agree on version {version}",
         ),
         footprint=Footprint(writes=("shares",)),
         effect=Absent("no metadata versions are kept"),

@@ -99,7 +99,7 @@ def _ends(trouble: str) -> Effect:
 INSTANCE_KINDS = (
     EventKind(
         name="application.started",
-        meaning="The configuration of the run, and the tasks that there are.",
+        meaning="The configuration of the run, and its tasks.",
         actor="application",
         attributes={
             "tasks": Attribute(list[str], "the ids of all tasks"),
@@ -148,11 +148,11 @@ INSTANCE_KINDS = (
     ),
     EventKind(
         name="disk.power_lost",
-        meaning="What was flushed and not synced may be gone.",
+        meaning="The power failed: data that was flushed but not synced may be lost.",
         actor="process",
-        attributes={"flushes": Attribute(int, "how many flushes are gone")},
+        attributes={"flushes": Attribute(int, "how many flushes were lost")},
         look=Look(
-            "disk", "", "!", "faults", 3, "the power fails; flushes lost, not synced: {flushes}"
+            "disk", "", "!", "faults", 3, "the power fails: {flushes} unsynced flushes are lost"
         ),
         footprint=Footprint(
             writes=("process {process}", "files {process}"), reads=("process {process}",)
@@ -173,15 +173,15 @@ INSTANCE_KINDS = (
         name="instance.paused",
         meaning="The tasks of a process are paused; it stays in the group.",
         actor="process",
-        look=Look("instance", "", "z", "starts", 2, "{actor} is told to hold its work"),
+        look=Look("instance", "", "z", "starts", 2, "{actor} is asked to pause its tasks"),
         footprint=Footprint(writes=("held {process}",)),
         effect=_instance_paused,
     ),
     EventKind(
         name="instance.resumed",
-        meaning="The tasks of a process go on.",
+        meaning="The tasks of a process resume.",
         actor="process",
-        look=Look("instance", "", "^", "starts", 2, "{actor} is told to go on"),
+        look=Look("instance", "", "^", "starts", 2, "{actor} is asked to resume its tasks"),
         footprint=Footprint(writes=("held {process}",)),
         effect=_instance_paused,
     ),
@@ -192,12 +192,10 @@ INSTANCE_KINDS = (
         attributes={
             "drift_ppm": Attribute(int, "how fast its clock is, in millionths"),
             "release": Attribute(str, "the version of Kafka Streams"),
-            "manages_offsets": Attribute(
-                bool, "whether stores have their offsets themselves (KIP-1035)"
-            ),
+            "manages_offsets": Attribute(bool, "whether stores keep their own offsets (KIP-1035)"),
             "upgrade_from": Attribute(str, "`upgrade.from`; empty if it is not set"),
             "formats": Attribute(
-                list[int], "formats of stores that it has: 1, and 2 with timestamps"
+                list[int], "the store formats that it supports: 1, and 2 with timestamps"
             ),
         },
         look=Look("instance", "", "^", "starts", 3, "{actor} starts, with release {release}"),
@@ -211,7 +209,7 @@ INSTANCE_KINDS = (
         name="instance.stood_still",
         meaning="A process stands still, as in a long garbage collection.",
         actor="process",
-        look=Look("instance", "", "z", "faults", 3, "{actor} stands still, and does not know it"),
+        look=Look("instance", "", "z", "faults", 3, "{actor} stands still without noticing"),
         footprint=Footprint(writes=("trouble {process}",)),
         effect=_begins(STANDS_STILL),
     ),
@@ -219,14 +217,14 @@ INSTANCE_KINDS = (
         name="instance.stopped",
         meaning="A process has committed, closed everything, and ended.",
         actor="process",
-        attributes={"leaks": Attribute(list[str], "what is locked or open still", _said_leaks)},
+        attributes={"leaks": Attribute(list[str], "what is still locked or open", _said_leaks)},
         look=Look("instance", "", "v", "starts", 3, "{actor} is stopped{leaks}"),
         footprint=Footprint(writes=("process {process}", "members")),
         effect=_instance_ended,
     ),
     EventKind(
         name="instance.went_on",
-        meaning="A process that stood still goes on, and knows nothing of that.",
+        meaning="A process that stood still goes on without having noticed.",
         actor="process",
         look=Look("instance", "", "^", "faults", 3, "{actor} goes on as if no time had passed"),
         footprint=Footprint(writes=("trouble {process}",), reads=("trouble {process}",)),
@@ -253,7 +251,7 @@ INSTANCE_KINDS = (
         meaning="A request was carried out, and its reply was lost.",
         actor="process",
         attributes={"what": Attribute(str, "which request")},
-        look=Look("instance", "", "?", "faults", 2, "carried out, and the reply is lost: {what}"),
+        look=Look("instance", "", "?", "faults", 2, "{what} is carried out, but its reply is lost"),
         footprint=Footprint(writes=("trouble {process}",)),
         effect=Absent("no requests are kept"),
     ),
@@ -262,24 +260,24 @@ INSTANCE_KINDS = (
         meaning="A request was lost before it was carried out.",
         actor="process",
         attributes={"what": Attribute(str, "which request")},
-        look=Look("instance", "", "?", "faults", 2, "lost before it was carried out: {what}"),
+        look=Look("instance", "", "?", "faults", 2, "{what} is lost before it is carried out"),
         footprint=Footprint(writes=("trouble {process}",)),
         effect=Absent("no requests are kept"),
     ),
     EventKind(
         name="workload.ended",
-        meaning="Everything was sent to a topic.",
+        meaning="All records of a topic were sent.",
         actor="workload",
         attributes={"topic": Attribute(str, "the topic"), "records": RECORDS},
-        look=Look("world", "", "v", "other", 1, "all {records} of {topic} are sent"),
+        look=Look("world", "", "v", "other", 1, "all {records} are sent to {topic}"),
         footprint=Absent("`log.appended` has told each record"),
         effect=Absent("`log.appended` has told each record"),
     ),
     EventKind(
         name="world.healed",
-        meaning="Nothing goes wrong from now on.",
+        meaning="All faults end here.",
         actor="nemesis",
-        look=Look("world", "", "^", "starts", 2, "from now on nothing goes wrong any more"),
+        look=Look("world", "", "^", "starts", 2, "all faults end here"),
         footprint=Absent("the end of all faults explains no violation"),
         effect=Absent("each fault ends with an event of its own"),
     ),

@@ -34,22 +34,22 @@ ACTORS: dict[Actor, tuple[str, str]] = {
     "thread": ("`instance-0/thread-1`", "a stream thread of a process"),
     "updater": ("`instance-0/updater-1`", "the state updater of a thread"),
     "global": ("`instance-0/global`", "the thread of a process that keeps global stores"),
-    "workload": ("`workload`", "whoever sends what comes in"),
-    "nemesis": ("`nemesis`", "whoever makes things go wrong"),
+    "workload": ("`workload`", "the source of the input records"),
+    "nemesis": ("`nemesis`", "the source of faults"),
 }
 """Who does what happens: what the actor of an event looks like, and who that is."""
 
 GLYPHS: dict[str, str] = {
-    "X": "here it was found that a promise is broken",
+    "X": "here a broken promise was found",
     "!": "a crash, or something else that ends work",
     "^": "a start, or a repair",
     "v": "a clean stop",
     "z": "it stands still",
-    "R": "the group shares its tasks out",
+    "R": "the group distributes its tasks",
     "j": "a member joins",
     ">": "work is given, or begins",
     "<": "work is given up",
-    "F": "fenced, left out, or lost",
+    "F": "fenced, removed from the group, or lost",
     "~": "a task waits, or has waited long enough",
     "*": "a record is processed",
     "=": "a row is written to a store",
@@ -57,7 +57,7 @@ GLYPHS: dict[str, str] = {
     "-": "records are deleted from a log",
     "o": "a store is opened",
     "$": "records are restored",
-    "]": "what was in memory is on the disk now",
+    "]": "memory is written to the disk",
     "C": "a commit",
     "x": "an abort",
     "W": "a directory is wiped",
@@ -103,7 +103,7 @@ class Look(NamedTuple):
 
     Attributes:
         lane: where the event takes place.
-        source: the lane that it comes from, or ``sender`` for the lane of whoever sent a record;
+        source: the lane that it comes from, or ``sender`` for the lane that sent the record;
             empty if it comes from no other lane.
         glyph: its sign, of ``GLYPHS``.
         group: what it is filtered by.

@@ -77,7 +77,7 @@ LOG_KINDS = (
         actor="brokers",
         about="partition offset",
         attributes={"removed": Attribute(int, "how many records were removed")},
-        look=Look("log", "", "-", "log", 1, "{partition} is compacted, records gone: {removed}"),
+        look=Look("log", "", "-", "log", 1, "{partition} is compacted: {removed} records removed"),
         footprint=Footprint(writes=("deleted {partition}",)),
         effect=_log_compacted,
     ),
@@ -87,7 +87,7 @@ LOG_KINDS = (
         actor="brokers",
         about="partition offset",
         attributes={"reason": Attribute(str, "`request` or `retention`")},
-        look=Look("log", "", "-", "log", 2, "{partition} is deleted up to {offset}, by {reason}"),
+        look=Look("log", "", "-", "log", 2, "{partition} is deleted before {offset}, by {reason}"),
         footprint=Footprint(writes=("deleted {partition}",), reads=("committed {partition}",)),
         effect=_log_deleted,
     ),
@@ -102,7 +102,7 @@ LOG_KINDS = (
             "+",
             "transactions",
             1,
-            "the transaction takes offsets in: {offsets}",
+            "the transaction takes in offsets: {offsets}",
         ),
         footprint=Footprint(
             writes=("offer {partition} {offset}", "added {producer}"), reads=("taking {partition}",)
@@ -111,7 +111,7 @@ LOG_KINDS = (
     ),
     EventKind(
         name="offsets.committed",
-        meaning="Offsets of inputs count from now on.",
+        meaning="Offsets of inputs were committed.",
         actor="brokers",
         attributes={"group": Attribute(str, "the group"), "offsets": OFFSETS},
         look=Look("groups", "", "C", "transactions", 2, "committed offsets: {offsets}"),

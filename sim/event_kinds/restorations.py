@@ -19,7 +19,7 @@ RESTORATION_KINDS = (
         about="task partition offset",
         attributes={
             "records": RECORDS,
-            "remaining": Attribute(int, "how many offsets it lacks still"),
+            "remaining": Attribute(int, "how many offsets are still to be restored"),
         },
         look=Look(
             "store",
@@ -27,21 +27,23 @@ RESTORATION_KINDS = (
             "$",
             "restoring",
             0,
-            "{store} is restored up to {offset}, {remaining} to go",
+            "{store} is restored up to {offset}, {remaining} offsets to go",
         ),
         footprint=Footprint(writes=_RESTORING, reads=(STARTED,)),
         effect=Absent("`store.restored` tells what was applied"),
     ),
     EventKind(
         name="restore.end",
-        meaning="A restoration has come to its end.",
+        meaning="A restoration has finished.",
         actor="updater",
         about="task partition",
         attributes={
             "records": NO_RECORDS,
-            "total": Attribute(int, "how many records it has applied in all"),
+            "total": Attribute(int, "how many records were applied in all"),
         },
-        look=Look("store", "", "$", "restoring", 2, "{store} is restored, records in all: {total}"),
+        look=Look(
+            "store", "", "$", "restoring", 2, "{store} is restored, with {total} records in all"
+        ),
         footprint=Footprint(
             writes=(*_RESTORING, "restored {process} {partition}"), reads=(STARTED,)
         ),
@@ -54,11 +56,11 @@ RESTORATION_KINDS = (
         about="task partition",
         attributes={
             "records": NO_RECORDS,
-            "start": Attribute(int, "the offset that it begins with"),
-            "end": Attribute(int, "the offset that it ends before"),
+            "start": Attribute(int, "the first offset to apply"),
+            "end": Attribute(int, "the offset after the last one to apply"),
         },
         look=Look(
-            "store", "log", "$", "restoring", 2, "{store} is restored from {start} on, to {end}"
+            "store", "log", "$", "restoring", 2, "{store} is to be restored from {start} to {end}"
         ),
         footprint=Footprint(
             writes=(*_RESTORING, STARTED), reads=(STORE, "restoring {process} {partition}")
@@ -67,12 +69,12 @@ RESTORATION_KINDS = (
     ),
     EventKind(
         name="restore.suspended",
-        meaning="A restoration was given up, for now.",
+        meaning="A restoration was suspended.",
         actor="updater",
         about="task partition",
         attributes={
             "records": NO_RECORDS,
-            "total": Attribute(int, "how many records it has applied in all"),
+            "total": Attribute(int, "how many records were applied in all"),
         },
         look=Look(
             "store",
@@ -80,7 +82,7 @@ RESTORATION_KINDS = (
             "<",
             "restoring",
             2,
-            "restoring {store} is suspended, records so far: {total}",
+            "restoring {store} is suspended, after {total} records",
         ),
         footprint=Footprint(writes=_RESTORING, reads=(STARTED,)),
         effect=Absent("`store.restored` tells what was applied"),
@@ -105,7 +107,7 @@ RESTORATION_KINDS = (
         about="task partition",
         attributes={
             "records": NO_RECORDS,
-            "start": Attribute(int, "the offset that it begins with"),
+            "start": Attribute(int, "the first offset to apply"),
         },
         look=Look("store", "log", "$", "restoring", 2, "a standby of {store} begins at {start}"),
         footprint=Footprint(writes=(_UPDATING, STARTED), reads=(STORE,)),
@@ -113,7 +115,7 @@ RESTORATION_KINDS = (
     ),
     EventKind(
         name="update.suspended",
-        meaning="A standby does not follow a changelog any more.",
+        meaning="A standby stops following a changelog.",
         actor="updater",
         about="task partition offset?",
         attributes={"records": NO_RECORDS, "reason": Attribute(str, "`migrated` or `promoted`")},

@@ -38,7 +38,7 @@ ID = Attribute(str, "the transactional id")
 NO_RECORDS = Attribute(int, "always 0", _records)
 OFFSETS = Attribute(dict[str, int], "by partition of an input, the next offset to process")
 PRODUCER = Attribute(int, "the id of the producer; -1 if it has none")
-REASON = Attribute(str, "the error, in a word")
+REASON = Attribute(str, "the name of the error")
 RECORDS = Attribute(int, "how many records", _records)
 VERSION = Attribute(int, "the metadata version (KIP-268)")
 

@@ -158,7 +158,7 @@ STORE_KINDS = (
     ),
     EventKind(
         name="store.committed",
-        meaning="A store has committed; its offset vouches for what is in it.",
+        meaning="A store has committed its content together with its offset.",
         actor="thread",
         about="task partition offset?",
         look=Look("store", "task", "C", "stores", 1, "{store} commits {at}"),
@@ -170,7 +170,7 @@ STORE_KINDS = (
     ),
     EventKind(
         name="store.flushed",
-        meaning="A store has brought to the disk what it had in memory.",
+        meaning="A store has written its memory to the disk.",
         actor="thread",
         about="task partition",
         look=Look("disk", "store", "]", "stores", 2, "{store} is flushed to the disk"),
@@ -195,7 +195,7 @@ STORE_KINDS = (
         attributes={
             "store": Attribute(str, "the store"),
             "wipe": Attribute(
-                bool, "whether everything of its task has to be deleted first", _said_wipe
+                bool, "whether the stores of its task must be deleted first", _said_wipe
             ),
             "persistent": Attribute(bool, "whether it outlives the process"),
         },
@@ -231,10 +231,10 @@ STORE_KINDS = (
     ),
     EventKind(
         name="store.rebuilt",
-        meaning="A store of the newer format was built beside the one that is served.",
+        meaning="A store of the newer format was built beside the one in use.",
         actor="process",
         about="task partition offset",
-        attributes={"prepared": Attribute(bool, "whether it has everything by now")},
+        attributes={"prepared": Attribute(bool, "whether it has caught up")},
         look=Look(
             "store", "disk", "$", "restoring", 2, "{store} is rebuilt in another format, {at}"
         ),
@@ -260,7 +260,7 @@ STORE_KINDS = (
         actor="thread",
         about="task partition offset?",
         attributes=_CONTENTS,
-        look=Look("store", "", ">", "stores", 2, "{store} begins to work with {rows}, {at}"),
+        look=Look("store", "", ">", "stores", 2, "{store} starts running with {rows}, {at}"),
         footprint=Footprint(reads=(STORE, "restored {process} {partition}", TASK)),
         effect=_store_told,
     ),

@@ -87,7 +87,7 @@ def _state_found(moment: Moment, event: Event) -> None:
 TASK_KINDS = (
     EventKind(
         name="input.paused",
-        meaning="A partition is not fetched any more, because its buffer is full.",
+        meaning="A partition is no longer fetched, because its buffer is full.",
         actor="thread",
         about="partition",
         look=Look(
@@ -98,7 +98,7 @@ TASK_KINDS = (
     ),
     EventKind(
         name="state.cleaned",
-        meaning="The directory of a task was deleted, as nobody has used it for long.",
+        meaning="The directory of a task was deleted because it was unused for long.",
         actor="process",
         about="task",
         attributes={"delay_ms": Attribute(int, "`state.cleanup.delay.ms`")},
@@ -108,7 +108,7 @@ TASK_KINDS = (
             "W",
             "faults",
             3,
-            "the directory of {task} is cleaned up: not in use",
+            "the unused directory of {task} is cleaned up",
         ),
         footprint=Footprint(writes=("files {process} {task}",)),
         effect=_task_wiped,
@@ -142,7 +142,7 @@ TASK_KINDS = (
     ),
     EventKind(
         name="task.closed",
-        meaning="A task was closed, in a certain way.",
+        meaning="A task was closed.",
         actor="thread",
         about="task",
         attributes={"closing": Attribute(str, "`CLEAN`, `DIRTY` or `CORRUPTED`", _said_closing)},
@@ -154,7 +154,7 @@ TASK_KINDS = (
     ),
     EventKind(
         name="task.corrupted",
-        meaning="A task has to begin anew: what it has cannot be relied on.",
+        meaning="A task has to start over, because its stores cannot be relied on.",
         actor="thread",
         about="task",
         look=Look(
@@ -169,7 +169,7 @@ TASK_KINDS = (
         actor="thread",
         about="task",
         attributes={"inputs": Attribute(tuple[str, ...], "the partitions that are empty")},
-        look=Look("task", "", "~", "waiting", 2, "{task} goes on without the empty {inputs}"),
+        look=Look("task", "", "~", "waiting", 2, "{task} goes on without records of {inputs}"),
         footprint=Footprint(writes=("waiting {task}",)),
         effect=Absent("`task.processed` tells that the task goes on"),
     ),
@@ -206,7 +206,7 @@ TASK_KINDS = (
         about="task",
         attributes={
             "clock": Attribute(str, "`STREAM_TIME` or `WALL_CLOCK_TIME`"),
-            "timestamp": Attribute(int, "the time that it was given, in milliseconds"),
+            "timestamp": Attribute(int, "the time that was passed to it, in milliseconds"),
         },
         look=Look("task", "", "*", "tasks", 1, "{task} punctuates by {clock}"),
         footprint=Footprint(writes=("taking {actor}", "taking {actor} {task}"), reads=(TASK,)),
@@ -214,7 +214,7 @@ TASK_KINDS = (
     ),
     EventKind(
         name="task.state",
-        meaning="A task goes over into another state.",
+        meaning="A task changes its state.",
         actor="thread",
         about="task",
         attributes={
@@ -233,17 +233,17 @@ TASK_KINDS = (
         meaning="A task waits for records of an empty input.",
         actor="thread",
         about="task",
-        attributes={"waiting": Attribute(dict[str, str], "by partition, what it waits for")},
+        attributes={"waiting": Attribute(dict[str, str], "by partition, the reason for waiting")},
         look=Look("task", "", "~", "waiting", 1, "{task} waits: {waiting}"),
         footprint=Footprint(writes=("waiting {task}",)),
         effect=_task_waiting,
     ),
     EventKind(
         name="task.wiped",
-        meaning="Everything of a task was deleted from the disk.",
+        meaning="All stores of a task were deleted from the disk.",
         actor="thread",
         about="task",
-        look=Look("disk", "instance", "W", "faults", 3, "everything of {task} is wiped"),
+        look=Look("disk", "instance", "W", "faults", 3, "the stores of {task} are wiped"),
         footprint=Footprint(writes=("files {process} {task}",), reads=(TASK,)),
         effect=_task_wiped,
     ),

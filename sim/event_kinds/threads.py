@@ -49,28 +49,28 @@ def _thread_ended(moment: Moment, event: Event) -> None:
 THREAD_KINDS = (
     EventKind(
         name="thread.answered",
-        meaning="The leader has told a thread which metadata version all understand.",
+        meaning="A thread learns from the leader which metadata version all members support.",
         actor="thread",
         attributes={
             "version": VERSION,
-            "commonly_supported": Attribute(int, "the newest version that all support"),
+            "commonly_supported": Attribute(int, "the newest version that all members support"),
         },
         look=Look(
-            "instance", "groups", ".", "group", 0, "{actor} is answered in version {version}"
+            "instance", "groups", ".", "group", 0, "{actor} gets an assignment in version {version}"
         ),
         footprint=Footprint(writes=("answered {actor}",), reads=("shares",)),
         effect=Absent("no metadata versions are kept"),
     ),
     EventKind(
         name="thread.assigned",
-        meaning="A thread is told its tasks.",
+        meaning="A thread gets its tasks.",
         actor="thread",
         attributes={
             "generation": Attribute(int, "the generation of the group"),
             "active": Attribute(list[str], "its active tasks"),
             "standby": Attribute(list[str], "its standby tasks", _said_standby),
         },
-        look=Look("instance", "groups", ">", "group", 2, "{actor} is given {active}{standby}"),
+        look=Look("instance", "groups", ">", "group", 2, "{actor} gets {active}{standby}"),
         footprint=Footprint(
             writes=("assigned {actor}", OWNER, "owned {task}"), reads=("generation {generation}",)
         ),
@@ -78,16 +78,16 @@ THREAD_KINDS = (
     ),
     EventKind(
         name="thread.committed",
-        meaning="The commit of a thread has counted; its stores commit next.",
+        meaning="A thread has committed its offsets; its stores commit next.",
         actor="thread",
-        attributes={"tasks": Attribute(list[str], "the tasks that it was for"), "offsets": OFFSETS},
-        look=Look("instance", "", "C", "transactions", 2, "{actor} knows it committed: {offsets}"),
+        attributes={"tasks": Attribute(list[str], "the tasks of the commit"), "offsets": OFFSETS},
+        look=Look("instance", "", "C", "transactions", 2, "{actor} has committed {offsets}"),
         footprint=Footprint(writes=("commit {actor}",), reads=("decided {actor}",)),
         effect=Absent("`offsets.committed` and `store.committed` tell what is committed"),
     ),
     EventKind(
         name="thread.died",
-        meaning="A thread ends because of an error, and is replaced.",
+        meaning="A thread dies of an error, and is replaced.",
         actor="thread",
         attributes={"reason": REASON},
         look=Look("instance", "", "!", "faults", 3, "{actor} dies of {reason}"),
@@ -96,7 +96,7 @@ THREAD_KINDS = (
     ),
     EventKind(
         name="thread.lost",
-        meaning="A thread gives up all tasks, as another may have them.",
+        meaning="A thread gives up all its tasks, because another thread may have them.",
         actor="thread",
         attributes={"reason": REASON._replace(said=_said_reason_of_loss)},
         look=Look("instance", "", "F", "group", 3, "{actor} has lost its tasks{reason}"),
@@ -118,7 +118,7 @@ THREAD_KINDS = (
     ),
     EventKind(
         name="thread.staged",
-        meaning="A thread has staged more than it may before it commits.",
+        meaning="A thread has staged more than the limit, and has to commit.",
         actor="thread",
         attributes={"bytes": Attribute(int, "how much, in bytes")},
         look=Look("instance", "", "=", "stores", 1, "its stores have staged {bytes} bytes"),
@@ -127,7 +127,7 @@ THREAD_KINDS = (
     ),
     EventKind(
         name="thread.stopped",
-        meaning="A thread has ended as it was asked to.",
+        meaning="A thread has stopped on request.",
         actor="thread",
         look=Look("instance", "", "v", "starts", 2, "{actor} is stopped"),
         footprint=Footprint(writes=("thread {actor}", "members")),
@@ -135,13 +135,13 @@ THREAD_KINDS = (
     ),
     EventKind(
         name="thread.subscribed",
-        meaning="A thread joins the group, and says what it has.",
+        meaning="A thread joins the group, and reports its tasks and offsets.",
         actor="thread",
         attributes={
-            "owned": Attribute(list[str], "the active tasks that it has, or was assigned"),
+            "owned": Attribute(list[str], "its active tasks, open or only assigned"),
             "sums": Attribute(
                 dict[str, int],
-                "by task, the sum of its next offsets; -2 if it runs, -3 if it is not known",
+                "by task, the sum of its next offsets; -2 if it runs, -3 if it is unknown",
             ),
             "used": Attribute(int, "the metadata version that it uses (KIP-268)"),
             "supported": Attribute(int, "the newest metadata version that it supports"),
@@ -154,7 +154,7 @@ THREAD_KINDS = (
         name="thread.timed_out",
         meaning="A thread got no answer in time.",
         actor="thread",
-        attributes={"reason": Attribute(str, "what it says of it")},
+        attributes={"reason": Attribute(str, "the error message")},
         look=Look("instance", "", "?", "faults", 3, "{actor} gives up: {reason}"),
         footprint=Footprint(writes=("thread {actor}",), reads=("trouble {process}",)),
         effect=Absent("`thread.died` and `thread.lost` tell what the thread gives up"),
@@ -175,7 +175,7 @@ THREAD_KINDS = (
         attributes={
             "gauges": Attribute(dict[str, float], "by the name of a metric, its value"),
             "remaining": Attribute(
-                dict[str, int], "by active task, how many offsets it lacks still"
+                dict[str, int], "by active task, how many offsets are still to be restored"
             ),
         },
         look=Look("instance", "", ".", "other", 0, "metrics: {remaining} remain"),

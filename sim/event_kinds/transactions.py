@@ -77,7 +77,7 @@ TRANSACTION_KINDS = (
     ),
     EventKind(
         name="transaction.id_expired",
-        meaning="A transactional id was forgotten, as nobody has used it for long.",
+        meaning="A transactional id expired, because it was unused for long.",
         actor="brokers",
         attributes={"transactional_id": ID},
         look=Look(
@@ -86,14 +86,14 @@ TRANSACTION_KINDS = (
             "F",
             "transactions",
             2,
-            "{transactional_id} is forgotten: it was silent",
+            "{transactional_id} expires: nobody used it",
         ),
         footprint=Footprint(writes=("ended {transactional_id}",)),
         effect=Absent("the last transaction of the producer is kept under its id"),
     ),
     EventKind(
         name="transaction.marker",
-        meaning="A partition, or a group, shows how a transaction ended.",
+        meaning="A marker was appended: it tells a partition, or a group, how a transaction ended.",
         actor="brokers",
         about="partition offset?",
         attributes={
