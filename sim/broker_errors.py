@@ -1,4 +1,4 @@
-"""What brokers refuse, and what that means for a task: the names are Kafka's."""
+"""The errors of brokers and of the simulated runtime. The names are Kafka's."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class OutOfOrderSequenceError(BrokerError):
-    """A producer's batch does not follow the one before it: something was lost in between."""
+    """A producer's batch does not follow the batch before it: records were lost in between."""
 
 
 class ProducerFencedError(BrokerError):
-    """Another producer with the same transactional id has begun: this one is a zombie."""
+    """Another producer has begun under the same transactional id: this one is a zombie."""
 
 
 class InvalidTxnStateError(BrokerError):
-    """The transaction is not in a state in which this can be done."""
+    """The state of the transaction does not allow the request."""
 
 
 class ConcurrentTransactionsError(BrokerError):
-    """The transaction before is not completed yet: try again."""
+    """The transaction before is not complete yet: try again."""
 
 
 class CoordinatorNotAvailableError(BrokerError):
@@ -63,16 +63,16 @@ class UnstableOffsetCommitError(BrokerError):
 
 
 class RequestTimeoutError(BrokerError):
-    """No reply came in time: whether the request was carried out is not known."""
+    """No reply came in time. Whether the request was carried out is unknown."""
 
 
 class UpdaterDiedError(StreamproofError):
-    """The state updater of a thread has died, and all that it had has to begin anew."""
+    """The state updater of a thread has died, and all of its tasks must begin anew."""
 
 
 class SubjectError(StreamproofError):
-    """A store has raised what no store may raise: the run ends, and the store is to blame."""
+    """A store raised an error that it must not raise: the run ends, and the store is at fault."""
 
 
 class DivergedError(UsageError):
-    """Choices that were recorded do not fit the run: its version or configuration is another."""
+    """Recorded choices do not fit the run: its version or its configuration has changed."""

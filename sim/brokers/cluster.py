@@ -1,8 +1,9 @@
-"""The brokers together: partitions, transactions and groups, and what happens in them by itself.
+"""The brokers together: partitions, transactions and groups.
 
-What is asked of the brokers takes effect at once here; the network is what takes time. Two things
-go on without being asked: markers of decided transactions are written, one after the other, and
-what takes too long is ended. What else brokers do by themselves is in ``upkeep``.
+A request takes effect at once when it reaches the brokers; only the network takes time. Two things
+happen without a request: the markers of decided transactions are written one after the other, and
+transactions and members that take too long are ended. ``upkeep`` has all other work that brokers do
+by themselves.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ from streamproof.stores.errors import InvalidArgumentError
 __all__ = ["GROUP_TARGET", "Cluster"]
 
 GROUP_TARGET = "group:"
-"""What the name of a group begins with among the targets of a transaction."""
+"""The prefix of a group's name among the targets of a transaction."""
 
 _CHECK_EVERY_MS = 1_000
-"""How often time-outs of transactions and members are looked for; Kafka: 10 s for transactions."""
+"""How often the brokers look for expired transactions and members (Kafka: 10 s, transactions)."""
 
 _SHORT_FETCH = 4
-"""A fetch that is cut short returns fewer entries than so many."""
+"""A fetch that is cut short returns fewer entries than this."""
 
 _MARKER_MS = 3
-"""A marker takes from 1 to so many milliseconds to be written."""
+"""Writing a marker takes 1 to this many milliseconds."""
 
 _THROTTLE_MS = 1_000
-"""A reader that has used up its quota waits for up to so many milliseconds."""
+"""A reader that has used up its quota waits up to this many milliseconds."""
 
 _LATE_MARKER_MS = 6_000
-"""A delayed one takes up to so many more."""
+"""Writing a delayed marker takes up to this many milliseconds more."""
 
 
 class Cluster:
@@ -64,14 +65,14 @@ class Cluster:
 
     Args:
         world: the world.
-        partitions: by topic, how many it has; at least 1.
-        configs: by topic, what becomes of its records; others keep them for good.
+        partitions: the number of partitions of each topic, at least 1.
+        configs: for each topic, how long its records stay; other topics keep them for good.
 
     Attributes:
         logs: the log of each partition, named ``topic-0``.
         groups: the groups, by name.
         transactions: the coordinator of all transactions.
-        groups_are_away: whether the coordinator of the groups moves to another broker now.
+        groups_are_away: whether the coordinator of the groups is moving to another broker.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Cluster:
         self.transactions = TransactionCoordinator(
             fences=not world.defect("does-not-fence-producer")
         )
-        # Who is told of what is appended, by partition, in the order in which they came.
+        # The readers that wait for records, by partition, in the order in which they came.
         self._changes: dict[str, Event] = {}
         self._readers: dict[str, list[Callable[[str], None]]] = {}
         self._host = world.host("brokers")
@@ -120,7 +121,7 @@ class Cluster:
         return [f"{topic}-{number}" for number in range(self._partitions[topic])]
 
     def group(self, name: str, rebalance_timeout_ms: int = 300_000) -> GroupCoordinator[Any, Any]:
-        """A group, made when it is first asked for."""
+        """A group; the first call makes it."""
         if name not in self.groups:
             self.groups[name] = GroupCoordinator(
                 rebalance_timeout_ms,
@@ -131,7 +132,7 @@ class Cluster:
         return self.groups[name]
 
     def next_change(self, group: str) -> Event:
-        """Comes about when the state of a group changes the next time.
+        """An event that happens when the state of the group changes the next time.
 
         It stands for a request that waits at the brokers.
         """
@@ -145,10 +146,10 @@ class Cluster:
     # Records.
 
     def produce(self, partition: str, records: Iterable[Mapping[str, Any]]) -> list[int]:
-        """Append records, in order, all or none of them; their offsets.
+        """Append records in order, all or none of them, and return their offsets.
 
         Args:
-            partition: where to.
+            partition: the partition.
             records: the arguments of ``PartitionLog.append``.
 
         Raises:
@@ -162,7 +163,7 @@ class Cluster:
             offset = log.append(**record)
             offsets.append(offset)
             if offset == end:
-                # A record that came again is not appended again, and is no event.
+                # A repeated record is not appended again, and so it is no event.
                 emit(
                     "log.appended",
                     "brokers",
@@ -180,22 +181,22 @@ class Cluster:
     def fetch(
         self, partition: str, position: int, isolation: Isolation, max_records: int
     ) -> Fetched | None:
-        """What there is from a position on: any prefix of it; ``None`` is no answer.
+        """The records from a position on, or any prefix of them; ``None`` is no answer.
 
         Raises:
             OffsetOutOfRangeError: the position is out of range.
         """
         if self._world.faults.happens("broker.empty_fetch", partition):
-            # Nothing is the prefix that matters most: a reader that lacks all there is.
+            # The empty prefix matters most: the reader then lacks everything that the log has.
             cut = self._world.choices.below(_SHORT_FETCH + 1)
             max_records = min(cut, max_records)
             if cut == _SHORT_FETCH:
-                # Its leader, another broker, has not answered: not even the end is known.
+                # The leader of the partition has not answered, so that not even the end is known.
                 return None
         return self.logs[partition].fetch(position, isolation, max_records)
 
     def throttle_ms(self) -> int:
-        """How long a reader has to wait because of its quota, and gets nothing; mostly 0.
+        """How long a reader must wait, without records, because of its quota; mostly 0.
 
         Source: KIP-13, KIP-219; ``throttle_time_ms`` of a fetch response.
         """
@@ -205,7 +206,7 @@ class Cluster:
         return self._world.choices.between(1, _THROTTLE_MS)
 
     def delete_records(self, partition: str, offset: int) -> int:
-        """Delete what is before an offset, for good; where the log begins now.
+        """Delete all records before an offset, for good; return the new start of the log.
 
         Raises:
             OffsetOutOfRangeError: the offset is behind the end.
@@ -225,14 +226,14 @@ class Cluster:
         return log.log_start
 
     def tell_of_records(self, partition: str, reader: Callable[[str], None]) -> None:
-        """Tell a reader of each record and marker that is appended to a partition from now on.
+        """Call ``reader`` for each record and marker that is appended to a partition from now on.
 
-        It stands for a fetch that waits at the brokers: ``reader`` is given the partition.
+        This stands for a fetch that waits at the brokers. ``reader`` gets the partition.
         """
         self._readers.setdefault(partition, []).append(reader)
 
     def stop_telling(self, partition: str, reader: Callable[[str], None]) -> None:
-        """Tell a reader nothing of a partition any more."""
+        """Do not call ``reader`` for a partition any more."""
         self._readers[partition].remove(reader)
 
     # Transactions.
@@ -244,7 +245,7 @@ class Cluster:
 
         Raises:
             ProducerFencedError: another producer has begun under the id.
-            InvalidTxnStateError: there is nothing to end.
+            InvalidTxnStateError: no transaction is open.
         """
         if self.transactions.end(transactional_id, identity, commit=commit):
             self._world.trace.emit(
@@ -317,12 +318,12 @@ class Cluster:
         )
 
     def markers_due(self) -> None:
-        """Let the markers be written that are to be written."""
+        """Start writing the markers of decided transactions."""
         if not self._markers_due.triggered:
             self._markers_due.succeed()
 
     def _write_markers(self) -> Steps:
-        """Write one marker after the other; between two of them, readers see the difference."""
+        """Write one marker after the other. Readers may see the first before the second."""
         world = self._world
         while True:
             pending = self._writable_markers()
@@ -334,13 +335,13 @@ class Cluster:
             if world.faults.happens("broker.marker_delayed"):
                 delay += world.choices.between(1, _LATE_MARKER_MS)
             yield world.time.timeout(delay)
-            # A coordinator may have gone away meanwhile.
+            # A coordinator may have moved away meanwhile.
             pending = self._writable_markers()
             if pending:
                 self._write(world.choices.pick(pending))
 
     def _writable_markers(self) -> list[Marker]:
-        """Those that wait for no coordinator; when one comes back, it goes on with the others."""
+        """The markers whose coordinator is here; a coordinator that comes back writes its own."""
         if self.transactions.is_away:
             return []
         pending = self.transactions.pending_markers()
@@ -390,12 +391,12 @@ class Cluster:
                     world.trace.emit("group.member_left_out", "brokers", group=name, member=member)
 
     def tell_readers(self, partition: str) -> None:
-        """Tell who asked for it that something was appended to a partition."""
+        """Call the readers that wait for records of a partition."""
         for tell in self._readers.get(partition, ()):
             tell(partition)
 
-    # What an observer sees, who is no part of the world.
+    # For observers, which are no part of the world.
 
     def committed_records(self, partition: str) -> list[LogEntry]:
-        """The records that were ever committed, whether they are there still or not."""
+        """All records that were ever committed, including those that the log has given up."""
         return self.logs[partition].committed

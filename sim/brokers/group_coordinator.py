@@ -1,7 +1,7 @@
-"""The group coordinator: who is a member, which generation it is, and what was committed.
+"""The group coordinator: the members of a group, their generation, and the committed offsets.
 
-A rebalance has two steps, as in the classic protocol: all members join, and the leader of the
-group hands in the assignment. A member that does not join in time is left out; one that is of an
+A rebalance has two steps, as in the classic protocol: all members join, and then the leader of the
+group hands in the assignment. A member that does not join in time is left out. A member of an
 earlier generation cannot commit any more.
 
 Sources: KIP-345 (static members), KIP-429 (cooperative rebalancing), KIP-447 (offsets in
@@ -25,10 +25,10 @@ from streamproof.sim.broker_errors import (
 __all__ = ["NO_TIMES", "GroupCoordinator", "GroupMember", "GroupState", "Joined"]
 
 S = TypeVar("S")
-"""What members say of themselves when they join."""
+"""The subscription of a member, which it sends when it joins."""
 
 A = TypeVar("A")
-"""What the leader assigns to a member."""
+"""The assignment of a member, which the leader makes."""
 
 
 NO_TIMES: Mapping[str, int] = MappingProxyType({})
@@ -36,7 +36,7 @@ NO_TIMES: Mapping[str, int] = MappingProxyType({})
 
 
 class GroupState(Enum):
-    """What a group is doing."""
+    """The state of a group."""
 
     EMPTY = "it has no members"
     JOINING = "it waits for all members to join"
@@ -49,11 +49,12 @@ class GroupMember(Generic[S, A]):
     """A member of a group.
 
     Attributes:
-        subscription: what it said when it joined last.
+        subscription: its subscription when it joined last.
         instance_id: the name of a static member; empty for a dynamic one.
-        joined: whether it has joined the rebalance that is under way.
-        last_heartbeat: when it was heard of last; in milliseconds.
-        assignment: of the current generation; ``None`` before the leader handed it in.
+        joined: whether it has joined the current rebalance.
+        last_heartbeat: when the coordinator heard of it last, in milliseconds.
+        assignment: its assignment of the current generation; ``None`` before the leader has handed
+            it in.
     """
 
     subscription: S
@@ -66,11 +67,11 @@ class GroupMember(Generic[S, A]):
 
 @dataclass(frozen=True)
 class Joined(Generic[S]):
-    """What a member learns once all have joined.
+    """The answer that a member gets once all have joined.
 
     Attributes:
-        generation: of which it is a member now.
-        subscriptions: of all members, for the leader; empty for the others.
+        generation: the new generation of the member.
+        subscriptions: the subscriptions of all members, for the leader; empty for the others.
     """
 
     generation: int
@@ -84,14 +85,14 @@ class GroupCoordinator(Generic[S, A]):
     Args:
         rebalance_timeout_ms: how long a rebalance waits for members that do not join again.
         ignores_generation: whether it takes offsets from members of an earlier generation.
-        changed: is called each time that the state changes.
+        changed: a callback for each change of the state.
 
     Attributes:
-        generation: the number of the rebalance that was completed last; 0 before the first.
-        state: what it is doing.
-        members: by member id, in the order in which they came.
-        is_away: whether the coordinator moves to another broker now: then every request is
-            refused with CoordinatorNotAvailableError, and nobody is left out.
+        generation: the number of the last completed rebalance; 0 before the first.
+        state: the state of the group.
+        members: the members by id, in the order in which they came.
+        is_away: whether the coordinator is moving to another broker. It then refuses every request
+            with CoordinatorNotAvailableError, and leaves no member out.
     """
 
     def __init__(
@@ -107,9 +108,9 @@ class GroupCoordinator(Generic[S, A]):
         self._deadline = 0
         self._next_member = 0
         self._committed: dict[str, int] = {}
-        # By producer: offsets that count once its transaction is committed.
+        # By producer: the offsets that count once its transaction is committed.
         self._pending: dict[int, dict[str, int]] = {}
-        # The same for the metadata: how far the time of a partition had come.
+        # The same for the metadata: the time that a partition had reached.
         self._times: dict[str, int] = {}
         self._pending_times: dict[int, dict[str, int]] = {}
         self.generation = 0
@@ -131,18 +132,18 @@ class GroupCoordinator(Generic[S, A]):
         session_timeout_ms: int = 45_000,
         instance_id: str = "",
     ) -> str:
-        """Join, or join again, which begins a rebalance; the member's id.
+        """Join, or join again, which begins a rebalance; return the id of the member.
 
         Args:
-            member_id: empty for somebody new.
-            subscription: what it says of itself.
+            member_id: the id of the member; empty for a new one.
+            subscription: its subscription.
             now: the time, in milliseconds.
-            session_timeout_ms: how long it may be silent.
-            instance_id: a static member that comes back under it takes over the id's assignment
-                without a rebalance, and the one before is fenced.
+            session_timeout_ms: how long the member may be silent.
+            instance_id: the name of a static member. A process that comes back under this name gets
+                the assignment of the one before without a rebalance, and fences it.
 
         Raises:
-            IllegalGenerationError: there is no member of that id.
+            IllegalGenerationError: the group has no member of that id.
         """
         self._require_here()
         if member_id and member_id not in self.members:
@@ -167,7 +168,7 @@ class GroupCoordinator(Generic[S, A]):
         """
         self._require_here()
         if member_id in self.members:
-            # Who waits for the others is alive, and has joined whatever rebalance there is by now.
+            # A member that waits for the others is alive, and has joined the current rebalance.
             self.members[member_id].last_heartbeat = now
             self.members[member_id].joined = True
         self.advance(now)
@@ -180,10 +181,10 @@ class GroupCoordinator(Generic[S, A]):
         return Joined(self.generation, self.leader, subscriptions if leads else {})
 
     def sync(self, member_id: str, generation: int, assignments: Mapping[str, A]) -> None:
-        """The leader hands the assignment of all members in.
+        """Take the assignment of all members from the leader.
 
         Raises:
-            IllegalGenerationError: it does not lead this generation.
+            IllegalGenerationError: the caller does not lead this generation.
         """
         self._require(member_id, generation)
         if member_id != self.leader:
@@ -204,10 +205,10 @@ class GroupCoordinator(Generic[S, A]):
         return member.assignment if self.state is GroupState.STABLE else None
 
     def heartbeat(self, member_id: str, generation: int, now: int) -> bool:
-        """A member is alive; whether it has to join a rebalance.
+        """Note that a member is alive; return whether it has to join a rebalance.
 
         Raises:
-            IllegalGenerationError: it is no member of this generation any more.
+            IllegalGenerationError: it is not a member of this generation any more.
         """
         self._require_here()
         self.advance(now)
@@ -215,15 +216,16 @@ class GroupCoordinator(Generic[S, A]):
         return self.state is GroupState.JOINING
 
     def leave(self, member_id: str, now: int) -> None:
-        """A dynamic member goes; nothing happens to who is not there."""
+        """Remove a dynamic member. A member that the group does not have is no error."""
         self._require_here()
         if self.members.pop(member_id, None) is not None:
             self._begin_rebalance(now)
 
     def advance(self, now: int) -> list[str]:
-        """Leave out who was not heard of, or did not join in time; their ids.
+        """Leave out the members that were silent, or did not join in time; return their ids.
 
-        To be called as time passes; the other methods call it where it matters.
+        Call this as time passes. The other methods call it themselves where the answer depends on
+        it.
         """
         if self.is_away:
             return []
@@ -251,17 +253,16 @@ class GroupCoordinator(Generic[S, A]):
         *,
         times: Mapping[str, int] = NO_TIMES,
     ) -> None:
-        """Commit offsets, by partition; a member may commit while the others join.
+        """Commit offsets by partition. A member may commit while the others join.
 
         Args:
-            member_id: who commits.
-            generation: of which it is.
-            offsets: by partition.
-            times: the metadata of some of them: how far the time of the partition has come
-                (KAFKA-7994).
+            member_id: the member that commits.
+            generation: the generation of the member.
+            offsets: the offsets by partition.
+            times: as metadata, the times that some of the partitions have reached (KAFKA-7994).
 
         Raises:
-            IllegalGenerationError: it is no member of this generation any more.
+            IllegalGenerationError: it is not a member of this generation any more.
         """
         self._require_current(member_id, generation)
         self._committed.update(offsets)
@@ -276,7 +277,7 @@ class GroupCoordinator(Generic[S, A]):
         *,
         times: Mapping[str, int] = NO_TIMES,
     ) -> None:
-        """Add offsets to a producer's transaction; they count once it is committed.
+        """Add offsets to a producer's transaction. They count once the transaction is committed.
 
         Raises:
             IllegalGenerationError: the member is not of this generation (KIP-447).
@@ -286,7 +287,7 @@ class GroupCoordinator(Generic[S, A]):
         self._pending_times.setdefault(producer, {}).update(times)
 
     def end_transaction(self, producer: int, *, commit: bool) -> dict[str, int]:
-        """The marker of a producer's transaction has arrived here; what is committed by it."""
+        """End a producer's transaction, as its marker says; return the offsets that it commits."""
         offsets = self._pending.pop(producer, {})
         times = self._pending_times.pop(producer, {})
         if not commit:
@@ -296,11 +297,11 @@ class GroupCoordinator(Generic[S, A]):
         return offsets
 
     def committed(self, partition: str, *, require_stable: bool = False) -> int | None:
-        """The committed offset of a partition; ``None`` if there is none.
+        """The committed offset of a partition; ``None`` without one.
 
         Raises:
-            UnstableOffsetCommitError: one is in a transaction that is not complete; only if
-                ``require_stable``.
+            UnstableOffsetCommitError: with ``require_stable``, a transaction that is not complete
+                has another offset of the partition.
         """
         self._require_here()
         if require_stable and any(partition in each for each in self._pending.values()):
@@ -310,11 +311,11 @@ class GroupCoordinator(Generic[S, A]):
         return self._committed.get(partition)
 
     def committed_time(self, partition: str) -> int | None:
-        """How far the time of a partition had come; ``None`` if nobody said so."""
+        """The committed time of a partition; ``None`` without one."""
         return self._times.get(partition)
 
     def hear_of_all(self, now: int) -> None:
-        """Begin to wait for the members anew, as a coordinator that has just come does."""
+        """Begin to wait for the members anew, as a coordinator does that has just moved here."""
         for each in self.members.values():
             each.last_heartbeat = now
 
@@ -327,7 +328,7 @@ class GroupCoordinator(Generic[S, A]):
             self.state = GroupState.EMPTY
             return
         if self.state is GroupState.JOINING:
-            # Who has joined already has not to join again.
+            # A member that has joined already need not join again.
             return
         self.state = GroupState.JOINING
         self._deadline = now + self._rebalance_timeout_ms
@@ -353,7 +354,7 @@ class GroupCoordinator(Generic[S, A]):
     def _take_over(self, before: str, subscription: S, now: int) -> str:
         self._next_member += 1
         member_id = f"member-{self._next_member}"
-        # It keeps the place of the one before, so that the leader stays the leader.
+        # The member keeps the place of the one before, so that the leader stays the leader.
         self.members = {
             member_id if name == before else name: each for name, each in self.members.items()
         }
@@ -362,7 +363,7 @@ class GroupCoordinator(Generic[S, A]):
         return member_id
 
     def _require_current(self, member_id: str, generation: int) -> None:
-        """Refuse offsets of somebody whose tasks may be another's by now."""
+        """Refuse the offsets of a member whose tasks another member may own by now."""
         self._require_here()
         if not self._ignores_generation:
             self._require(member_id, generation)

@@ -1,4 +1,4 @@
-"""The log of one partition: records, transactions, and what a reader of it sees.
+"""The log of one partition: its records and transactions, and the view of a reader.
 
 Sources: Kafka, UnifiedLog and ProducerStateManager.
 """
@@ -23,7 +23,10 @@ NO_PRODUCER = -1
 """The producer of a record that is neither idempotent nor in a transaction."""
 
 REMEMBERED_SEQUENCES = 1024
-"""Records of a producer that are recognised when they come again: more than are ever in flight."""
+"""How many records of a producer are recognised when they are sent again.
+
+It is more than are ever in flight.
+"""
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -34,12 +37,12 @@ class LogEntry(Struct, frozen=True, gc=False):
     """One offset of a log.
 
     Attributes:
-        timestamp: of the record, in milliseconds.
-        key: of the record; empty for a marker.
-        value: ``None`` is a tombstone.
-        producer: the id of the producer; ``NO_PRODUCER`` if it has none.
+        timestamp: the timestamp of the record, in milliseconds.
+        key: the key of the record; empty for a marker.
+        value: the value of the record; ``None`` is a tombstone.
+        producer: the id of the producer; ``NO_PRODUCER`` without one.
         transactional: whether the record belongs to a transaction of the producer.
-        control: whether it is no record but the marker that ends a transaction, and how.
+        control: how the transaction ends, if this is a marker and no record; empty for a record.
     """
 
     offset: int
@@ -52,15 +55,15 @@ class LogEntry(Struct, frozen=True, gc=False):
 
 
 class Fetched(NamedTuple):
-    """What a fetch returns.
+    """The answer to a fetch.
 
     Attributes:
-        records: those that the reader may see, in order.
-        next_offset: where to go on: behind everything that was looked at, markers and aborted
+        records: the records that the reader may see, in order.
+        next_offset: the offset to go on from: behind everything that was read, markers and aborted
             records included.
-        high_watermark: the end of what is replicated.
+        high_watermark: the end of the replicated log.
         last_stable_offset: the first offset of an open transaction, or the high watermark.
-        log_start: the first offset that is still there.
+        log_start: the first offset that the log still has.
     """
 
     records: list[LogEntry]
@@ -71,11 +74,11 @@ class Fetched(NamedTuple):
 
 
 class _ProducerState:
-    """What the log knows of a producer.
+    """The state of a producer, as the log knows it.
 
     Attributes:
         next_sequence: the sequence number of its next record.
-        offsets: of its records, by sequence number, so that a repeated one is recognised.
+        offsets: the offsets of its records by sequence number, to recognise a repeated record.
     """
 
     __slots__ = ("epoch", "next_sequence", "offsets")
@@ -90,7 +93,7 @@ class PartitionLog:
     """A log with one replica that is never behind: its end is the high watermark.
 
     Attributes:
-        log_start: the first offset that is still there.
+        log_start: the first offset that the log still has.
         end: the offset of the next record.
     """
 
@@ -99,7 +102,7 @@ class PartitionLog:
         self.end = 0
         self._entries: list[LogEntry] = []
         self._offsets: list[int] = []
-        # Committed records that were given up, for observers: no reader gets them.
+        # Committed records that the log has given up. Observers need them; no reader gets them.
         self._gone: list[LogEntry] = []
         self._producers: dict[int, _ProducerState] = {}
         # By producer: the first offset of its open transaction.
@@ -114,7 +117,7 @@ class PartitionLog:
 
     @property
     def entries(self) -> list[LogEntry]:
-        """Everything that is there, markers included."""
+        """All entries of the log, markers included."""
         return list(self._entries)
 
     @property
@@ -136,8 +139,8 @@ class PartitionLog:
     ) -> int:
         """Append a record, and return its offset.
 
-        A record of a producer that is here already, by its sequence number, is not
-        appended again: its offset is returned.
+        A record whose sequence number the log has already is not appended again; its first offset
+        is returned.
 
         Raises:
             OutOfOrderSequenceError: records of the producer are missing before this one.
@@ -164,8 +167,8 @@ class PartitionLog:
     ) -> int:
         """Append the marker that ends a transaction, and return its offset.
 
-        A transaction without a record in this partition has a marker, too. With the epoch of the
-        marker, a producer of an earlier one can append nothing any more.
+        A transaction without a record in this partition has a marker, too. From the marker on, a
+        producer of an earlier epoch can append nothing.
 
         Raises:
             ProducerFencedError: a producer of the same id and a later epoch was here.
@@ -178,13 +181,13 @@ class PartitionLog:
         return self._add(LogEntry(self.end, timestamp, b"", None, producer, True, control))
 
     def fetch(self, offset: int, isolation: Isolation, max_records: int) -> Fetched:
-        """What a reader sees from an offset on.
+        """The records that a reader sees from an offset on.
 
         Args:
-            offset: of the first record that is asked for.
-            isolation: with ``read_committed``, nothing of an open transaction or behind it, and
-                nothing that was aborted.
-            max_records: at most so many entries are looked at: a fetch may return any prefix.
+            offset: the first offset that the reader wants.
+            isolation: with ``read_committed``, the answer has no aborted record, and no record from
+                the first open transaction on.
+            max_records: how many entries are read at most; a fetch may return any prefix.
 
         Raises:
             OffsetOutOfRangeError: the offset is before the start or behind the end.
@@ -202,7 +205,7 @@ class PartitionLog:
         records = [
             each for each in seen if not each.control and not (committed and self.is_aborted(each))
         ]
-        # Behind the last entry there may be a gap that compaction left: it is passed, too.
+        # Compaction may have left a gap behind the last entry; the reader passes it, too.
         beyond = self._offsets[stop] if stop < len(self._offsets) else self.end
         next_offset = max(offset, min(beyond, limit))
         return Fetched(records, next_offset, self.end, stable, self.log_start)
@@ -216,7 +219,7 @@ class PartitionLog:
         return at >= 0 and entry.offset < spans[at][1]
 
     def delete_before(self, offset: int) -> None:
-        """Give up what is before an offset: retention, or a deletion that was asked for."""
+        """Give up all entries before an offset, because of retention or of a request."""
         self.log_start = max(self.log_start, min(offset, self.end))
         keep = bisect_left(self._offsets, self.log_start)
         self._remember(self._entries[:keep])
@@ -225,10 +228,10 @@ class PartitionLog:
             self._aborted[producer] = [each for each in spans if each[1] >= self.log_start]
 
     def first_kept(self, timestamp: int) -> int:
-        """Where the log begins once all that is older than a timestamp is given up.
+        """The start of the log once it has given up records older than a timestamp.
 
-        As whole segments go, what is behind the first record that stays, stays, too; and so does
-        what an open transaction may still change.
+        Whole segments go, so that everything from the first young record on stays. Records that an
+        open transaction may still change stay, too.
         """
         stable = self.last_stable_offset
         for each in self._entries:
@@ -239,15 +242,15 @@ class PartitionLog:
     def compact(self, *, tombstones_before: int = 0, before: int | None = None) -> int:
         """Keep only the last record of each key, and give up old tombstones and markers.
 
-        What an open transaction may still change stays, and so does the last entry, which
-        tells the end. Aborted records go.
+        Aborted records go. Entries that an open transaction may still change stay, and so does the
+        last entry, because it marks the end of the log.
 
         Args:
-            tombstones_before: tombstones and markers with a timestamp below it go, too.
-            before: what is from this offset on is not looked at; by default, that is nothing.
+            tombstones_before: tombstones and markers with a smaller timestamp go, too.
+            before: entries from this offset on stay as they are; by default, none do.
 
         Returns:
-            How many entries went.
+            The number of entries that went.
         """
         stable = min(self.last_stable_offset, self.end if before is None else before)
         count = len(self._entries)
@@ -274,7 +277,7 @@ class PartitionLog:
         self._gone += [each for each in given_up if not each.control and not self.is_aborted(each)]
 
     def _producer(self, producer: int, epoch: int) -> _ProducerState:
-        """What is known of a producer; a new epoch begins its sequence anew."""
+        """The state of a producer. A new epoch begins its sequence anew."""
         state = self._producers.get(producer)
         if state is None:
             state = self._producers[producer] = _ProducerState(epoch)

@@ -1,8 +1,8 @@
-"""The transaction coordinator: who may write, and how a transaction comes to its end.
+"""The transaction coordinator: which producer may write, and how a transaction ends.
 
-A transaction is decided first, and its markers are written after that, one partition at a time: in
-between, one partition shows it and another does not yet. Whether a reply arrives is the
-network's affair; what was decided stays decided.
+A transaction is decided first. After that its markers are written, one partition at a time: in
+between, one partition shows the transaction and another does not. A decision stands, even if the
+network loses the reply.
 
 Sources: KIP-98, KIP-447, KIP-890; Kafka, TransactionCoordinator.
 """
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class TransactionState(Enum):
-    """How far a transaction is."""
+    """The state of a transaction."""
 
     EMPTY = "none was begun"
     ONGOING = "records may be added"
@@ -43,7 +43,7 @@ class TransactionState(Enum):
 
 
 IDLE = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
-"""States in which a new transaction may begin."""
+"""The states in which a new transaction may begin."""
 
 
 _DECIDED = {
@@ -54,14 +54,14 @@ _DECIDED = {
 
 @dataclass(frozen=True)
 class ProducerIdentity:
-    """Who a producer is: an instance of a transactional id has an epoch of its own."""
+    """The identity of a producer. Each instance of a transactional id has an epoch of its own."""
 
     producer: int
     epoch: int
 
 
 class Marker(NamedTuple):
-    """A marker that has to be written, into a partition or for a group's offsets."""
+    """A marker to be written, into a partition or for the offsets of a group."""
 
     transactional_id: str
     target: str
@@ -71,14 +71,14 @@ class Marker(NamedTuple):
 
 @dataclass
 class CoordinatedTransaction:
-    """What the coordinator knows of a transactional id.
+    """A transactional id and its transaction, as the coordinator knows them.
 
     Attributes:
         targets: the partitions and groups that take part, in the order in which they came.
-        unmarked: those whose marker is still to be written.
-        deadline: when it is aborted if it has not ended; in milliseconds.
-        timeout_ms: how long a transaction may take.
-        last_used: when something was last done with it; in milliseconds.
+        unmarked: the targets whose marker is still to be written.
+        deadline: when the transaction is aborted unless it has ended, in milliseconds.
+        timeout_ms: how long a transaction may take, in milliseconds.
+        last_used: when the id was used last, in milliseconds.
     """
 
     identity: ProducerIdentity

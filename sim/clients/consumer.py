@@ -1,4 +1,4 @@
-"""The consumer: it fetches ahead, and knows its lag as well as its last fetch.
+"""The consumer: it fetches ahead, and knows its lag from its last fetch.
 
 Sources: KIP-695, Consumer#currentLag; Kafka, KafkaConsumer, FetchCollector, SubscriptionState.
 """
@@ -32,12 +32,12 @@ FETCH_MAX_WAIT_MS = 500
 
 
 class Polled(NamedTuple):
-    """What a poll returns.
+    """The result of a poll.
 
     Attributes:
-        records: by partition, in order.
-        next_offsets: of each partition whose position moved: it may have passed markers and
-            aborted records, even if there is no record.
+        records: the records by partition, in order.
+        next_offsets: the positions that have moved, by partition. A position may pass markers and
+            aborted records without returning a record.
     """
 
     records: dict[str, list[LogEntry]]
@@ -46,16 +46,16 @@ class Polled(NamedTuple):
 
 @dataclass
 class _Partition:
-    """What the consumer knows of an assigned partition.
+    """The state of an assigned partition.
 
     Attributes:
-        position: the next offset that a poll returns; ``None`` while it is looked for.
+        position: the next offset that a poll returns; ``None`` while the consumer looks for it.
         end: the high watermark or the last stable offset, as the last polled fetch said.
-        fetched_end: the same, of a fetch that was not polled yet.
-        end_asked: whether the end was asked for, and the answer is still to come.
-        paused: whether it is neither fetched nor returned.
-        completed: a fetch that brought something, and was not polled to its end.
-        buffered: its records that were not polled yet.
+        fetched_end: the same, from a fetch that was not polled yet.
+        end_asked: whether the consumer has asked for the end, and waits for the answer.
+        paused: whether the partition is neither fetched nor returned.
+        completed: a fetch with news that was not polled to its end.
+        buffered: the records of that fetch that were not polled yet.
     """
 
     position: int | None = None
@@ -72,11 +72,11 @@ class Consumer:
 
     Args:
         world: the world.
-        host: whose it is.
+        host: the process of the consumer.
         network: the way to the brokers.
         cluster: the brokers.
-        isolation: whether it sees what is not committed.
-        max_poll_records: at most so many records in a poll.
+        isolation: whether the consumer sees uncommitted records.
+        max_poll_records: the largest number of records in a poll.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class Consumer:
         self._isolation: Isolation = isolation
         self._max_poll_records = max_poll_records
         self._partitions: dict[str, _Partition] = {}
-        # The partitions of which a fetch may bring something; of all others the brokers have said
-        # that there is nothing yet, and tell when there is (KIP-227, fetch sessions).
+        # The partitions that a fetch may bring news of. The brokers have said that the others have
+        # none, and say when they do (KIP-227, fetch sessions).
         self._fetchable: dict[str, None] = {}
-        # The partitions of which there is an answer that was not polled, as they came.
+        # The partitions with an answer that was not polled yet, in the order of the answers.
         self._fetched: dict[str, None] = {}
         self._failed: deque[tuple[str, OffsetOutOfRangeError]] = deque()
         self._arrived = world.time.event()
@@ -108,7 +108,7 @@ class Consumer:
         self._is_closed = False
         host.start(self._fetch_ahead())
 
-    # What is assigned.
+    # Assignment and positions.
 
     @property
     def assignment(self) -> list[str]:
@@ -116,7 +116,7 @@ class Consumer:
         return list(self._partitions)
 
     def assign(self, partitions: Iterable[str]) -> None:
-        """Take exactly these partitions; what was assigned already keeps its state."""
+        """Take exactly these partitions. One that was assigned before keeps its state."""
         before, wanted = self._partitions, sorted(set(partitions))
         self._partitions = {each: before[each] for each in wanted if each in before}
         for each in before:
@@ -127,7 +127,7 @@ class Consumer:
         self.add(wanted)
 
     def add(self, partitions: Iterable[str]) -> None:
-        """Take these partitions, too; they have no position yet."""
+        """Take these partitions as well. A new one has no position yet."""
         for each in partitions:
             if each not in self._partitions:
                 self._partitions[each] = _Partition()
@@ -140,7 +140,7 @@ class Consumer:
         stale until the next fetch.
         """
         state = self._of(partition)
-        # What was fetched from another position is stale, and says nothing.
+        # Records that were fetched from another position are stale, and so is the end.
         state.position, state.completed, state.fetched_end = offset, None, None
         state.buffered.clear()
         self._failed = deque(each for each in self._failed if each[0] != partition)
@@ -162,7 +162,7 @@ class Consumer:
         return [each for each, state in self._partitions.items() if state.paused]
 
     def position(self, partition: str) -> int | None:
-        """The next offset that a poll returns; ``None`` if there is no position yet."""
+        """The next offset that a poll returns; ``None`` without a position."""
         return self._of(partition).position
 
     def known_end(self, partition: str) -> int | None:
@@ -170,9 +170,10 @@ class Consumer:
         return self._of(partition).end
 
     def current_lag(self, partition: str) -> int | None:
-        """The records behind the position, as far as the consumer knows; it never blocks.
+        """The number of records behind the position, from memory: the call never blocks.
 
-        ``None`` means that it is not known: then the end is asked for, so that it will be.
+        ``None`` means that the lag is not known. The consumer then asks for the end, so that a
+        later call knows the lag.
 
         Raises:
             InvalidArgumentError: the partition is not assigned.
@@ -195,7 +196,7 @@ class Consumer:
     # Polling.
 
     def poll(self, timeout_ms: int) -> Generator[Event, Any, Polled]:
-        """The next records, or the progress without any; nothing if there is none in time.
+        """The next records, or a position that moved without records; empty if the time runs out.
 
         Raises:
             OffsetOutOfRangeError: a position is out of range; its partition is ``args[1]``.
@@ -213,16 +214,16 @@ class Consumer:
             yield self._world.time.any_of([self._arrived, self._world.time.timeout(left)])
 
     def wakeup(self) -> None:
-        """Let the poll that waits, or the next one, come back at once with what there is.
+        """Make the waiting poll, or the next one, return at once with the records that it has.
 
-        Source: Kafka, Consumer#wakeup, which raises there.
+        Source: Kafka, Consumer#wakeup. There the poll raises instead.
         """
         self._is_woken = True
         if not self._arrived.triggered:
             self._arrived.succeed()
 
     def _collect(self) -> Polled:
-        """What has been fetched, up to the limit."""
+        """The fetched records, up to the limit of a poll."""
         records: dict[str, list[LogEntry]] = {}
         next_offsets: dict[str, int] = {}
         left = self._max_poll_records
@@ -254,7 +255,7 @@ class Consumer:
     # Fetching.
 
     def _fetch_ahead(self) -> Steps:
-        """Fetch what is not buffered, all partitions in one request, as long as it is open."""
+        """Fetch all partitions without buffered records, in one request, until it is closed."""
         time = self._world.time
         while not self._is_closed:
             self._fetchable = dict.fromkeys(self._wanted())
@@ -273,11 +274,11 @@ class Consumer:
                 yield time.timeout(throttle_ms)
                 continue
             if not self._take(wanted, found) and self._fetchable:
-                # Nothing came, though there is something: the answer was cut short.
+                # The answer was cut short to nothing, although the brokers have records.
                 yield time.any_of([changed, time.timeout(FETCH_MAX_WAIT_MS)])
 
     def _wanted(self) -> dict[str, int]:
-        """The position of each partition that may be fetched."""
+        """The positions of the partitions that may be fetched."""
         wanted = {}
         for partition in self._fetchable:
             state = self._partitions.get(partition)
@@ -288,20 +289,20 @@ class Consumer:
         return wanted
 
     def _may_fetch(self, partition: str) -> None:
-        """A fetch may bring something of a partition from now on."""
+        """Note that a fetch may bring news of a partition from now on."""
         self._fetchable[partition] = None
         self._wake()
 
     def _fetch(
         self, wanted: dict[str, int]
     ) -> tuple[int, dict[str, Fetched | OffsetOutOfRangeError]]:
-        """Carried out at the brokers: one partition that is out of range does not hurt others.
+        """Carry a fetch out, at the brokers. One partition out of range does not hurt the others.
 
-        They answer with what there is when the request arrives, not when it was sent. With a quota
-        that is used up it is nothing, and for how many milliseconds.
+        The answer is the state of the logs when the request arrives, not when it was sent. Without
+        quota the answer has no records, but the number of milliseconds to wait.
 
         Args:
-            wanted: takes the positions of what is looked at.
+            wanted: takes the positions of the partitions that the brokers look at.
         """
         found: dict[str, Fetched | OffsetOutOfRangeError] = {}
         throttle_ms = self._cluster.throttle_ms()
@@ -325,7 +326,7 @@ class Consumer:
         wanted: Mapping[str, int],
         found: Mapping[str, Fetched | OffsetOutOfRangeError],
     ) -> bool:
-        """Keep what was fetched, unless the position has changed; whether there is news."""
+        """Keep the answer, unless the position has changed; return whether it brings news."""
         news = False
         committed = self._isolation == "read_committed"
         for partition, position in wanted.items():

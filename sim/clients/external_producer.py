@@ -1,7 +1,7 @@
-"""A producer that is no part of the application: it fills inputs, in transactions or without.
+"""A producer outside of the application: it fills inputs, in transactions or without.
 
-What it sends reaches the brokers at once and once, so that it is known exactly what an application
-had to process. It tries again while a coordinator is away.
+Its records reach the brokers at once, and exactly once, so that the run knows which records the
+application had to process. The producer tries again while a coordinator is away.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _RETRY_MS = 20
 
 
 class OutsideProducer:
-    """A producer from outside.
+    """A producer outside of the application.
 
     Args:
         world: the world.
         cluster: the brokers.
-        transactional_id: its own.
+        transactional_id: the transactional id of the producer.
     """
 
     def __init__(self, world: World, cluster: Cluster, transactional_id: str) -> None:
@@ -49,14 +49,14 @@ class OutsideProducer:
         self._sequences: dict[str, int] = {}
 
     def begin(self) -> Steps:
-        """Be a new producer."""
+        """Become a new producer, with a new identity."""
         self._sequences.clear()
         self._identity = yield from self._insist(
             lambda: self._cluster.init_producer(self._transactional_id, TRANSACTION_TIMEOUT_MS)
         )
 
     def send(self, partition: str, key: bytes, value: bytes | None, timestamp: int) -> int:
-        """Send a record without a transaction; its offset."""
+        """Send a record without a transaction; return its offset."""
         record = {"key": key, "value": value, "timestamp": timestamp}
         (offset,) = self._cluster.produce(partition, [record])
         return offset
@@ -64,11 +64,11 @@ class OutsideProducer:
     def send_in_transaction(
         self, partition: str, key: bytes, value: bytes | None, timestamp: int
     ) -> Generator[Event, Any, int]:
-        """Send a record in the open transaction, or begin one; its offset."""
+        """Send a record in the open transaction, or in a new one; return its offset."""
         try:
             yield from self._add(partition)
         except InvalidPidMappingError:
-            # A silent producer is forgotten after a while, and begins anew.
+            # The brokers forget a silent producer after a while; it begins anew.
             yield from self.begin()
             yield from self._add(partition)
         sequence = self._sequences.get(partition, 0)
@@ -101,7 +101,7 @@ class OutsideProducer:
         )
 
     def _insist(self, ask: Callable[[], T]) -> Generator[Event, Any, T]:
-        """Ask until the coordinator is there, and done with the transaction before."""
+        """Ask until the coordinator is back, and has completed the transaction before."""
         while True:
             try:
                 return ask()

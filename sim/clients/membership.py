@@ -1,7 +1,7 @@
-"""Membership in a group: joining, being assigned to, staying alive, and being left out.
+"""Membership in a group: joining, getting an assignment, staying alive, and being left out.
 
-The protocol runs in the background, and the owner looks at what came of it: so records can be
-processed while a rebalance goes on.
+The protocol runs in the background, and its owner asks for the result, so that the owner can
+process records during a rebalance.
 
 Sources: KIP-429; Kafka, AbstractCoordinator and ConsumerCoordinator.
 """
@@ -30,14 +30,16 @@ SESSION_TIMEOUT_MS = 45_000
 """``session.timeout.ms``."""
 
 _ASK_AGAIN_MS = 1_000
-"""How often a member asks whether the others have joined, unless it learns that something has
-changed; the real protocol waits for a reply."""
+"""How often a member asks whether the others have joined, unless the group changes before.
+
+The real protocol waits for a reply instead.
+"""
 
 S = TypeVar("S")
 A = TypeVar("A")
 
 Assign = Callable[[dict[str, S]], Generator[Event, Any, dict[str, A]]]
-"""What the leader does: from what all members say of themselves, what each gets."""
+"""The work of the leader: it makes the assignment of each member from all subscriptions."""
 
 
 class Membership(Generic[S, A]):
@@ -45,20 +47,22 @@ class Membership(Generic[S, A]):
 
     Args:
         world: the world.
-        host: whose it is.
+        host: the process of the member.
         network: the way to the brokers.
         cluster: the brokers.
         group: the name of the group.
-        describe: what the member says of itself, asked each time that it joins.
-        assign: assigns, if the member leads the group.
-        wake: is called when there is something for the owner to look at.
+        describe: makes the subscription, each time that the member joins.
+        assign: makes the assignment, if the member leads the group.
+        session_timeout_ms: how long the member may be silent.
+        heartbeat_ms: how often the member says that it is alive.
+        wake: wakes the owner when something has changed.
 
     Attributes:
-        member_id: empty before the first join, and after it was left out.
-        generation: of the last assignment; -1 before it.
-        assignment: what it was assigned last, to be taken; ``None`` if there is nothing new.
-        is_rebalancing: whether it joins, or has not taken its new assignment yet.
-        was_left_out: whether the group has gone on without it: whatever it had is lost.
+        member_id: the id of the member; empty before the first join, and after it was left out.
+        generation: the generation of the last assignment; -1 before the first.
+        assignment: the last assignment, until the owner takes it; ``None`` without a new one.
+        is_rebalancing: whether the member joins, or its owner has not taken the assignment yet.
+        was_left_out: whether the group has gone on without the member: its tasks are lost.
     """
 
     def __init__(
@@ -98,15 +102,15 @@ class Membership(Generic[S, A]):
 
     @property
     def credentials(self) -> tuple[str, int]:
-        """What a commit is fenced by."""
+        """The member id and generation that fence a commit."""
         return self.member_id, self.generation
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Do not join as long as this goes on.
+        """Do not join inside this block.
 
-        A commit must not end in another generation than it began in, and what the member says of
-        itself must not be said in the middle of a change.
+        A commit must end in the generation in which it began, and a subscription must not describe
+        the owner in the middle of a change.
         """
         self._holders += 1
         try:
@@ -116,13 +120,13 @@ class Membership(Generic[S, A]):
             self._release()
 
     def rejoin(self) -> None:
-        """Ask for a rebalance; while one goes on, nothing more happens."""
+        """Ask for a rebalance. During a rebalance this does nothing more."""
         self.is_rebalancing = True
         if not self._wanted.triggered:
             self._wanted.succeed()
 
     def take_assignment(self) -> A | None:
-        """What was assigned since the last call; ``None`` if nothing was."""
+        """The assignment since the last call; ``None`` without a new one."""
         found, self.assignment = self.assignment, None
         if found is not None:
             self.is_rebalancing = False
@@ -148,15 +152,15 @@ class Membership(Generic[S, A]):
                     "leave group", lambda: self._group.leave(self.member_id, self._world.now)
                 )
             except RequestTimeoutError:
-                # The group learns of it once the session is over.
+                # If no reply comes, the group learns of it once the session is over.
                 return
 
     def abandon(self) -> None:
-        """Take no further part, without a word."""
+        """Take no further part, without telling the group."""
         self._is_closed = True
 
     def _run(self) -> Steps:
-        """Join when it is wanted or asked for, and say now and then that one is alive."""
+        """Join when the owner or the group wants it, and send heartbeats in between."""
         time = self._world.time
         while not self._is_closed:
             yield time.any_of([self._wanted, time.timeout(self._heartbeat_ms)])
@@ -182,16 +186,16 @@ class Membership(Generic[S, A]):
 
     def _join(self) -> Steps:
         self.is_rebalancing = True
-        # What the member says of itself must be true: so its owner has to know what it has first.
+        # The subscription must be true, so that the owner has to finish its change first.
         while self._holders or self.was_left_out or self.assignment is not None:
             self._released = self._world.time.event()
             yield self._released
         if self._is_closed:
-            # Who is about to go does not say once more that it is here.
+            # A member that is about to leave does not join once more.
             return
-        # An assignment that was taken meanwhile has ended another rebalance than this one.
+        # An assignment that the owner takes meanwhile ends another rebalance than this one.
         self.is_rebalancing = True
-        # Who wants another rebalance from here on comes too late for this one.
+        # A wish for another rebalance comes too late for this one from here on.
         self._wanted = self._world.time.event()
         described = self._describe()
         self.member_id = yield from self._call(

@@ -1,7 +1,7 @@
 """The producer: idempotent, and transactional if it has a transactional id.
 
-Records are sent in the background, a little after they were handed in, and again until they
-arrive: so what belongs to a transaction is in the logs before anybody decides about it.
+Records are sent in the background, a little after ``send``, and again until they arrive. The
+records of a transaction are therefore in the logs before the transaction is decided.
 
 Sources: KIP-98, KIP-447; Kafka, KafkaProducer, TransactionManager.
 """
@@ -29,13 +29,13 @@ from streamproof.sim.world import World
 __all__ = ["LINGER_MS", "MAX_BLOCK_MS", "TRANSACTION_TIMEOUT_MS", "Producer"]
 
 LINGER_MS = 100
-"""``linger.ms``, as Kafka Streams sets it: how long records are gathered before they are sent."""
+"""``linger.ms``, as Kafka Streams sets it: how long the producer gathers records for a request."""
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """``transaction.timeout.ms``, as Kafka Streams sets it."""
 
 MAX_BLOCK_MS = 60_000
-"""``max.block.ms``: how long a call tries again before it gives up."""
+"""``max.block.ms``: how long a call retries before it gives up."""
 
 _RETRY_MS = 20
 """The pause before a request is sent again, in milliseconds."""
@@ -48,17 +48,17 @@ class Producer:
 
     Args:
         world: the world.
-        host: whose it is.
+        host: the process of the producer.
         network: the way to the brokers.
         cluster: the brokers.
-        transactional_id: empty for a producer without transactions.
+        transactional_id: the transactional id; empty for a producer without transactions.
         transaction_timeout_ms: how long a transaction may take, in milliseconds.
-        max_block_ms: how long a request is sent again before it is given up, in milliseconds.
+        max_block_ms: how long the producer repeats a request, in milliseconds.
 
     Attributes:
-        written: by partition, the offset of the last record that the brokers have confirmed.
-        in_transaction: whether a transaction was begun, and not ended.
-        error: what the background sender was refused with; every later call raises it.
+        written: the offset of the last record that the brokers have confirmed, by partition.
+        in_transaction: whether a transaction has begun, and not ended.
+        error: the refusal that the background sender got; every later call raises it.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Producer:
         self.error: BrokerError | None = None
 
     def init(self) -> Steps:
-        """Get an identity, and fence who had the transactional id before.
+        """Get an identity, and fence the producer that had the transactional id before.
 
         Raises:
             RequestTimeoutError: the transaction before did not end in time.
@@ -118,7 +118,7 @@ class Producer:
         return self._identified().producer
 
     def send(self, partition: str, key: bytes, value: bytes | None, timestamp: int) -> None:
-        """Hand a record in; a transaction is begun if there is none.
+        """Queue a record to be sent, in the open transaction or in a new one.
 
         Raises:
             BrokerError: an earlier record was refused.
@@ -143,16 +143,16 @@ class Producer:
         _come_about(self._work)
 
     def flush(self) -> Steps:
-        """Wait until all records are confirmed.
+        """Wait until the brokers have confirmed all records.
 
         Raises:
-            BrokerError: one was refused.
+            BrokerError: a record was refused.
         """
         yield from self._confirmed()
         self._raise_error()
 
     def _confirmed(self) -> Steps:
-        """Wait until nothing is on its way, or never will be again."""
+        """Wait until no record is in flight, or until the producer has failed."""
         while self._unconfirmed and self.error is None:
             _come_about(self._hurry)
             if self._idle.triggered:
@@ -167,13 +167,13 @@ class Producer:
         *,
         times: Mapping[str, int] = NO_TIMES,
     ) -> Steps:
-        """Add offsets of a group to the transaction (KIP-447); one is begun if there is none.
+        """Add offsets of a group to the open transaction, or to a new one (KIP-447).
 
         Args:
             group: the group.
-            member: who commits, and of which generation it is.
-            offsets: by partition.
-            times: how far the times of these partitions have come (KAFKA-7994).
+            member: the id and the generation of the member that commits.
+            offsets: the offsets by partition.
+            times: the times that these partitions have reached (KAFKA-7994).
 
         Raises:
             ProducerFencedError: another producer has begun under the id.
@@ -193,23 +193,23 @@ class Producer:
         """Flush and commit the transaction.
 
         Raises:
-            RequestTimeoutError: no reply came: whether it is committed is not known.
-            BrokerError: it was refused.
+            RequestTimeoutError: no reply came: whether the transaction is committed is unknown.
+            BrokerError: the commit was refused.
         """
         yield from self.flush()
         yield from self._end(commit=True)
 
     def abort(self) -> Steps:
-        """Abort the transaction; records that were not sent yet are dropped.
+        """Abort the transaction, and drop records that were not sent yet.
 
         A producer that was refused has nothing to abort: its successor fences it, or its
-        transaction takes too long.
+        transaction times out.
 
         Raises:
             BrokerError: it was refused.
         """
         self._drop()
-        # What is on its way belongs to this transaction, and must not arrive in the next one.
+        # Records in flight belong to this transaction, and must not arrive in the next one.
         yield from self._confirmed()
         if self.in_transaction and self.error is None:
             yield from self._end(commit=False)
@@ -226,7 +226,7 @@ class Producer:
             try:
                 self._cluster.end_transaction(self._transactional_id, identity, commit=commit)
             except InvalidTxnStateError:
-                # A transaction to which nothing was added is unknown to the brokers.
+                # The brokers do not know a transaction to which nothing was added.
                 if commit:
                     raise
 
@@ -236,13 +236,13 @@ class Producer:
 
     def _drop(self) -> None:
         for partition, records in self._buffered.items():
-            # The numbers were not used: the next record of the partition has the first of them.
+            # The sequence numbers of dropped records are free: the next record takes the first.
             self._sequences[partition] -= len(records)
             self._unconfirmed -= len(records)
         self._buffered.clear()
 
     def _send_in_background(self) -> Steps:
-        """Send what was handed in, one request after the other."""
+        """Send the queued records, one request after the other."""
         world = self._world
         while not self._is_closed and self.error is None:
             if not self._buffered:
@@ -281,7 +281,7 @@ class Producer:
         )
 
     def _retried(self, what: str, handle: Callable[[], T]) -> Generator[Event, Any, T]:
-        """Ask until there is an answer, or it takes too long."""
+        """Ask until an answer comes, or until the time is up."""
         deadline = self._world.now + self._max_block_ms
         while True:
             try:

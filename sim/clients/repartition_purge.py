@@ -1,6 +1,7 @@
-"""The purge of repartition topics: what is committed of them is not needed any more.
+"""The purge of repartition topics: their committed records are not needed any more.
 
-Only what is *committed* may go: what is merely consumed is read again after a crash (KAFKA-17635).
+Only *committed* records may go: a record that was only consumed is read again after a crash
+(KAFKA-17635).
 
 Sources: KIP-204; Kafka, TaskManager#maybePurgeCommittedRecords.
 """
@@ -22,15 +23,15 @@ REPARTITION_PURGE_INTERVAL_MS = 30_000
 
 
 class Purge:
-    """Deletes, now and then, what one thread has committed of repartition topics.
+    """Deletes the committed records of repartition topics from time to time, for one thread.
 
     Args:
         world: the world.
-        host: whose it is.
+        host: the process of the thread.
         network: the way to the brokers.
         cluster: the brokers.
         topics: the repartition topics; records of other topics are never deleted.
-        interval_ms: how long between two purges at least, in milliseconds.
+        interval_ms: the least time between two purges, in milliseconds.
     """
 
     def __init__(
@@ -56,13 +57,13 @@ class Purge:
         self._purgeable: dict[str, int] = {}
 
     def committed(self, offsets: Mapping[str, int]) -> None:
-        """These offsets of inputs are committed: what is before them may go."""
+        """Note committed offsets of inputs: the records before them may go."""
         for partition, offset in offsets.items():
             if partition in self._partitions:
                 self._purgeable[partition] = offset
 
     def maybe_purge(self) -> None:
-        """Ask for a purge if it is time, and the one before was answered."""
+        """Ask for a purge if it is time, and if the purge before was answered."""
         now = self._host.now
         if self._is_waiting or not self._purgeable or now - self._last <= self._interval_ms:
             return
@@ -82,6 +83,6 @@ class Purge:
                 "committed records of a repartition topic were deleted", holds=deleted > 0
             )
         except BrokerError:
-            # Nothing is lost but space: the next purge takes these records, too.
+            # A lost request costs space alone: the next purge takes these records, too.
             pass
         self._is_waiting = False
