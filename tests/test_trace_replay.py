@@ -62,7 +62,7 @@ def test_the_picture_of_a_trace_is_that_of_the_run_that_wrote_it(
     assert here.events == there.events
     assert here.violations == there.violations
     drawn, again = picture(there), picture(here)
-    for name in ("lanes", "items", "arrows", "stock", "finding", "count"):
+    for name in ("lanes", "items", "arrows", "stock", "violation", "count"):
         assert getattr(again, name) == getattr(drawn, name), name
     assert drawn.stock.holdings
     texts = {
