@@ -55,7 +55,7 @@ _WHAT = {
 
 _CALL = re.compile(r"(?:\w+ = )?(next|(?:list\()?\w+\.(\w+))")
 
-_RAISED = re.compile(r"\b(?:raised|led to) (?:an? )?(\w+(?:Error|Exception|Panic)\w*)")
+_RAISED = re.compile(r"\braised (?:an? )?(\w+(?:Error|Exception|Panic)\w*)")
 _SIGNAL = re.compile(r"\b(SIG[A-Z]+|exit code)\b")
 
 
@@ -136,7 +136,7 @@ def shape_of_words(expected: str, found: str, read: str = "") -> str:
         return "accepted-call"
     if match := _RAISED.search(found):
         return _slug(f"raised-{match[1]}")
-    if "no end: nothing within" in found or "did not return" in found:
+    if "did not return" in found:
         return "hung-call"
     if "the process" in found and _SIGNAL.search(found):
         return "died-call"

@@ -337,8 +337,8 @@ def _told(crashed: Crashed) -> Ruling:
     if not crashed.raised.startswith(MISLEADING):
         return Ruling(MANNER)
     operation = crashed.program.operations[crashed.started - 1]
-    expected = "an error that tells of the disk, such as ProcessorStateError or OSError"
-    return Ruling(MANNER, expected, f"{operation.name} raised {crashed.raised}")
+    expected = "an error about the disk, such as ProcessorStateError or OSError"
+    return Ruling(MANNER, expected, f"{operation.name}() raised {crashed.raised}")
 
 
 def _restored(history: History, seen: Observation) -> Iterator[Ruling]:

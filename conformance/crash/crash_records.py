@@ -50,7 +50,8 @@ class Crashed:
         finished: how many had returned.
         counted: lines or system calls counted by a point that only counts.
         reached: whether the process died, or a call failed, at the point.
-        error: what the subject raised before the process could be killed.
+        error: how the subject failed before the process could be killed: it ``raised``, ``ended the
+            process`` or ``did not return``; empty if it did none of these.
         raised: what the operation raised in which a call had failed.
         closed: whether the store was closed after that, and did not raise.
         before: the crash that left what the program began with; its directory was copied.

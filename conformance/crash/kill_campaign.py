@@ -234,7 +234,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
     def _tried(self, case: Crashed, ruling: Ruling) -> str:
         if case.error and case.point.kind not in FAULTS:
-            return "run the program, up to where the process was to be killed"
+            return "run the program up to the point of the kill"
         where = ", ".join(describe(each) for each in case.chain)
         return f"{where}, reopen, read, replay the changelog"
 
@@ -266,22 +266,22 @@ def describe(crashed: Crashed) -> str:
     point = crashed.point
     operations = crashed.program.operations
     if point.kind == "boundary":
-        return f"kill the process after {operations[crashed.started - 1].name}"
-    name = operations[point.operation].name
+        return f"kill the process after {operations[crashed.started - 1].name}()"
+    call = f"{operations[point.operation].name}()"
     if point.kind == "line":
-        return f"kill the process before line of Python {point.n} of {name}"
+        return f"kill the process before Python line {point.n} of {call}"
     if point.kind == "syscall":
-        return f"kill the process before write-like system call {point.n} of {name}"
-    following = " and all after it" if point.lasting else ""
-    then = "close" if point.closing else "kill the process"
-    call = f"write-like system call {point.n} of {name}{following}"
-    return f"let {call} fail with {point.kind.upper()}, {then}"
+        return f"kill the process before write-like system call {point.n} of {call}"
+    following = " and all later ones" if point.lasting else ""
+    then = "close the store" if point.closing else "kill the process"
+    failing = f"write-like system call {point.n} of {call}{following}"
+    return f"let {failing} fail with {point.kind.upper()}, {then}"
 
 
 def _raised(crashed: Crashed) -> Ruling:
-    """The subject raised before it could be killed: a promise is broken without any crash."""
+    """The subject failed before it could be killed: a promise is broken without any crash."""
     operation = crashed.program.operations[max(crashed.started - 1, 0)]
+    expected = "no exception"
     if crashed.point.kind in FAULTS:
         expected = "the operation to return, or to raise an Exception"
-        return Ruling("CRASH-001", expected, f"{operation.name} led to {crashed.error}")
-    return Ruling("CRASH-001", "no exception", f"{operation.name} raised {crashed.error}")
+    return Ruling("CRASH-001", expected, f"{operation.name}() {crashed.error}")

@@ -97,7 +97,7 @@ class _Progress:
             finished=words[self._FINISHED],
             counted=words[self._COUNT],
             reached=not words[self._MISSED],
-            error="" if expected else text,
+            error=f"raised {text}" if text and not expected else "",
             raised=text if expected else "",
             closed=bool(words[self._CLOSED]),
         )
@@ -147,7 +147,7 @@ class KillEngine:
                 os.kill(doomed.pid, signal.SIGKILL)
             _, status = os.waitpid(doomed.pid, 0)
             crashed = self._end(doomed, status)
-            error = f"no end: nothing within {limit:g} s" if hangs else crashed.error
+            error = f"did not return within {limit:g} s" if hangs else crashed.error
             crashes.append(replace(crashed, error=error))
         return crashes
 
@@ -169,8 +169,8 @@ class KillEngine:
         crashed = doomed.progress.crashed(doomed.crashed)
         self._run.evidence.operations += crashed.started
         if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
-            # It did not die by our hand.
-            return replace(crashed, error=f"an end of the process: {how_it_ended(status)}")
+            # The subject ended the process before the engine did.
+            return replace(crashed, error=f"ended the process: {how_it_ended(status)}")
         return crashed
 
     def count(self, program: Program, point: CrashPoint, before: Crashed | None = None) -> int:

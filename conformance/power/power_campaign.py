@@ -239,7 +239,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
         """The subject raised while the power was still there."""
         operations = recording.program.operations
         operation = operations[max(len(recording.trace.started) - 1, 0)]
-        ruling = Ruling("CRASH-001", "no exception", f"{operation.name} raised {recording.error}")
+        ruling = Ruling("CRASH-001", "no exception", f"{operation.name}() {recording.error}")
         lines = lines_of(recording.whole, self._run.subject.opener, shows_position=False)
         source = self._rendered(["", "def doomed():", *lines, "", "doomed()"])
         kind = violation_of(self._run.check.requirements[0], _shape(ruling))
@@ -266,9 +266,9 @@ class PowerCampaign(ProgramCampaign[Loss]):
     def _death(self, case: Loss, name: str) -> list[str]:
         state, trace = case.state, case.recording.trace
         arguments = [name, f"after={state.after}"]
-        comments = [f"# The power goes after call {_described(trace, state.after)}."]
+        comments = [f"# The power is cut after call {_described(trace, state.after)}."]
         if _loses_all(disk_of(trace, JOURNALLED), state):
-            comments.append("# All that was not synced is lost.")
+            comments.append("# All unsynced data is lost.")
         else:
             arguments.append(f"lost={sorted(state.lost)}")
             lost = [_described(trace, call) for call in sorted(state.lost)]
@@ -314,15 +314,14 @@ def _shape(ruling: Ruling) -> str:
 
 
 def _described(trace: SyscallTrace, number: int) -> str:
-    return f"{number}: {trace.describe(number)}" if number else "0: nothing was done yet"
+    return f"{number}: {trace.describe(number)}" if number else "0: nothing has been written"
 
 
 def _where(loss: Loss) -> str:
     """How the power is lost, in words."""
-    operations = loss.recording.program.operations
-    started = max(loss.crashed.started - 1, 0)
-    call = _described(loss.recording.trace, loss.state.after)
-    lost = f"{len(loss.state.lost)} of the calls before it" if loss.state.lost else ""
+    operation = loss.recording.program.operations[max(loss.crashed.started - 1, 0)]
+    number, _, call = _described(loss.recording.trace, loss.state.after).partition(": ")
+    calls = f"{len(loss.state.lost)} earlier calls" if loss.state.lost else ""
     torn = "a part of one write" if loss.state.torn else ""
-    what = " and ".join(filter(None, (lost, torn))) or "nothing"
-    return f"lose the power in {operations[started].name} after call {call}, and {what}"
+    lost = " and ".join(filter(None, (calls, torn))) or "nothing"
+    return f"cut the power in {operation.name}() after call {number} ({call}), lose {lost}"

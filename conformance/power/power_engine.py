@@ -17,6 +17,7 @@ from typing import Any
 
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
+from streamproof.conformance.crash.inspector import how_it_ended
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.power.disk import JOURNALLED, disk_of
 from streamproof.conformance.power.disk_states import DiskState
@@ -34,7 +35,7 @@ class Recording:
 
     Attributes:
         trace: what it did to the disk.
-        error: what the subject raised, or how it ended by itself; empty if it came to its end.
+        error: how the subject failed: it ``raised`` or ``ended the process``; empty if it did not.
         escaped: the files that were written unseen, so that nothing can be said about them.
         before: the loss of power before it, on what that left it ran.
     """
@@ -94,9 +95,8 @@ class PowerEngine:
         self._run.status.clear()
         self._run.evidence.operations += len(trace.started)
         text = error.read_text() if error.is_file() else ""
-        code = os.waitstatus_to_exitcode(status)
-        if not text and code != -signal.SIGKILL:
-            text = f"an end of the process: {signal.Signals(-code).name if code < 0 else code}"
+        if not text and os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+            text = f"ended the process: {how_it_ended(status)}"
         escaped = tuple(_escaped(trace, directory))
         shutil.rmtree(directory.parent, ignore_errors=True)
         return Recording(program, trace, text, escaped, before)
@@ -116,9 +116,9 @@ class PowerEngine:
         except TaskCorruptedError as refusal:
             # After a loss of power it may ask to be wiped, and is then not used any more.
             if not again or stores or self._run.subject.capabilities.transactional:
-                error.write_text(brief(refusal), "utf-8", "replace")
+                error.write_text(f"raised {brief(refusal)}", "utf-8", "replace")
         except BaseException as raised:
-            error.write_text(brief(raised), "utf-8", "replace")
+            error.write_text(f"raised {brief(raised)}", "utf-8", "replace")
 
     def leave(self, recording: Recording, state: DiskState, tree: Tree) -> Loss:
         """Make a state in a directory of its own."""

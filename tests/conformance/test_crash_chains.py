@@ -130,14 +130,17 @@ def test_a_failure_is_told_in_words() -> None:
     """A report says where the process died, or what failed."""
     program = ProgramBuilder().put(b"a", b"1").commit().build()
     told = {
-        CrashPoint("boundary", 2): "kill the process after put",
-        CrashPoint("line", 2, n=3): "kill the process before line of Python 3 of commit",
-        CrashPoint("syscall", 2, n=4): "kill the process before write-like system call 4 of commit",
+        CrashPoint("boundary", 2): "kill the process after put()",
+        CrashPoint("line", 2, n=3): "kill the process before Python line 3 of commit()",
+        CrashPoint(
+            "syscall", 2, n=4
+        ): "kill the process before write-like system call 4 of commit()",
         CrashPoint("eio", 2, n=5): (
-            "let write-like system call 5 of commit fail with EIO, kill the process"
+            "let write-like system call 5 of commit() fail with EIO, kill the process"
         ),
         CrashPoint("enospc", 1, n=6, lasting=True, closing=True): (
-            "let write-like system call 6 of put and all after it fail with ENOSPC, close"
+            "let write-like system call 6 of put() and all later ones fail with ENOSPC, "
+            "close the store"
         ),
     }
     for point, words in told.items():
@@ -197,7 +200,7 @@ def test_a_call_fails_once_or_for_good(tmp_path: Path) -> None:
     assert raised[1][:3] == [5, "open;0;1;2;3;4;0;1;2;3;4;", False]
     assert raised[2][:4] == [4, "open;0;1;2;3;4;0;", True, True]
     assert raised[2][4].startswith(broken_disk)
-    assert [each[5] for each in hanging] == ["no end: nothing within 0.5 s", "", hanging[0][5]]
+    assert [each[5] for each in hanging] == ["did not return within 0.5 s", "", hanging[0][5]]
 
 
 FULL = """

@@ -103,8 +103,8 @@ def test_any_two_answers_differ_somehow(expected: Any, found: Any) -> None:
     ("expected", "found", "read", "shape"),
     [
         ("no exception", "commit raised OSError: no space", "", "raised-OSError"),
-        ("to return", "put led to an end of the process: SIGSEGV", "", "died-call"),
-        ("to return", "put led to no end: nothing within 20 s", "", "hung-call"),
+        ("to return", "put() ended the process: SIGSEGV", "", "died-call"),
+        ("to return", "put() did not return within 20 s", "", "hung-call"),
         ("put raises", "no exception; it returned None", "", "accepted-call"),
         ("b'a' to be b'1'", "None", "store.get(b'a')", "missing-value"),
         ("b'a' to be absent", "b'1'", "store.get(b'a')", "extra-value"),
