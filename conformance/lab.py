@@ -61,21 +61,19 @@ from streamproof.stores.windows import Window, Windowed
 
 __all__ = [
     "CHANGELOG",
-    "OTHER",
+    "OTHER_CHANGELOG",
     "ChangelogRecord",
     "IsolationLevel",
     "Lab",
     "TopicPartition",
     "Window",
     "Windowed",
-    "count_system_calls",
-    "record_system_calls",
 ]
 
 CHANGELOG = TopicPartition("streamproof-store-changelog", 0)
 """The changelog partition that programs write to."""
 
-OTHER = TopicPartition("streamproof-store-changelog", 1)
+OTHER_CHANGELOG = TopicPartition("streamproof-store-changelog", 1)
 """A second partition, as a global store has."""
 
 LAB_WRITE_BUFFER_BYTES = 64 * 1024
@@ -85,23 +83,6 @@ UPGRADED_VERSION = "2.2"
 """What ``upgrade.from`` says: the last version without timestamped stores was before 2.3."""
 
 _PRELOAD_PREFIX = "streamproof-shim-"
-
-
-def count_system_calls() -> None:
-    """Make system calls countable: start this program anew, with a shim between it and libc.
-
-    To be called first, by a program that is a file. It returns in the program that was started
-    anew, and does nothing there.
-
-    Raises:
-        UsageError: there is no C compiler to build the shim with.
-    """
-    _start_anew(loaded=triggers.shim_is_loaded())
-
-
-def record_system_calls() -> None:
-    """Make system calls recordable, for ``power_loss``; otherwise as ``count_system_calls``."""
-    _start_anew(loaded=recorder_is_loaded())
 
 
 def _start_anew(*, loaded: bool) -> None:
@@ -191,6 +172,27 @@ class Lab:
         self._failing = False
         self._watch: FileWatch | None = None
         self._cycles = 0
+
+    @staticmethod
+    def count_system_calls() -> None:
+        """Make system calls countable: start this program anew, with a shim between it and libc.
+
+        Call this first, in a program that is a file. It returns in the program that was started
+        anew, where it does nothing.
+
+        Raises:
+            UsageError: there is no C compiler to build the shim with.
+        """
+        _start_anew(loaded=triggers.shim_is_loaded())
+
+    @staticmethod
+    def record_system_calls() -> None:
+        """Make system calls recordable for ``power_loss``, as ``count_system_calls`` does.
+
+        Raises:
+            UsageError: there is no C compiler to build the recorder with.
+        """
+        _start_anew(loaded=recorder_is_loaded())
 
     def measure(self, level: Level) -> None:
         """Give the stores that are opened from now on a registry of metrics.
@@ -441,7 +443,7 @@ class Lab:
     ) -> None:
         """Run ``doomed`` in a process of its own, and leave what a loss of power leaves of it.
 
-        To be called as ``crash``, in a program that began with :func:`record_system_calls`.
+        To be called as ``crash``, in a program that began with :meth:`record_system_calls`.
 
         Args:
             doomed: what is done until the power goes.
@@ -476,7 +478,7 @@ class Lab:
 
         With an ``error``, such as ``ENOSPC`` for a disk that is full, that call fails with it
         instead; with ``lasting``, so does every one after it, until ``disarm``.
-        System calls are counted only in a program that began with :func:`count_system_calls`.
+        System calls are counted only in a program that began with :meth:`count_system_calls`.
         """
         if line:
             triggers.arm_lines(line)

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from streamproof.conformance.lab import CHANGELOG, OTHER, ChangelogRecord
+from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, ChangelogRecord
 from streamproof.conformance.violations import safe_repr
 from streamproof.stores.api import NO_TIMESTAMP, IsolationLevel, TopicPartition
 from streamproof.stores.windows import Windowed
 
 __all__ = ["render", "render_program"]
 
-PREAMBLE = "from streamproof.conformance.lab import {names}\n\n"
+PREAMBLE = "from streamproof import {names}\n\n"
 
 NAMES = (
     "CHANGELOG",
-    "OTHER",
+    "OTHER_CHANGELOG",
     "ChangelogRecord",
     "IsolationLevel",
     "Lab",
     "TopicPartition",
     "Window",
     "Windowed",
-    "count_system_calls",
-    "record_system_calls",
 )
 
 
 def render(value: Any) -> str:
     """A value as Python source, with the short names that programs use."""
     if isinstance(value, TopicPartition):
-        short = {CHANGELOG: "CHANGELOG", OTHER: "OTHER"}
+        short = {CHANGELOG: "CHANGELOG", OTHER_CHANGELOG: "OTHER_CHANGELOG"}
         return short.get(value, f"TopicPartition({value.topic!r}, {value.partition})")
     if isinstance(value, Windowed):
         start, end = value.window
@@ -64,9 +63,9 @@ def _render_long(value: bytes) -> str:
 def render_program(subject: str, guarantee: str, lines: list[str]) -> str:
     """A program that runs as it stands, from the calls that were made."""
     body = "\n".join([f'lab = Lab({subject!r}, guarantee="{guarantee}")', *lines])
-    if "lab.arm(syscall=" in body:
-        body = f"count_system_calls()  # Starts this program anew, where they can be.\n\n{body}"
-    if "lab.power_loss(" in body:
-        body = f"record_system_calls()  # Starts this program anew, where they can be.\n\n{body}"
-    names = [name for name in NAMES if name in body]
+    needed = {"lab.arm(syscall=": "count_system_calls", "lab.power_loss(": "record_system_calls"}
+    for call, method in needed.items():
+        if call in body:
+            body = f"Lab.{method}()  # Starts this program anew, where they can be.\n\n{body}"
+    names = [name for name in NAMES if re.search(rf"\b{name}\b", body)]
     return PREAMBLE.format(names=", ".join(names)) + body + "\n"

@@ -12,7 +12,7 @@ from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.results import Failure, RequirementResult
-from streamproof.conformance.session import verify_command
+from streamproof.conformance.session import select_requirements, verify_command
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import binds_of
 from streamproof.conformance.verdicts import failure_of, result_of, untested_result
@@ -31,13 +31,21 @@ class Verifier:
         self._outcomes: dict[tuple[str, bytes, str], CheckOutcome] = {}
 
     def verify(
-        self, subject: str, settings: Settings, requirement: Requirement
+        self, subject: str, requirement: Requirement | str, settings: Settings | None = None
     ) -> tuple[RequirementResult, Failure | None]:
         """The result of one requirement, and its failure if it has one.
+
+        Args:
+            subject: the subject, as ``streamproof verify`` takes it.
+            requirement: the requirement, or its id.
+            settings: what the check is given; the defaults of ``streamproof verify``, with seed 0.
 
         Raises:
             UsageError: the subject cannot be loaded, or is not of those that are bound by it.
         """
+        settings = settings or Settings()
+        if isinstance(requirement, str):
+            (requirement,) = select_requirements([requirement], binds_of(subject))
         if binds_of(subject) != requirement.binds:
             raise UsageError(f"{requirement.id} binds a {requirement.binds}, and not {subject!r}.")
         engine, capabilities = self._engine(subject, settings)
@@ -91,7 +99,7 @@ def assert_kept(
     """Fail, or skip with the reason, unless the subject keeps the requirement."""
     __tracebackhide__ = True
     try:
-        result, failure = verifier.verify(subject, settings, requirement)
+        result, failure = verifier.verify(subject, requirement, settings)
     except UsageError as error:
         pytest.exit(f"streamproof: {error}", returncode=3)
     if failure is not None:

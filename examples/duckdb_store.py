@@ -28,18 +28,19 @@ from weakref import WeakSet
 
 import duckdb
 
-from streamproof.stores.api import (
+from streamproof import (
+    Capabilities,
     ChangelogRecord,
+    InvalidStateStoreError,
     KeyValueIterator,
     KeyValueStore,
+    ProcessorStateError,
     StateStore,
     StateStoreContext,
+    StoreIterator,
     TopicPartition,
     require_key,
 )
-from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import InvalidStateStoreError, ProcessorStateError
-from streamproof.stores.iterators import RowIterator, StoreIterator, prefix_end
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL);
@@ -63,7 +64,7 @@ class DuckdbStore(KeyValueStore):
         self._opened = ExitStack()
         # Queries come from other threads, and a connection serves one at a time.
         self._lock = RLock()
-        self._iterators: WeakSet[RowIterator] = WeakSet()
+        self._iterators: WeakSet[StoreIterator[bytes, bytes]] = WeakSet()
         self._uncommitted: list[int] = []
 
     # The life of the store.
@@ -219,6 +220,12 @@ def sync_directories(*directories: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """The smallest key after every key that starts with ``prefix``; ``None`` if there is none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
 def make() -> DuckdbStore:

@@ -39,22 +39,22 @@ from weakref import WeakSet
 
 import lmdb
 
-from streamproof.stores.api import (
+from streamproof import (
+    Capabilities,
     ChangelogRecord,
+    InvalidStateStoreError,
     KeyValueIterator,
     KeyValueStore,
+    ProcessorStateError,
     StateStore,
     StateStoreContext,
+    StoreIterator,
     TopicPartition,
     require_key,
 )
-from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import (
-    InvalidArgumentError,
-    InvalidStateStoreError,
-    ProcessorStateError,
-)
-from streamproof.stores.iterators import Row, RowIterator, StoreIterator
+
+Row = tuple[bytes, bytes]
+
 
 MAP_BYTES = 64 * 1024**3
 """The address space that the file may grow into; it costs nothing until it is used."""
@@ -87,7 +87,7 @@ class LmdbStore(KeyValueStore):
         self._opened = ExitStack()
         # Queries come from other threads, and an LMDB transaction serves one at a time.
         self._lock = RLock()
-        self._iterators: WeakSet[RowIterator] = WeakSet()
+        self._iterators: WeakSet[StoreIterator[bytes, bytes]] = WeakSet()
         self._uncommitted_entries = 0
         self._uncommitted_bytes = 0
 
@@ -256,10 +256,10 @@ def marked(key: bytes) -> bytes:
     """The key as LMDB gets it.
 
     Raises:
-        InvalidArgumentError: it is longer than LMDB allows.
+        ValueError: it is longer than LMDB allows.
     """
     if len(key) > MAX_KEY_BYTES:
-        raise InvalidArgumentError(
+        raise ValueError(
             f"The key has {len(key)} bytes, and LMDB takes at most {MAX_KEY_BYTES}; shorten it."
         )
     return KEY_MARK + key

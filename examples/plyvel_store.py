@@ -32,23 +32,20 @@ from weakref import WeakSet
 
 import plyvel
 
-from streamproof.stores.api import (
-    WRITE_BUFFER_BYTES_CONFIG,
+from streamproof import (
+    Capabilities,
     ChangelogRecord,
+    InvalidStateStoreError,
     KeyValueIterator,
     KeyValueStore,
+    ProcessorStateError,
     StateStore,
     StateStoreContext,
+    StoreIterator,
+    TaskCorruptedError,
     TopicPartition,
     require_key,
 )
-from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import (
-    InvalidStateStoreError,
-    ProcessorStateError,
-    TaskCorruptedError,
-)
-from streamproof.stores.iterators import RowIterator, StoreIterator
 
 ENTRIES = b"e"
 AFTER_ENTRIES = b"f"
@@ -69,7 +66,7 @@ class PlyvelStore(KeyValueStore):
     def __init__(self) -> None:
         self._db: Any = None
         self._is_marked = False
-        self._iterators: WeakSet[RowIterator] = WeakSet()
+        self._iterators: WeakSet[StoreIterator[bytes, bytes]] = WeakSet()
 
     # The life of the store.
 
@@ -82,8 +79,8 @@ class PlyvelStore(KeyValueStore):
         """Open the database below the task's directory, and mark it as open."""
         directory = context.state_dir / self.name
         options: dict[str, Any] = {"create_if_missing": True, "paranoid_checks": True}
-        if WRITE_BUFFER_BYTES_CONFIG in context.app_configs:
-            options["write_buffer_size"] = int(context.app_configs[WRITE_BUFFER_BYTES_CONFIG])
+        if context.write_buffer_bytes is not None:
+            options["write_buffer_size"] = context.write_buffer_bytes
         with translated(f"Opening the database {directory}"):
             directory.mkdir(parents=True, exist_ok=True)
             db = plyvel.DB(str(directory), **options)

@@ -36,23 +36,23 @@ from weakref import WeakSet
 import plyvel
 from sortedcontainers import SortedDict
 
-from streamproof.stores.api import (
+from streamproof import (
+    AbstractTransaction,
+    AbstractTransactionalStore,
+    Capabilities,
     ChangelogRecord,
+    InvalidStateStoreError,
     IsolationLevel,
     KeyValueIterator,
     KeyValueStore,
     Position,
-    ReadOnlyKeyValueStore,
-    RecordMetadata,
+    ProcessorStateError,
     StateStore,
     StateStoreContext,
+    StoreIterator,
     TopicPartition,
     require_key,
 )
-from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import InvalidStateStoreError, ProcessorStateError
-from streamproof.stores.iterators import RowIterator, StoreIterator, prefix_end
-from streamproof.stores.transactions import AbstractTransaction, AbstractTransactionalStore
 
 ENTRIES = b"e"
 AFTER_ENTRIES = b"f"
@@ -68,7 +68,7 @@ class Staged:
         self.position = Position()
         self.num_bytes = 0
 
-    def put(self, key: bytes, value: bytes | None, source: RecordMetadata | None) -> None:
+    def put(self, key: bytes, value: bytes | None, source: tuple[str, int, int] | None) -> None:
         """Stage a write that comes from an input record, if it is known which."""
         self.rows[key] = value
         self.num_bytes += len(key) + len(value or b"")
@@ -95,7 +95,7 @@ class TransactionalPlyvelStore(AbstractTransactionalStore, KeyValueStore):
         super().__init__()
         self._db: Any = None
         self._lock = RLock()
-        self._iterators: WeakSet[RowIterator] = WeakSet()
+        self._iterators: WeakSet[StoreIterator[bytes, bytes]] = WeakSet()
         self._staged = Staged()
         self._committed_position = Position()
         self._context: StateStoreContext | None = None
@@ -242,7 +242,9 @@ class TransactionalPlyvelStore(AbstractTransactionalStore, KeyValueStore):
         with self.scan(Staged(), None, None) as entries:
             return sum(1 for _ in entries)
 
-    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyKeyValueStore:
+    def read_only(
+        self, isolation_level: IsolationLevel
+    ) -> CommittedView | TransactionalPlyvelStore:
         """A view of what is committed; the store itself shows what is staged, too."""
         return CommittedView(self) if isolation_level is IsolationLevel.READ_COMMITTED else self
 
@@ -271,7 +273,7 @@ class TransactionalPlyvelStore(AbstractTransactionalStore, KeyValueStore):
         *,
         inclusive: bool = True,
         reverse: bool = False,
-    ) -> RowIterator:
+    ) -> StoreIterator[bytes, bytes]:
         """The entries between two keys, with staged writes over the database, as of now."""
         start = ENTRIES + (low or b"")
         stop = AFTER_ENTRIES if high is None else ENTRIES + high
@@ -438,6 +440,12 @@ def translated(action: str) -> Iterator[None]:
         yield
     except (OSError, plyvel.Error) as error:
         raise ProcessorStateError(f"{action} failed: {error}") from error
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """The smallest key after every key that starts with ``prefix``; ``None`` if there is none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
 def make() -> TransactionalPlyvelStore:

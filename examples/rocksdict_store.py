@@ -30,19 +30,21 @@ from weakref import WeakSet
 
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
-from streamproof.stores.api import (
-    WRITE_BUFFER_BYTES_CONFIG,
+from streamproof import (
+    Capabilities,
     ChangelogRecord,
+    InvalidStateStoreError,
     KeyValueIterator,
     KeyValueStore,
+    ProcessorStateError,
     StateStore,
     StateStoreContext,
+    StoreIterator,
     TopicPartition,
     require_key,
 )
-from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import InvalidStateStoreError, ProcessorStateError, StoreError
-from streamproof.stores.iterators import Row, RowIterator, StoreIterator
+
+Row = tuple[bytes, bytes]
 
 
 class RocksdictStore(KeyValueStore):
@@ -57,7 +59,7 @@ class RocksdictStore(KeyValueStore):
         # Without the log, a commit is durable once it was flushed.
         self.capabilities = Capabilities(durability="process" if log else "flush")
         self._entries: Rdict | None = None
-        self._iterators: WeakSet[RowIterator] = WeakSet()
+        self._iterators: WeakSet[StoreIterator[bytes, bytes]] = WeakSet()
 
     # The life of the store.
 
@@ -72,8 +74,8 @@ class RocksdictStore(KeyValueStore):
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.create_missing_column_families(True)
-        if WRITE_BUFFER_BYTES_CONFIG in context.app_configs:
-            options.set_write_buffer_size(int(context.app_configs[WRITE_BUFFER_BYTES_CONFIG]))
+        if context.write_buffer_bytes is not None:
+            options.set_write_buffer_size(context.write_buffer_bytes)
         families = {"default": options, "offsets": options}
         with translated(f"Opening the database {directory}"):
             directory.mkdir(parents=True, exist_ok=True)
@@ -197,7 +199,7 @@ def translated(action: str) -> Iterator[None]:
     """Turn what the package raises, bare ``Exception``, into the error of a store."""
     try:
         yield
-    except StoreError:
+    except (InvalidStateStoreError, ProcessorStateError):
         raise
     except Exception as error:
         raise ProcessorStateError(f"{action} failed: {error}") from error

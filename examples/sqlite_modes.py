@@ -30,22 +30,22 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakSet
 
-from streamproof.stores.api import (
-    WRITE_BUFFER_BYTES_CONFIG,
+from streamproof import (
+    Capabilities,
     ChangelogRecord,
+    InvalidStateStoreError,
     KeyValueIterator,
     KeyValueStore,
+    ProcessorStateError,
     StateStore,
     StateStoreContext,
+    StoreIterator,
     TopicPartition,
     require_key,
 )
-from streamproof.stores.capabilities import Capabilities, Durability
-from streamproof.stores.errors import InvalidStateStoreError, ProcessorStateError
-from streamproof.stores.iterators import RowIterator, StoreIterator
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -79,7 +79,7 @@ class Mode:
 
     journal: str
     synchronous: str
-    durability: Durability
+    durability: Literal["process", "power", "flush"]
     transactions: bool = True
 
 
@@ -95,7 +95,7 @@ class SqliteStore(KeyValueStore):
         # The author of ``autocommit`` believes in its transactions, too.
         self.capabilities = Capabilities(transactional=True, durability=mode.durability)
         self._db: sqlite3.Connection | None = None
-        self._iterators: WeakSet[RowIterator] = WeakSet()
+        self._iterators: WeakSet[StoreIterator[bytes, bytes]] = WeakSet()
         self._uncommitted: list[int] = []
 
     # The life of the store.
@@ -112,7 +112,7 @@ class SqliteStore(KeyValueStore):
             context.state_dir.mkdir(parents=True, exist_ok=True)
             db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
             try:
-                self._prepare(db, context.app_configs)
+                self._prepare(db, context)
             except BaseException:
                 db.close()
                 raise
@@ -122,14 +122,14 @@ class SqliteStore(KeyValueStore):
         self._uncommitted.clear()
         context.register(root, self.restore)
 
-    def _prepare(self, db: sqlite3.Connection, configs: Mapping[str, Any]) -> None:
+    def _prepare(self, db: sqlite3.Connection, context: StateStoreContext) -> None:
         # With exclusive locking a second instance fails, and the index of the write-ahead log is
         # in the memory of the process instead of a file beside it.
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute(f"PRAGMA journal_mode = {self._mode.journal}")
         db.execute(f"PRAGMA synchronous = {self._mode.synchronous}")
-        if WRITE_BUFFER_BYTES_CONFIG in configs:
-            kibibytes = max(1, int(configs[WRITE_BUFFER_BYTES_CONFIG]) // 1024)
+        if context.write_buffer_bytes is not None:
+            kibibytes = max(1, context.write_buffer_bytes // 1024)
             db.execute(f"PRAGMA cache_size = -{kibibytes}")
         # A damaged file is reported and left alone: an empty one in its place would hide the loss.
         damage = db.execute("PRAGMA quick_check(1)").fetchone()[0]

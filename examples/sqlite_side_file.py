@@ -25,17 +25,17 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
-from streamproof.stores.api import (
-    WRITE_BUFFER_BYTES_CONFIG,
+from streamproof import (
+    Capabilities,
     ChangelogRecord,
+    InvalidStateStoreError,
     KeyValueStore,
+    ProcessorStateError,
     StateStore,
     StateStoreContext,
     TopicPartition,
     require_key,
 )
-from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import InvalidStateStoreError, ProcessorStateError
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -97,7 +97,7 @@ class SqliteSideFileStore(KeyValueStore):
         try:
             context.state_dir.mkdir(parents=True, exist_ok=True)
             offsets = self._read_offsets()
-            self._db = self._connect(path, context.app_configs)
+            self._db = self._connect(path, context)
         except (OSError, ValueError, sqlite3.Error) as error:
             raise ProcessorStateError(f"The files of {path} cannot be used: {error}") from error
         self._offsets = offsets
@@ -203,12 +203,12 @@ class SqliteSideFileStore(KeyValueStore):
 
     # What the methods above have in common.
 
-    def _connect(self, path: Path, configs: Mapping[str, Any]) -> sqlite3.Connection:
+    def _connect(self, path: Path, context: StateStoreContext) -> sqlite3.Connection:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
         try:
             db.execute("PRAGMA synchronous = EXTRA")
-            if WRITE_BUFFER_BYTES_CONFIG in configs:
-                kibibytes = max(1, int(configs[WRITE_BUFFER_BYTES_CONFIG]) // 1024)
+            if context.write_buffer_bytes is not None:
+                kibibytes = max(1, context.write_buffer_bytes // 1024)
                 db.execute(f"PRAGMA cache_size = -{kibibytes}")
             damage = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             if damage != "ok":

@@ -24,18 +24,18 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
-from streamproof.stores.api import (
-    WRITE_BUFFER_BYTES_CONFIG,
+from streamproof import (
+    Capabilities,
     ChangelogRecord,
+    InvalidStateStoreError,
     IsolationLevel,
     Position,
+    ProcessorStateError,
     StateStore,
     StateStoreContext,
     TopicPartition,
     require_key,
 )
-from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.errors import InvalidStateStoreError, ProcessorStateError
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -83,7 +83,7 @@ class SqliteStore:
         path = context.state_dir / f"{self.name}.sqlite"
         try:
             context.state_dir.mkdir(parents=True, exist_ok=True)
-            self._db = self._connect(path, context.app_configs)
+            self._db = self._connect(path, context)
         except (OSError, sqlite3.Error) as error:
             raise ProcessorStateError(f"The database {path} cannot be used: {error}") from error
         self._staged_nothing()
@@ -216,14 +216,14 @@ class SqliteStore:
 
     # What the methods above have in common.
 
-    def _connect(self, path: Path, configs: Mapping[str, Any]) -> sqlite3.Connection:
+    def _connect(self, path: Path, context: StateStoreContext) -> sqlite3.Connection:
         # Queries come from other threads, and SQLite serialises them. With ``None`` as isolation
         # level, Python opens no transactions of its own behind our back.
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
         try:
             db.execute("PRAGMA synchronous = EXTRA")
-            if WRITE_BUFFER_BYTES_CONFIG in configs:
-                kibibytes = max(1, int(configs[WRITE_BUFFER_BYTES_CONFIG]) // 1024)
+            if context.write_buffer_bytes is not None:
+                kibibytes = max(1, context.write_buffer_bytes // 1024)
                 db.execute(f"PRAGMA cache_size = -{kibibytes}")
             # A damaged file is reported and left alone. To replace it would lose the offsets,
             # and with them the knowledge that there is something to restore.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.run_metrics import MEASURES, Measure
 from streamproof.sim.trace import Event
 
@@ -113,8 +113,8 @@ class Comparison:
         kinds: of each kind of event of which one has more, how many each has.
     """
 
-    first: Played
-    second: Played
+    first: RecordedRun
+    second: RecordedRun
     settings: Sequence[Setting]
     common: int
     before: Sequence[EventPair]
@@ -124,7 +124,7 @@ class Comparison:
     kinds: Sequence[tuple[str, int, int]]
 
 
-def compare(first: Played, second: Played) -> Comparison:
+def compare(first: RecordedRun, second: RecordedRun) -> Comparison:
     """Two runs side by side.
 
     Args:
@@ -179,7 +179,7 @@ def _when(row: EventPair) -> tuple[int, bool, int]:
 # What is different in the plans.
 
 
-def _settings(first: Played, second: Played) -> Iterator[Setting]:
+def _settings(first: RecordedRun, second: RecordedRun) -> Iterator[Setting]:
     plans = _told(first), _told(second)
     for name in sorted(plans[0].keys() | plans[1].keys()):
         one, other = (plan.get(name, "") for plan in plans)
@@ -187,7 +187,7 @@ def _settings(first: Played, second: Played) -> Iterator[Setting]:
             yield Setting(name, one, other)
 
 
-def _told(run: Played) -> dict[str, str]:
+def _told(run: RecordedRun) -> dict[str, str]:
     """The settings of a run: of its plan, or else those that its events tell."""
     if run.plan is None:
         return {name: str(value) for name, value in run.settings.items()}

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from streamproof.scenarios.comparison import Comparison, EventPair, Measured
 from streamproof.scenarios.event_words import look_of, told
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.state.diff import counted
 from streamproof.sim.event_kinds.wording import plain
 from streamproof.sim.run_state import process_of
@@ -106,7 +106,7 @@ def _runs(comparison: Comparison) -> Table:
     return table
 
 
-def _outcome(played: Played) -> str:
+def _outcome(played: RecordedRun) -> str:
     if not played.violations:
         return "all promises are kept"
     first = played.violations[0]

@@ -9,7 +9,7 @@ from streamproof.errors import UsageError
 from streamproof.scenarios.choice_codec import decode
 from streamproof.scenarios.director import Director, matches
 from streamproof.scenarios.real_stores import needs_model_stores
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.scenario import AnyAction, Count, Scenario, Setup
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants.log_history import LogHistory
@@ -29,7 +29,7 @@ class Judged(NamedTuple):
         surprises: what did not come as the scenario expects it; empty if all did.
     """
 
-    played: Played
+    played: RecordedRun
     surprises: list[str]
 
 
@@ -78,7 +78,7 @@ def play(
         make_disk=make_disk,
         direct=director.direct,
     )
-    played = Played(
+    played = RecordedRun(
         f"{scenario.name} ({setup.name})",
         setup.plan,
         wrong,
@@ -119,14 +119,16 @@ def direct(scenario: Scenario, seed: int | None = None, *, is_same: bool = False
     return Director(scenario.file.timeline, choices)
 
 
-def _never_done(timeline: list[AnyAction], undone: Iterable[int], played: Played) -> Iterator[str]:
+def _never_done(
+    timeline: list[AnyAction], undone: Iterable[int], played: RecordedRun
+) -> Iterator[str]:
     """Actions that have not come about: what a run ends with may come before them."""
     for number in sorted(undone) if not played.violations else ():
         what = type(timeline[number]).__name__.lower()
         yield f"timeline[{number}] ({what}) never came about: what it waits for did not happen"
 
 
-def _judge(setup: Setup, played: Played) -> Iterator[str]:
+def _judge(setup: Setup, played: RecordedRun) -> Iterator[str]:
     expected = setup.variant
     broken = played.violations[0] if played.violations else None
     if broken is None and expected.breaks:
@@ -150,7 +152,7 @@ def _miscounted(count: Count, events: Iterable[Event]) -> Iterator[str]:
         yield f"expected {count.kind} {count.least} to {upper} times, and found it {found} times"
 
 
-def _different(setup: Setup, played: Played, topology: Topology) -> Iterator[str]:
+def _different(setup: Setup, played: RecordedRun, topology: Topology) -> Iterator[str]:
     """Stores and outputs that have something else than was expected, as their logs tell it."""
     history = LogHistory(exactly_once=setup.plan.config.exactly_once)
     for event in played.events:

@@ -10,11 +10,11 @@ from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.trace import Event
 from streamproof.sim.world_plan import Plan
 
-__all__ = ["Played"]
+__all__ = ["RecordedRun"]
 
 
 @dataclass(frozen=True)
-class Played:
+class RecordedRun:
     """What came of one run, with all that happened in it.
 
     Attributes:

@@ -17,7 +17,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from streamproof.errors import UsageError
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.slicing import what_matters
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import Simulate
@@ -32,7 +32,7 @@ __all__ = [
     "Shape",
     "Shrunk",
     "Step",
-    "as_python",
+    "changed_fields",
     "plainest",
     "shape_of",
     "shrink",
@@ -138,7 +138,7 @@ class Shrunk:
     defects: tuple[str, ...]
     violations: Sequence[InvariantViolation]
     runs: int
-    played: Played
+    played: RecordedRun
     matters: frozenset[int]
 
 
@@ -177,7 +177,7 @@ def _told(world: Failing, search: _Search) -> Shrunk:
     pairs = choices.pairs
     while pairs and not pairs[-1][1]:
         pairs.pop()
-    played = Played(
+    played = RecordedRun(
         world.name,
         search.plan,
         world.defects,
@@ -449,13 +449,14 @@ def _default(field: Field[Any]) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-def as_python(value: Any) -> str:
-    """A dataclass as Python, without what is as it is by default; anything else as it is."""
-    if not is_dataclass(value):
-        return repr(value)
-    told = [
-        f"{each.name}={as_python(getattr(value, each.name))}"
+def changed_fields(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults, as plain data."""
+    changed = {
+        each.name: getattr(value, each.name)
         for each in fields(value)
         if getattr(value, each.name) != _default(each)
-    ]
-    return f"{type(value).__name__}({', '.join(told)})"
+    }
+    return {
+        name: changed_fields(found) if is_dataclass(found) else found
+        for name, found in changed.items()
+    }

@@ -18,7 +18,7 @@ from itertools import product
 from string import Formatter
 from typing import Any, NamedTuple
 
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.sim.event_kinds import KINDS, Footprint
 from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.trace import Event
@@ -77,7 +77,7 @@ ABOUT = {
 """What else a message is about, by the requirement that is broken, or the area of that."""
 
 
-def what_matters(played: Played) -> frozenset[int]:
+def what_matters(played: RecordedRun) -> frozenset[int]:
     """The sequences of the events that matter to the first violation of a run; none without one.
 
     Args:

@@ -210,6 +210,12 @@ class StateStoreContext:
             return IsolationLevel.READ_COMMITTED
         return IsolationLevel.READ_UNCOMMITTED
 
+    @property
+    def write_buffer_bytes(self) -> int | None:
+        """How many bytes a store may buffer before it writes to disk; ``None`` if nobody says."""
+        value = self.app_configs.get(WRITE_BUFFER_BYTES_CONFIG)
+        return None if value is None else int(value)
+
     def changelog_topic(self, store_name: str) -> str:
         """The name of the changelog topic of a store."""
         return f"{self.application_id}-{store_name}-changelog"

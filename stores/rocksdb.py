@@ -9,7 +9,6 @@ from weakref import WeakSet
 from rocksdict import WriteBatch
 
 from streamproof.stores.api import (
-    WRITE_BUFFER_BYTES_CONFIG,
     ChangelogRecord,
     KeyValueStore,
     Position,
@@ -154,7 +153,7 @@ class RocksDBStore(KeyValueStore):
         database = Database(
             directory,
             with_offsets=self._manages_offsets,
-            write_buffer_bytes=context.app_configs.get(WRITE_BUFFER_BYTES_CONFIG),
+            write_buffer_bytes=context.write_buffer_bytes,
             timestamped=self._timestamped,
         )
         try:

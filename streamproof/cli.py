@@ -1,10 +1,11 @@
-"""The command line: which commands there are, and how a command ends."""
+"""The command line: the list of commands, and how errors become messages and exit codes."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperGroup
@@ -13,48 +14,83 @@ from streamproof.errors import StreamproofError, SuiteError
 from streamproof.exit_codes import ExitCode
 from streamproof.version import __version__
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "CommandEntry", "app", "main"]
 
 # Typer does not name the class of its own errors, of which this one is a kind.
 _CommandLineError: type[Exception] = typer.BadParameter.__bases__[0]
 
-_COMMANDS = {
-    "verify": "verify:verify",
-    "requirements": "requirements:requirements",
-    "subjects": "subjects:list_subjects",
-    "host": "subjects:host",
-    "campaign": "campaign:campaign",
-    "explore": "explore:explore",
-    "mutants": "mutants:mutants",
-    "recheck": "recheck:recheck",
-    "replay": "replay:replay",
-    "report": "report:report",
-    "scenarios": "scenarios:list_scenarios",
-    "defects": "defects:list_defects",
+
+class CommandEntry(NamedTuple):
+    """A command in the list of commands.
+
+    Attributes:
+        function: its function, as ``module:name`` below ``streamproof.commands``.
+        summary: the first line of the docstring of that function, repeated here so that the list
+            of commands is printed without importing any of them.
+    """
+
+    function: str
+    summary: str
+
+
+COMMANDS = {
+    "verify": CommandEntry("verify:verify", "Verify one or more stores, or the simulated runtime."),
+    "report": CommandEntry("report:report", "Render the reports of one run, or of many runs."),
+    "replay": CommandEntry(
+        "replay:replay", "Play a scenario, show a trace, or run a saved failure again."
+    ),
+    "explore": CommandEntry(
+        "explore:explore", "Explore simulated worlds, and shrink what breaks a promise."
+    ),
+    "campaign": CommandEntry("campaign:campaign", "Carry out a plan of many runs, with Spark."),
+    "recheck": CommandEntry("recheck:recheck", "Judge recorded events again, with Spark."),
+    "mutants": CommandEntry(
+        "mutants:mutants", "Show that the suite catches stores that are wrong on purpose."
+    ),
+    "requirements": CommandEntry(
+        "requirements:requirements", "List the requirements, or show one in full."
+    ),
+    "subjects": CommandEntry(
+        "subjects:list_subjects", "List the stores that come with streamproof."
+    ),
+    "scenarios": CommandEntry(
+        "scenarios:list_scenarios", "List the crash scenarios, show one, or play them all."
+    ),
+    "defects": CommandEntry(
+        "defects:list_defects", "List the mistakes that the simulated runtime can make."
+    ),
+    "host": CommandEntry("subjects:host", "Serve a key-value store in Python to another process."),
 }
-"""Each command with its module and function, in the order in which the help lists them."""
+"""The commands, in the order in which ``streamproof --help`` lists them."""
 
 
 class _Commands(TyperGroup):
-    """The commands: only the one that is run is imported, as all take longer than many a run."""
+    """The commands. A command is imported only when it runs, because all together are slow."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        # What is close to a word that is no command may be any of them.
-        for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
-            self.commands[name] = _load(name)
-        return self.commands.get(cmd_name)
+        if cmd_name in COMMANDS:
+            return _load(cmd_name)
+        # From the names here, typer suggests what is close to a word that is no command.
+        names: Any = dict.fromkeys(COMMANDS)
+        self.commands = names
+        return None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.summary) for name, each in COMMANDS.items()])
 
 
 def _load(name: str) -> Any:
     """Import a command."""
-    module, _, function = _COMMANDS[name].partition(":")
+    module, _, attribute = COMMANDS[name].function.partition(":")
+    function = getattr(importlib.import_module(f"streamproof.commands.{module}"), attribute)
+    # Without this mark, the exit codes would be wrapped into one paragraph.
+    text = inspect.cleandoc(function.__doc__).replace("Exit codes:", "\b\nExit codes:")
     command = typer.Typer(add_completion=False, rich_markup_mode=None)
-    command.command(name)(
-        getattr(importlib.import_module(f"streamproof.commands.{module}"), function)
-    )
+    command.command(name, help=text)(function)
     return typer.main.get_command(command)
 
 
@@ -64,8 +100,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Does a state store keep its data and its changelog offsets together through every "
-    "crash? Verify it, and see the evidence.",
+    help="Verify that a state store keeps its data and its changelog offsets together through "
+    "every crash, and write the evidence.\n\n"
+    "Start with `streamproof verify in-memory`. `streamproof COMMAND --help` explains a command.",
 )
 
 
@@ -80,7 +117,10 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version of streamproof, and stop.",
         ),
     ] = False,
 ) -> None:

@@ -145,6 +145,8 @@ BY_NAME = {
     "is a command line, and what comes out a run log.",
     "stores/builtin.py": "Stores by name, in the same layer: most runs need one, and some need "
     "packages that are not installed.",
+    "streamproof/__init__.py": "Public names, each imported at its first use. Contracts see the "
+    "same imports written out for type checkers; a test holds the two together.",
     "streamproof/cli.py": "Commands by name, in the same layer: a run needs one of them.",
 }
 """The files that import or start a module by a name in a string, and why."""

@@ -15,11 +15,11 @@ import pytest
 from commands import run
 
 from streamproof.commands.replay import replay
-from streamproof.commands.trace_replay import read_runs
 from streamproof.errors import UsageError
+from streamproof.runs.trace_runs import read_runs
 from streamproof.scenarios.pictures import picture, render_text
 from streamproof.scenarios.play import play
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.scenario_reader import find
 from streamproof.scenarios.scenario_reader import read as read_scenario
 from streamproof.sim.trace import Event
@@ -29,7 +29,7 @@ BROKEN, KEPT = "KIP-892-commit-order@defect", "KIP-892-commit-order@fixed"
 
 
 @cache
-def played(target: str) -> Played:
+def played(target: str) -> RecordedRun:
     """A run of the library."""
     name, _, variant = target.partition("@")
     scenario = read_scenario(find(name))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from streamproof.conformance.lab import CHANGELOG, OTHER, TopicPartition
+from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, TopicPartition
 from streamproof.conformance.registry import check
-from streamproof.conformance.trial import Trial
+from streamproof.conformance.trial import Handle, Trial
+
+
+def _committed(store: Handle) -> tuple[int | None, int | None]:
+    """The committed offsets of both partitions."""
+    return store.committed_offset(CHANGELOG), store.committed_offset(OTHER_CHANGELOG)
 
 
 @check("OFFSET-001", "OFFSET-002")
@@ -32,7 +37,7 @@ def unknown_partitions_have_none(t: Trial) -> None:
     store = t.open()
     store.put(b"a", b"1")
     store.commit({CHANGELOG: 7})
-    t.expect(store.committed_offset(OTHER), None)
+    t.expect(store.committed_offset(OTHER_CHANGELOG), None)
     t.expect(store.committed_offset(TopicPartition("another-topic", 0)), None)
 
 
@@ -53,12 +58,12 @@ def partitions_are_independent(t: Trial) -> None:
     """Commit the offsets of two partitions, then of one."""
     t.claim("OFFSET-004", "commit two partitions, then one of them")
     store = t.open()
-    store.commit({CHANGELOG: 5, OTHER: 9})
-    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (5, 9))
+    store.commit({CHANGELOG: 5, OTHER_CHANGELOG: 9})
+    t.expect(_committed(store), (5, 9))
     store.commit({CHANGELOG: 6})
-    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (6, 9))
+    t.expect(_committed(store), (6, 9))
     store = t.reopen(store)
-    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (6, 9))
+    t.expect(_committed(store), (6, 9))
 
 
 @check("OFFSET-005")
@@ -69,7 +74,7 @@ def empty_commit_forgets(t: Trial) -> None:
     store.put(b"a", b"1")
     offsets = {CHANGELOG: 5}
     if t.lab.subject.capabilities.several_partitions:
-        offsets[OTHER] = 9
+        offsets[OTHER_CHANGELOG] = 9
     store.commit(offsets)
     store.commit({})
     for partition in offsets:
@@ -87,11 +92,15 @@ def none_forgets_one(t: Trial) -> None:
     """Commit None for one partition."""
     t.claim("OFFSET-006", "commit None for one of two partitions")
     store = t.open()
-    store.commit({CHANGELOG: 5, OTHER: 9})
+    store.commit({CHANGELOG: 5, OTHER_CHANGELOG: 9})
     store.commit({CHANGELOG: None})
-    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (None, 9))
+    t.expect(
+        (store.committed_offset(CHANGELOG), store.committed_offset(OTHER_CHANGELOG)), (None, 9)
+    )
     store = t.reopen(store)
-    t.expect((store.committed_offset(CHANGELOG), store.committed_offset(OTHER)), (None, 9))
+    t.expect(
+        (store.committed_offset(CHANGELOG), store.committed_offset(OTHER_CHANGELOG)), (None, 9)
+    )
 
 
 @check("OFFSET-007", given=lambda g: {"offset": g.offsets()})

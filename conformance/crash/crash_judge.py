@@ -42,7 +42,7 @@ MISLEADING = (
 )
 """Errors by which a program says that it was used or written wrongly."""
 
-OFFSETS_READ = "[store.committed_offset(each) for each in (CHANGELOG, OTHER)]"
+OFFSETS_READ = "[store.committed_offset(each) for each in (CHANGELOG, OTHER_CHANGELOG)]"
 
 
 def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from streamproof.conformance.lab import CHANGELOG, OTHER, Lab
+from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, Lab
 from streamproof.conformance.oracle import Write
 from streamproof.conformance.program_text import render
 from streamproof.stores.api import ChangelogRecord, RecordMetadata, TopicPartition
@@ -264,5 +264,5 @@ def random_program(
     return builder.build()
 
 
-PARTITIONS = (CHANGELOG, OTHER)
+PARTITIONS = (CHANGELOG, OTHER_CHANGELOG)
 """The partitions of a store that has several, as a global store does."""

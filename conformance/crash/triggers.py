@@ -124,8 +124,8 @@ def arm_syscalls(n: int, *, error: int = 0, lasting: bool = False) -> None:
     """
     if not shim_is_loaded():
         raise UsageError(
-            "System calls cannot be counted here: call count_system_calls() of "
-            "streamproof.conformance.lab first, before anything else."
+            "System calls cannot be counted here: call Lab.count_system_calls() of "
+            "streamproof first, before anything else."
         )
     if _fate:
         _fate[0].arm(n, error=error, lasting=lasting)

@@ -51,8 +51,8 @@ def run_recorded(doomed: Callable[[], object], root: Path, log: Path) -> tuple[S
     """
     if not recorder_is_loaded():
         raise UsageError(
-            "System calls cannot be recorded here: call record_system_calls() of "
-            "streamproof.conformance.lab first, before anything else."
+            "System calls cannot be recorded here: call Lab.record_system_calls() of "
+            "streamproof first, before anything else."
         )
     before = calls_that_made(root)
     log.write_bytes(b"")

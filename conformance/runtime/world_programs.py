@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from streamproof.scenarios.shrinking import as_python, plainest
+import msgspec
+
+from streamproof.scenarios.shrinking import changed_fields, plainest
 from streamproof.sim.choices import Choices
 from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import Outcome, run
@@ -46,28 +48,23 @@ class Seeded:
     @property
     def program(self) -> str:
         """The world as a Python program that prints what is broken in it."""
-        defects = f", defects=[{self.defect!r}]" if self.defect else ""
-        lines = [
-            f"choices = Choices.seeded({self.seed})",
-            f"plan = draw(choices, {self.space!r})",
-            *([] if self.plan is None else [f"plan = {as_python(self.plan)}"]),
-            f"print(*run(choices, plan{defects}).violations, sep='\\n')",
-        ]
-        text = "\n".join(lines)
-        needed = [each for name, each in _IMPORTS.items() if f"{name}(" in text]
-        return "\n".join([*needed, "", *lines])
-
-
-_IMPORTS = {
-    "StreamsConfig": "from streamproof.sim.application import StreamsConfig",
-    "Choices.seeded": "from streamproof.sim.choices import Choices",
-    "draw": "from streamproof.sim.plan_space import PlanSpace, draw",
-    "run": "from streamproof.sim.simulation import run",
-    "AssignorConfig": "from streamproof.sim.tasks.assignor import AssignorConfig",
-    "WorkloadConfig": "from streamproof.sim.workloads import WorkloadConfig",
-    "Plan": "from streamproof.sim.world_plan import Plan",
-}
-"""The imports of a program, by the call that needs each."""
+        arguments = [f"{self.seed}"]
+        if space := msgspec.to_builtins(self.space):
+            arguments.append(f"drawn_from={space!r}")
+        if self.plan is not None:
+            arguments.append(f"plan={changed_fields(self.plan)!r}")
+        if self.defect:
+            arguments.append(f"defects=[{self.defect!r}]")
+        return "\n".join(
+            [
+                "from streamproof import simulate",
+                "",
+                "run = simulate(",
+                *(f"    {each}," for each in arguments),
+                ")",
+                "print(*run.violations, sep='\\n')",
+            ]
+        )
 
 
 def smallest_program(world: Seeded, plan: Plan, requirements: AbstractSet[str], tries: int) -> str:

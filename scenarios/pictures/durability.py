@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.state.fold import take_in
 from streamproof.sim.invariants.log_history import GROUP_TARGET
 from streamproof.sim.run_state import Moment, process_of
@@ -83,7 +83,7 @@ class Stock(NamedTuple):
     spans: list[OpenSpan]
 
 
-def follow(played: Played, origins: Mapping[int, Event]) -> Stock:
+def follow(played: RecordedRun, origins: Mapping[int, Event]) -> Stock:
     """Follow all stores through a run.
 
     Args:

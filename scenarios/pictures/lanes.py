@@ -19,7 +19,7 @@ from streamproof.scenarios.event_words import harmless, literals, look_of, told,
 from streamproof.scenarios.pictures.arrows import Arrow, Links
 from streamproof.scenarios.pictures.durability import Stock, follow
 from streamproof.scenarios.pictures.violation_text import ExplainedViolation, explain
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.event_kinds import Look
 from streamproof.sim.trace import Event
@@ -103,7 +103,7 @@ class Picture:
         is_explained: whether the events that matter were given, and not guessed.
     """
 
-    played: Played
+    played: RecordedRun
     name: str
     command: str
     about: tuple[str, ...]
@@ -141,7 +141,7 @@ class Picture:
         return f"{found:,} of {len(self.items):,} events {verb}"
 
 
-def picture(played: Played, matters: AbstractSet[int] | None = None) -> Picture:
+def picture(played: RecordedRun, matters: AbstractSet[int] | None = None) -> Picture:
     """What is to be drawn of a run.
 
     Args:
@@ -182,7 +182,7 @@ def _marked(item: Item) -> Item:
     return item._replace(matters=True, look=item.look._replace(glyph="X"))
 
 
-def _guessed(played: Played, items: Sequence[Item]) -> list[Item]:
+def _guessed(played: RecordedRun, items: Sequence[Item]) -> list[Item]:
     """The items, with those that are of interest marked: of equal ones in a row the last."""
     focus = _Focus(played, items)
     found = list(items)
@@ -209,7 +209,7 @@ def _guessed(played: Played, items: Sequence[Item]) -> list[Item]:
     return found
 
 
-def _about(played: Played) -> tuple[str, ...]:
+def _about(played: RecordedRun) -> tuple[str, ...]:
     plan, is_staged = played.plan, played.settings.get("transactional", False)
     guarantee = "exactly-once" if played.exactly_once else "at-least-once"
     stores = "stores that stage writes" if is_staged else "stores that write at once"
@@ -238,7 +238,7 @@ class _Placing:
         links: of the run.
     """
 
-    def __init__(self, played: Played, links: Links) -> None:
+    def __init__(self, played: RecordedRun, links: Links) -> None:
         self._links = links
         self._exactly_once = played.exactly_once
         self._instances: set[str] = set()
@@ -338,7 +338,7 @@ class _Focus:
         items: all events.
     """
 
-    def __init__(self, played: Played, items: Sequence[Item]) -> None:
+    def __init__(self, played: RecordedRun, items: Sequence[Item]) -> None:
         self._tasks: set[str] = set()
         self._partitions: set[str] = set()
         self._instances: set[str] = set()

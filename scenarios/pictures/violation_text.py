@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from streamproof.scenarios.event_words import harmless, literals, visible
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.sim.event_kinds.wording import plain
 from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.invariants.log_history import Log, LogHistory
@@ -69,7 +69,7 @@ class ExplainedViolation(NamedTuple):
     others: int
 
 
-def explain(played: Played) -> ExplainedViolation | None:
+def explain(played: RecordedRun) -> ExplainedViolation | None:
     """The first thing that did not hold in a run; ``None`` if everything held."""
     if not played.violations:
         return None
@@ -115,7 +115,7 @@ def _facts(found: InvariantViolation, history: LogHistory) -> Iterator[str]:
         yield visible(f"{', '.join(words)}.")
 
 
-def _readers(played: Played, found: InvariantViolation, history: LogHistory) -> Iterator[str]:
+def _readers(played: RecordedRun, found: InvariantViolation, history: LogHistory) -> Iterator[str]:
     """Who processed the records of inputs that a violation names."""
     partitions = _partitions(found, history)
     offsets = {int(each) for each in _words(found) if each.isdecimal()}

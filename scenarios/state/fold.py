@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.sim.event_kinds import KINDS, Absent
 from streamproof.sim.run_state import Moment
 from streamproof.sim.trace import Event
@@ -66,6 +66,6 @@ class Moments:
         return moment
 
 
-def moments(played: Played) -> Moments:
+def moments(played: RecordedRun) -> Moments:
     """All moments of a run."""
     return Moments(played.events, played.defects)

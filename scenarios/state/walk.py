@@ -13,7 +13,7 @@ from rich.text import Text
 
 from streamproof.errors import UsageError
 from streamproof.scenarios.event_words import told
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.state import tables
 from streamproof.scenarios.state.diff import changes
 from streamproof.scenarios.state.fold import Moments, moments
@@ -25,7 +25,7 @@ __all__ = ["step"]
 PROMPT = "step> "
 
 
-def step(played: Played, console: Console, read_line: Callable[[str], str]) -> None:
+def step(played: RecordedRun, console: Console, read_line: Callable[[str], str]) -> None:
     """Walk through a run, as the lines say that are read, until ``q`` or the end of the input.
 
     Args:
@@ -65,7 +65,7 @@ class _Command(NamedTuple):
 class _Walk:
     """Where the walk is, and what it may do there."""
 
-    def __init__(self, played: Played, console: Console) -> None:
+    def __init__(self, played: RecordedRun, console: Console) -> None:
         self._played = played
         self._events = played.events
         self._console = console

@@ -32,7 +32,6 @@ from typing import Any, TypeVar
 from streamproof.errors import UsageError
 from streamproof.stores.adapters import task_partition, translated
 from streamproof.stores.api import (
-    WRITE_BUFFER_BYTES_CONFIG,
     ChangelogRecord,
     KeyValueIterator,
     KeyValueStore,
@@ -129,8 +128,8 @@ class FaustStore(KeyValueStore):
             name=self._name, is_global=False, use_partitioner=False, changelog_topic_name=topic
         )
         options: dict[str, Any] = {"driver": "rocksdict"}
-        if WRITE_BUFFER_BYTES_CONFIG in context.app_configs:
-            options["write_buffer_size"] = int(context.app_configs[WRITE_BUFFER_BYTES_CONFIG])
+        if context.write_buffer_bytes is not None:
+            options["write_buffer_size"] = context.write_buffer_bytes
         with translated(f"Opening the database of {self._name!r} below {context.state_dir}"):
             store = Store("rocksdb:", app, table, options=options)
             # Databases are opened by their first use, and deletions do not count as one:

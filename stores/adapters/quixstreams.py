@@ -29,7 +29,6 @@ from typing import Any, NoReturn
 from streamproof.errors import UsageError
 from streamproof.stores.adapters import task_partition, translated
 from streamproof.stores.api import (
-    WRITE_BUFFER_BYTES_CONFIG,
     ChangelogRecord,
     IsolationLevel,
     KeyValueIterator,
@@ -197,9 +196,8 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
     def init(self, context: StateStoreContext, root: StateStore) -> None:
         """Open ``<state_dir>/<name>``, without retries and without replacing a corrupt one."""
         options = RocksDBOptions(open_max_retries=0, on_corrupted_recreate=False)
-        if WRITE_BUFFER_BYTES_CONFIG in context.app_configs:
-            buffer_bytes = int(context.app_configs[WRITE_BUFFER_BYTES_CONFIG])
-            options = replace(options, write_buffer_size=buffer_bytes)
+        if context.write_buffer_bytes is not None:
+            options = replace(options, write_buffer_size=context.write_buffer_bytes)
         path = context.state_dir / self._name
         with translated(f"Opening the database at {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)

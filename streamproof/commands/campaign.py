@@ -1,11 +1,11 @@
-"""The command that carries out a plan of many runs on Spark."""
+"""``streamproof campaign``: carries out a plan of many runs on Spark."""
 
 from __future__ import annotations
 
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import typer
 from rich.console import Console
@@ -14,6 +14,7 @@ from rich.progress import TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from streamproof.commands.options import Master, Remote
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
 from streamproof.search_path import search_directory
@@ -27,76 +28,112 @@ __all__ = ["campaign"]
 OUTCOMES = ("pass", "partial", "fail", "error")
 
 TOLD_EVERY_S = 10.0
-"""Where there is no terminal, a line is printed so often at most."""
+"""Where the output is no terminal, at most one line is printed in 10 seconds."""
 
 MOST_FINDINGS = 20
-"""So many findings are listed; all of them are in the tables."""
+"""At most 20 findings are listed; all of them are in the tables."""
 
 TRIES = 4
-"""How often Spark tries a task on this machine: a worker that dies must not end a campaign."""
+"""Spark tries a task 4 times on this machine: a worker that dies must not end a campaign."""
 
 
 def campaign(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A TOML file: what is to be run.")],
+    plan: Annotated[
+        Path,
+        typer.Argument(metavar="PLAN", help="The plan: a TOML file that lists what to run."),
+    ],
     *,
     out: Annotated[
-        Path, typer.Option(help="The directory for the tables; what is there is gone on with.")
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Keep the tables in DIR. A campaign that is there already goes on.",
+        ),
     ],
-    master: Annotated[
-        str, typer.Option(help="What runs the work, as spark://HOST:PORT. Default: this machine.")
-    ] = "",
-    remote: Annotated[
-        str, typer.Option(help="A Spark Connect server instead, as sc://HOST:PORT.")
-    ] = "",
+    master: Master = "",
+    remote: Remote = "",
     jobs: Annotated[
         int | None,
         typer.Option(
-            "--jobs", "-j", min=1, help="Rows at a time on this machine. Default: a core each."
+            "--jobs",
+            "-j",
+            min=1,
+            metavar="N",
+            help="Run N rows of the plan at the same time on this machine. Default: one for each "
+            "core.",
         ),
     ] = None,
 ) -> None:
-    """Carry out a plan of many worlds, scenarios and verifications, and keep all in Parquet.
+    """Carry out a plan of many runs, with Spark.
 
-    Each row of the plan is done once. After Ctrl-C or a kill, the same command goes on where it
-    was. It needs Java and `pip install 'streamproof[spark]'`.
+    A plan lists worlds, scenarios and verifications. Each row of it is done once, and what came of
+    it is kept in Parquet. After Ctrl-C or a kill, the same command goes on. Needs Java, and
+    `pip install 'streamproof[spark]'`.
 
-    Exit codes: 0 nothing was found, 1 a promise is broken or a row has no answer, 3 usage, 130
-    interrupted.
+    Exit codes:
+      0    nothing was found
+      1    a promise is broken, or a row has no answer
+      3    the command line or the plan is wrong
+      130  interrupted; all finished rows are kept
     """
+    if jobs is not None and (master or remote):
+        raise UsageError("--jobs is for this machine: a cluster knows its own. Leave one out.")
+    search_directory()
+    asked = _Asked(plan, out, master, remote, jobs)
+    raise typer.Exit(_carry_out(Console(highlight=False), asked))
+
+
+class _Asked(NamedTuple):
+    """The options of the command."""
+
+    plan: Path
+    out: Path
+    master: str
+    remote: str
+    jobs: int | None
+
+    @property
+    def command(self) -> str:
+        """The same command as it is typed."""
+        words = ["streamproof", "campaign", str(self.plan), "--out", str(self.out)]
+        words += ["--master", self.master] if self.master else []
+        words += ["--remote", self.remote] if self.remote else []
+        return shlex.join(words + (["--jobs", str(self.jobs)] if self.jobs else []))
+
+    @property
+    def spark_master(self) -> str:
+        """The Spark master; empty for a Spark Connect server."""
+        here = "" if self.remote else f"local[{self.jobs or '*'},{TRIES}]"
+        return self.master or here
+
+
+def _carry_out(console: Console, asked: _Asked) -> int:
+    """Carry out the plan, and sum up; returns the exit code."""
     from streamproof.reports.pipeline.campaigns.campaign_plan import read_plan
     from streamproof.reports.pipeline.campaigns.campaign_summary import summarise
     from streamproof.reports.pipeline.campaigns.driver import opened, run
     from streamproof.reports.pipeline.spark import session
 
-    if jobs is not None and (master or remote):
-        raise UsageError("--jobs is for this machine: a cluster knows its own. Leave one out.")
-    search_directory()
-    asked = read_plan(plan)
-    begun = opened(asked, out)
-    console = Console(highlight=False)
-    for each in (*(f"Left out: {one}" for one in asked.left_out), *begun.mended):
+    plan = read_plan(asked.plan)
+    begun = opened(plan, asked.out)
+    for each in (*(f"Left out: {one}" for one in plan.left_out), *begun.mended):
         console.print(Text(each), soft_wrap=True)
-    words = ["streamproof", "campaign", str(plan), "--out", str(out)]
-    words += ["--master", master] if master else []
-    words += ["--remote", remote] if remote else []
-    words += ["--jobs", str(jobs)] if jobs else []
-    here = "" if master or remote else f"local[{jobs or '*'},{TRIES}]"
     try:
-        spark = session(master or here, remote, f"streamproof campaign {plan.name}")
+        spark = session(asked.spark_master, asked.remote, f"streamproof campaign {asked.plan.name}")
         with _Watch(console) as watch:
             progress = run(spark, begun, watch.tell)
         summary = summarise(spark, begun.directory)
     except KeyboardInterrupt:
         console.print("Interrupted. What is finished is kept; this goes on with the rest:")
-        console.print(Text(f"  $ {shlex.join(words)}"), soft_wrap=True)
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
+        console.print(Text(f"  $ {asked.command}"), soft_wrap=True)
+        return ExitCode.INTERRUPTED
     console.print(f"{progress}.")
     _sum_up(console, begun, summary)
-    raise typer.Exit(ExitCode.FAILURE if summary.findings or summary.problems else 0)
+    return ExitCode.FAILURE if summary.findings or summary.problems else ExitCode.SUCCESS
 
 
 class _Watch:
-    """Shows how a campaign goes: a line that changes on a terminal, and new lines elsewhere."""
+    """Shows how far a campaign is: one changing line on a terminal, new lines elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -118,7 +155,7 @@ class _Watch:
         self._bar.stop()
 
     def tell(self, progress: Progress) -> None:
-        """It is so far."""
+        """Show how far the campaign is."""
         self._bar.update(self._line, description=str(progress))
         now = time.monotonic()
         if not self._console.is_terminal and now >= self._told + TOLD_EVERY_S:
@@ -127,7 +164,7 @@ class _Watch:
 
 
 def _sum_up(console: Console, campaign: CampaignDirectory, summary: Summary) -> None:
-    """What it came to: a table, the findings, and how to see the worst of them."""
+    """Print the outcomes, the findings, and the command that shows the worst finding."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("kind")
     for outcome in OUTCOMES:

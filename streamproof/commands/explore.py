@@ -1,157 +1,149 @@
-"""The command that explores worlds, and makes what it finds small."""
+"""``streamproof explore``: runs simulated worlds, and shrinks what breaks a promise in them."""
 
 from __future__ import annotations
 
-import os
 import shlex
-import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing
-from itertools import count
 from pathlib import Path
-from typing import Annotated, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
-from streamproof.conformance.budget import parse_duration
-from streamproof.conformance.simulated.hosted_worlds import Hosted
-from streamproof.conformance.subject import binds_of, load_subject
+from streamproof.commands.options import CORES, FirstSeed
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
-from streamproof.scenarios.exploration_findings import (
-    Finding,
-    finding_of,
-    findings,
-    name_of,
-    shape_found,
-    write_finding,
-)
-from streamproof.scenarios.exploration_ledger import Ledger
-from streamproof.scenarios.shrinking import MOST_RUNS, Shape, Step
-from streamproof.scenarios.swarm_file import read_swarm
-from streamproof.search_path import search_directory
-from streamproof.sim.coverage_marks import MARKS
-from streamproof.sim.defects import require_defects
-from streamproof.sim.exploration import Explored, SeededWorlds
-from streamproof.sim.exploration import explore as explore_worlds
-from streamproof.sim.plan_space import EVERYTHING, PlanSpace
-from streamproof.version import __version__
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from streamproof.runs.exploration import ExploreRequest
+    from streamproof.scenarios.exploration_findings import Finding
+    from streamproof.scenarios.exploration_ledger import Ledger
+    from streamproof.sim.exploration import SeededWorlds
 
 __all__ = ["explore"]
-
-RUNS = 200
-"""Worlds that are run unless something else is asked for."""
-
-TOLD_EVERY = 50
-"""Where there is no terminal, a line is printed whenever so many more worlds were run."""
-
-
-class _Asked(NamedTuple):
-    """What the command was asked for."""
-
-    first: int
-    runs: int
-    budget_s: float
-    jobs: int
-    keep_going: bool
-    shrink_runs: int
-    out: Path
 
 
 def explore(
     *,
     runs: Annotated[
-        int | None, typer.Option(min=1, help=f"How many worlds to run in all. Default: {RUNS}.")
+        int | None, typer.Option(min=1, metavar="N", help="Run N worlds in all. Default: 200.")
     ] = None,
     budget: Annotated[
-        str, typer.Option(help="Run worlds for so long instead, such as 90s, 10m or 1h.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            show_default=False,
+            help="Run worlds for TIME instead, such as 90s, 10m or 1h.",
+        ),
     ] = "",
     swarm: Annotated[
-        Path | None, typer.Option(help="A TOML file that says what worlds are drawn from.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw only worlds that this TOML file allows."),
     ] = None,
     defect: Annotated[
         str,
-        typer.Option(help="A mistake that the runtime makes; `streamproof defects` lists them."),
+        typer.Option(
+            metavar="NAME",
+            show_default=False,
+            help="Make the simulated runtime commit this mistake in every world. `streamproof "
+            "defects` lists all mistakes.",
+        ),
     ] = "",
     subject: Annotated[
-        str, typer.Option(help="The store in the worlds, as in `verify`. Default: model stores.")
+        str,
+        typer.Option(
+            metavar="SUBJECT",
+            show_default=False,
+            help="Put this store into every world, named as for `verify`. Default: a fast model "
+            "store.",
+        ),
     ] = "",
-    seed: Annotated[int, typer.Option(min=0, help="The first seed; the next is one larger.")] = 0,
+    seed: FirstSeed = 0,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=1, help="Worlds at a time. Default: one a core.")
-    ] = os.cpu_count() or 1,
+        int,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=1,
+            metavar="N",
+            show_default=False,
+            help="Run N worlds at the same time. Default: one for each core.",
+        ),
+    ] = CORES,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Go on after a failure, and collect others.")
+        bool,
+        typer.Option("--keep-going", help="Go on after the first failure, and collect others."),
     ] = False,
     shrink_runs: Annotated[
-        int, typer.Option(min=0, help="Worlds to run to make each failure smaller, at most.")
-    ] = MOST_RUNS,
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Run at most N more worlds to shrink each failure. Default: 600.",
+        ),
+    ] = None,
     out: Annotated[
         Path,
-        typer.Option(help="The directory for runs and findings; what is there is gone on with."),
+        typer.Option(
+            metavar="DIR",
+            help="Keep the runs and write the findings in DIR. An exploration that is there "
+            "already goes on.",
+        ),
     ] = Path("streamproof-explored"),
 ) -> None:
-    """Explore simulated worlds: each seed draws one, with faults, and all invariants watch it.
+    """Explore simulated worlds, and shrink what breaks a promise.
 
-    It stops at the first failure, makes it small, and writes it as a scenario to replay. After
-    Ctrl-C or a kill, the same command goes on where it was.
+    Each seed draws one world, faults included, and all invariants watch it. The exploration stops
+    at the first failure, shrinks it, and writes it as a scenario that `replay` plays. After Ctrl-C
+    or a kill, the same command goes on.
 
-    Exit codes: 0 nothing was found, 1 something was, 3 usage, 70 an error of the simulator itself,
-    130 interrupted.
+    Exit codes:
+      0    nothing was found
+      1    a promise is broken in some world
+      3    the command line, a file or a subject is wrong
+      70   the simulator itself failed
+      130  interrupted; all runs are kept
     """
     if runs is not None and budget:
         raise UsageError("--runs and --budget exclude each other: leave one of them out.")
-    if defect:
-        require_defects([defect])
-    search_directory()
-    chosen = read_swarm(swarm) if swarm else EVERYTHING
-    worlds = _worlds(chosen, defect, subject)
-    budget_s = parse_duration(budget) if budget else 0.0
-    asked = _Asked(seed, runs or RUNS, budget_s, jobs, keep_going, shrink_runs, out)
-    what = {"version": __version__, "seed": seed, "defect": defect, "subject": subject}
-    what["swarm"] = msgspec.to_builtins(chosen)
-    console = Console(highlight=False)
-    with Ledger(out, what) as ledger:
-        code = _explore(console, ledger, worlds, asked)
+    from rich.console import Console
+
+    from streamproof.conformance.budget import parse_duration
+    from streamproof.runs.exploration import RUNS, ExploreRequest, open_exploration
+    from streamproof.scenarios.shrinking import MOST_RUNS
+
+    request = ExploreRequest(
+        seed=seed,
+        runs=runs or RUNS,
+        budget_s=parse_duration(budget) if budget else 0.0,
+        swarm=swarm,
+        defect=defect,
+        subject=subject,
+        jobs=jobs,
+        keep_going=keep_going,
+        shrink_runs=MOST_RUNS if shrink_runs is None else shrink_runs,
+        out=out,
+    )
+    worlds, ledger = open_exploration(request)
+    with ledger:
+        code = _explore(Console(highlight=False), ledger, worlds, request)
     raise typer.Exit(code)
 
 
-def _worlds(space: PlanSpace, defect: str, subject: str) -> SeededWorlds:
-    """The worlds that are asked for.
+def _explore(
+    console: Console, ledger: Ledger, worlds: SeededWorlds, request: ExploreRequest
+) -> int:
+    """Run worlds, shrink failures, and sum up; returns the exit code."""
+    from streamproof.commands.explore_progress import print_summary, problem_line
 
-    Raises:
-        UsageError: the store or the defect does not fit.
-    """
-    if not subject:
-        return SeededWorlds(space, defect)
-    if binds_of(subject) == "runtime":
-        raise UsageError(
-            "--subject is a store: the runtime is in every world. Leave it out, and add --defect "
-            "for a mistake of the runtime."
-        )
-    fitting = space.for_store(load_subject(subject).capabilities)
-    return SeededWorlds(fitting, defect, Hosted(subject, str(Path.cwd())), subject)
-
-
-def _explore(console: Console, ledger: Ledger, worlds: SeededWorlds, asked: _Asked) -> int:
-    """Run worlds, make failures small, and sum up; what to exit with."""
     if ledger.torn:
         console.print("The last line of the runs was torn: that run is done again.")
     if ledger.runs:
         console.print(f"{len(ledger.runs):,} runs were done before; this goes on after them.")
     try:
-        with _Watch(console, ledger) as watch:
-            for each in _new_runs(ledger, worlds, asked):
-                ledger.add(each)
-                watch.ran(each)
-        _sum_up(console, ledger)
-        written = _make_small(console, ledger, worlds, asked)
+        _run_worlds(console, ledger, worlds, request)
+        print_summary(console, ledger)
+        written = _shrink_all(console, ledger, worlds, request)
     except KeyboardInterrupt:
         console.print(
             f"Interrupted after {len(ledger.runs):,} runs, which are kept in {ledger.path}. The "
@@ -160,160 +152,51 @@ def _explore(console: Console, ledger: Ledger, worlds: SeededWorlds, asked: _Ask
         )
         return ExitCode.INTERRUPTED
     if problems := [each for each in ledger.runs if each.problem]:
-        console.print(_problem_line(problems[0], worlds.subject), soft_wrap=True)
+        console.print(problem_line(problems[0], worlds.subject), soft_wrap=True)
         return ExitCode.SUITE_ERROR
     if not written:
         console.print("Nothing was found.")
-        return 0
-    worst = written[0]
-    words = ["streamproof", "replay", f"{worst.scenario}@{worst.variant}"]
-    if worlds.subject:
-        words += ["--subject", worlds.subject]
-    console.print(f"Reproduce: {escape(shlex.join(words))}", soft_wrap=True)
+        return ExitCode.SUCCESS
+    _print_reproduce(console, written[0], worlds.subject)
     return ExitCode.FAILURE
 
 
-def _problem_line(run: Explored, subject: str) -> Text:
-    """What is said of a run that came to no end."""
-    blame = (
-        f"Either what {subject} answers cannot be worked with, which `streamproof verify` tells, "
-        "or this is a mistake in the simulator."
-        if subject
-        else "This is a mistake in the simulator."
-    )
-    return Text(f"✗ seed {run.seed} came to no end: {run.problem}. {blame}", style="red")
+def _run_worlds(
+    console: Console, ledger: Ledger, worlds: SeededWorlds, request: ExploreRequest
+) -> None:
+    from streamproof.commands.explore_progress import ExplorationProgress
+    from streamproof.runs.exploration import new_runs
+
+    with ExplorationProgress(console, ledger) as progress:
+        for each in new_runs(ledger, worlds, request):
+            progress.ran(each)
 
 
-def _new_runs(ledger: Ledger, worlds: SeededWorlds, asked: _Asked) -> Iterator[Explored]:
-    """What comes of the worlds that were not run yet, as long as there is reason to go on."""
-    if not asked.keep_going and any(map(_is_reason_to_stop, ledger.runs)):
-        return
-    start = asked.first + len(ledger.runs)
-    seeds = count(start) if asked.budget_s else range(start, asked.first + asked.runs)
-    ends = time.monotonic() + asked.budget_s if asked.budget_s else float("inf")
-    running = explore_worlds(seeds, worlds, jobs=asked.jobs)
-    with closing(running):  # type: ignore[type-var]
-        for each in running:
-            yield each
-            if time.monotonic() >= ends or (not asked.keep_going and _is_reason_to_stop(each)):
-                return
-
-
-def _is_reason_to_stop(run: Explored) -> bool:
-    return bool(run.violations or run.problem)
-
-
-class _Watch:
-    """Shows how an exploration goes: a line that changes on a terminal, and new lines elsewhere."""
-
-    def __init__(self, console: Console, ledger: Ledger) -> None:
-        self._console = console
-        self._started = time.monotonic()
-        self._ran = 0
-        self._marks = {name for each in ledger.runs for name, hits in each.marks.items() if hits}
-        self._shapes = {shape for each in ledger.runs if (shape := shape_found(each))}
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        self._line = self._bar.add_task("exploring", total=None)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def ran(self, run: Explored) -> None:
-        """A world was run."""
-        self._ran += 1
-        self._marks.update(name for name, hits in run.marks.items() if hits)
-        shape = shape_found(run)
-        if shape is not None and shape not in self._shapes:
-            self._shapes.add(shape)
-            self._console.print(_found_line(run, shape), soft_wrap=True)
-        self._bar.update(self._line, description=self._told())
-        if not self._console.is_terminal and self._ran % TOLD_EVERY == 0:
-            self._console.print(self._told())
-
-    def _told(self) -> str:
-        rate = self._ran / max(time.monotonic() - self._started, 0.001)
-        return (
-            f"{_count(self._ran, 'run')}, {rate:.1f}/s, {len(self._shapes)} found, "
-            f"{len(self._marks)} of {len(MARKS)} situations"
-        )
-
-
-def _found_line(run: Explored, shape: Shape) -> Text:
-    message = run.violations[0][1]
-    return Text(f"✗ seed {run.seed} ({run.topology}) {shape.requirement}: {message}", style="red")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' if number != 1 else ''}"
-
-
-def _sum_up(console: Console, ledger: Ledger) -> None:
-    """What was run, and which situations came about."""
-    marks: Counter[str] = Counter(dict.fromkeys(MARKS, 0))
-    for each in ledger.runs:
-        marks.update(name for name, hits in each.marks.items() if hits)
-    events = sum(each.events for each in ledger.runs)
-    failed = sum(bool(each.violations) for each in ledger.runs)
-    ways = len(findings(ledger.runs))
-    came = f"{failed:,} of them broken, in {_count(ways, 'way')}" if failed else "none broken"
-    console.print(f"{_count(len(ledger.runs), 'run')}, {_count(events, 'event')}; {came}.")
-    never = [name for name, hits in marks.items() if not hits]
-    console.print(f"{len(marks) - len(never)} of {len(marks)} situations came about.")
-    for name in never:
-        console.print(f"  not reached: {name}")
-
-
-def _make_small(
-    console: Console, ledger: Ledger, worlds: SeededWorlds, asked: _Asked
+def _shrink_all(
+    console: Console, ledger: Ledger, worlds: SeededWorlds, request: ExploreRequest
 ) -> list[Finding]:
-    """Make each distinct failure small, and write it; the worst comes first."""
+    """Shrink one failure of each kind, and write it; the worst comes first."""
+    from streamproof.commands.explore_progress import ShrinkingProgress
+    from streamproof.runs.exploration import shrunk_finding
+    from streamproof.scenarios.exploration_findings import findings, name_of
+
     written = []
-    for run_ in findings(ledger.runs):
-        with _Smaller(console, name_of(run_)) as smaller:
-            shrunk = finding_of(worlds, run_, asked.shrink_runs, smaller.tell)
-        finding = write_finding(asked.out, shrunk, run_, worlds.subject)
+    for run in findings(ledger.runs):
+        with ShrinkingProgress(console, name_of(run)) as progress:
+            finding = shrunk_finding(worlds, run, request, progress.tell)
         written.append(finding)
-        events = len(shrunk.played.events)
+        shrunk = finding.shrunk
         console.print(
-            f"{finding.scenario}: {len(shrunk.matters)} of {events:,} events matter "
-            f"({run_.events:,} before {shrunk.runs} runs made it smaller).",
+            f"{finding.scenario}: {len(shrunk.matters)} of {len(shrunk.played.events):,} events "
+            f"matter ({run.events:,} before {shrunk.runs} runs made it smaller).",
             soft_wrap=True,
         )
     return written
 
 
-class _Smaller:
-    """Shows how a failure becomes smaller, on a terminal."""
+def _print_reproduce(console: Console, worst: Finding, subject: str) -> None:
+    from rich.text import Text
 
-    def __init__(self, console: Console, name: str) -> None:
-        self._name = name
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        self._line = self._bar.add_task(f"making {name} smaller", total=None)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def tell(self, step: Step) -> None:
-        """Another world was run."""
-        told = f"{self._name}: {step.runs} runs, {step.events:,} events, {step.choices:,} choices"
-        self._bar.update(self._line, description=told)
+    words = ["streamproof", "replay", f"{worst.scenario}@{worst.variant}"]
+    words += ["--subject", subject] if subject else []
+    console.print(Text(f"Reproduce: {shlex.join(words)}"), soft_wrap=True)

@@ -1,9 +1,8 @@
-"""The command that runs the deliberately wrong stores, and prints which of them are caught."""
+"""``streamproof mutants``: runs stores that are wrong on purpose, and prints which are caught."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -18,6 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from streamproof.commands.options import (
+    CORES,
+    Checks,
+    FirstSeed,
+    WorkDirectory,
+    make_directory,
+    names_in,
+)
 from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.kill_matrix import (
@@ -31,7 +38,6 @@ from streamproof.conformance.kill_matrix import (
 from streamproof.conformance.kill_results import MATRIX_VERSION, KillMatrix, MutantRow
 from streamproof.conformance.mutants import Mutant
 from streamproof.conformance.settings import Settings
-from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
 from streamproof.reports.kill_matrix_report import render_matrix
 from streamproof.version import __version__
@@ -39,51 +45,62 @@ from streamproof.version import __version__
 __all__ = ["mutants"]
 
 CHECKS_FROM_COLUMNS = 110
-"""How wide a terminal has to be for a column with the checks that have killed a mutant."""
+"""A terminal needs at least 110 columns to show the checks that killed each mutant."""
 
 
 def mutants(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which mutants. Default: all.")
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="The mutants to run. Default: all."),
     ] = None,
     *,
     list_: Annotated[
         bool, typer.Option("--list", help="List the mutants and their mistakes, and run none.")
     ] = False,
     only: Annotated[
-        str, typer.Option(help="Requirement ids or areas they are bound to, separated by commas.")
+        str,
+        typer.Option(
+            metavar="IDS",
+            show_default=False,
+            help="Run only mutants that break these requirements or areas, separated by commas.",
+        ),
     ] = "",
     profile: Annotated[
-        Literal["smoke", "quick"], typer.Option(help="How much to try, as `verify` does.")
+        Literal["smoke", "quick"], typer.Option(help="Try as much as `verify` does with it.")
     ] = "quick",
-    seeds: Annotated[int, typer.Option(min=1, help="With how many seeds to run each.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="The first seed; the next is one larger.")] = 0,
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Run each mutant with N seeds.")
+    ] = 1,
+    seed: FirstSeed = 0,
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Ask every requirement, to see which others they break; slow."),
+        typer.Option(
+            "--all",
+            help="Test every requirement, to see which others each mutant breaks. Slow.",
+        ),
     ] = False,
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=1, help="Checks at a time. Default: one a core.")
-    ] = os.cpu_count() or 1,
+    jobs: Checks = CORES,
     out: Annotated[
-        Path, typer.Option(help="The directory that mutants.json and mutants.md go to.")
+        Path, typer.Option(metavar="DIR", help="Write mutants.json and mutants.md to DIR.")
     ] = Path("streamproof-out"),
-    work_dir: Annotated[
-        Path | None,
-        typer.Option(help="Where the databases go. Default: /dev/shm if it has room, else /tmp."),
-    ] = None,
+    work_dir: WorkDirectory = None,
 ) -> None:
-    """Run the deliberately wrong stores, each against the requirement that must catch it.
+    """Show that the suite catches stores that are wrong on purpose.
 
-    Exit codes: 0 all are caught and no right store is blamed, 1 otherwise, 3 usage,
-    130 interrupted: what was done by then is kept.
+    Each mutant is a store with one mistake, and runs against the requirement that must catch it.
+
+    Exit codes:
+      0    every mutant is caught, and no right store is blamed
+      1    a mutant survives, or a right store is blamed
+      3    the command line is wrong
+      130  interrupted; what was done by then is kept
     """
     console = Console(highlight=False)
-    chosen = select_mutants(names or [], [each.strip() for each in only.split(",") if each.strip()])
+    chosen = select_mutants(names or [], names_in(only))
     if list_:
         console.print(_listed(chosen))
         return
-    _make(out)
+    make_directory(out)
     matrix = _run(console, chosen, _Asked(profile, seed, seeds, everything, jobs, work_dir))
     paths = {out / "mutants.json": msgspec.json.format(msgspec.json.encode(matrix), indent=2)}
     paths[out / "mutants.md"] = render_matrix(matrix).encode()
@@ -98,7 +115,7 @@ def mutants(
 
 
 class _Asked(NamedTuple):
-    """What the command was asked for."""
+    """The options of the command that decide what is run."""
 
     profile: Literal["smoke", "quick"]
     seed: int
@@ -106,17 +123,6 @@ class _Asked(NamedTuple):
     everything: bool
     jobs: int
     work_dir: Path | None
-
-
-def _make(out: Path) -> None:
-    """Make the output directory, before anything is run in vain."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"The output directory {str(out)!r} cannot be made: {error.strerror}. "
-            "Choose another one with --out."
-        ) from error
 
 
 def _run(console: Console, chosen: list[Mutant], asked: _Asked) -> KillMatrix:
@@ -174,14 +180,14 @@ class _Progress:
         self._bar.stop()
 
     def planned(self, checks: int) -> None:
-        """More checks are to be run."""
+        """Add checks to the number that the bar shows."""
         self._total += checks
         self._bar.update(self._task, total=self._total)
 
     def watch(
         self, group: GroupRun, tries: dict[Mutant, dict[int, Trying]]
     ) -> Callable[[str, CheckOutcome], None]:
-        """What is to be told of each outcome of a group; it keeps what it makes of mutants."""
+        """A function to call with each outcome of a group; it keeps the results of mutants."""
         left = list(group.mutants)
 
         def ended(_subject: str, _outcome: CheckOutcome) -> None:
@@ -215,7 +221,7 @@ def _listed(chosen: list[Mutant]) -> Table:
 
 
 def _table(*headings: str) -> Table:
-    """A table whose first columns are never cut, as they are there to be copied."""
+    """A table that never cuts its first columns, because users copy them."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for heading in headings:
         numeric = heading in ("s", "tries", "crashes", "requirements", "mutants", "killed")

@@ -1,20 +1,19 @@
-"""The command that judges events again that were kept, or brought from elsewhere, on Spark."""
+"""``streamproof recheck``: judges recorded events again, on Spark."""
 
 from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streamproof.errors import UsageError
+from streamproof.commands.options import Master, Remote, make_directory
 from streamproof.exit_codes import ExitCode
-from streamproof.reports.pipeline.spark import session
 from streamproof.reports.safe_text import cell
 from streamproof.reports.wording import plural
 
@@ -26,47 +25,68 @@ if TYPE_CHECKING:
 __all__ = ["recheck"]
 
 MOST_TOLD = 10
-"""So many runs that could not be judged are named, and as many that came twice."""
+"""At most 10 runs that could not be judged are named, and at most 10 that came twice."""
 
 
 def recheck(
     events: Annotated[
         list[Path],
         typer.Argument(
-            metavar="EVENTS...",
-            help="Traces in Parquet, directories of them, and directories of campaigns.",
+            metavar="EVENTS",
+            help="A trace in Parquet, a directory of traces, or the directory of a campaign.",
         ),
     ],
     *,
     invariant: Annotated[
         list[str] | None,
-        typer.Option(help="A requirement, or the name of an invariant; any number. Default: all."),
+        typer.Option(
+            metavar="NAME",
+            help="Judge by this invariant only, or by the invariants of this requirement. "
+            "Repeatable. Default: all invariants.",
+        ),
     ] = None,
     sets: Annotated[
         bool,
         typer.Option(
             "--sets",
-            help="Check all events at once, for runs that are too large for one worker; there are "
-            "fewer checks.",
+            help="Check all events at once, for runs that are too large for one worker. Fewer "
+            "promises can be checked this way.",
         ),
     ] = False,
-    master: Annotated[
-        str, typer.Option(help="What runs the work, as spark://HOST:PORT. Default: this machine.")
-    ] = "",
-    remote: Annotated[
-        str, typer.Option(help="A Spark Connect server instead, as sc://HOST:PORT.")
-    ] = "",
+    master: Master = "",
+    remote: Remote = "",
     out: Annotated[
-        Path, typer.Option(help="The directory for what is found, as Parquet and NDJSON.")
+        Path,
+        typer.Option(metavar="DIR", help="Write the violations to DIR, as Parquet and NDJSON."),
     ] = Path("streamproof-rechecked"),
 ) -> None:
-    """Judge events again: by invariants that are newer than they are, or from other runtimes.
+    """Judge recorded events again, with Spark.
 
-    docs/events.md says what events are. It needs Java and `pip install 'streamproof[spark]'`.
+    Newer invariants can judge older runs, and the runs of other runtimes. docs/events.md describes
+    the events. Needs Java, and `pip install 'streamproof[spark]'`.
 
-    Exit codes: 0 all of it holds, 1 something does not, 3 usage, or a run cannot be judged.
+    Exit codes:
+      0    every promise is kept
+      1    a promise is broken
+      3    the command line is wrong, or a run cannot be judged
     """
-    # Whoever does something else needs no Arrow.
+    asked = _Asked(events, tuple(invariant or ()), sets, master, remote, out)
+    raise typer.Exit(_recheck(Console(highlight=False), asked))
+
+
+class _Asked(NamedTuple):
+    """The options of the command."""
+
+    events: list[Path]
+    invariants: tuple[str, ...]
+    sets: bool
+    master: str
+    remote: str
+    out: Path
+
+
+def _recheck(console: Console, asked: _Asked) -> int:
+    """Judge the events, write what is found, and sum up; returns the exit code."""
     from streamproof.reports.pipeline.rechecking.event_files import (
         event_files,
         read_events,
@@ -75,34 +95,28 @@ def recheck(
     from streamproof.reports.pipeline.rechecking.run_invariants import find_invariants
     from streamproof.reports.pipeline.rechecking.set_checks import recheck_sets
     from streamproof.reports.pipeline.rechecking.whole_runs import recheck_files
+    from streamproof.reports.pipeline.spark import session
 
-    chosen = find_invariants(invariant or ())
-    files = event_files(events)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{out} cannot be made: {error.strerror}. Choose another directory with --out."
-        ) from error
-    spark = session(master, remote, "streamproof recheck")
+    chosen = find_invariants(asked.invariants)
+    files = event_files(asked.events)
+    make_directory(asked.out)
+    spark = session(asked.master, asked.remote, "streamproof recheck")
     table = read_events(spark, files)
     judging = (
-        recheck_sets(table, chosen if invariant else None)
-        if sets
+        recheck_sets(table, chosen if asked.invariants else None)
+        if asked.sets
         else nullcontext(recheck_files(spark, files, chosen))
     )
     summary = _Summary()
     with judging as judged:
-        for each in write_findings(judged, out):
+        for each in write_findings(judged, asked.out):
             summary.add(each)
-    console = Console(highlight=False)
     summary.print(console, table)
-    console.print(
-        Text(f"All of it is in {out / 'violations.parquet'} and .ndjson."), soft_wrap=True
-    )
+    where = asked.out / "violations.parquet"
+    console.print(Text(f"All of it is in {where} and .ndjson."), soft_wrap=True)
     if summary.violations:
-        raise typer.Exit(ExitCode.FAILURE)
-    raise typer.Exit(ExitCode.USAGE if summary.unreadable else 0)
+        return ExitCode.FAILURE
+    return ExitCode.USAGE if summary.unreadable else ExitCode.SUCCESS
 
 
 class _Summary:

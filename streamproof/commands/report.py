@@ -1,4 +1,4 @@
-"""``streamproof report``: the reports of one run log again, or a report on many runs."""
+"""``streamproof report``: renders the reports of one run, or of many runs."""
 
 from __future__ import annotations
 
@@ -8,56 +8,62 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from streamproof.commands.options import Master, Remote, make_directory
 from streamproof.errors import UsageError
-from streamproof.reports.render import render_all
 from streamproof.reports.wording import plural
 
 __all__ = ["report"]
 
 DEFAULT_OUT = Path("streamproof-report")
-"""Where a report on many runs goes if no other place is named, in the current directory."""
+"""The directory for a report on many runs, unless --out names another one."""
 
 
-def report(  # noqa: PLR0917 (every option is an argument)
+def report(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUNS...",
-            help="Run logs, also of runs that were killed; directories that are searched for logs "
-            "and campaigns; or patterns such as 'runs/*/run.ndjson'.",
+            metavar="RUNS",
+            help="A run log, also of a run that was killed; a directory to search for run logs and "
+            "campaigns; or a pattern such as 'runs/*/run.ndjson'.",
         ),
     ],
+    *,
     baseline: Annotated[
         list[str] | None,
         typer.Option(
-            help="Runs to compare with, named as RUNS are; may be given several times. Default: "
-            "the newest version of each subject is compared with the version before it."
+            metavar="RUNS",
+            help="Compare with these runs, named as RUNS are. Repeatable. Default: compare the "
+            "newest version of each subject with the version before it.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help=f"Where the report goes. Default: beside a single log, else {DEFAULT_OUT}."
+            metavar="DIR",
+            help=f"Write the report to DIR. Default: beside a single run log, else {DEFAULT_OUT}.",
         ),
     ] = None,
     formats: Annotated[
         str,
         typer.Option(
             "--format",
-            help="Which of html, json, csv, junit, markdown, badge and ctrf, separated by commas. "
-            "Default: all.",
+            metavar="FORMATS",
+            show_default=False,
+            help="Write only these formats, separated by commas: html, json, csv, junit, markdown, "
+            "badge, ctrf. Default: all.",
         ),
     ] = "",
-    master: Annotated[
-        str, typer.Option(help="The Spark master. Default: all cores of this machine.")
-    ] = "",
-    remote: Annotated[
-        str, typer.Option(help="A Spark Connect server instead, such as sc://host:15002.")
-    ] = "",
+    master: Master = "",
+    remote: Remote = "",
 ) -> None:
-    """Render the reports of a run log again, or make one report on many runs, with Spark.
+    """Render the reports of one run, or of many runs.
 
-    One log without --baseline and --format is rendered as `verify` does it, without Spark.
+    The reports of a single run log are those that `verify` writes, and need nothing else. A report
+    on many runs, or with --baseline or --format, needs Java and `pip install 'streamproof[spark]'`.
+
+    Exit codes:
+      0    the reports are written, whatever they say
+      3    the command line or a run log is wrong
     """
     if len(runs) == 1 and not (baseline or formats) and _is_one_log(runs[0]):
         _render_again(Path(runs[0]), out)
@@ -72,13 +78,10 @@ def _is_one_log(name: str) -> bool:
 
 
 def _render_again(log: Path, out: Path | None) -> None:
+    from streamproof.reports.render import render_all
+
     directory = out or log.parent
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"The output directory {str(directory)!r} cannot be made: {error.strerror}."
-        ) from error
+    make_directory(directory)
     for path in render_all(log, directory).values():
         print(path)  # noqa: T201 (it talks to the terminal)
 

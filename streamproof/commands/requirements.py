@@ -1,4 +1,4 @@
-"""The command that lists the requirements, or shows one."""
+"""``streamproof requirements``: lists the requirements, or shows one in full."""
 
 from __future__ import annotations
 
@@ -22,10 +22,18 @@ _NEEDS_NOTHING: dict[Binds, str] = {
 
 def requirements(
     identifier: Annotated[
-        str, typer.Argument(metavar="[ID]", help="An id or an area; all if it is left out.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            show_default=False,
+            help="Show this requirement in full, or list this area. Default: list all.",
+        ),
     ] = "",
 ) -> None:
-    """List the requirements, or show one in full."""
+    """List the requirements, or show one in full.
+
+    A requirement is one promise that a store, or the runtime, is held to.
+    """
     console = Console(highlight=False)
     catalogue = load_catalogue()
     if identifier in catalogue:

@@ -1,8 +1,7 @@
-"""The command that lists the scenarios of the library, tells one, or plays them all."""
+"""``streamproof scenarios``: lists the scenarios of the library, shows one, or plays them all."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 from rich.text import Text
 
+from streamproof.commands.options import WorkDirectory
 from streamproof.conformance.simulated.hosted_play import Wanted, play_with
 from streamproof.exit_codes import ExitCode
 from streamproof.scenarios.real_stores import needs_model_stores
@@ -23,24 +23,34 @@ __all__ = ["list_scenarios"]
 
 def list_scenarios(
     name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="Tell this one. Default: list all.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            show_default=False,
+            help="Show this scenario, with its variants. Default: list all.",
+        ),
     ] = "",
     *,
     play: Annotated[
-        bool, typer.Option("--play", help="Play every variant of all, and say how each came.")
+        bool,
+        typer.Option("--play", help="Play every variant, and print whether it came as expected."),
     ] = False,
     subject: Annotated[
         list[str] | None,
-        typer.Option(help="A store to play them with, besides the model store; can be repeated."),
+        typer.Option(
+            metavar="SUBJECT",
+            help="Play the scenarios with this store, too, besides the model store. Repeatable.",
+        ),
     ] = None,
-    work_dir: Annotated[
-        Path | None,
-        typer.Option(help="Where databases go. Default: /dev/shm if it has room, else /tmp."),
-    ] = None,
+    work_dir: WorkDirectory = None,
 ) -> None:
-    """List the crash scenarios that come with streamproof, tell one, or play them all.
+    """List the crash scenarios, show one, or play them all.
 
-    Exit codes: 0 all came as expected, 1 one did not, 3 usage, 70 an error of the simulator itself.
+    Exit codes:
+      0    everything came as expected
+      1    a variant came other than expected
+      3    the command line is wrong
+      70   the simulator itself failed
     """
     console = Console(highlight=False)
     chosen = [read(find(name))] if name else [read(path) for path in library().values()]
@@ -48,7 +58,7 @@ def list_scenarios(
         stores = [Wanted(each, work_dir=work_dir) for each in ("", *(subject or ()))]
         raise typer.Exit(ExitCode.FAILURE if _play_all(console, chosen, stores) else 0)
     if name:
-        _tell(console, chosen[0])
+        _show(console, chosen[0])
         return
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("scenario", no_wrap=True)
@@ -57,15 +67,15 @@ def list_scenarios(
         table.add_row(each.name, escape(each.file.title))
     console.print(table)
     console.print(
-        f"{len(chosen)} scenarios. `streamproof scenarios NAME` tells one, with its variants; "
+        f"{len(chosen)} scenarios. `streamproof scenarios NAME` shows one, with its variants; "
         "`streamproof replay NAME` plays it.",
         style="dim",
         soft_wrap=True,
     )
 
 
-def _tell(console: Console, scenario: Scenario) -> None:
-    """All that is to be known of one scenario before it is played."""
+def _show(console: Console, scenario: Scenario) -> None:
+    """Print one scenario with its story and its variants."""
     file = scenario.file
     console.print(f"[bold]{escape(scenario.name)}[/]  {escape(file.title)}\n")
     console.print(escape(" ".join(file.story.split())))
@@ -80,13 +90,13 @@ def _tell(console: Console, scenario: Scenario) -> None:
         )
     console.print()
     console.print(grid)
-    # A path is there to be copied, so that it is never cut.
+    # Users copy the path, so no terminal cuts it.
     console.print(f"file     {escape(str(scenario.path))}", soft_wrap=True)
     console.print(f"\n  $ streamproof replay {escape(scenario.name)}", soft_wrap=True)
 
 
 def _play_all(console: Console, chosen: list[Scenario], stores: list[Wanted]) -> bool:
-    """Play every variant with every store, and print a table; whether one did not come right."""
+    """Play every variant with every store, and print a table; whether one came unexpected."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("scenario", no_wrap=True)
     table.add_column("variant")
@@ -112,7 +122,7 @@ def _play_all(console: Console, chosen: list[Scenario], stores: list[Wanted]) ->
 
 
 def _cell(scenario: Scenario, setup: Setup, wanted: Wanted, surprising: list[str]) -> str:
-    """How one variant came with one store; what shows a surprise is added to those that do."""
+    """The cell of one variant with one store; a command that shows a surprise is kept."""
     if wanted.subject and (reason := needs_model_stores(scenario, setup)):
         return f"[dim]not played: {escape(reason)}[/]"
     judged = play_with(scenario, setup, wanted)

@@ -1,4 +1,4 @@
-"""The commands that list the subjects that come with streamproof, and serve one as a store host."""
+"""``streamproof subjects`` lists the built-in stores; ``streamproof host`` serves a store."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ __all__ = ["host", "list_subjects"]
 
 
 def list_subjects() -> None:
-    """List the subjects that come with streamproof."""
+    """List the stores that come with streamproof.
+
+    Any of these names can be given to `verify`.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    # A name is there to be copied, so that it is never cut.
+    # Users copy the names, so no terminal cuts them.
     table.add_column("subject", no_wrap=True, min_width=max(map(len, builtin_names())))
     for heading in ("version", "what it is"):
         table.add_column(heading)
@@ -39,16 +42,21 @@ def host(
         str,
         typer.Argument(
             metavar="SUBJECT",
-            help="What to serve: module:factory, path/to/file.py:factory, or a built-in name.",
+            help="The store to serve: module:factory, path/to/file.py:factory, or a built-in name.",
         ),
     ],
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", help="Where the store keeps its files. Default: as open says."),
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            help="Keep the files of the store in DIR. Default: where the client asks for them.",
+        ),
     ] = None,
 ) -> None:
-    """Serve a key-value store as a store host, for whoever speaks the protocol.
+    """Serve a key-value store in Python to another process.
 
-    It is described in docs/store-host.md. `python -m streamproof.host` starts faster.
+    The requests come on the standard input, in the protocol that docs/store-host.md describes.
+    `python -m streamproof.host` does the same and starts faster.
     """
     serve_subject(subject, directory)

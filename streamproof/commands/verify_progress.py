@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self, get_args
@@ -23,7 +22,6 @@ from streamproof.conformance.results import (
     Failure,
     Footer,
     Note,
-    Record,
     RequirementResult,
     Status,
     Strength,
@@ -60,16 +58,15 @@ SHOWN_LINES = 40
 
 
 class ConsoleObserver(Observer):
-    """Hands records to the log, shows progress, and sums up at the end.
+    """Shows the progress of a run, and sums it up at the end.
 
     On a terminal there is a line of progress for each subject; elsewhere a plain line whenever
     a subject is done or a promise turns out to be broken.
     """
 
-    def __init__(self, console: Console, session: Session, write: Callable[[Record], None]) -> None:
+    def __init__(self, console: Console, session: Session) -> None:
         self._console = console
         self._session = session
-        self._write = write
         self._left = Counter(subject for subject, _ in session.plan())
         self._crashes: Counter[str] = Counter()
         self._losses_of_power = 0
@@ -119,8 +116,7 @@ class ConsoleObserver(Observer):
             self._line(f"{subject}: done, {self._crashes[subject]:,} crashes")
 
     def record(self, record: CheckRecord | RequirementResult | Failure | Note) -> None:
-        """Write a record to the log, and show it if a promise is broken."""
-        self._write(record)
+        """Show a record that tells of a broken promise, and keep what the summary needs."""
         if isinstance(record, Failure):
             text = f"{record.subject} breaks {record.requirement}, {record.title}"
             if record.known:

@@ -24,7 +24,7 @@ from streamproof.conformance.crash.program import (
     ProgramBuilder,
     random_program,
 )
-from streamproof.conformance.lab import CHANGELOG, OTHER, TopicPartition
+from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, TopicPartition
 from streamproof.conformance.oracle import (
     Commit,
     History,
@@ -150,8 +150,8 @@ def test_the_smallest_break_is_named(requirement: str, case: Case, changes: dict
 
 def several() -> tuple[Crashed, History]:
     """Two partitions, committed together twice."""
-    builder = ProgramBuilder().put(b"a", b"1").put(b"b", b"2", OTHER).commit()
-    program = builder.put(b"a", b"3").put(b"b", b"4", OTHER).commit().build()
+    builder = ProgramBuilder().put(b"a", b"1").put(b"b", b"2", OTHER_CHANGELOG).commit()
+    program = builder.put(b"a", b"3").put(b"b", b"4", OTHER_CHANGELOG).commit().build()
     crashed = crashed_at(program, len(program), in_flight=True)
     return crashed, history_of(crashed, TRANSACTIONAL, exact=True)
 
@@ -159,7 +159,7 @@ def several() -> tuple[Crashed, History]:
 def test_offsets_of_two_commits_are_not_those_of_one() -> None:
     """CRASH-007: each offset was committed, but never the two of them together."""
     crashed, history = several()
-    for offsets in ({CHANGELOG: 1, OTHER: 0}, {CHANGELOG: 0}, {OTHER: 1}):
+    for offsets in ({CHANGELOG: 1, OTHER_CHANGELOG: 0}, {CHANGELOG: 0}, {OTHER_CHANGELOG: 1}):
         seen = seen_at(history, offsets, history.content_at(history.commits[1]))
         assert broken(judge(crashed, history, seen, TRANSACTIONAL)) == ["CRASH-007"]
     for commit in history.commits[1:]:

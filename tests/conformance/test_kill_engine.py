@@ -124,8 +124,8 @@ def test_a_trigger_kills_before_the_nth(kind: str, shim: Path, tmp_path: Path) -
 def test_the_lab_arms_the_same_triggers(n: int, tmp_path: Path) -> None:
     """What a printed program does by hand; it sees to it that system calls can be counted."""
     source = f"""
-from streamproof.conformance.lab import CHANGELOG, Lab, count_system_calls
-count_system_calls()
+from streamproof import CHANGELOG, Lab
+Lab.count_system_calls()
 lab = Lab({JOURNAL!r})
 def doomed():
     store = lab.open()
@@ -138,7 +138,7 @@ lab.remove()
     done = run_python(source, cwd=tmp_path)
     assert done.stdout.strip() == "open;" + "".join(f"{step};" for step in range(n - 1))
     if n == 1:
-        without = run_python(source.replace("count_system_calls()\n", "\n"), cwd=tmp_path)
+        without = run_python(source.replace("Lab.count_system_calls()\n", "\n"), cwd=tmp_path)
         assert without.returncode != 0
         assert "System calls cannot be counted here" in without.stderr
 

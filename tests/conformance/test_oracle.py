@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamproof.conformance.lab import CHANGELOG, OTHER, TopicPartition
+from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, TopicPartition
 from streamproof.conformance.oracle import Commit, History, Write, fold, merge_offsets
 
 MODEL = settings.get_profile("conformance")
 
 KEYS = st.sampled_from([b"a", b"b", b"c"])
 VALUES = st.none() | st.sampled_from([b"", b"1", b"2"])
-PARTITIONS = st.sampled_from([CHANGELOG, OTHER])
+PARTITIONS = st.sampled_from([CHANGELOG, OTHER_CHANGELOG])
 WRITES = st.lists(st.builds(Write, PARTITIONS, st.integers(0, 9), KEYS, VALUES), max_size=8)
 OFFSETS = st.dictionaries(PARTITIONS, st.none() | st.integers(0, 5), max_size=2)
 STEPS = st.lists(
@@ -50,7 +50,7 @@ def test_a_copy_covers_what_its_offset_covers() -> None:
     """All writes up to the last one of its partition that it has reached."""
     writes = [
         Write(CHANGELOG, 0, b"a", b"1"),
-        Write(OTHER, 0, b"b", b"2"),
+        Write(OTHER_CHANGELOG, 0, b"b", b"2"),
         Write(CHANGELOG, 2, b"c", b"3"),
         Write(CHANGELOG, 3, b"d", b"4"),
     ]
@@ -70,7 +70,7 @@ def test_the_position_is_that_of_the_last_write_by_partition() -> None:
     """Restored writes have no input record, and so no position."""
     history = History(exact=True)
     history.write(Write(CHANGELOG, 1, b"a", b"1"), restored=True)
-    history.write(Write(CHANGELOG, 3, b"a", b"2"), Write(OTHER, 0, b"b", None))
+    history.write(Write(CHANGELOG, 3, b"a", b"2"), Write(OTHER_CHANGELOG, 0, b"b", None))
     history.write(Write(CHANGELOG, 5, b"a", None))
     assert [history.position_after(count) for count in range(5)] == [
         {},
@@ -91,12 +91,12 @@ def test_fold_keeps_the_last_value_of_each_key(writes: list[Write]) -> None:
 
 def test_merging_offsets() -> None:
     """An empty map forgets all, None forgets one; nothing is changed in place."""
-    before = {CHANGELOG: 1, OTHER: 2}
+    before = {CHANGELOG: 1, OTHER_CHANGELOG: 2}
     assert merge_offsets(before, {}) == {}
-    assert merge_offsets(before, {CHANGELOG: None}) == {OTHER: 2}
-    assert merge_offsets(before, {CHANGELOG: 0}) == {CHANGELOG: 0, OTHER: 2}
-    assert merge_offsets({}, {OTHER: None}) == {}
-    assert before == {CHANGELOG: 1, OTHER: 2}
+    assert merge_offsets(before, {CHANGELOG: None}) == {OTHER_CHANGELOG: 2}
+    assert merge_offsets(before, {CHANGELOG: 0}) == {CHANGELOG: 0, OTHER_CHANGELOG: 2}
+    assert merge_offsets({}, {OTHER_CHANGELOG: None}) == {}
+    assert before == {CHANGELOG: 1, OTHER_CHANGELOG: 2}
 
 
 @MODEL
@@ -106,7 +106,7 @@ def test_merging_agrees_with_a_lookup(
 ) -> None:
     """Each partition on its own: what the commit says of it, or else what was there."""
     merged = merge_offsets(offsets, committed)
-    for partition in (CHANGELOG, OTHER):
+    for partition in (CHANGELOG, OTHER_CHANGELOG):
         expected = committed.get(partition, offsets.get(partition)) if committed else None
         assert merged.get(partition) == expected
 

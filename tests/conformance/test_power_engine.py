@@ -181,7 +181,7 @@ def test_without_the_recorder_nothing_runs(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.returncode == 1
-    assert "call record_system_calls() of streamproof.conformance.lab first" in done.stderr
+    assert "call Lab.record_system_calls() of streamproof first" in done.stderr
 
 
 def outcome_of(subject: str, check: str) -> CheckOutcome:

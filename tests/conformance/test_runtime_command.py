@@ -7,7 +7,6 @@ import contextlib
 import pytest
 from command_lines import REPORTS, CommandLine, Ended
 
-from streamproof.commands.defects import require_one_kind
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
 from streamproof.conformance.session import select_requirements
 from streamproof.conformance.settings import Settings
@@ -15,6 +14,7 @@ from streamproof.conformance.single_requirement import Verifier
 from streamproof.conformance.subject import binds_of, defect_of, load_subject
 from streamproof.errors import UsageError
 from streamproof.reports.report_builder import build_view
+from streamproof.runs.verification import require_one_kind
 from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.defects import DEFECTS
 
@@ -145,7 +145,7 @@ def test_pytest_asks_the_runtime_for_nothing_that_binds_stores() -> None:
         for subject, identifier in (("runtime", "KV-001"), ("in-memory", "LAG-001")):
             requirement = load_catalogue()[identifier]
             with pytest.raises(UsageError, match=f"{identifier} binds a .*, and not '{subject}'"):
-                verifier.verify(subject, Settings(), requirement)
+                verifier.verify(subject, requirement, Settings())
 
 
 def test_defects_of_both_guarantees() -> None:

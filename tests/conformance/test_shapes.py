@@ -40,7 +40,7 @@ MODEL = settings.get_profile("conformance")
         ("list(entries)", "entries"),
         ("next(entries, None)", "value"),
         ("store.committed_offset(CHANGELOG)", "offset"),
-        ("[store.committed_offset(each) for each in (CHANGELOG, OTHER)]", "offset"),
+        ("[store.committed_offset(each) for each in (CHANGELOG, OTHER_CHANGELOG)]", "offset"),
         ("store.position.as_dict()", "position"),
         ("store.is_open", "is-open"),
         ("store = lab.open()", "open"),

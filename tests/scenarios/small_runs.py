@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.state.fold import take_in
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.invariants import InvariantViolation
@@ -32,7 +32,7 @@ class SmallRun:
         self.events: list[Event] = []
         self.emit = Trace(lambda: self.now, [self.events.append]).emit
 
-    def played(self) -> Played:
+    def played(self) -> RecordedRun:
         """The whole run."""
         for part in (self.begins, self.commits, self.is_killed, self.comes_back):
             part()
@@ -42,7 +42,7 @@ class SmallRun:
             violations = [
                 InvariantViolation("what is kept is committed", "TASK-003", "key-0 is 3", found)
             ]
-        return Played(
+        return RecordedRun(
             "small run",
             Plan(partitions=1, instances=1, config=StreamsConfig(transactional=True)),
             ("commits-too-much",) if self.is_broken else (),
@@ -176,7 +176,7 @@ class SmallRun:
         self.emit(kind, THREAD, task="0_0", partition=CHANGELOG, offset=offset, **more)
 
 
-def small_run(*, is_broken: bool = False) -> Played:
+def small_run(*, is_broken: bool = False) -> RecordedRun:
     """The run, with the mistake or without it."""
     return SmallRun(is_broken=is_broken).played()
 

@@ -14,7 +14,7 @@ from small_runs import CHANGELOG, THREAD, SmallRun, small_run
 
 from streamproof.scenarios.comparison import EventPair, compare
 from streamproof.scenarios.comparison_text import MAX_ROWS, render_comparison
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.run_metrics import MEASURES
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
@@ -26,13 +26,13 @@ from streamproof.sim.world_plan import Plan
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def played(seed: int, plan: Plan, defect: str = "") -> Played:
+def played(seed: int, plan: Plan, defect: str = "") -> RecordedRun:
     """A run of the swarm, kept whole."""
     events: list[Event] = []
     defects = (defect,) if defect else ()
     outcome = run(Choices.seeded(seed), plan, defects=defects, watchers=[events.append])
     name = f"seed {seed}"
-    return Played(name, plan, defects, events, outcome.violations, outcome.digest)
+    return RecordedRun(name, plan, defects, events, outcome.violations, outcome.digest)
 
 
 def renumbered(events: Sequence[Event]) -> list[Event]:
@@ -128,7 +128,7 @@ def test_one_more_event_makes_nothing_different_that_follows() -> None:
 KINDS = st.lists(st.sampled_from("xyz"), max_size=40)
 
 
-def in_one_lane(kinds: Sequence[str]) -> Played:
+def in_one_lane(kinds: Sequence[str]) -> RecordedRun:
     """A run of one task, with events of these kinds and nothing else."""
     events = [
         Event(number, number, THREAD, kind, "0_0", "", -1, {}) for number, kind in enumerate(kinds)

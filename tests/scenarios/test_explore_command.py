@@ -271,7 +271,7 @@ def test_a_finding_is_made_small_without_exploring_again(exploration: Exploratio
         (["--runs", "5", "--budget", "10s"], "--runs and --budget exclude each other"),
         (["--budget", "soon"], "is no length of time"),
         (["--swarm", "nowhere.toml"], "nowhere.toml: it cannot be read"),
-        (["--subject", "runtime"], "--subject is a store"),
+        (["--subject", "runtime"], "--subject takes a store"),
     ],
 )
 def test_bad_usage_is_refused_before_anything_is_run(

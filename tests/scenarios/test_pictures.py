@@ -29,7 +29,7 @@ from streamproof.scenarios.pictures import (
 from streamproof.scenarios.pictures.html_timeline import MOST_EVENTS
 from streamproof.scenarios.pictures.lanes import Item, chosen
 from streamproof.scenarios.pictures.text_lanes import MIN_WIDTH
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.sim.choices import Choices
 from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.event_kinds.wording import readable
@@ -59,18 +59,18 @@ HOSTILE = [
 HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
-def empty() -> Played:
+def empty() -> RecordedRun:
     return replace(small_run(), events=[], violations=[])
 
 
-def at_the_end() -> Played:
+def at_the_end() -> RecordedRun:
     found = InvariantViolation(
         "every task runs", "TASK-008", "in-0 ends at 3, and only 2 counts", None
     )
     return replace(small_run(), violations=[found, found])
 
 
-def hostile(text: str) -> Played:
+def hostile(text: str) -> RecordedRun:
     """A run in which everything that a user or a store may choose is this text."""
     broken = small_run(is_broken=True)
     event = Event(len(broken.events), 5_000, "instance-0", "odd.kind", text, text, 1, {text: text})
@@ -85,7 +85,7 @@ def hostile(text: str) -> Played:
     )
 
 
-def long_run(size: int) -> Played:
+def long_run(size: int) -> RecordedRun:
     """The broken run, again and again."""
     broken = small_run(is_broken=True)
     events: list[Event] = []
@@ -270,7 +270,7 @@ def test_no_line_is_wider_than_it_may_be(width: int) -> None:
 @pytest.mark.parametrize("render", RENDERERS)
 @pytest.mark.parametrize("make", [empty, at_the_end, small_run])
 def test_runs_of_every_shape_can_be_drawn(
-    make: Callable[[], Played], render: Callable[[Picture], str]
+    make: Callable[[], RecordedRun], render: Callable[[Picture], str]
 ) -> None:
     played = make()
     text = render(picture(played))
@@ -391,7 +391,7 @@ def nested(entries: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("make", [empty, at_the_end, small_run, lambda: long_run(5_000)])
-def test_slices_of_a_perfetto_trace_are_strictly_nested(make: Callable[[], Played]) -> None:
+def test_slices_of_a_perfetto_trace_are_strictly_nested(make: Callable[[], RecordedRun]) -> None:
     trace = json.loads(render_perfetto(picture(make())))
     entries = [each for each in trace["traceEvents"] if each["ph"] != "M"]
     nested(entries)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.slicing import what_matters
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
@@ -53,13 +53,13 @@ STORIES: dict[str, tuple[int, str]] = {
 """Of each defect, a seed with which its promise is broken, and the events that explain it."""
 
 
-def play(defect: str, seed: int) -> Played:
+def play(defect: str, seed: int) -> RecordedRun:
     """A run with a defect, in which that matters."""
     events: list[Event] = []
     choices = Choices.seeded(seed)
     plan = draw(choices, EVERYTHING.for_defect(defect))
     outcome = run(choices, plan, defects=[defect], watchers=[events.append])
-    return Played(f"seed {seed}", plan, (defect,), events, outcome.violations, outcome.digest)
+    return RecordedRun(f"seed {seed}", plan, (defect,), events, outcome.violations, outcome.digest)
 
 
 @pytest.mark.parametrize("defect", STORIES)
@@ -82,7 +82,9 @@ def test_without_a_violation_nothing_matters() -> None:
     """There is nothing to explain."""
     events: list[Event] = []
     outcome = run(Choices.seeded(2), watchers=[events.append])
-    assert what_matters(Played("2", outcome.plan, (), events, [], outcome.digest)) == frozenset()
+    assert (
+        what_matters(RecordedRun("2", outcome.plan, (), events, [], outcome.digest)) == frozenset()
+    )
 
 
 class Told:
@@ -111,7 +113,7 @@ class Told:
         """The names of the events that matter to a violation."""
         event = self.events[self.names[name]]
         violation = InvariantViolation("it is kept as it was", "TASK-003", message, event)
-        played = Played("told", Plan(), (), self.events, [violation], "")
+        played = RecordedRun("told", Plan(), (), self.events, [violation], "")
         matters = what_matters(played)
         return {name for name, number in self.names.items() if number in matters}
 

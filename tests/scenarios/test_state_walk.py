@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from small_runs import SmallRun, small_run
 
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.state.walk import step
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import InvariantViolation
@@ -40,7 +40,7 @@ WALKS = {
 }
 
 
-def walked(played: Played, lines: Sequence[str], width: int = 80) -> str:
+def walked(played: RecordedRun, lines: Sequence[str], width: int = 80) -> str:
     """What is shown for some lines, with the lines themselves."""
     file = StringIO()
     left = iter(lines)
@@ -153,7 +153,7 @@ def test_real_runs_fit_into_80_columns() -> None:
     choices = Choices.seeded(7)
     plan = draw(choices, PlanSpace(topologies=["stream-table-join"], upgrades=[""]))
     outcome = run(choices, plan, watchers=[events.append])
-    played = Played("seed 7", outcome.plan, (), events, outcome.violations, outcome.digest)
+    played = RecordedRun("seed 7", outcome.plan, (), events, outcome.violations, outcome.digest)
     views = ["who", "task 0_0", "store 0_0", "store rows", "log", "log table-0", "offsets", "txns"]
     lines = ["n 40", *views] * (len(events) // 40)
     assert max(len(line) for line in walked(played, lines).splitlines()) <= 80

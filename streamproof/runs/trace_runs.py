@@ -1,4 +1,4 @@
-"""Runs that were kept as traces, or brought from elsewhere: read, judged again, and shown."""
+"""Reading the runs of traces, and judging each by all invariants."""
 
 from __future__ import annotations
 
@@ -9,73 +9,31 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
 
-from streamproof.commands.run_drawing import View, compare, draw, summary
 from streamproof.errors import UsageError
-from streamproof.exit_codes import ExitCode
 from streamproof.reports.pipeline.rechecking.event_files import event_files
 from streamproof.reports.pipeline.rechecking.run_invariants import KNOWN, in_order, violations_in
 from streamproof.reports.pipeline.rechecking.validation import DUPLICATE
-from streamproof.scenarios.event_words import harmless
-from streamproof.scenarios.recorded_run import Played
-from streamproof.scenarios.state.walk import step as walk
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.sim.invariants import InvariantError
 from streamproof.sim.trace_files import BATCH, SCHEMA, events_of
 
-__all__ = ["read_runs", "replay_traces"]
+__all__ = ["read_runs"]
 
 MOST_NAMED = 10
-"""So many of the runs that there are are named."""
+"""A message names at most 10 runs."""
 
 
-def replay_traces(console: Console, paths: Sequence[Path], names: Sequence[str], view: View) -> int:
-    """Show runs that were kept; returns what to exit with.
-
-    Args:
-        console: where they are shown.
-        paths: as of :func:`read_runs`.
-        names: as of :func:`read_runs`.
-        view: how they are shown.
-
-    Raises:
-        UsageError: a run cannot be read, there are not two to be compared, or a file cannot be
-            written.
-    """
-    runs = read_runs(paths, names)
-    shown = [view.of(each) for each in runs]
-    if view.is_compared:
-        compare(console, shown, "--run FIRST --run SECOND")
-    else:
-        for each in shown[-1:] if view.is_walked else shown:
-            _print_verdict(console, each)
-            if view.is_walked:
-                walk(each, console, input)
-            else:
-                draw(console, each, view)
-    return ExitCode.FAILURE if any(each.violations for each in runs) else 0
-
-
-def _print_verdict(console: Console, played: Played) -> None:
-    sign = "[red]✗[/]" if played.violations else "[green]✓[/]"
-    name = escape(harmless(played.name))
-    console.print(f"{sign} [bold]{name}[/]  {escape(summary(played))}")
-    if played.story:
-        console.print(Padding(escape(played.story), (0, 0, 0, 2)))
-
-
-def read_runs(paths: Sequence[Path], names: Sequence[str]) -> list[Played]:
-    """Read runs, and judge them by all invariants.
+def read_runs(paths: Sequence[Path], names: Sequence[str]) -> list[RecordedRun]:
+    """Read runs from traces, and judge them by all invariants.
 
     Args:
         paths: traces, directories of traces, and directories of campaigns.
-        names: the runs that are wanted; none, if there is only one.
+        names: the runs to read; may be empty if there is only one.
 
     Raises:
-        UsageError: there is no such run, or there are several and none is named; or a file or a run
-            cannot be read.
+        UsageError: there is no such run, several runs and none of them named, or a file or a run
+            that cannot be read.
     """
     places = _places(event_files(paths))
     where = " ".join(map(str, paths))
@@ -133,7 +91,7 @@ def _table(path: Path, columns: list[str], run: str | None = None) -> pa.Table:
     return table.cast(pa.schema([(each, SCHEMA.field(each).type) for each in columns]))
 
 
-def _read(name: str, files: Sequence[Path], command: str) -> Played:
+def _read(name: str, files: Sequence[Path], command: str) -> RecordedRun:
     """One run, with what does not hold in it.
 
     Raises:
@@ -152,4 +110,4 @@ def _read(name: str, files: Sequence[Path], command: str) -> Played:
     except UsageError as error:
         raise UsageError(f"Run {name!r} cannot be shown: {error}") from error
     twice = DUPLICATE % (len(rows), len(single)) if len(single) < len(rows) else ""
-    return Played(name, None, (), events, violations, "", command=command, story=twice)
+    return RecordedRun(name, None, (), events, violations, "", command=command, story=twice)

@@ -1,15 +1,15 @@
-"""How a run that was kept is shown: drawn in words or into a file, and beside another one."""
+"""How ``streamproof replay`` draws a run: as text, into a file, or beside another run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
 
+from streamproof.commands.replay_view import Format, View
 from streamproof.errors import UsageError
 from streamproof.scenarios.comparison import compare as compared
 from streamproof.scenarios.comparison_text import render_comparison
@@ -18,12 +18,10 @@ from streamproof.scenarios.pictures.lanes import Picture, picture
 from streamproof.scenarios.pictures.mermaid import render_mermaid
 from streamproof.scenarios.pictures.perfetto import render_perfetto
 from streamproof.scenarios.pictures.text_lanes import render_text
-from streamproof.scenarios.recorded_run import Played
+from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.slicing import what_matters
 
-__all__ = ["Format", "View", "compare", "draw", "summary"]
-
-Format = Literal["text", "html", "mermaid", "perfetto", "parquet"]
+__all__ = ["compare", "draw", "summary"]
 
 SUFFIXES: dict[Format, str] = {
     "html": ".html",
@@ -43,38 +41,7 @@ LEAST_WIDTH, MOST_WIDTH = 80, 120
 """The columns of a picture in text."""
 
 
-class View(NamedTuple):
-    """How runs are shown.
-
-    Attributes:
-        format: in words or in files.
-        out: where files go.
-        everything: whether every event is drawn.
-        until_ms: nothing after this moment is shown; everything, if it is ``None``.
-        is_compared: whether two of them are shown side by side.
-        is_walked: whether the last of them is walked through, event by event.
-    """
-
-    format: Format
-    out: Path
-    everything: bool
-    until_ms: int | None
-    is_compared: bool
-    is_walked: bool
-
-    def of(self, played: Played) -> Played:
-        """The run up to the last moment that is shown: what was found by then, and no more."""
-        end = self.until_ms
-        if end is None:
-            return played
-        events = [each for each in played.events if each.time <= end]
-        found = [
-            each for each in played.violations if each.event is not None and each.event.time <= end
-        ]
-        return replace(played, events=events, violations=found)
-
-
-def summary(played: Played, how: str = "") -> str:
+def summary(played: RecordedRun, how: str = "") -> str:
     """What came of a run, in a few words.
 
     Args:
@@ -86,7 +53,7 @@ def summary(played: Played, how: str = "") -> str:
     return ", ".join(filter(None, [came, how, f"{len(played.events):,} events"]))
 
 
-def draw(console: Console, played: Played, view: View, *, is_only: bool = True) -> None:
+def draw(console: Console, played: RecordedRun, view: View, *, is_only: bool = True) -> None:
     """Draw a run, and say how to see it again.
 
     Args:
@@ -110,7 +77,7 @@ def draw(console: Console, played: Played, view: View, *, is_only: bool = True) 
     console.print(Text(f"  $ {played.command}"), soft_wrap=True)
 
 
-def compare(console: Console, runs: list[Played], example: str) -> None:
+def compare(console: Console, runs: list[RecordedRun], example: str) -> None:
     """Show two runs side by side.
 
     Args:
@@ -134,7 +101,7 @@ def _width(console: Console) -> int:
     return min(max(console.width, LEAST_WIDTH), MOST_WIDTH)
 
 
-def _written(played: Played, format_: Format, out: Path) -> Path:
+def _written(played: RecordedRun, format_: Format, out: Path) -> Path:
     """The file that the picture of a run was written to.
 
     Raises:

@@ -1,0 +1,130 @@
+"""What a person sees while ``streamproof explore`` runs, and when it has ended."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Self
+
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from streamproof.scenarios.exploration_findings import findings, shape_found
+from streamproof.scenarios.exploration_ledger import Ledger
+from streamproof.scenarios.shrinking import Shape, Step
+from streamproof.sim.coverage_marks import MARKS
+from streamproof.sim.exploration import Explored
+
+__all__ = ["ExplorationProgress", "ShrinkingProgress", "print_summary", "problem_line"]
+
+LINE_EVERY = 50
+"""Where the output is no terminal, a line is printed after every 50 worlds."""
+
+
+class ExplorationProgress:
+    """Shows how far an exploration is: one changing line on a terminal, new lines elsewhere."""
+
+    def __init__(self, console: Console, ledger: Ledger) -> None:
+        self._console = console
+        self._started = time.monotonic()
+        self._ran = 0
+        self._marks = {name for each in ledger.runs for name, hits in each.marks.items() if hits}
+        self._shapes = {shape for each in ledger.runs if (shape := shape_found(each))}
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._line = self._bar.add_task("exploring", total=None)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def ran(self, run: Explored) -> None:
+        """Count a world that was run, and name its failure if the failure is new."""
+        self._ran += 1
+        self._marks.update(name for name, hits in run.marks.items() if hits)
+        shape = shape_found(run)
+        if shape is not None and shape not in self._shapes:
+            self._shapes.add(shape)
+            self._console.print(_found_line(run, shape), soft_wrap=True)
+        self._bar.update(self._line, description=self._line_now())
+        if not self._console.is_terminal and self._ran % LINE_EVERY == 0:
+            self._console.print(self._line_now())
+
+    def _line_now(self) -> str:
+        rate = self._ran / max(time.monotonic() - self._started, 0.001)
+        return (
+            f"{_count(self._ran, 'run')}, {rate:.1f}/s, {len(self._shapes)} found, "
+            f"{len(self._marks)} of {len(MARKS)} situations"
+        )
+
+
+def _found_line(run: Explored, shape: Shape) -> Text:
+    message = run.violations[0][1]
+    return Text(f"✗ seed {run.seed} ({run.topology}) {shape.requirement}: {message}", style="red")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' if number != 1 else ''}"
+
+
+def print_summary(console: Console, ledger: Ledger) -> None:
+    """Print how many worlds were run, and which situations came about in them."""
+    marks: Counter[str] = Counter(dict.fromkeys(MARKS, 0))
+    for each in ledger.runs:
+        marks.update(name for name, hits in each.marks.items() if hits)
+    events = sum(each.events for each in ledger.runs)
+    failed = sum(bool(each.violations) for each in ledger.runs)
+    ways = len(findings(ledger.runs))
+    came = f"{failed:,} of them broken, in {_count(ways, 'way')}" if failed else "none broken"
+    console.print(f"{_count(len(ledger.runs), 'run')}, {_count(events, 'event')}; {came}.")
+    never = [name for name, hits in marks.items() if not hits]
+    console.print(f"{len(marks) - len(never)} of {len(marks)} situations came about.")
+    for name in never:
+        console.print(f"  not reached: {name}")
+
+
+def problem_line(run: Explored, subject: str) -> Text:
+    """One line on a run that raised an error."""
+    blame = (
+        f"Either what {subject} answers cannot be worked with, which `streamproof verify` tells, "
+        "or this is a mistake in the simulator."
+        if subject
+        else "This is a mistake in the simulator."
+    )
+    return Text(f"✗ seed {run.seed} came to no end: {run.problem}. {blame}", style="red")
+
+
+class ShrinkingProgress:
+    """Shows on a terminal how far the shrinking of one failure is."""
+
+    def __init__(self, console: Console, name: str) -> None:
+        self._name = name
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._line = self._bar.add_task(f"making {name} smaller", total=None)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def tell(self, step: Step) -> None:
+        """Show the smallest run so far."""
+        line = f"{self._name}: {step.runs} runs, {step.events:,} events, {step.choices:,} choices"
+        self._bar.update(self._line, description=line)

@@ -1,0 +1,95 @@
+"""Options that several commands have, so that each means the same everywhere.
+
+This module and the modules of the commands import nothing heavy, so that ``--help`` is quick; a
+command imports what it runs when it runs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamproof.errors import UsageError
+
+__all__ = [
+    "CORES",
+    "Checks",
+    "FirstSeed",
+    "Master",
+    "OutputDirectory",
+    "Remote",
+    "WorkDirectory",
+    "make_directory",
+    "names_in",
+]
+
+CORES = os.cpu_count() or 1
+
+SPARK_MASTER = (
+    "Run the work on this Spark master, such as spark://HOST:PORT. Default: all cores of this "
+    "machine."
+)
+
+Checks = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        metavar="N",
+        show_default=False,
+        help="Run N checks at the same time. Default: one for each core.",
+    ),
+]
+
+FirstSeed = Annotated[
+    int,
+    typer.Option(
+        min=0, metavar="N", help="Start with seed N; each further run takes the next seed."
+    ),
+]
+
+WorkDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Keep the databases below DIR while the run lasts. Default: /dev/shm if it has room, "
+        "else /tmp.",
+    ),
+]
+
+OutputDirectory = Annotated[Path, typer.Option(metavar="DIR", help="Write all files to DIR.")]
+
+Master = Annotated[str, typer.Option(metavar="URL", show_default=False, help=SPARK_MASTER)]
+
+Remote = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        show_default=False,
+        help="Run the work on this Spark Connect server instead, such as sc://HOST:PORT.",
+    ),
+]
+
+
+def make_directory(out: Path) -> None:
+    """Make the output directory, before anything is run in vain.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"The output directory {str(out)!r} cannot be made: {error.strerror}. "
+            "Choose another one with --out."
+        ) from error
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names in a list that is separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
