@@ -37,25 +37,29 @@ __all__ = [
 
 
 class Anomaly(Enum):
-    """What a history may show, the gravest first.
+    """The anomalies that a history may show, the gravest first.
 
-    The text says what was read, after the name that the field has for it.
+    Each text begins with the established name of the anomaly, then says what went wrong.
     """
 
-    INVENTED_VALUE = "invented value: it was not written there by then"
-    OWN_WRITE_MISSED = "own write missed: the reader does not see what it wrote itself"
+    INVENTED_VALUE = "invented value: no transaction had written this value to the key"
+    OWN_WRITE_MISSED = "own write missed: the reader does not see its own write"
     CIRCULAR_FLOW = "circular information flow (G1c): transactions read from each other"
     DIRTY_WRITE = "dirty write (G0): two transactions overwrote parts of each other"
-    ABORTED_READ = "aborted read (G1a): it was rolled back before"
-    DIRTY_READ = "dirty read (P1): it is not committed"
-    INTERMEDIATE_READ = "intermediate read (G1b): its transaction overwrote it itself"
-    LOST_WRITE = "lost write: a committed value is gone that nobody overwrote"
-    BACKWARD_READ = "non-monotonic read: the same reader saw a newer value before"
-    FRACTURED_READ = "fractured read: half of a commit, or older than what was read with it"
-    STALE_READ = "stale read: a newer value was committed before"
+    ABORTED_READ = "aborted read (G1a): the writer of the value was rolled back before"
+    DIRTY_READ = "dirty read (P1): the value is not committed"
+    INTERMEDIATE_READ = (
+        "intermediate read (G1b): the writer of the value overwrote it before the commit"
+    )
+    LOST_WRITE = "lost write: a committed value is gone, but no transaction overwrote it"
+    BACKWARD_READ = "non-monotonic read: the same reader had seen a newer value"
+    FRACTURED_READ = (
+        "fractured read: the value is older than a commit that the same reader has seen"
+    )
+    STALE_READ = "stale read: a newer value was already committed"
     LONG_FORK = "long fork: two readers saw two commits in opposite orders"
     LOST_UPDATE = "lost update (P4): two transactions read a value, and both overwrote it"
-    READ_SKEW = "read skew (A5A): two reads of a transaction are from before and after a commit"
+    READ_SKEW = "read skew (A5A): a transaction read one key before a commit and one after it"
     NON_REPEATABLE_READ = "non-repeatable read (P2): a transaction read two values of a key"
     PHANTOM = "phantom (P3): a transaction scanned twice and found a new key"
 
@@ -263,11 +267,11 @@ class _Judge:
         yield from self.lost_updates()
 
     def found(self, anomaly: Anomaly, read: Read, key: bytes, text: str = "") -> FoundAnomaly:
-        """An anomaly with what was read."""
+        """An anomaly with the value that was read."""
         got = f"{read.reader} got {read.values[key]!r} for {key!r}"
         return FoundAnomaly(anomaly, read, f"{got}; {text}" if text else got)
 
-    # Who wrote what, and in which order.
+    # The writers of values, and the order of their commits.
 
     def writer(self, key: bytes, value: bytes | None) -> ObservedTransaction | None:
         """The transaction that wrote a value; ``None`` if there is none."""
@@ -277,7 +281,7 @@ class _Judge:
         return found[0] if found else None
 
     def foreign(self, read: Read) -> dict[bytes, ObservedTransaction]:
-        """The committed writers of what a call returned, without what the reader wrote itself."""
+        """The committed writers of the values of a call, except the reader's own writes."""
         own = read.inside.keys if read.inside else set()
         writers = {
             key: self.writer(key, value) for key, value in read.values.items() if key not in own
@@ -285,22 +289,22 @@ class _Judge:
         return {key: each for key, each in writers.items() if each and each.committed}
 
     def start(self, transaction: ObservedTransaction, key: bytes) -> int:
-        """When at the earliest others could see what a committed transaction wrote to a key.
+        """The earliest time at which others could see a committed write to a key.
 
-        That is during its commit or, where it may be seen early, from its first write on.
+        That is the start of its commit or, if readers may see writes early, of its first write.
         """
         if self.early:
             return next(span.invoked for its, _, span in transaction.writes if its == key)
         return transaction.end.invoked
 
     def precedes(self, one: ObservedTransaction, other: ObservedTransaction, key: bytes) -> bool:
-        """Whether what one wrote to a key is older than what another did, in any explanation."""
+        """Whether one transaction's write to a key is older than another's, in any explanation."""
         if other is NOTHING or one is other:
             return False
         return one is NOTHING or one.end.returned < self.start(other, key)
 
     def remember(self, read: Read) -> None:
-        """Note which commits the reader has seen now, and by which key and value."""
+        """Note which commits the reader has now seen, and by which key and value."""
         for key, writer in self.foreign(read).items():
             # A commit is best remembered by the key itself.
             for other in (key, *(writer.keys - {key}), None):
@@ -311,7 +315,7 @@ class _Judge:
     # One value.
 
     def of_value(self, read: Read, key: bytes, value: bytes | None) -> Iterator[FoundAnomaly]:
-        """What is wrong with one value that was read."""
+        """The anomalies of one value that was read."""
         writer = self.writer(key, value)
         if writer is None or self.is_future(read, key, value):
             yield self.found(Anomaly.INVENTED_VALUE, read, key)
@@ -319,7 +323,9 @@ class _Judge:
         own = self.own(read, key)
         if own is not None:
             if value != own and not self.may_replace(read, key, own, writer):
-                yield self.found(Anomaly.OWN_WRITE_MISSED, read, key, f"it wrote {own!r} before")
+                yield self.found(
+                    Anomaly.OWN_WRITE_MISSED, read, key, f"{read.reader} had written {own!r}"
+                )
             return
         yield from self.of_uncommitted(read, key, value, writer)
         if writer.committed:
@@ -330,7 +336,7 @@ class _Judge:
         return value is not None and self.written[key, value][1].invoked > read.span.returned
 
     def own(self, read: Read, key: bytes) -> bytes | None:
-        """What the reader itself wrote to a key before it read."""
+        """The reader's own last write to a key before the read."""
         written = [
             value
             for its, value, span in (read.inside.writes if read.inside else ())
@@ -339,7 +345,7 @@ class _Judge:
         return written[-1] if written else None
 
     def may_replace(self, read: Read, key: bytes, own: bytes, writer: ObservedTransaction) -> bool:
-        """Whether a value of somebody else may have come after a reader's own write."""
+        """Whether another writer's value may have replaced a reader's own write."""
         if not self.early or writer is read.inside or writer is NOTHING:
             return False
         return not writer.end.before(self.written[key, own][1])
@@ -347,12 +353,12 @@ class _Judge:
     def of_uncommitted(
         self, read: Read, key: bytes, value: bytes | None, writer: ObservedTransaction
     ) -> Iterator[FoundAnomaly]:
-        """Values that nobody but their own transaction was to see."""
-        who = f"{writer.name} wrote it"
+        """Values that only their own transaction may see."""
+        who = f"{writer.name} wrote this value"
         if writer.outcome == "rolled back" and writer.end.before(read.span):
             yield self.found(Anomaly.ABORTED_READ, read, key, f"{who} and was rolled back")
         elif writer.committed and value is not None and writer.last(key) != value:
-            text = f"{who}, and {writer.last(key)!r} before it committed"
+            text = f"{who}, then wrote {writer.last(key)!r} and committed"
             yield self.found(Anomaly.INTERMEDIATE_READ, read, key, text)
             if writer.end.before(read.since):
                 yield self.found(Anomaly.STALE_READ, read, key, text)
@@ -362,7 +368,7 @@ class _Judge:
     def of_older(
         self, read: Read, key: bytes, writer: ObservedTransaction
     ) -> Iterator[FoundAnomaly]:
-        """A value in the place of a newer one, which was committed or seen before."""
+        """A value where a newer one was already committed or seen."""
         newest = self.commits.newest_before(read.since, key)
         if newest is not None and self.precedes(writer, newest, key):
             text = f"{newest.name} had committed {newest.last(key)!r}"
@@ -371,13 +377,13 @@ class _Judge:
         for which in (key, None):
             seen, its, old = self.seen.get((read.reader, which), (NOTHING, key, None))
             if self.misses(writer, seen, key):
-                text = f"it had got {old!r} for {its!r}, of {seen.name}"
+                text = f"{read.reader} had got {old!r} for {its!r}, written by {seen.name}"
                 kind = Anomaly.BACKWARD_READ if its == key else Anomaly.FRACTURED_READ
                 yield self.found(kind, read, key, text)
                 return
 
     def misses(self, writer: ObservedTransaction, seen: ObservedTransaction, key: bytes) -> bool:
-        """Whether a value is older than a commit that was seen, or than one before that."""
+        """Whether a value is older than a seen commit, or older than an earlier commit."""
         if seen is NOTHING or seen is writer:
             return False
         if key in seen.keys and self.precedes(writer, seen, key):
@@ -386,9 +392,9 @@ class _Judge:
         return newest is not None and self.precedes(writer, newest, key)
 
     def is_behind(self, read: Read, key: bytes, newest: ObservedTransaction) -> bool:
-        """Whether somebody else found a commit that a reader missed, so that it is not lost.
+        """Whether another reader found a commit that this reader missed, so the write is not lost.
 
-        Only reads count that were made after the last commit before this read.
+        Only reads after the last commit before this read count.
         """
         last = self.commits.last_end_before(read.span)
         for other in self.reads:
@@ -401,11 +407,11 @@ class _Judge:
     # Several values of one call, or of one transaction.
 
     def of_whole(self, read: Read) -> Iterator[FoundAnomaly]:
-        """What the values of one call say together."""
+        """The anomalies between the values of one call."""
         writers = self.foreign(read)
         for (key, writer), (other, seen) in itertools.permutations(writers.items(), 2):
             if self.misses(writer, seen, key):
-                text = f"{read.values[other]!r} for {other!r} is newer, of {seen.name}"
+                text = f"{read.values[other]!r} for {other!r} is newer, written by {seen.name}"
                 yield self.found(Anomaly.FRACTURED_READ, read, key, text)
             elif {key, other} <= writer.keys & seen.keys and not self.in_order(
                 writer, seen, key, other
@@ -414,13 +420,13 @@ class _Judge:
                 yield self.found(Anomaly.DIRTY_WRITE, read, key, text)
 
     def in_order(self, one: ObservedTransaction, other: ObservedTransaction, *keys: bytes) -> bool:
-        """Whether it is known which of two transactions came first, or they came as one."""
+        """Whether the order of two transactions is known, or both came in one commit."""
         return one.end == other.end or any(
             self.precedes(one, other, key) or self.precedes(other, one, key) for key in keys
         )
 
     def of_transaction(self, read: Read, inside: ObservedTransaction) -> Iterator[FoundAnomaly]:
-        """What a read says beside earlier reads of its transaction; all of it is permitted."""
+        """The anomalies between a read and earlier reads of its transaction. All are permitted."""
         writers = self.foreign(read)
         for earlier in self.inside.get(inside, ()):
             whole = len(earlier.values) > 1
@@ -440,7 +446,7 @@ class _Judge:
     # Several readers or transactions.
 
     def long_forks(self) -> Iterator[FoundAnomaly]:
-        """Two calls of which each missed a commit that the other one saw."""
+        """Two calls that each missed a commit that the other saw."""
         missed: dict[ObservedTransaction, list[tuple[Read, set[ObservedTransaction]]]] = {}
         for read in self.reads:
             writers = self.foreign(read)
@@ -453,7 +459,7 @@ class _Judge:
                 for other in (each for each in missed if each in seen):
                     for second, its in missed[other]:
                         if one in its and first.span < second.span:
-                            text = f"{first.reader} saw {other.name} and not {one.name}"
+                            text = f"{first.reader} saw {other.name} but not {one.name}"
                             key = next(iter(second.values))
                             yield self.found(Anomaly.LONG_FORK, second, key, text)
 
@@ -484,7 +490,7 @@ class _Judge:
             if inside is None or not inside.committed:
                 continue
             for key, value in read.values.items():
-                # What was read after a write of its own is no base of that write.
+                # A value that was read after the transaction's own write is no base of that write.
                 if key in inside.keys and self.own(read, key) is None:
                     other = bases.setdefault((key, value), inside)
                     if other is not inside:

@@ -189,14 +189,18 @@ def state_of(history: History, seen: Observation) -> str:
 
 
 def _opens(crashed: Crashed, seen: Observation, capabilities: Capabilities) -> Iterator[Ruling]:
-    expected = "the store opens and can be used"
+    expected = "the store to open and work"
     if seen.error:
         late = seen.error.startswith("restoring")
         yield Ruling("CRASH-001", expected, seen.error, after_replay=late, reopened=seen.reopened)
-    # What an older store without transactions left behind unclean cannot be trusted.
+    # After an unclean stop of an older store without transactions, its files cannot be trusted.
     if seen.refused and capabilities.transactional and not _left_by_the_older(crashed):
         text = f"init raised TaskCorruptedError: {seen.refused}"
-        yield Ruling("CRASH-001", "no wipe: a transactional store keeps its state", text)
+        yield Ruling(
+            "CRASH-001",
+            "no request for a wipe, because a transactional store keeps its state",
+            text,
+        )
     yield Ruling("CRASH-001")
 
 
@@ -211,7 +215,7 @@ def _offsets(history: History, offsets: Offsets) -> Iterator[Ruling]:
         if offset > max(end.get(partition, -1), committed.get(partition, -1)):
             yield Ruling("CRASH-010", f"no offset beyond {render(end)}", shown, read)
         if not any(each.get(partition) == offset for each in maps):
-            yield Ruling("CRASH-002", f"an offset that was committed: {legal}", shown, read)
+            yield Ruling("CRASH-002", f"a committed offset: {legal}", shown, read)
     if offsets not in maps:
         yield Ruling("CRASH-007", f"the offsets of one commit: {legal}", shown, read)
     yield from (Ruling("CRASH-010"), Ruling("CRASH-002"))
@@ -246,7 +250,7 @@ def _exact(history: History, candidates: list[Commit], seen: Observation) -> Ite
             if found == wanted or found in replayed.get(key, ()):
                 continue
             wanted_text = "absent" if wanted is None else brief(wanted)
-            # A value that was written after the commit came too early; any other is a loss.
+            # A value from after the commit came too early. Any other value is a loss.
             early = found in later[key]
             yield Ruling(
                 "CRASH-004" if early else "CRASH-003",
@@ -267,7 +271,7 @@ def _replayable(history: History, candidates: list[Commit], seen: Observation) -
             wanted = ", ".join(sorted(brief(one) for one in allowed[-1][key]))
             yield Ruling(
                 "CRASH-005",
-                f"{render(key)} to be {wanted}: the committed offset covers it",
+                f"{render(key)} to be {wanted}, because the committed offset covers that write",
                 brief(value),
                 f"store.get({render(key)})",
             )
@@ -279,7 +283,7 @@ def _invented(history: History, content: dict[bytes, bytes]) -> Iterator[Ruling]
         if value not in history.values_ever(key):
             yield Ruling(
                 "CRASH-006",
-                f"{render(key)} to hold a value that was written to it",
+                f"{render(key)} to have a value that was written to this key",
                 brief(value),
                 f"store.get({render(key)})",
             )
@@ -298,7 +302,7 @@ def _scan(seen: Observation) -> Iterator[Ruling]:
 
 
 def _position(history: History, candidates: list[Commit], seen: Observation) -> Ruling:
-    """The position is that of the commit; without transactions, later writes may count."""
+    """The position is that of the commit. Without transactions, later writes may count."""
     counts = {commit.writes for commit in candidates}
     if not history.exact:
         counts.update(range(min(counts), len(history.writes) + 1))
@@ -315,9 +319,9 @@ def _position(history: History, candidates: list[Commit], seen: Observation) -> 
 
 
 def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruling:
-    """A store without transactions either holds a commit, or says that it was not closed."""
-    # The runtime commits before it closes a store, and nothing that it restores is
-    # uncommitted: neither a close nor a restoration leaves anything to be noticed.
+    """A store without transactions either holds a commit or reports the unclean stop."""
+    # The runtime commits before it closes a store, and restores committed records only. So after a
+    # close or during a restoration, a store has no uncommitted write to detect.
     if seen.refused or crashed.closed or crashed.names & {*REPLAYING, "close"}:
         return Ruling("CRASH-009")
     candidates = history.candidates(committed(history, seen))
@@ -327,13 +331,13 @@ def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruli
     return Ruling(
         "CRASH-009",
         f"TaskCorruptedError from init, or exactly {brief(contents[-1])}",
-        f"no error, and {brief(seen.content)}",
+        f"no error, but {brief(seen.content)}",
         "list(store.all())",
     )
 
 
 def _told(crashed: Crashed) -> Ruling:
-    """What a store raises when the disk fails does not blame the one who called it."""
+    """The error of a store whose disk fails must not blame the caller."""
     if not crashed.raised.startswith(MISLEADING):
         return Ruling(MANNER)
     operation = crashed.program.operations[crashed.started - 1]

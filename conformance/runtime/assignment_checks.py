@@ -1,4 +1,4 @@
-"""Which client gets which tasks (KIP-441), over random groups."""
+"""Assignment: which client gets which tasks (KIP-441), over random groups."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATEFUL = st.lists(st.sampled_from(TASKS), unique=True)
 STATELESS = st.lists(st.sampled_from(["1_0", "1_1", "1_2"]), unique=True)
 FEW = st.integers(0, 3)
 COPIES = st.tuples(FEW, FEW)
-"""How many standbys each task is to have, and how many warm-ups the group may have."""
+"""The number of standbys of each task, and the largest number of warm-ups in the group."""
 THREADS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 3), min_size=1)
 
 Clients = Mapping[str, ClientState]
@@ -61,7 +61,7 @@ def _holders(found: Assignment, task: str, role: str) -> list[str]:
 def each_task_is_active_once(
     probe: Probe, clients: Clients, stateful: list[str], stateless: list[str], copies: Copies
 ) -> None:
-    """Assign tasks to a random group."""
+    """Assign tasks to a random group, and count the active tasks."""
     found = _assign(probe, clients, stateful, stateless, copies=copies)
     active = sorted(task for each in found.clients.values() for task in each.active)
     probe.expect(sorted(stateful + stateless), active)
@@ -71,18 +71,18 @@ def each_task_is_active_once(
 def nobody_has_a_task_twice(
     probe: Probe, clients: Clients, stateful: list[str], copies: Copies
 ) -> None:
-    """Assign tasks with copies, and look for two roles of one task in one client."""
+    """Assign tasks with copies, and look for clients with two roles in one task."""
     found = _assign(probe, clients, stateful, copies=copies)
     for name, each in found.clients.items():
         twice = (each.active & each.standby) | (each.warmup & (each.active | each.standby))
-        probe.demand(f"{name} has each task once", f"twice: {sorted(twice)}", holds=not twice)
+        probe.demand(f"{name} to have each task once", f"twice: {sorted(twice)}", holds=not twice)
 
 
 @decision("ASSIGN-003", clients=CLIENTS, stateful=STATEFUL, stateless=STATELESS, copies=COPIES)
 def as_many_standbys_as_asked_for(
     probe: Probe, clients: Clients, stateful: list[str], stateless: list[str], copies: Copies
 ) -> None:
-    """Assign tasks with standbys, sometimes more of them than clients."""
+    """Assign tasks with standbys, sometimes with more standbys than clients."""
     found = _assign(probe, clients, stateful, stateless, copies=copies)
     standbys, _ = copies
     for task in stateful:
@@ -94,7 +94,7 @@ def as_many_standbys_as_asked_for(
 
 @decision("ASSIGN-005", clients=CLIENTS, stateful=STATEFUL, warmups=FEW)
 def warmups_are_bounded(probe: Probe, clients: Clients, stateful: list[str], warmups: int) -> None:
-    """Assign tasks, with few copies allowed for moves."""
+    """Assign tasks with few warm-ups, and count the warm-ups."""
     found = probe.call(assignment.assign, clients, stateful, [], max_warmup_replicas=warmups)
     copies = sum(len(each.warmup) for each in found.clients.values())
     probe.demand(f"at most {warmups} warm-ups", str(copies), holds=copies <= warmups)
@@ -110,7 +110,7 @@ def warmups_are_bounded(probe: Probe, clients: Clients, stateful: list[str], war
 def work_stays_with_its_state(
     probe: Probe, clients: Clients, stateful: list[str], acceptable: int, copies: Copies
 ) -> None:
-    """Assign tasks, and compare how far behind the clients are."""
+    """Assign tasks, and compare the lags of the clients."""
     standbys, warmups = copies
     found = probe.call(
         assignment.assign,
@@ -131,13 +131,13 @@ def work_stays_with_its_state(
         wanted = caught_up or least
         (owner,) = _holders(found, task, "active")
         probe.demand(
-            f"{task} is active in one of {wanted}", owner, holds=owner in (wanted or [owner])
+            f"{task} to be active in one of {wanted}", owner, holds=owner in (wanted or [owner])
         )
 
 
 @decision("ASSIGN-004", behind=st.lists(st.integers(20_000, 90_000), min_size=2, max_size=4))
 def the_least_behind_goes_on(probe: Probe, behind: list[int]) -> None:
-    """Assign a task that nobody is caught up with."""
+    """Assign a task with which no client is caught up."""
     clients = {f"c{number}": ClientState(1, {"0_0": lag}) for number, lag in enumerate(behind)}
     found = probe.call(assignment.assign, clients, ["0_0"], [])
     (owner,) = _holders(found, "0_0", "active")
@@ -154,7 +154,7 @@ def the_least_behind_goes_on(probe: Probe, behind: list[int]) -> None:
 def load_follows_threads(
     probe: Probe, clients: Clients, stateful: list[str], stateless: list[str], standbys: int
 ) -> None:
-    """Assign tasks to a group with some of the state, and to the same group with all of it."""
+    """Assign tasks to a group with a part of the state, and to the same group with all state."""
     tasks = stateful, stateless
     complete = {
         name: ClientState(each.threads, dict.fromkeys(TASKS, 0)) for name, each in clients.items()
@@ -162,14 +162,14 @@ def load_follows_threads(
     _is_even_at_rest(probe, clients, _assign(probe, clients, *tasks, copies=(standbys, 2)))
     found = _assign(probe, complete, *tasks, copies=(standbys, 2))
     _is_even_at_rest(probe, complete, found)
-    # Where everybody has all state, nothing is left to be warmed up.
+    # If every client has all state, no task needs a warm-up.
     probe.expect(expected=False, found=found.probing)
 
 
 def _is_even_at_rest(probe: Probe, clients: Clients, found: Assignment) -> None:
     loads = [len(each.active) / clients[name].threads for name, each in found.clients.items()]
     probe.demand(
-        "loads of threads that differ by 1 at most, unless something is warmed up",
+        "loads of threads that differ by at most 1, unless a task is warming up",
         str(loads),
         holds=found.probing or max(loads) - min(loads) <= 1,
     )
@@ -179,23 +179,23 @@ def _is_even_at_rest(probe: Probe, clients: Clients, found: Assignment) -> None:
 def looks_again_while_something_moves(
     probe: Probe, clients: Clients, stateful: list[str], copies: Copies
 ) -> None:
-    """Assign tasks, and ask whether the group has to look again."""
+    """Assign tasks, and read whether the group plans a probing rebalance."""
     found = _assign(probe, clients, stateful, copies=copies)
     moving = any(each.warmup for each in found.clients.values())
-    probe.demand("a probing rebalance is asked for", "it is not", holds=found.probing or not moving)
+    probe.demand("a probing rebalance", "no probing rebalance", holds=found.probing or not moving)
 
 
 @decision("ASSIGN-009", clients=CLIENTS, stateful=STATEFUL, standbys=FEW)
 def the_same_group_is_assigned_the_same(
     probe: Probe, clients: Clients, stateful: list[str], standbys: int
 ) -> None:
-    """Assign the same tasks twice, with clients and tasks in another order."""
+    """Assign the same tasks twice, with clients and tasks in different orders."""
     first = probe.call(assignment.assign, clients, stateful, [], num_standby_replicas=standbys)
     backwards = dict(reversed(list(clients.items())))
     second = probe.call(
         assignment.assign, backwards, stateful[::-1], [], num_standby_replicas=standbys
     )
-    probe.demand("the same assignment", "another one", holds=first == second)
+    probe.demand("the same assignment", "another assignment", holds=first == second)
 
 
 @decision(
@@ -212,7 +212,7 @@ def a_group_comes_to_rest(
     lags: list[dict[str, int]],
     standbys: int,
 ) -> None:
-    """Assign tasks again and again, while copies are made in between."""
+    """Assign tasks repeatedly, and make the copies in between."""
     known = dict(zip(threads, lags, strict=False))
     for _ in range(2 * len(TASKS) * len(threads) + 2):
         clients = {name: ClientState(threads[name], known[name]) for name in threads}
@@ -220,8 +220,8 @@ def a_group_comes_to_rest(
         if not found.probing:
             return
         for name, each in found.clients.items():
-            # A client with a copy keeps up; the others fall behind.
+            # A client with a copy keeps up. The others fall behind.
             known[name] = dict.fromkeys(known[name], 10**6)
             known[name] |= dict.fromkeys(each.standby | each.warmup, 0)
             known[name] |= dict.fromkeys(each.active, LATEST_OFFSET)
-    probe.demand("the moves end", "they go on", holds=False)
+    probe.demand("the moves to end", "more moves", holds=False)

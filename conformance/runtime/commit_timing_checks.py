@@ -1,4 +1,4 @@
-"""When a thread commits, and what, over random positions and times."""
+"""Commits: when a thread commits and which offsets, over random positions and times."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MILLISECONDS = st.integers(0, 100_000)
 
 @decision("TASK-024", head=OFFSETS, position=OFFSETS)
 def the_next_to_process(probe: Probe, head: int | None, position: int | None) -> None:
-    """Ask which offset of an input is committed."""
+    """Compute the offset that a commit of an input takes."""
     found = probe.call(commits.committable_offset, head, position)
     probe.expect(position if head is None else head, found)
 
 
 @decision("TASK-025", consumed=OFFSETS, position=OFFSETS)
 def passes_markers(probe: Probe, consumed: int | None, position: int | None) -> None:
-    """Ask whether there is something to commit when only markers were passed."""
+    """Compute whether a commit is needed after the position passed only markers."""
     found = probe.call(commits.needs_commit, consumed, position)
     known = consumed is not None and position is not None
     probe.expect(known and (position or 0) - (consumed or 0) >= 2, found)
@@ -30,7 +30,7 @@ def passes_markers(probe: Probe, consumed: int | None, position: int | None) -> 
 
 @decision("TASK-026", last=MILLISECONDS, passed=MILLISECONDS, interval=MILLISECONDS)
 def after_the_interval(probe: Probe, last: int, passed: int, interval: int) -> None:
-    """Ask whether a commit is due by time."""
+    """Compute whether a commit is due by its interval."""
     for passed_ms in (passed, interval, interval + 1):
         found = probe.call(
             commits.commit_is_due, last + passed_ms, last, commit_interval_ms=interval
@@ -40,7 +40,7 @@ def after_the_interval(probe: Probe, last: int, passed: int, interval: int) -> N
 
 @decision("TASK-027", staged=st.integers(0, 1_000), most=st.integers(-1, 1_000))
 def before_too_much_is_staged(probe: Probe, staged: int, most: int) -> None:
-    """Ask whether a commit is due by what the stores have staged."""
+    """Compute whether a commit is due by the staged bytes of the stores."""
     for staged_bytes in (staged, most, most + 1):
         found = probe.call(
             commits.commit_is_due,
@@ -57,7 +57,7 @@ def before_too_much_is_staged(probe: Probe, staged: int, most: int) -> None:
     "TASK-028", iterations=st.integers(1, 1_000), late=st.booleans(), interrupted=st.booleans()
 )
 def looks_up_in_time(probe: Probe, iterations: int, late: bool, interrupted: bool) -> None:
-    """Ask how many records each task takes before the thread looks up again."""
+    """Compute how many records each task takes before the thread pauses processing."""
     found = probe.call(
         commits.next_iterations, iterations, late_for_poll=late, interrupted=interrupted
     )
@@ -72,7 +72,7 @@ def looks_up_in_time(probe: Probe, iterations: int, late: bool, interrupted: boo
 
 @decision("TASK-029", due=MILLISECONDS, missed=MILLISECONDS, interval=st.integers(1, 10_000))
 def punctuations_stay_on_their_beat(probe: Probe, due: int, missed: int, interval: int) -> None:
-    """Ask when a punctuation is due again that comes late."""
+    """Compute the next due time of a late punctuation."""
     now = due + missed
     found = probe.call(punctuation.next_punctuation, due, now, interval)
     probe.expect(

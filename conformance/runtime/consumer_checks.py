@@ -1,4 +1,4 @@
-"""A consumer in a small world: what it knows of its lag (KIP-695), and what it reads."""
+"""A consumer in a small world: its known lag (KIP-695), and the records it reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Bench:
         self.cluster.produce("in-0", some)
 
     def transaction(self, count: int, *, commit: bool | None) -> None:
-        """A transaction of so many records; it is left open with ``None``."""
+        """A transaction with this many records. ``None`` leaves it open."""
         for sequence in range(count):
             self.produce(1, producer=7, sequence=sequence, transactional=True)
         if commit is not None:
@@ -44,7 +44,7 @@ class _Bench:
             self.cluster.tell_readers("in-0")
 
     def poll(self) -> int:
-        """How many records one poll returns."""
+        """The number of records that one poll returns."""
         found: list[int] = []
 
         def steps() -> Steps:
@@ -61,7 +61,7 @@ class _Bench:
 
 @scripted("LAG-002")
 def empty_without_a_position(probe: Probe) -> None:
-    """Ask for the lag of a partition that was assigned, and has no position yet."""
+    """Read the lag of an assigned partition without a position."""
     bench = _Bench(probe)
     bench.produce(3)
     bench.consumer.pause(["in-0"])
@@ -72,7 +72,7 @@ def empty_without_a_position(probe: Probe) -> None:
 
 @scripted("LAG-004")
 def never_blocks(probe: Probe) -> None:
-    """Ask for the lag while the brokers cannot be reached, and again when they can."""
+    """Read the lag while the brokers are unreachable, and again when they are back."""
     bench = _Bench(probe)
     bench.produce(3)
     bench.consumer.seek("in-0", 0)
@@ -82,7 +82,7 @@ def never_blocks(probe: Probe) -> None:
     bench.wait(REQUEST_TIMEOUT_MS + 100)
     bench.network.heal("instance-0")
     asked = bench.world.now
-    # The answer to the first question was lost: this one asks again (KAFKA-20131).
+    # The answer to the first request was lost, so this call requests the end again (KAFKA-20131).
     probe.expect((None, asked), (bench.consumer.current_lag("in-0"), bench.world.now))
     bench.wait()
     probe.expect(3, bench.consumer.current_lag("in-0"))
@@ -90,7 +90,7 @@ def never_blocks(probe: Probe) -> None:
 
 @scripted("LAG-005")
 def up_to_what_is_stable(probe: Probe) -> None:
-    """Ask for the lag behind an open transaction, reading committed and uncommitted."""
+    """Read the lag behind an open transaction, under read_committed and read_uncommitted."""
     ends: dict[Isolation, int] = {"read_committed": 2, "read_uncommitted": 5}
     for isolation, lag in ends.items():
         bench = _Bench(probe, isolation)
@@ -105,7 +105,7 @@ def up_to_what_is_stable(probe: Probe) -> None:
 
 @scripted("LAG-006")
 def a_seek_leaves_it_stale(probe: Probe) -> None:
-    """Seek beyond the end that the last fetch told, and poll."""
+    """Seek beyond the end that the last fetch reported, and poll."""
     bench = _Bench(probe)
     bench.produce(2)
     bench.consumer.seek("in-0", 0)
@@ -119,18 +119,18 @@ def a_seek_leaves_it_stale(probe: Probe) -> None:
 
 @scripted("LAG-007")
 def only_of_what_is_assigned(probe: Probe) -> None:
-    """Ask for the lag of a partition that is not assigned."""
+    """Read the lag of an unassigned partition."""
     bench = _Bench(probe)
     try:
         lag = bench.consumer.current_lag("in-1")
     except InvalidArgumentError:
         return
-    probe.demand("it is refused", f"{lag}", holds=False)
+    probe.demand("a refusal", f"{lag}", holds=False)
 
 
 @scripted("LAG-011")
 def markers_are_passed(probe: Probe) -> None:
-    """Read up to the end of transactions that were committed and aborted."""
+    """Read up to the end of a committed transaction, and read the lag."""
     bench = _Bench(probe)
     bench.transaction(2, commit=True)
     bench.consumer.seek("in-0", 0)
@@ -140,7 +140,7 @@ def markers_are_passed(probe: Probe) -> None:
 
 @scripted("EOS-004")
 def only_what_is_committed(probe: Probe) -> None:
-    """Poll records of transactions that are open, aborted and committed."""
+    """Poll records of open, aborted and committed transactions."""
     for commit, expected in ((None, 0), (False, 0), (True, 2)):
         bench = _Bench(probe)
         bench.transaction(2, commit=commit)

@@ -1,4 +1,4 @@
-"""Coordinators of transactions and groups: who is refused, and what is waited for."""
+"""Coordinators of transactions and groups: which requests they refuse, and what they wait for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SESSION_MS = 45_000
 
 
 def _refusal(call: Callable[[], object]) -> str:
-    """The name of the error that a call is refused with; empty if it is not."""
+    """The name of the error that refuses a call; empty if the call is accepted."""
     try:
         call()
     except BrokerError as error:
@@ -34,7 +34,7 @@ def _refusal(call: Callable[[], object]) -> str:
 
 @scripted("EOS-005")
 def a_new_producer_fences_the_one_before(probe: Probe) -> None:
-    """Begin a transaction, and begin anew with the same transactional id elsewhere."""
+    """Begin a transaction, and start a second producer with the same transactional id."""
     fences = not probe.defect("does-not-fence-producer")
     coordinator = TransactionCoordinator(fences=fences)
     zombie = coordinator.init_producer(ID, TIMEOUT_MS)
@@ -65,7 +65,7 @@ def _stable(probe: Probe, *names: str) -> tuple[Group, list[str]]:
 
 
 def _rebalance(group: Group, members: list[str], now: int) -> None:
-    """All join, and the leader gives to each what it subscribed to."""
+    """All members join, and the leader gives each member its subscription."""
     for each in members:
         if not group.members[each].joined:
             group.join(each, group.members[each].subscription, now)
@@ -77,7 +77,7 @@ def _rebalance(group: Group, members: list[str], now: int) -> None:
 
 @scripted("REBAL-003")
 def old_generations_cannot_commit(probe: Probe) -> None:
-    """Commit offsets in the generation before, alone and in a transaction."""
+    """Commit offsets in the previous generation, directly and in a transaction."""
     group, (first, second) = _stable(probe, "a", "b")
     old = group.generation
     group.commit(first, old, {"in-0": 5})
@@ -92,7 +92,7 @@ def old_generations_cannot_commit(probe: Probe) -> None:
 
 @scripted("REBAL-004")
 def the_silent_are_left_out(probe: Probe) -> None:
-    """Let one of two members be silent for its session time."""
+    """Let one of two members stay silent for its session timeout."""
     group, (first, second) = _stable(probe, "a", "b")
     group.heartbeat(first, group.generation, SESSION_MS - 1)
     probe.expect([first, second], list(group.members))
@@ -119,7 +119,7 @@ def static_members_come_back(probe: Probe) -> None:
 
 @scripted("EOS-006")
 def pending_offsets_are_waited_for(probe: Probe) -> None:
-    """Fetch offsets that are part of a transaction, before and after it is decided."""
+    """Fetch the offsets of a transaction before and after the transaction is decided."""
     group, (first,) = _stable(probe, "a")
     group.commit(first, group.generation, {"in-0": 1})
     for producer, commit, after in ((7, True, 5), (8, False, 5)):

@@ -1,4 +1,4 @@
-"""Whether a task may process, and which record is next (KIP-695), over random inputs."""
+"""Idling: whether a task may process, and which record is next (KIP-695), over random inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODES = st.sampled_from(["proposal", "kafka"])
 
 
 def _lacks(each: Input) -> bool:
-    """Whether an input is empty, and records of it are on the broker, or may be."""
+    """Whether an input is empty although the broker has, or may have, records of the input."""
     return not each.buffered and (each.lag is None or each.lag > 0)
 
 
@@ -43,7 +43,7 @@ def least_head_first(probe: Probe, heads: list[tuple[str, int]]) -> None:
 def waits_until_caught_up(
     probe: Probe, inputs: list[Input], idle_ms: int, mode: Mode, waited: int
 ) -> None:
-    """Decide while empty inputs have a lag, or one that is not known, however late it is."""
+    """Decide, at any time, while empty inputs have a lag or an unknown lag."""
     lacking = [each.partition for each in inputs if _lacks(each)]
     deadlines = dict.fromkeys(lacking, NOW)
     found = probe.call(
@@ -61,7 +61,7 @@ def waits_until_caught_up(
 
 @decision("IDLE-003", inputs=INPUTS, deadline=st.integers(0, 2 * NOW))
 def never_waits(probe: Probe, inputs: list[Input], deadline: int) -> None:
-    """Decide with max.task.idle.ms = -1 and something in a buffer."""
+    """Decide with max.task.idle.ms = -1 and a buffered record."""
     inputs = [*inputs, Input("full", 1, 0)]
     found = probe.call(
         idling.ready_to_process, inputs, {"in-0": deadline}, now=NOW, max_task_idle_ms=-1
@@ -71,7 +71,7 @@ def never_waits(probe: Probe, inputs: list[Input], deadline: int) -> None:
 
 @decision("IDLE-004", buffered=st.lists(st.integers(0, 2), max_size=4), mode=MODES)
 def no_idling_with_zero(probe: Probe, buffered: list[int], mode: Mode) -> None:
-    """Decide with max.task.idle.ms = 0 when all empty inputs are caught up."""
+    """Decide with max.task.idle.ms = 0 when all empty inputs have caught up."""
     inputs = [Input(f"in-{number}", each, 0) for number, each in enumerate(buffered)]
     inputs.append(Input("full", 1, 3))
     found = probe.call(idling.ready_to_process, inputs, {}, now=NOW, max_task_idle_ms=0, mode=mode)
@@ -80,9 +80,9 @@ def no_idling_with_zero(probe: Probe, buffered: list[int], mode: Mode) -> None:
 
 @decision("IDLE-005", idle_ms=st.integers(1, 60_000), waited=st.integers(0, 120_000), mode=MODES)
 def idles_for_its_time(probe: Probe, idle_ms: int, waited: int, mode: Mode) -> None:
-    """Decide when an empty input is found to be caught up, and again after a while."""
+    """Decide when an empty input has caught up, and again after a while."""
     inputs = [Input("full", 1, 0), Input("empty", 0, 0)]
-    # As long as the lag is not known, however long that is, the idle time has not begun.
+    # The idle time does not begin while the lag is unknown, however long that takes.
     lacking = [inputs[0], Input("empty", 0, None)]
     first = probe.call(
         idling.ready_to_process, lacking, {}, now=0, max_task_idle_ms=idle_ms, mode=mode
@@ -117,7 +117,7 @@ def idles_for_its_time(probe: Probe, idle_ms: int, waited: int, mode: Mode) -> N
 def idle_time_begins_anew(
     probe: Probe, idle_ms: int, state: tuple[int, int | None], mode: Mode
 ) -> None:
-    """Decide after an input that was idled for got records, or fell behind, and is empty again."""
+    """Decide after an awaited input got records or fell behind and is empty again."""
     idle = [Input("full", 1, 0), Input("empty", 0, 0)]
     between = [idle[0], Input("empty", *state)]
     ready, deadlines = True, dict[str, int]()
@@ -135,7 +135,7 @@ def idle_time_begins_anew(
 
 @decision("IDLE-007", idle_ms=st.integers(1, 60_000), empty=st.integers(2, 5))
 def side_by_side(probe: Probe, idle_ms: int, empty: int) -> None:
-    """Decide with several empty inputs that are caught up at the same time."""
+    """Decide with several empty inputs that have caught up at the same time."""
     inputs = [Input("full", 1, 0)] + [Input(f"empty-{number}", 0, 0) for number in range(empty)]
     first = probe.call(idling.ready_to_process, inputs, {}, now=NOW, max_task_idle_ms=idle_ms)
     second = probe.call(
@@ -150,7 +150,7 @@ def side_by_side(probe: Probe, idle_ms: int, empty: int) -> None:
 
 @decision("IDLE-008", lags=st.lists(LAGS, max_size=4), idle_ms=st.sampled_from([-1, 0, 100]))
 def nothing_to_process(probe: Probe, lags: list[int | None], idle_ms: int) -> None:
-    """Decide when nothing is buffered, long after every idle time."""
+    """Decide without any buffered record, long after every idle time."""
     inputs = [Input(f"in-{number}", 0, lag) for number, lag in enumerate(lags)]
     deadlines = dict.fromkeys((each.partition for each in inputs), 0)
     found = probe.call(
@@ -161,7 +161,7 @@ def nothing_to_process(probe: Probe, lags: list[int | None], idle_ms: int) -> No
 
 @decision("IDLE-009", inputs=INPUTS, idle_ms=IDLE_MS, mode=MODES)
 def says_why(probe: Probe, inputs: list[Input], idle_ms: int, mode: Mode) -> None:
-    """Ask a task that is not ready what keeps it."""
+    """Read the reasons of a task that is not ready."""
     inputs = [*inputs, Input("full", 1, 0)]
     found = probe.call(
         idling.ready_to_process, inputs, {}, now=NOW, max_task_idle_ms=idle_ms, mode=mode
@@ -172,7 +172,7 @@ def says_why(probe: Probe, inputs: list[Input], idle_ms: int, mode: Mode) -> Non
         if each.partition in found.waiting:
             is_settled = not _lacks(each) and not (mode == "kafka" and each.lag == -1)
             probe.demand(
-                f"{each.partition} is empty, and waited for because of its lag of {each.lag}",
+                f"an empty {each.partition}, and the reason that fits its lag of {each.lag}",
                 found.waiting[each.partition],
                 holds=not each.buffered and found.waiting[each.partition] in reasons[is_settled],
             )

@@ -1,4 +1,4 @@
-"""How far somebody is behind, over random positions and sums."""
+"""Lags, over random positions and sums."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ OFFSETS = st.one_of(st.integers(0, 20), st.integers(0, MAX_OFFSET))
 
 @decision("LAG-001", position=OFFSETS, end=OFFSETS, asked=st.booleans())
 def is_end_less_position(probe: Probe, position: int, end: int, asked: bool) -> None:
-    """Ask for a lag when both the position and the end are known."""
+    """Compute a lag with a known position and a known end."""
     answer = probe.call(lag.current_lag, position, end, asked=asked)
     probe.expect((end - position, False), tuple(answer))
 
 
 @decision("LAG-002", end=st.none() | OFFSETS, asked=st.booleans())
 def no_position_no_lag(probe: Probe, end: int | None, asked: bool) -> None:
-    """Ask for a lag when there is no position yet."""
+    """Compute a lag without a position."""
     answer = probe.call(lag.current_lag, None, end, asked=asked)
     probe.expect((None, False), tuple(answer))
 
 
 @decision("LAG-003", position=OFFSETS, asked=st.booleans())
 def asks_once(probe: Probe, position: int, asked: bool) -> None:
-    """Ask for a lag when the end is not known, before and after it was asked for."""
+    """Compute a lag with an unknown end, before and after the request for the end."""
     answer = probe.call(lag.current_lag, position, None, asked=asked)
     probe.expect((None, not asked), tuple(answer))
 
 
 @decision("LAG-008", offsets=st.lists(st.none() | OFFSETS, max_size=5))
 def sums(probe: Probe, offsets: list[int | None]) -> None:
-    """Sum up the offsets of a task's changelogs."""
+    """Add up the offsets of a task's changelogs."""
     found = probe.call(lag.offset_sum, offsets)
     exact = sum(each for each in offsets if each is not None)
     probe.expect(min(exact, MAX_OFFSET), found)
@@ -44,7 +44,7 @@ def sums(probe: Probe, offsets: list[int | None]) -> None:
 
 @decision("LAG-009", reported=st.none() | OFFSETS, end=OFFSETS)
 def of_clients(probe: Probe, reported: int | None, end: int) -> None:
-    """Tell from what a client reports how far behind it is."""
+    """Compute the lag of a client from its report."""
     found = probe.call(lag.task_lag, reported, end)
     behind = end - (reported or 0)
     probe.expect(behind if behind >= 0 else end, found)
@@ -54,7 +54,7 @@ def of_clients(probe: Probe, reported: int | None, end: int) -> None:
 
 @decision("LAG-010", behind=OFFSETS, acceptable=OFFSETS)
 def who_is_caught_up(probe: Probe, behind: int, acceptable: int) -> None:
-    """Ask which clients may take a task over."""
+    """Compute which clients may take a task over."""
     found = probe.call(lag.is_caught_up, behind, acceptable)
     probe.expect(behind <= acceptable or acceptable == MAX_OFFSET, found)
     probe.expect(expected=True, found=probe.call(lag.is_caught_up, LATEST_OFFSET, acceptable))

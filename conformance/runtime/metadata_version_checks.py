@@ -21,15 +21,16 @@ MEMBERS = st.lists(
     min_size=1,
     max_size=5,
 )
-"""What members say: the version that each has used, and the newest that it supports."""
+"""The reports of members: the version that each has used, and the newest that it supports."""
 
 ROUNDS = 3
-"""A member that is too new is probed; then it speaks as all do; then all may go up."""
+"""First the leader probes a member that is too new, then the member adopts the common version, and
+then all members may upgrade."""
 
 
 @decision("UPGRADE-102", members=MEMBERS)
 def all_can_read_the_answer(probe: Probe, members: list[Spoken]) -> None:
-    """Answer to members of which the first one leads."""
+    """Compute the answer of the first member, as the leader, to all members."""
     answer = probe.call(versions.answer_of, members, members[0].supported)
     probe.expect(min(each.used for each in members), answer.version)
     probe.expect(min(each.supported for each in members), answer.commonly_supported)
@@ -43,7 +44,7 @@ def all_can_read_the_answer(probe: Probe, members: list[Spoken]) -> None:
     leaders=st.lists(st.integers(0, 4), min_size=ROUNDS, max_size=ROUNDS),
 )
 def members_find_a_version(probe: Probe, members: list[Spoken], leaders: list[int]) -> None:
-    """Rebalance as often as a member asks for it, each time with another leader."""
+    """Rebalance as often as a member requests it, each time with another leader."""
     newest = min(each.supported for each in members)
     rejoins = True
     for leader in leaders:
@@ -62,11 +63,13 @@ def members_find_a_version(probe: Probe, members: list[Spoken], leaders: list[in
 
 @decision("UPGRADE-104", supported=PROBEABLE, newer=st.integers(1, 3), old=st.integers(1, 2))
 def what_cannot_agree_is_refused(probe: Probe, supported: int, newer: int, old: int) -> None:
-    """Answer to a member that is too new, and one from before version probing."""
+    """Compute the answer to a member that is too new and one from before version probing."""
     members = [Spoken(old, old), Spoken(supported + newer, supported + newer)]
     try:
         answer = versions.answer_of(members, supported)
     except UsageError as error:
-        probe.demand("upgrade.from is named", str(error), holds="upgrade.from" in str(error))
+        probe.demand(
+            "a refusal that names upgrade.from", str(error), holds="upgrade.from" in str(error)
+        )
     else:
-        probe.demand("it is refused", str(answer), holds=False)
+        probe.demand("a refusal", str(answer), holds=False)

@@ -1,4 +1,4 @@
-"""How the checks of the runtime are made: what they ask is noted, and shown where it is wrong."""
+"""The tools of the runtime checks: a probe records each call and shows the calls of a failure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from streamproof.sim.world import World
 __all__ = ["Probe", "decision", "scripted"]
 
 MORE = 8
-"""A decision is tried with so many times the examples of a check on a store: it takes no time."""
+"""A check of a decision tries this many times the examples of a check of a store, because a
+decision takes no time."""
 
 SHOWN_EVENTS = 12
-"""So many of the last events of a world are shown with what is wrong in it."""
+"""The number of last events of a world that a failure shows."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,12 +37,12 @@ class Probe:
     """One try of a check.
 
     Args:
-        run: where evidence and violations go.
-        requirement: what is put to the test; see ``about``.
-        source: what is done; shown where nothing was asked by ``call``.
+        run: the run that collects evidence and violations.
+        requirement: the tested requirement; see ``about``.
+        source: the source of the check, shown if the check made no ``call``.
 
     Attributes:
-        events: what happened in the worlds of this try.
+        events: the events of the worlds of this try.
     """
 
     def __init__(self, run: CheckRun, requirement: str, source: str) -> None:
@@ -53,11 +54,11 @@ class Probe:
         run.evidence.examples += 1
 
     def about(self, requirement: str) -> None:
-        """What follows is about this promise."""
+        """Name the requirement that the following demands test."""
         self._requirement = requirement
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Ask for a decision; it must not raise."""
+        """Ask for a decision. The function must not raise."""
         if not self._steps:
             self._steps.append(f"from {function.__module__} import *\n")
         given = [_text(each) for each in args]
@@ -76,8 +77,8 @@ class Probe:
         if expected != found:
             raise self._violation(_text(expected), _text(found))
 
-    def demand(self, expected: str, found: str = "it is not so", *, holds: bool) -> None:
-        """Demand something that can be said in words."""
+    def demand(self, expected: str, found: str = "the opposite", *, holds: bool) -> None:
+        """Demand a condition that is described in words."""
         if not holds:
             raise self._violation(expected, found)
 
@@ -110,7 +111,7 @@ class Probe:
 
 
 def _text(value: Any) -> str:
-    """A value as it is written in a program, where that is possible."""
+    """A value as Python source, if possible."""
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
     names = getattr(value, "_fields", ())
@@ -124,7 +125,7 @@ Body = Callable[..., None]
 
 
 def decision(*requirements: str, **strategies: st.SearchStrategy[Any]) -> Callable[[Body], Body]:
-    """Register a property of pure functions as a check; it gets a probe and what is drawn."""
+    """Register a property of pure functions as a check. It gets a probe and the drawn values."""
 
     def register(function: Body) -> Body:
         @functools.wraps(function)
@@ -146,7 +147,7 @@ def decision(*requirements: str, **strategies: st.SearchStrategy[Any]) -> Callab
 
 
 def scripted(*requirements: str) -> Callable[[Body], Body]:
-    """Register a function that plays through one situation as a check; it gets a probe."""
+    """Register a function that plays one situation as a check. It gets a probe."""
 
     def register(function: Body) -> Body:
         @functools.wraps(function)
@@ -160,6 +161,6 @@ def scripted(*requirements: str) -> Callable[[Body], Body]:
 
 
 def _source(function: Body) -> str:
-    """What a check does, to be read beside what it found."""
+    """The source of a check, shown with its finding."""
     lines: Sequence[str] = textwrap.dedent(inspect.getsource(function)).splitlines()
     return "\n".join([f"# {function.__module__}", *lines])

@@ -1,4 +1,4 @@
-"""The queues of a task: which record is taken, and how far its time has come."""
+"""The queues of a task: which record the task takes, and the stream time after it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADDED = st.lists(
     min_size=1,
     max_size=20,
 )
-"""Records that come in, by partition and timestamp, and whether one is taken after that."""
+"""Arriving records by partition and timestamp, and whether the task takes one afterwards."""
 
 Added = list[tuple[str, int, bool]]
 
@@ -29,7 +29,7 @@ def _group(probe: Probe, limit: int = 1_000) -> PartitionGroup:
 
 @decision("IDLE-001", "IDLE-010", added=ADDED)
 def taken_in_order(probe: Probe, added: Added) -> None:
-    """Buffer random records, and take some of them in between."""
+    """Buffer random records, and take some records in between."""
     group = _group(probe)
     heads: dict[str, list[int]] = {"in-0": [], "in-1": []}
     latest = NO_TIME
@@ -50,7 +50,7 @@ def taken_in_order(probe: Probe, added: Added) -> None:
 
 @decision("IDLE-011", count=st.integers(0, 6), limit=st.integers(1, 4))
 def paused_when_full(probe: Probe, count: int, limit: int) -> None:
-    """Buffer so many records, and take them one by one."""
+    """Buffer records up to and beyond the limit, and take them one by one."""
     group = _group(probe, limit)
     records = [LogEntry(offset, offset, b"k", b"v") for offset in range(count)]
     probe.expect(count > limit, group.add("in-0", records))

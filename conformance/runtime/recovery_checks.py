@@ -1,4 +1,4 @@
-"""What is done with files that are found or left, over all kinds of stores and guarantees."""
+"""Recovery: what tasks do with the files of stores, over all kinds of stores and guarantees."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def goes_on_after_the_offset(probe: Probe, traits: Traits, offset: int) -> None:
 
 @decision("TASK-014", found=FOUND)
 def distrusts_what_was_aborted(probe: Probe, found: FoundStore) -> None:
-    """Open what a process has left behind, under exactly-once and without staging."""
+    """Open the files of a previous process, under exactly-once and without staging."""
     traits = Traits(exactly_once=True, transactional=False)
     start = probe.call(recovery.opening, traits, found)
     unknown = found.offset is None and not found.empty
@@ -38,16 +38,16 @@ def distrusts_what_was_aborted(probe: Probe, found: FoundStore) -> None:
 
 @decision("TASK-015", found=FOUND)
 def staged_stores_are_kept(probe: Probe, found: FoundStore) -> None:
-    """Open what a process has left behind of a store that stages its writes."""
+    """Open the files of a previous process of a store that stages its writes."""
     for exactly_once in (True, False):
         traits = Traits(exactly_once=exactly_once, transactional=True)
         start = probe.call(recovery.opening, traits, found)
-        probe.demand("nothing is wiped", "wiped", holds=not start.wipe)
+        probe.demand("no wipe", "a wipe", holds=not start.wipe)
 
 
 @decision("ALOS-002", found=FOUND, transactional=st.booleans(), closing=CLOSINGS)
 def a_replay_mends(probe: Probe, found: FoundStore, transactional: bool, closing: Closing) -> None:
-    """Open and close stores under at-least-once, in whatever state they are."""
+    """Open and close stores in any state under at-least-once."""
     traits = Traits(exactly_once=False, transactional=transactional)
     start = probe.call(recovery.opening, traits, found)
     wipes = probe.call(recovery.wipes_after, traits, closing)
@@ -56,7 +56,7 @@ def a_replay_mends(probe: Probe, found: FoundStore, transactional: bool, closing
 
 @decision("TASK-016", transactional=st.booleans())
 def running_stores_get_no_offset(probe: Probe, transactional: bool) -> None:
-    """Commit while a task runs under exactly-once."""
+    """Commit a running task under both guarantees."""
     traits = Traits(exactly_once=True, transactional=transactional)
     probe.expect(transactional, probe.call(recovery.commits_after, traits, Closing.COMMIT))
     alos = Traits(exactly_once=False, transactional=transactional)
@@ -65,7 +65,7 @@ def running_stores_get_no_offset(probe: Probe, transactional: bool) -> None:
 
 @decision("TASK-017", traits=TRAITS, closing=st.sampled_from([Closing.RESTORED, Closing.CLEAN]))
 def clean_ends_are_vouched_for(probe: Probe, traits: Traits, closing: Closing) -> None:
-    """Close a task cleanly, or commit what was restored."""
+    """Close a task cleanly, or commit its restored records."""
     probe.expect(expected=True, found=probe.call(recovery.commits_after, traits, closing))
     probe.expect(expected=False, found=probe.call(recovery.wipes_after, traits, closing))
 
@@ -82,6 +82,6 @@ def unclean_ends_are_not(probe: Probe, traits: Traits) -> None:
 
 @decision("TASK-019", traits=TRAITS, empty=st.booleans())
 def an_empty_store_is_healthy(probe: Probe, traits: Traits, empty: bool) -> None:
-    """Open a store that was closed before it got its first record."""
+    """Open a store that was closed before its first record."""
     start = probe.call(recovery.opening, traits, FoundStore(OFFSET_UNKNOWN, empty))
     probe.expect((False, 0), tuple(start))

@@ -1,4 +1,4 @@
-"""What a runtime shows of its restorations and of its waiting (KIP-869, KIP-695)."""
+"""The metrics of a runtime on its restorations and its waiting (KIP-869, KIP-695)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Bench:
         self.metrics = UpdaterMetrics("updater-0", lambda: self.now, mode)
 
     def spend(self, spell: Spell) -> dict[str, float]:
-        """Let a round pass; the ratios after it."""
+        """Let a round pass, and return the ratios after it."""
         active, idle, restore, checkpoint = spell
         self.now += idle + restore + checkpoint
         self.metrics.thread.record_round(
@@ -84,7 +84,7 @@ def of_the_updater(probe: Probe, thread: str) -> None:
 
 @decision("METRIC-103", active=st.booleans())
 def of_a_task(probe: Probe, active: bool) -> None:
-    """List the metrics of a task that is restored, or of a standby."""
+    """List the metrics of a task in restoration, or of a standby."""
     bench = _Bench()
     bench.metrics.add("0_1", is_active=active)
     rows = bench.rows(TASK_GROUP)
@@ -96,29 +96,29 @@ def of_a_task(probe: Probe, active: bool) -> None:
 
 @decision("METRIC-104", spells=SPELLS, mode=st.sampled_from(["proposal", "kafka"]))
 def ratios_sum_to_one(probe: Probe, spells: list[Spell], mode: Mode) -> None:
-    """Spend time in random rounds, and add the ratios up after each."""
+    """Spend time in random rounds, and add up the ratios after each round."""
     bench = _Bench(mode)
     for spell in spells:
         ratios = bench.spend(spell)
         total = sum(ratios.values())
-        # Where nothing was spent in the last windows, there is nothing to share.
+        # If no time was spent in the last windows, all ratios are 0.
         is_whole = isclose(total, 1, abs_tol=1e-6) or (total == 0 and not any(spell[1:]))
-        probe.demand(f"1 after {spell}", f"{ratios} sum to {total}", holds=is_whole)
+        probe.demand(f"a sum of 1 after {spell}", f"{ratios} sum to {total}", holds=is_whole)
 
 
 @decision("METRIC-105", spells=SPELLS)
 def restores_or_updates(probe: Probe, spells: list[Spell]) -> None:
-    """Go from active tasks over to standbys and back, at random."""
+    """Switch between active tasks and standbys at random."""
     bench = _Bench()
     for spell in spells:
         ratios = bench.spend(spell)
         both = ratios["active-restore-ratio"] and ratios["standby-update-ratio"]
-        probe.demand(f"one of the two is 0 after {spell}", str(ratios), holds=not both)
+        probe.demand(f"one of the two ratios to be 0 after {spell}", str(ratios), holds=not both)
 
 
 @decision("METRIC-107", counts=COUNTS)
 def totals_stay(probe: Probe, counts: list[int]) -> None:
-    """Restore a task, wait for long, and remove it."""
+    """Restore a task, wait for a long time, and remove the task."""
     bench = _Bench()
     listener = bench.metrics.add("0_0", is_active=True)
     end = sum(counts)
@@ -128,7 +128,9 @@ def totals_stay(probe: Probe, counts: list[int]) -> None:
         position += count
         bench.now += 1_000
         listener.on_batch_restored(PARTITION, "one", position - 1, count)
-    probe.demand("a rate while it is restored", "0", holds=bench.values()["restore-rate"] > 0)
+    probe.demand(
+        "a rate above 0 during the restoration", "0", holds=bench.values()["restore-rate"] > 0
+    )
     listener.on_restore_end(PARTITION, "one", end)
     bench.now += 10**7
     found = {name: bench.values()[name] for name in sorted(OF_AN_ACTIVE_TASK)}
@@ -140,14 +142,14 @@ def totals_stay(probe: Probe, counts: list[int]) -> None:
 
 @decision("METRIC-108", counts=COUNTS)
 def standbys_count_updates(probe: Probe, counts: list[int]) -> None:
-    """Update a standby, wait for long, and make it an active task."""
+    """Update a standby, wait for a long time, and make the standby an active task."""
     bench = _Bench()
     bench.metrics.add("0_0", is_active=False)
     for count in counts:
         bench.now += 1_000
         bench.metrics.updated("0_0", count)
     probe.expect(sum(counts), bench.values()["update-total"])
-    probe.demand("a rate while it is updated", "0", holds=bench.values()["update-rate"] > 0)
+    probe.demand("a rate above 0 during the updates", "0", holds=bench.values()["update-rate"] > 0)
     bench.now += 10**7
     probe.expect(0, bench.values()["update-rate"])
     bench.metrics.add("0_0", is_active=True)
@@ -156,7 +158,7 @@ def standbys_count_updates(probe: Probe, counts: list[int]) -> None:
 
 @decision("METRIC-109", records=st.integers(1, 1_000))
 def rates_are_per_second(probe: Probe, records: int) -> None:
-    """Restore so many records each second, for a minute."""
+    """Restore a fixed number of records each second for a minute."""
     bench = _Bench()
     for _ in range(60):
         bench.now += 1_000

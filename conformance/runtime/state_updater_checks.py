@@ -1,4 +1,4 @@
-"""A state updater in a small world: what it restores, and what its listeners hear (KIP-869)."""
+"""A state updater in a small world: its restorations, and the calls to its listeners (KIP-869)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOLD = ("restore.start", "restore.batch", "restore.end", "restore.suspended")
 
 
 def _nothing(_context: ProcessorContext, _topic: str, _record: LogEntry) -> None:
-    """Does nothing: no record is processed here."""
+    """Does nothing, because these checks process no record."""
 
 
 TOPOLOGY = Topology("app", (Subtopology(("in",), _nothing, ("one",)),), {"in": 2})
@@ -80,7 +80,7 @@ class _Bench:
         self.cluster.produce(log, some)
 
     def open_transaction(self, log: str) -> Callable[[], None]:
-        """A record of a transaction that is open; what is returned commits it."""
+        """Write a record in an open transaction, and return the call that commits it."""
         self.write(log, b"last", producer=9, transactional=True)
 
         def commit() -> None:
@@ -112,7 +112,7 @@ class _Bench:
         self.world.time.run(until=self.world.now + milliseconds)
 
     def told(self, log: str) -> list[tuple[Any, ...]]:
-        """The calls about a changelog, by name and with their details."""
+        """The calls about one changelog, by name and with their details."""
         return [each[1:] for each in self.heard.calls if _is(each[0], log)]
 
 
@@ -124,7 +124,7 @@ def _is(partition: str, log: str) -> bool:
 
 @scripted("LISTEN-103")
 def start_batches_end(probe: Probe) -> None:
-    """Restore a store with two records, and one with none."""
+    """Restore a store with two records and a store with none."""
     bench = _Bench(probe)
     bench.write(LOG, b"1", b"2")
     bench.updater.add(bench.task("0_0"), is_active=True)
@@ -142,7 +142,7 @@ def start_batches_end(probe: Probe) -> None:
 
 @scripted("LISTEN-104")
 def suspended_and_started_again(probe: Probe) -> None:
-    """Take a task away in the middle of its restoration, and give it back."""
+    """Remove a task in the middle of its restoration, and add it again."""
     bench = _Bench(probe)
     bench.write(LOG, b"1", b"2")
     commit = bench.open_transaction(LOG)
@@ -153,7 +153,7 @@ def suspended_and_started_again(probe: Probe) -> None:
     commit()
     bench.updater.add(task, is_active=True)
     bench.wait()
-    # The last record and the marker behind it are left: the one is restored.
+    # The last record and the marker after it remain. The restoration applies the record.
     expected = [
         ("restore_start", "one", 0, 3),
         ("batch_restored", "one", 1, 2),
@@ -168,7 +168,7 @@ def suspended_and_started_again(probe: Probe) -> None:
 
 @scripted("LISTEN-105")
 def a_completed_one_is_not_suspended(probe: Probe) -> None:
-    """Take a task away whose restoration is complete."""
+    """Remove a task whose restoration is complete."""
     bench = _Bench(probe)
     bench.write(LOG, b"1")
     bench.updater.add(bench.task(), is_active=True)
@@ -181,7 +181,7 @@ def a_completed_one_is_not_suspended(probe: Probe) -> None:
 
 @scripted("LISTEN-106")
 def a_listener_that_raises(probe: Probe) -> None:
-    """Let the listener raise in each of its methods; two tasks are there."""
+    """Let each method of the listener raise while the updater has two tasks."""
     for method in ("on_restore_start", "on_batch_restored", "on_restore_end"):
         bench = _Bench(probe, raises_in=method)
         bench.write(LOG, b"1")
@@ -190,8 +190,8 @@ def a_listener_that_raises(probe: Probe) -> None:
             bench.updater.add(bench.task(task_id), is_active=True)
         bench.wait()
         probe.demand(
-            f"what {method} raised ends the updater",
-            "it goes on",
+            f"the exception of {method} to end the updater",
+            "a running updater",
             holds="no more of this" in str(bench.updater.fatal),
         )
         gone = [task.id for task, _ in bench.updater.failed]
@@ -217,7 +217,7 @@ def standbys_have_a_listener_of_their_own(probe: Probe) -> None:
 
 @scripted("STANDBY-002")
 def standbys_wait_for_active_tasks(probe: Probe) -> None:
-    """Restore an active task that waits for a transaction, beside a standby."""
+    """Restore an active task that waits for a transaction, while the updater also has a standby."""
     bench = _Bench(probe)
     commit = bench.open_transaction(LOG)
     bench.write(OTHER, b"1")
@@ -233,7 +233,7 @@ def standbys_wait_for_active_tasks(probe: Probe) -> None:
 
 @scripted("STANDBY-003")
 def standbys_follow(probe: Probe) -> None:
-    """Write to the changelog of a standby that is up to date."""
+    """Write to the changelog of an up-to-date standby."""
     bench = _Bench(probe)
     task = bench.task()
     bench.updater.add(task, is_active=False)
@@ -246,14 +246,14 @@ def standbys_follow(probe: Probe) -> None:
 
 @scripted("TASK-030")
 def waits_for_an_open_transaction(probe: Probe) -> None:
-    """Restore from a changelog that ends in a transaction of the owner before."""
+    """Restore a changelog that ends with an open transaction of the previous owner."""
     bench = _Bench(probe)
     bench.write(LOG, b"1")
     commit = bench.open_transaction(LOG)
     task = bench.task()
     bench.updater.add(task, is_active=True)
     bench.wait(5_000)
-    probe.demand("it is not restored yet", "it is", holds=not bench.updater.restored)
+    probe.demand("an unfinished restoration", "a finished one", holds=not bench.updater.restored)
     commit()
     bench.wait()
     probe.expect(["0_0"], [each.id for each in bench.updater.restored])
@@ -262,7 +262,7 @@ def waits_for_an_open_transaction(probe: Probe) -> None:
 
 @scripted("TASK-031")
 def commits_while_it_restores(probe: Probe) -> None:
-    """Restore for longer than the commit interval."""
+    """Restore a task for longer than the commit interval."""
     bench = _Bench(probe)
     bench.write(LOG, b"1", b"2")
     bench.open_transaction(LOG)
@@ -273,7 +273,7 @@ def commits_while_it_restores(probe: Probe) -> None:
 
 @scripted("LISTEN-108")
 def nothing_has_to_be_overridden(probe: Probe) -> None:
-    """Suspend a restoration that a listener without any method of its own follows."""
+    """Suspend a restoration with a listener that overrides no method."""
     bench = _Bench(probe, listener=StateRestoreListener())
     bench.open_transaction(LOG)
     task = bench.task()
@@ -286,7 +286,7 @@ def nothing_has_to_be_overridden(probe: Probe) -> None:
 
 @scripted("METRIC-112")
 def tasks_are_counted(probe: Probe) -> None:
-    """Restore and update tasks, pause them, go on, and take them away."""
+    """Restore and update tasks, pause them, resume one, and remove them."""
     bench = _Bench(probe)
     bench.open_transaction(LOG)
     bench.updater.add(bench.task("0_0"), is_active=True)
@@ -304,7 +304,7 @@ def tasks_are_counted(probe: Probe) -> None:
 
 
 def _counts(bench: _Bench) -> tuple[float, ...]:
-    """Active and standby tasks that are worked on, and those that are paused."""
+    """The numbers of running and paused tasks, each for active tasks and standbys."""
     gauges = bench.updater.metrics.gauges()
     names = (
         "active-restoring-tasks",

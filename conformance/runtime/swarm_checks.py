@@ -27,10 +27,10 @@ from streamproof.sim.topologies import TOPOLOGIES
 __all__ = ["topology_of"]
 
 PROMISES = tuple(sorted({each.requirement for each in INVARIANTS}))
-"""What the invariants stand for."""
+"""The requirements of the invariants."""
 
 ROUND = 1_000_000
-"""The seeds of the next round of a search are so much larger; no profile takes as many."""
+"""The distance between the seeds of two rounds of a search. No profile runs as many seeds."""
 
 
 def topology_of(seed: int) -> str:
@@ -40,24 +40,24 @@ def topology_of(seed: int) -> str:
 
 @check(*PROMISES, raw=True, weight=50)
 def aggregations(run: CheckRun) -> None:
-    """Count in windows, sessions and for ever, with crashes and other faults, from many seeds."""
+    """Run aggregations from many seeds, with crashes and other faults."""
     _explore(run, [name for name in TOPOLOGIES if _kind(name) == "aggregations"])
 
 
 @check(*PROMISES, raw=True, weight=50)
 def joins(run: CheckRun) -> None:
-    """Join streams and tables, with crashes and other faults, from many seeds."""
+    """Run joins of streams and tables from many seeds, with crashes and other faults."""
     _explore(run, [name for name in TOPOLOGIES if _kind(name) == "joins"])
 
 
 @check(*PROMISES, raw=True, weight=40)
 def pipelines(run: CheckRun) -> None:
-    """Map and repartition, with crashes and other faults, from many seeds."""
+    """Run mapping and repartitioning pipelines from many seeds, with crashes and other faults."""
     _explore(run, [name for name in TOPOLOGIES if _kind(name) == "pipelines"])
 
 
 def _kind(topology: str) -> str:
-    """Which check takes a topology: each is taken by one."""
+    """The one check that runs a topology."""
     if topology.endswith("join"):
         return "joins"
     is_aggregation = topology.endswith("count") and topology != "last-byte-count"
@@ -65,7 +65,7 @@ def _kind(topology: str) -> str:
 
 
 def _explore(run: CheckRun, topologies: list[str]) -> None:
-    """Run the worlds of these topologies, and say what did not hold."""
+    """Run the worlds of these topologies, and record the broken invariants."""
     defect = defect_of(run.subject.name)
     seen: set[str] = set()
     situations: Counter[str] = Counter()
@@ -87,18 +87,18 @@ def _explore(run: CheckRun, topologies: list[str]) -> None:
     run.evidence.digest = digest.hexdigest()
     run.evidence.situations = dict(sorted(situations.items()))
     run.evidence.exercised |= _exercised(seen, run.settings.guarantee == "exactly-once")
-    # A search goes on as long as situations come about that had not.
+    # A search goes on as long as runs reach new situations.
     run.evidence.reached |= {name for name, hits in situations.items() if hits} | seen
 
 
 def _world(seed: int, defect: str, guarantee: Guarantee) -> Seeded:
-    """The world of a seed; with a defect, a world in which the defect can do harm."""
+    """The world of a seed. With a defect, a world in which the defect can do harm."""
     space = PlanSpace(topologies=[topology_of(seed)], guarantees=[guarantee])
     return Seeded(seed, space.for_defect(defect), defect)
 
 
 def _exercised(seen: set[str], exactly_once: bool) -> set[str]:
-    """The promises of the invariants that have seen an event which could have broken them."""
+    """The requirements of the invariants that have seen an event that could break them."""
 
     def could_break(invariant: type[Invariant]) -> bool:
         kinds = set(invariant(LogHistory(exactly_once=exactly_once)).observers)
@@ -108,7 +108,7 @@ def _exercised(seen: set[str], exactly_once: bool) -> set[str]:
 
 
 def _record(run: CheckRun, world: Seeded, outcome: Outcome) -> None:
-    """Report what is new of the violations of a world, with one program that shows all of that."""
+    """Record the new violations of a world, with one program that shows all of them."""
     new: dict[tuple[str, str], InvariantViolation] = {}
     for each in outcome.violations:
         key = each.requirement, _shape(each)
@@ -126,6 +126,6 @@ def _record(run: CheckRun, world: Seeded, outcome: Outcome) -> None:
 
 
 def _shape(violation: InvariantViolation) -> str:
-    """What tells a violation from those of other invariants that stand for the same promise."""
+    """The part of a shape that separates the invariants of one requirement."""
     words = re.findall(r"[a-z]+", violation.invariant.lower())
     return "-".join(words[:6])

@@ -1,4 +1,4 @@
-"""What a store is blamed for in a simulated world, by requirement."""
+"""The verdict on a store in a simulated world, by requirement."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ _BLAME = {
     NOT_LOST: (NOT_LOST, "lost-count"),
     KEPT: (KEPT, "lower-offset"),
 }
-"""By the requirement of an invariant, what is broken, and the shape. Any other invariant is one
-about the runtime, which this store has kept from its work; its requirement is the shape."""
+"""For the requirement of an invariant: the broken requirement of the store, and the shape. Every
+other invariant is about the runtime, whose work the store has prevented; its requirement is the
+shape."""
 
 
 MOST_LINES = 12
-"""Lines, at most, of what happened before a promise was broken."""
+"""The most lines about the events before a promise was broken."""
 
 
 class Breach(NamedTuple):
@@ -64,9 +65,9 @@ class Breach(NamedTuple):
 
 
 class DurableOffsetComesBack(Invariant):
-    """What a store has committed and made durable is there after the process has died.
+    """A store still has its durable commits after the process has died.
 
-    Its durability says when that is: at once, or from the next flush on.
+    The durability level says when a commit is durable: at once, or from the next flush on.
     """
 
     name = "after a crash a store opens with the last offset that it has made durable"
@@ -86,7 +87,7 @@ class DurableOffsetComesBack(Invariant):
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        # By process, task and changelog: the offset that was committed, and the durable one.
+        # By process, task and changelog: the committed offset and the durable offset.
         self._committed_to: dict[tuple[str, str], dict[str, int]] = {}
         self._durable: dict[tuple[str, str], dict[str, int]] = {}
 
@@ -110,11 +111,11 @@ class DurableOffsetComesBack(Invariant):
         place = self._place(event)
         durable = self._durable.get(place, {}).get(event.partition, -1)
         self._committed_to.pop(place, None)
-        # A store that says that it has no offset is as far as one that says nothing.
+        # A store that reports "no offset yet" is as far as one that reports nothing.
         if max(event.offset, -1) < durable:
             yield (
                 f"the store of {event.partition} in task {event.task} opened at offset "
-                f"{event.offset}, and had made {durable} durable on {place[0]}"
+                f"{event.offset}, although it had made {durable} durable on {place[0]}"
             )
 
     def _closed(self, event: Event) -> Iterator[str]:
@@ -128,7 +129,7 @@ class DurableOffsetComesBack(Invariant):
 
 
 class _AtTheNextFlush(DurableOffsetComesBack):
-    """The same, of a store whose commits last from the next flush on."""
+    """The same for a store whose commits are durable from the next flush on."""
 
     is_durable_at_once = False
 
@@ -136,8 +137,8 @@ class _AtTheNextFlush(DurableOffsetComesBack):
 class NothingIsLost(Invariant):
     """Under at-least-once each record counts at least once: none is lost, some may count again.
 
-    Where a zombie has appended to a changelog, its older count may be the last one there, as nobody
-    refuses it: that is what KIP-447 is about, and no store can help it.
+    A zombie may append an older count to a changelog as the last record, because the broker accepts
+    it (see KIP-447). No store can prevent that, so such changelogs are skipped.
     """
 
     name = "each input record is counted at least once"
@@ -159,7 +160,7 @@ class NothingIsLost(Invariant):
         yield from ()
 
     def at_end(self) -> Iterator[str]:
-        """Hold the changelog against the input."""
+        """Compare the changelog with the input."""
         for number in range(self._partitions):
             if f"{self._counts}-{number}" in self.history.unseen.partitions:
                 continue
@@ -170,13 +171,13 @@ class NothingIsLost(Invariant):
             for key, count in expected.items():
                 found = int(counts.get(key) or b"0")
                 if found < int(count):
-                    yield f"in-{number} has {key!r} {int(count)} times, and {found} are counted"
+                    yield f"in-{number} has {key!r} {int(count)} times, but the count is {found}"
 
 
 def invariants_for(
     capabilities: Capabilities, *, exactly_once: bool, transactional: bool
 ) -> tuple[type[Invariant], ...]:
-    """What must hold in a world with a store inside.
+    """The invariants of a world with a store inside.
 
     Args:
         capabilities: of the store.
@@ -191,13 +192,13 @@ def invariants_for(
 
 
 def is_kept(capabilities: Capabilities, *, exactly_once: bool, transactional: bool) -> bool:
-    """Whether the content is to be used again after a crash, and not to be restored as a whole."""
+    """Whether a crash must not cost the content of the store, so that it is used again."""
     keeps = capabilities.persistent and capabilities.manages_offsets
     return keeps and (transactional or not exactly_once)
 
 
 def breach_of(violation: InvariantViolation, situations: Situations) -> Breach:
-    """What a store is blamed for if an invariant does not hold."""
+    """The requirement that a store breaks if an invariant does not hold."""
     requirement, shape = _BLAME.get(violation.requirement, (RUNS, violation.requirement))
     if requirement == KEPT:
         requirement = situations.kept
@@ -207,37 +208,37 @@ def breach_of(violation: InvariantViolation, situations: Situations) -> Breach:
 
 
 def breach_of_error(error: Exception) -> Breach:
-    """What a store is blamed for if the world came to an early end."""
+    """The requirement that a store breaks if an error ends the world early."""
     if isinstance(error, SubjectError):
         cause = error.__cause__ or error
         match = re.search(r" from (\w+)\(\)", str(error))
         call = f"store.{match[1]}()" if match else "store.init()"
         shape = shape_of_error(cause, call)
-        return Breach(RAISES, shape, "no error but those that a store may raise", str(error))
+        return Breach(RAISES, shape, "only errors that a store may raise", str(error))
     found = f"{type(error).__name__}: {error}"
     shape = shape_of_error(error, "store.get()")
-    return Breach(RUNS, shape, "that what the store answers can be worked with", found)
+    return Breach(RUNS, shape, "answers of the store that the runtime can work with", found)
 
 
 def refused(times: int, situations: Situations) -> Breach:
-    """What a store is blamed for that asks to be wiped where it must be kept."""
-    expected = "that the store is used again after a crash"
-    found = f"TaskCorruptedError from init(), as often as {times}"
+    """The requirement that a store breaks if it asks for a wipe although it must be kept."""
+    expected = "that the store can be used again after a crash"
+    found = f"TaskCorruptedError from init(), {times} times"
     return Breach(situations.kept, "refused-opening", expected, found)
 
 
 class Situations:
-    """Watches which requirements a world puts to the test.
+    """Records which requirements a world exercises.
 
     Args:
         exactly_once: the guarantee.
-        kept: whether stores are to be used again after a crash.
-        standbys: whether there are standbys, besides those that only prepare a move.
+        kept: whether stores must be used again after a crash.
+        standbys: whether the world has standbys besides those that only prepare a move.
 
     Attributes:
         kept: the requirement that a store is used again after a crash.
-        seen: the requirements.
-        lines: what happened last to the stores and their processes, in words.
+        seen: the exercised requirements.
+        lines: the last events of the stores and their processes, in words.
     """
 
     def __init__(self, *, exactly_once: bool, kept: bool, standbys: bool) -> None:
@@ -246,13 +247,13 @@ class Situations:
         self._has_standbys = standbys
         self.kept = KEPT if exactly_once else KEPT_ALOS
         self._crashed: set[str] = set()
-        # Which tasks of which processes are standbys, or were until they became active.
+        # The tasks, by process, that are standbys or were standbys until they became active.
         self._standbys: set[tuple[str, str]] = set()
         self.seen: dict[str, None] = dict.fromkeys([RUNS, RAISES])
         self.lines: deque[str] = deque(maxlen=MOST_LINES)
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
+        """Record an event."""
         if event.kind in _TOLD:
             self.lines.append(_in_words(event))
         requirement = self._shown_by(event)
@@ -264,7 +265,7 @@ class Situations:
         return event is not None and (event.process, event.task) in self._standbys
 
     def _shown_by(self, event: Event) -> str:
-        """The requirement that an event puts to the test; empty if it does not."""
+        """The requirement that an event exercises; empty if it exercises none."""
         process, more = event.process, event.attributes
         if event.kind in _COMPARED:
             return _COMPARED[event.kind] if more["rows"] else ""
@@ -282,7 +283,8 @@ class Situations:
 
 
 _COMPARED = {"store.running": RESTORED, "store.found": FOUND, "store.closing": VOUCHED}
-"""The events that tell what is in a store, and what they put to the test if there is anything."""
+"""The events that report the content of a store, and the requirement that each exercises if the
+store has entries."""
 
 _TOLD = (
     "instance.crashed",
@@ -294,7 +296,7 @@ _TOLD = (
     "task.wiped",
     "task.closed",
 )
-"""The events that a failure is told with."""
+"""The events that the report of a failure shows."""
 
 
 def _in_words(event: Event) -> str:
