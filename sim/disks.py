@@ -1,9 +1,9 @@
-"""Disks: what an instance keeps from process to process, and the two ways to lose some of it.
+"""Disks: the part of an instance that outlives its processes, and the two ways to lose some of it.
 
-A *crash* is the death of a process: what it had handed to the system is there afterwards, and what
-was in its memory is gone. A *loss of power* takes what was not synced as well. A disk of the model
-has both. A real disk has real stores on it, whose crash is what a kill leaves; what they lose
-together with the power is not simulated here.
+A *crash* is the death of a process. Data that the process had handed to the system survives, and
+data in its memory is lost. A *loss of power* also takes data that was not synced. A simulated disk
+can suffer both. A real disk has real stores, and its crash leaves what a kill would leave; what
+real stores lose together with the power is not simulated.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from streamproof.stores.legacy import LegacyCheckpointingStateStore
 __all__ = ["SLOW_MS", "InstanceDisk", "MakeStore", "RealDisk", "SimulatedDisk"]
 
 MakeStore = Callable[[str], KeyValueStore]
-"""Makes a store, by the name that it has in the topology, that is not open yet."""
+"""Makes a store, not open, given its name in the topology."""
 
 SLOW_MS = 2_000
-"""A slow step takes up to so many milliseconds."""
+"""A slow step takes up to this many milliseconds."""
 
 _COPY_ATTEMPTS = 2_000
 """How often a directory may change while it is copied, at a millisecond each."""
@@ -44,13 +44,14 @@ class InstanceDisk(ABC):
 
     Args:
         world: the world.
-        name: of the instance.
+        name: the name of the instance.
 
     Attributes:
-        is_full: whether nothing more can be written.
-        used: by task, when its directory was closed last; in milliseconds.
-        process: who has the state directory; the system frees it when the process dies.
-        release: what that process is a release of.
+        is_full: whether the disk has no space left.
+        used: by task, when its directory was in use last, in milliseconds.
+        process: the process that has locked the state directory. The system releases the lock when
+            the process dies.
+        release: the release of that process.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -66,8 +67,8 @@ class InstanceDisk(ABC):
         """A store on this disk that is not open yet.
 
         Args:
-            name: of the store.
-            transactional: whether it stages its writes; a real store has its own way.
+            name: the name of the store.
+            transactional: whether the store stages its writes. A real store decides by itself.
         """
         self._made = self.open_stores
         self._made.append(self._make(name, transactional=transactional))
@@ -75,14 +76,14 @@ class InstanceDisk(ABC):
 
     @property
     def open_stores(self) -> list[KeyValueStore]:
-        """The stores that are open: none is when nobody runs."""
+        """The open stores. Without a process no store is open."""
         return [each for each in self._made if each.is_open]
 
     def require_space(self, store: str) -> None:
-        """Raise if the disk is full, or fails as a full one does.
+        """Raise if the disk is full, or if a write fails as on a full disk.
 
         Raises:
-            ProcessorStateError: it is.
+            ProcessorStateError: the disk has no space.
         """
         if self.is_full or self._world.faults.happens("disk.full", self._name, store):
             self._world.marks.sometimes("a disk was full")
@@ -100,16 +101,16 @@ class InstanceDisk(ABC):
         return 0
 
     def crash(self) -> None:
-        """Lose what the process had in its memory."""
+        """Lose the memory of the process."""
         self._drop_memory()
         self._made, self.process = [], None
 
     def close(self) -> None:
-        """Forget what is open, once the run is over; nothing of that gets into the trace."""
+        """Forget the open stores, once the run is over. The trace has no event of this."""
         self._made = []
 
     def lose_power(self) -> None:
-        """Lose what the process had in its memory, and what was not synced."""
+        """Lose the memory of the process, and some of the data that was not synced."""
         self.crash()
         lost = self._drop_unsynced()
         self._world.marks.sometimes("a loss of power took what was flushed", holds=lost > 0)
@@ -118,15 +119,15 @@ class InstanceDisk(ABC):
     @property
     @abstractmethod
     def tasks(self) -> list[str]:
-        """The tasks of which there is something, in order."""
+        """The tasks that the disk has anything of, in order."""
 
     @abstractmethod
     def directory(self, task_id: str) -> Path:
-        """Where a task keeps its stores."""
+        """The directory of a task's stores."""
 
     @abstractmethod
     def is_empty(self, task_id: str) -> bool:
-        """Whether there is nothing of a task."""
+        """Whether the disk has nothing of a task."""
 
     @abstractmethod
     def wipe(self, task_id: str) -> None:
@@ -147,9 +148,9 @@ class SimulatedDisk(InstanceDisk):
 
     Args:
         world: the world.
-        name: of the instance.
-        durability: what a commit of its stores does.
-        persistent: whether its stores are on it at all, or in memory only.
+        name: the name of the instance.
+        durability: what the data of a commit survives.
+        persistent: whether the stores are on the disk at all, or in memory alone.
     """
 
     def __init__(
@@ -168,15 +169,15 @@ class SimulatedDisk(InstanceDisk):
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks of which there is something, in order."""
+        """The tasks that the disk has anything of, in order."""
         return [each.name for each in self._model.directories]
 
     def directory(self, task_id: str) -> Path:
-        """Where a task keeps its stores; there are no files."""
+        """The directory of a task's stores, which is a name alone: model stores have no files."""
         return self._root / task_id
 
     def is_empty(self, task_id: str) -> bool:
-        """Whether there is nothing of a task."""
+        """Whether the disk has nothing of a task."""
         return self._model.is_empty(self.directory(task_id))
 
     def wipe(self, task_id: str) -> None:
@@ -202,7 +203,7 @@ class SimulatedDisk(InstanceDisk):
         return store
 
     def _kind(self) -> type[ModelStore]:
-        """How the release has its stores."""
+        """The kind of store that the release has."""
         if not self._persistent:
             return ModelStore
         if self._world.defect("position-of-staged-writes"):
@@ -212,7 +213,7 @@ class SimulatedDisk(InstanceDisk):
         return ManagingStore if self.release.manages_offsets else CheckpointingStore
 
     def _drop_memory(self) -> None:
-        """Nothing is to be done: a store that nobody has any more has taken its memory along."""
+        """Do nothing: the memory of a model store ends with its object, which is dropped."""
 
     def _drop_unsynced(self) -> int:
         return self._model.lose_power(self._world.choices)
@@ -221,22 +222,23 @@ class SimulatedDisk(InstanceDisk):
 class RealDisk(InstanceDisk):
     """A disk with real stores, in real directories.
 
-    Two runs of one seed must be the same, so this is relied on: a store writes nothing on its own
-    that changes what it holds when it is opened again. Our RocksDB stores write when a buffer is
-    full, when they are flushed, and when they are closed; their buffers hold 16 MiB here, more than
-    a run writes between two flushes. Compactions go on in the background, and change files, but not
-    what is in them.
+    Two runs of one seed must be the same. So the disk relies on one property of its stores: by
+    itself, a store writes nothing that changes its content when it is opened again. Our RocksDB
+    stores write when a buffer is full, when they are flushed, and when they are closed. Their
+    buffers hold 16 MiB here, more than a run writes between two flushes. Compactions in the
+    background change files, but not the content.
 
     Args:
         world: the world.
-        name: of the instance.
-        root: a directory that is not there yet, or empty. In memory, as in ``/dev/shm``, it is
-            fast; a process that dies cannot tell the difference. Whoever has made it deletes it.
+        name: the name of the instance.
+        root: a directory that does not exist, or is empty. A directory in memory, as in
+            ``/dev/shm``, is fast, and a process that dies leaves the same there. The caller
+            deletes the directory.
         make: makes a store.
         watch: sees each call of a store begin and end.
 
     Raises:
-        UsageError: there is something in the directory.
+        UsageError: the directory is not empty.
     """
 
     def __init__(
@@ -262,16 +264,16 @@ class RealDisk(InstanceDisk):
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks of which there is something, in order."""
+        """The tasks that the disk has anything of, in order."""
         names = sorted(each.name for each in self._root.iterdir())
         return [name for name in names if not self.is_empty(name)]
 
     def directory(self, task_id: str) -> Path:
-        """Where a task keeps its stores, for as long as the process lives."""
+        """The directory of a task's stores, as long as the process lives."""
         return self._root / task_id
 
     def is_empty(self, task_id: str) -> bool:
-        """Whether there is no file of a task."""
+        """Whether a task has no file."""
         return not any(each.is_file() for each in self.directory(task_id).rglob("*"))
 
     def wipe(self, task_id: str) -> None:
@@ -287,15 +289,15 @@ class RealDisk(InstanceDisk):
                 "does not: set transactional=False, or use a store that is transactional."
             )
         if inner.persistent and not getattr(inner, "manages_offsets", False):
-            # As the runtime does for a store of before KIP-1035.
+            # The runtime does the same for a store from before KIP-1035.
             inner = LegacyCheckpointingStateStore(inner)
         return HostedStore(name, inner, self.require_space, self._watch)
 
     def _drop_memory(self) -> None:
-        """Go on with a copy of the files as they are now, which is what a kill leaves.
+        """Go on with a copy of the files as they are now, because a kill leaves exactly these.
 
-        To close what is open is the only way to get its memory back. What that flushes reaches the
-        files that are given up, and never the copy.
+        The open stores must be closed after that, to free their memory. Their last flush reaches
+        the old files, which are deleted, and never the copy.
         """
         abandoned = self._root
         self._processes += 1
@@ -305,7 +307,7 @@ class RealDisk(InstanceDisk):
         shutil.rmtree(abandoned, ignore_errors=True)
 
     def close(self) -> None:
-        """Close what is open, once the run is over, so that the files are free; they are kept."""
+        """Close the open stores, once the run is over. The files are kept, and free."""
         self._release()
         super().close()
 
@@ -324,8 +326,8 @@ class RealDisk(InstanceDisk):
 def _copy(source: Path, target: Path) -> None:
     """Copy a directory as it is at one moment.
 
-    A copy of files that somebody writes to is a state that never was. No call is under way here,
-    but a compaction may be: so the copy counts only if nothing has changed meanwhile.
+    A copy of files during a write may be a state that never was. No call of a store is under way,
+    but a compaction may be. So the copy counts only if no file has changed meanwhile.
 
     Raises:
         ProcessorStateError: the files do not come to rest.
@@ -345,11 +347,11 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _files(directory: Path) -> list[tuple[str, int, int, int]]:
-    """Each file with what changes when it is written to; one that is gone meanwhile is left out."""
+    """Each file with its inode, size and time. A file that vanishes meanwhile is left out."""
     found = []
     for path in sorted(directory.rglob("*")):
         with suppress(FileNotFoundError):
             status = path.stat()
-            # The system notes the time of a directory for every name that comes or goes.
+            # The time of a directory changes with every name that comes or goes.
             found.append((str(path), status.st_ino, status.st_size, status.st_mtime_ns))
     return found

@@ -1,7 +1,7 @@
-"""Hosts: what actors run on. A host can die, pause, and have a clock that is wrong.
+"""Hosts: the processes that actors run in. A host can die, pause, and have a clock that is wrong.
 
-Actors are simpy processes. When their host dies they are simply not resumed any more: no
-``finally`` and no ``except`` of theirs runs, as none does in a process that was killed.
+Actors are simpy processes. When their host dies, they are not resumed any more: none of their
+``finally`` and ``except`` blocks runs, as in a process that was killed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from streamproof.stores.errors import InvalidArgumentError
 __all__ = ["Actor", "Host", "Steps"]
 
 Steps = Generator[Event, Any, Any]
-"""What an actor does: it yields the events that it waits for."""
+"""The steps of an actor: a generator that yields the events that the actor waits for."""
 
 
 class Actor(Process):
-    """A process that is resumed only while its host lives, and not while the host is paused."""
+    """A simpy process that is resumed only while its host is alive and not paused."""
 
     def __init__(self, host: Host, steps: Steps) -> None:
         self._host = host
@@ -33,13 +33,13 @@ class Actor(Process):
         if host.is_up:
             super()._resume(event)
             return
-        # A failure that nobody is there to hear is no failure of the simulation.
+        # A failed event whose only listener is dead must not fail the simulation.
         event._defused = True  # noqa: SLF001 - simpy's own way to say so
         if host.is_alive:
             host.defer(self, event)
 
     def resume_late(self, event: Event, _: Event) -> None:
-        """Go on after a pause, with what happened meanwhile."""
+        """Go on after a pause, with an event that happened meanwhile."""
         if self._host.is_up:
             super()._resume(event)
 
@@ -48,13 +48,13 @@ class Host:
     """A process of an operating system, or a machine.
 
     Args:
-        time: of the world.
-        name: for the trace.
+        time: the time of the world.
+        name: the name of the host, for the trace.
         drift_ppm: how much faster its clock runs than the time of the world, in millionths.
 
     Attributes:
-        is_alive: whether it has not died.
-        is_up: whether it is alive and not paused.
+        is_alive: whether the host has not died.
+        is_up: whether the host is alive and not paused.
     """
 
     def __init__(self, time: simpy.Environment, name: str, *, drift_ppm: int = 0) -> None:
@@ -68,7 +68,7 @@ class Host:
 
     @property
     def now(self) -> int:
-        """What its clock says, in milliseconds."""
+        """The time of the host's own clock, in milliseconds."""
         now = int(self.time.now)
         return now + now * self._drift_ppm // 1_000_000
 
@@ -81,8 +81,9 @@ class Host:
         if not self.is_alive:
             raise InvalidArgumentError(f"{self.name} is dead: nothing can be started on it.")
         actor = Actor(self, steps)
-        # What has ended is forgotten; the rest is kept even when the host is dead, because a
-        # generator that is collected would run its clean-up, which nothing of a dead process does.
+        # Actors that have ended are forgotten. All others are kept, even when the host is dead:
+        # the garbage collector would close their generators, and so run clean-up code that a dead
+        # process does not run.
         self._actors = [each for each in self._actors if each.is_alive]
         self._actors.append(actor)
         return actor
@@ -97,7 +98,7 @@ class Host:
         self.is_up = False
 
     def resume(self) -> None:
-        """Go on after a pause; what its actors waited for may have happened long ago."""
+        """Go on after a pause. The events that actors waited for may have happened long ago."""
         if not self.is_alive or self.is_up:
             return
         self.is_up = True
@@ -108,5 +109,5 @@ class Host:
             wake.succeed()
 
     def defer(self, actor: Actor, event: Event) -> None:
-        """Keep what an actor is to be told until the pause is over."""
+        """Keep an event for an actor until the pause is over."""
         self._deferred.append((actor, event))

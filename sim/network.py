@@ -1,7 +1,7 @@
 """Requests and replies: they take time, and either may be lost.
 
-A request whose reply is lost was carried out: who sent it cannot tell that from one that never
-arrived. What the caller sees is the same time-out.
+A request whose reply is lost was carried out. Its sender cannot tell it from a request that never
+arrived: in both cases it gets the same time-out.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ RETRY_BACKOFF_MS = 100
 """``retry.backoff.ms``: the pause before a request is sent to a new coordinator."""
 
 _LATENCY_MS = 4
-"""A message takes from 1 to so many milliseconds."""
+"""A message takes 1 to this many milliseconds."""
 
 _SLOW_MS = 2_000
-"""A slow one takes up to so many more."""
+"""A slow message takes up to this many milliseconds more."""
 
 
 class Network:
-    """What connects hosts to the brokers.
+    """The network between hosts and brokers.
 
     Args:
         world: the world.
@@ -64,9 +64,9 @@ class Network:
         """Send a request to the brokers, and wait for the reply.
 
         Args:
-            host: who sends it.
-            what: the request, for the trace.
-            handle: carries it out, at the brokers.
+            host: the sender.
+            what: the name of the request, for the trace.
+            handle: carries the request out, at the brokers.
 
         Raises:
             RequestTimeoutError: no reply came; the request may have been carried out.
@@ -122,7 +122,7 @@ class Network:
 
 
 def _carry_out(handle: Callable[[], T]) -> T | BrokerError:
-    """The reply; a refusal travels back as any other reply does."""
+    """The reply. A refusal travels back like any other reply."""
     try:
         return handle()
     except BrokerError as error:

@@ -1,9 +1,10 @@
-"""The state directory of a process: who may use which task, how far each is, and what is deleted.
+"""The state directory of a process: the locks of tasks, their offset sums, and the cleaner.
 
-A lock belongs to a thread and is kept in memory: it ends with the process. How far a task is is
-found out once, before the threads start, and noted whenever a task is closed.
+A lock belongs to a thread, and is in memory alone, so that it ends with the process. The offset sum
+of a task says how far its stores are. The sums are found out once, before the threads start, and
+noted whenever a task is closed.
 
-Sources: KIP-1035; Kafka, StateDirectory.
+Sources: KIP-1035, "Consumer Rebalance Metadata"; Kafka, StateDirectory.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ class StateDirectory:
     Args:
         world: the world.
         host: the process.
-        disk: what is there.
-        config: what is the same for all tasks.
+        disk: the disk of its instance.
+        config: the configuration of all tasks.
 
     Raises:
-        ProcessorStateError: another process has it.
+        ProcessorStateError: another process uses the directory.
     """
 
     def __init__(self, world: World, host: Host, disk: InstanceDisk, config: TaskConfig) -> None:
@@ -71,11 +72,11 @@ class StateDirectory:
     # The tasks.
 
     def directory(self, task_id: str) -> Path:
-        """Where a task keeps its stores."""
+        """The directory of a task's stores."""
         return self._disk.directory(task_id)
 
     def is_empty(self, task_id: str) -> bool:
-        """Whether there is nothing of a task."""
+        """Whether the disk has nothing of a task."""
         return self._disk.is_empty(task_id)
 
     def make_store(self, name: str) -> KeyValueStore:
@@ -84,7 +85,7 @@ class StateDirectory:
 
     @property
     def app_configs(self) -> dict[str, str]:
-        """What stores are told of the release, by Kafka's names."""
+        """The configuration of the release, for stores, by Kafka's names."""
         release = self._disk.release
         configs = {
             UPGRADE_FROM_CONFIG: release.upgrade_from,
@@ -98,12 +99,12 @@ class StateDirectory:
         return self._disk.delay_ms
 
     def closed(self, task: StreamTask, total: int, closing: Closing) -> None:
-        """Note that a task was closed: from now on its directory is not in use (KAFKA-20805).
+        """Note that a task was closed, and that its directory was in use until now (KAFKA-20805).
 
         Args:
             task: the task.
-            total: how far it was.
-            closing: how it was closed; only what was committed is there still.
+            total: its offset sum.
+            closing: how it was closed: the sum holds only after a clean close, which commits.
         """
         if not self._world.defect("forgets-last-use"):
             self._disk.used[task.id] = self._host.now
@@ -120,24 +121,24 @@ class StateDirectory:
     # Locks.
 
     def lock(self, task_id: str, thread: str) -> bool:
-        """Take the directory of a task, unless another thread has it; it is made, if need be."""
+        """Lock the directory of a task for a thread; return whether the thread has the lock."""
         self._disk.used.setdefault(task_id, self._host.now)
         return self._owners.setdefault(task_id, thread) == thread
 
     def unlock(self, task_id: str, thread: str) -> None:
-        """Give the directory of a task back; nothing happens if another thread has it."""
+        """Unlock the directory of a task. A lock of another thread stays."""
         if self._owners.get(task_id) == thread:
             del self._owners[task_id]
 
     def unlock_all(self, thread: str) -> None:
-        """Give back whatever a thread has, because it ends."""
+        """Release all locks of a thread, because it ends."""
         for task_id in [each for each, owner in self._owners.items() if owner == thread]:
             del self._owners[task_id]
 
     def sums(self, thread: str) -> dict[str, int]:
-        """How far each task is that nobody else has: for the leader of the group.
+        """The offset sums of all tasks that no other thread has, for the leader of the group.
 
-        What another thread has open, that one tells better.
+        A thread that has a task open knows its sum better, and reports it itself.
         """
         return {
             task: total
@@ -147,9 +148,9 @@ class StateDirectory:
 
     @property
     def leaks(self) -> list[str]:
-        """What is still in use: nothing may be once all threads have stopped.
+        """The locks and stores that are still in use; after all threads have stopped, none may be.
 
-        What the cleaner is just looking at is not: that ends with the process.
+        The lock of the cleaner does not count, because the cleaner ends with the process.
         """
         locks = [
             f"{task} is locked by {owner}"
@@ -159,19 +160,19 @@ class StateDirectory:
         return locks + [f"store {each.name} is open" for each in self._disk.open_stores]
 
     def close(self) -> None:
-        """Let another process have it."""
+        """Release the directory for another process."""
         self._disk.process = None
 
-    # What is there at the start.
+    # The scan at the start.
 
     def initialize_startup_stores(self, tasks: Mapping[str, TaskSpec]) -> None:
-        """Open what is there, find out how far it is, and close it again.
+        """Open the stores of each task on disk, note the offset sum of the task, and close them.
 
-        Whoever gets such a task opens it as any other: nothing stays open here that somebody else
-        would have to close (KAFKA-18498, KAFKA-20663).
+        The thread that gets such a task opens it like any other. Stores that stayed open here would
+        have to be closed by another thread (KAFKA-18498, KAFKA-20663).
 
         Args:
-            tasks: all that there may be, by id.
+            tasks: all tasks of the topology, by id.
 
         Raises:
             ProcessorStateError: the files of a store cannot be used.
@@ -192,7 +193,7 @@ class StateDirectory:
     def _offsets(self, task_id: str, spec: TaskSpec) -> list[int | None] | None:
         """The next offset of each changelog; ``None`` if the task must be wiped first.
 
-        It is not wiped here: that is for the thread that is assigned the task, if one is.
+        The scan wipes nothing: the thread that is assigned the task does, if any is.
         """
         guarantee = EXACTLY_ONCE if self._config.exactly_once else AT_LEAST_ONCE
         context = StateStoreContext(
@@ -206,7 +207,8 @@ class StateDirectory:
             for name, changelog in spec.changelogs.items():
                 store = stores[name]
                 if not store.persistent:
-                    # What is in memory only is not here, whatever was known of it (KAFKA-20893).
+                    # The content of a store in memory is gone, and its old sum with it
+                    # (KAFKA-20893).
                     continue
                 store.init(context, store)
                 offset = store.committed_offset(topic_partition(changelog))
@@ -214,7 +216,8 @@ class StateDirectory:
                 if opening(traits, FoundStore(offset, empty=False)).wipe:
                     return None
                 known = None if offset == OFFSET_UNKNOWN else offset
-                # What keeps offsets beside itself has taken them away when it was opened.
+                # A store with an offsets file has deleted the file when it was opened. The commit
+                # brings the offset back.
                 partition = topic_partition(changelog)
                 store.commit({partition: OFFSET_UNKNOWN if known is None else known})
                 found.append(None if known is None else known + 1)
@@ -229,10 +232,11 @@ class StateDirectory:
     # The cleaner.
 
     def clean(self, delay_ms: int) -> Steps:
-        """Delete now and then what nobody has used for long; it never ends.
+        """Delete the directories of tasks that were unused for long, from time to time, for ever.
 
         Args:
-            delay_ms: ``state.cleanup.delay.ms``: how often it looks, and how long is long.
+            delay_ms: ``state.cleanup.delay.ms``: the time between two rounds, and the time after
+                which an unused directory is deleted.
         """
         while True:
             yield self._world.time.timeout(delay_ms)
@@ -242,7 +246,7 @@ class StateDirectory:
     def _clean(self, task_id: str, delay_ms: int) -> Steps:
         if not self.lock(task_id, _CLEANER):
             return
-        # Others may act before the directory is deleted, and must find it locked.
+        # Other threads may act before the directory is deleted, and must find it locked.
         self._cleaning = task_id
         yield self._world.time.timeout(self.delay_ms)
         self._cleaning = ""
@@ -255,16 +259,16 @@ class StateDirectory:
             )
             if self._world.defect("keeps-lock-after-cleaning"):
                 return
-        # Whether something was deleted or not, others must be able to have it (KAFKA-16025).
+        # Deleted or not, the directory must be free for other threads again (KAFKA-16025).
         self.unlock(task_id, _CLEANER)
 
 
 def next_offset_sum(task: StreamTask, *, with_memory: bool = False) -> int:
-    """How far a task is that is open: the sum over its stores that outlive the process.
+    """The offset sum of an open task, over its stores that outlive the process.
 
     Args:
         task: the task.
-        with_memory: whether the other stores count as well: for a defect.
+        with_memory: whether stores in memory count as well, as with a defect.
     """
     return offset_sum(
         None if each.offset is None else each.offset + 1

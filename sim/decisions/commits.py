@@ -1,4 +1,4 @@
-"""When a thread commits, what it commits, and how many records it takes at a time.
+"""When a thread commits, which offsets it commits, and how many records it processes in between.
 
 Sources: Kafka, StreamThread#maybeCommit and #runOnce, StreamTask#committableOffsetsAndMetadata.
 """
@@ -20,9 +20,9 @@ def commit_is_due(
 
     Args:
         now: the time, in milliseconds.
-        last_commit: when the last one was.
-        commit_interval_ms: more than so many milliseconds must have passed.
-        uncommitted_bytes: what the stores of the thread have staged (KIP-892).
+        last_commit: the time of the last commit.
+        commit_interval_ms: more than this many milliseconds must have passed.
+        uncommitted_bytes: how many bytes the stores of the thread have staged (KIP-892).
         max_uncommitted_bytes: the thread's share of ``statestore.uncommitted.max.bytes``; 0 or less
             is no limit.
     """
@@ -32,14 +32,14 @@ def commit_is_due(
 
 
 def needs_commit(consumed: int | None, position: int | None) -> bool:
-    """Whether the position has passed control records behind the last one that was processed.
+    """Whether the position has passed transaction markers behind the last processed record.
 
-    Without such a commit the committed offset would stay before the marker that ends a
-    transaction, and the lag would never come to 0.
+    Without a commit of that position, the committed offset would stay before the marker, and the
+    lag would never become 0.
 
     Args:
-        consumed: the offset of the last record that was processed; ``None`` before the first.
-        position: of the consumer, with nothing in the buffer.
+        consumed: the offset of the last processed record; ``None`` before the first.
+        position: the position of the consumer, with an empty buffer.
     """
     return consumed is not None and position is not None and position > consumed + 1
 
@@ -49,18 +49,18 @@ def committable_offset(buffered_head: int | None, position: int | None) -> int |
 
     Args:
         buffered_head: the offset of the first record in the buffer; ``None`` if it is empty.
-        position: of the consumer; ``None`` if it has none, and then there is nothing to commit.
+        position: the position of the consumer. Without a position, nothing can be committed.
     """
     return position if buffered_head is None else buffered_head
 
 
 def next_iterations(iterations: int, *, late_for_poll: bool, interrupted: bool) -> int:
-    """How many records each task processes before the thread looks up again.
+    """How many records each task processes before the thread polls or commits again.
 
     Args:
-        iterations: how many it was; it starts with 1 and is never less.
-        late_for_poll: half of ``max.poll.interval.ms`` has passed since the last poll.
-        interrupted: something was punctuated or committed.
+        iterations: the number of the last round; it starts with 1 and is never less.
+        late_for_poll: whether half of ``max.poll.interval.ms`` has passed since the last poll.
+        interrupted: whether a task was punctuated or committed.
     """
     if late_for_poll or interrupted:
         return max(iterations // 2, 1)

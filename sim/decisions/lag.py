@@ -1,4 +1,4 @@
-"""How far a consumer, a store or a client is behind.
+"""The lag of a consumer, a store or a client.
 
 Sources: KIP-695, Consumer#currentLag; Kafka, SubscriptionState#partitionLag,
 TaskManager#taskOffsetSums and ClientState#computeTaskLags.
@@ -21,21 +21,21 @@ __all__ = [
 ]
 
 LATEST_OFFSET = -2
-"""The offset sum of a running active task: nobody can be further."""
+"""The offset sum of a running active task: no client can be ahead of it."""
 
 UNKNOWN_OFFSET_SUM = -3
-"""The offset sum of a task of which the client cannot tell how far it is."""
+"""The offset sum of a task whose client does not know its offsets."""
 
 MAX_OFFSET = 2**63 - 1
 """The largest offset and the largest sum: a sum stops there."""
 
 
 class LagAnswer(NamedTuple):
-    """What ``current_lag`` answers.
+    """The answer of ``current_lag``.
 
     Attributes:
-        lag: records between the position and the end; ``None`` if that is not known.
-        ask_for_end: whether the end must be asked for, so that a later call knows it.
+        lag: the number of records between the position and the end; ``None`` if it is not known.
+        ask_for_end: whether the consumer must ask for the end, so that a later call knows the lag.
     """
 
     lag: int | None
@@ -43,14 +43,14 @@ class LagAnswer(NamedTuple):
 
 
 def current_lag(position: int | None, end: int | None, *, asked: bool) -> LagAnswer:
-    """The lag of a consumer, from what it has in its memory: the call never blocks.
+    """The lag of a consumer, from its memory: the call never blocks.
 
     Args:
-        position: the next offset that it will fetch; ``None`` while it looks for one.
-        end: the high watermark, or with ``read_committed`` the last stable offset, as the last
-            fetch told it; ``None`` before that. A seek does not change it, so that the lag may be
+        position: the next offset to fetch; ``None`` while the consumer looks for one.
+        end: the high watermark, or with ``read_committed`` the last stable offset, from the last
+            fetch; ``None`` before the first. A seek does not change the end, so that the lag may be
             stale, and even less than 0.
-        asked: whether the end has been asked for, and the answer is still to come.
+        asked: whether the consumer has asked for the end, and waits for the answer.
     """
     if position is None:
         return LagAnswer(None, False)
@@ -60,20 +60,20 @@ def current_lag(position: int | None, end: int | None, *, asked: bool) -> LagAns
 
 
 def offset_sum(next_offsets: Iterable[int | None]) -> int:
-    """What a client reports of a task that does not run there as active.
+    """The offset sum that a client reports of a task which is not running there as active.
 
     Args:
         next_offsets: for each changelog of a persistent store, the offset after the last one that
-            the store has; ``None`` if that is not known, which counts as 0.
+            the store has; ``None`` if it is not known, which counts as 0.
     """
     return min(sum(each or 0 for each in next_offsets), MAX_OFFSET)
 
 
 def task_lag(reported: int | None, end: int) -> int:
-    """How far a client is behind with a task, as the leader of the group sees it.
+    """The lag of a client with a task, as the leader of the group computes it.
 
-    A sum beyond the end means that the changelog was made anew, or that the store is corrupted:
-    the client counts as one that has nothing.
+    A sum beyond the end means that the changelog was made anew, or that the store is corrupted. The
+    client then counts as one that has nothing.
 
     Args:
         reported: the offset sum that the client reports; ``None`` if it does not name the task.
@@ -89,9 +89,9 @@ def is_caught_up(lag: int, acceptable_recovery_lag: int) -> bool:
     """Whether a client may take an active task over without a long restoration.
 
     Args:
-        lag: of the client with the task.
-        acceptable_recovery_lag: ``acceptable.recovery.lag``, in records; the largest value means
-            that nobody cares.
+        lag: the lag of the client with the task.
+        acceptable_recovery_lag: ``acceptable.recovery.lag``, in records. With the largest value
+            every client counts as caught up.
     """
     if lag == LATEST_OFFSET or acceptable_recovery_lag == MAX_OFFSET:
         return True

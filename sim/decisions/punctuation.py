@@ -9,14 +9,14 @@ __all__ = ["next_punctuation"]
 
 
 def next_punctuation(due: int, now: int, interval_ms: int) -> int:
-    """When a punctuation is due that happens now.
+    """The next due time of a punctuation that happens now.
 
-    It stays on the multiples of its interval, counted from the first time; those that have been
-    missed are not made up for.
+    A punctuation stays on the multiples of its interval, counted from its first due time. Missed
+    multiples are not made up for.
 
     Args:
-        due: when it was due, in milliseconds; not after ``now``.
-        now: the time that it follows.
-        interval_ms: at least 1.
+        due: when the punctuation was due, in milliseconds; not after ``now``.
+        now: the time of the clock that the punctuation follows.
+        interval_ms: the interval, at least 1.
     """
     return due + ((now - due) // interval_ms + 1) * interval_ms

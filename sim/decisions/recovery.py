@@ -1,7 +1,7 @@
-"""What a task does with the files that it finds or leaves: use them, restore, or wipe them.
+"""What a task does with files that it finds or leaves: use them, restore the rest, or wipe them.
 
-The rules differ by guarantee, by whether the store stages its writes in transactions (KIP-892),
-and by who keeps the offsets: the store itself (KIP-1035), or a checkpoint file beside it.
+The rules depend on the guarantee, on whether the store stages its writes in transactions (KIP-892),
+and on whether the store keeps its offsets itself (KIP-1035) or in a checkpoint file beside it.
 
 Sources: KIP-892 and KIP-1035; Kafka, ProcessorStateManager, TaskManager, RocksDBStore.
 """
@@ -25,17 +25,20 @@ __all__ = [
 ]
 
 OFFSET_UNKNOWN = -4
-"""What is committed for a store that has no offset yet: it is known that there is none."""
+"""The offset that is committed for a store without an offset, to say that it is known to have none.
+
+Without any committed offset, a store with data looks like one that has crashed.
+"""
 
 
 class Traits(NamedTuple):
-    """What the rules ask about a store and its task.
+    """The properties of a store and its task that the rules depend on.
 
     Attributes:
         exactly_once: the guarantee of the task.
         transactional: the store stages its writes until the commit.
         logged: the store has a changelog.
-        persistent: its content outlives the process.
+        persistent: the content of the store outlives the process.
     """
 
     exactly_once: bool
@@ -45,10 +48,10 @@ class Traits(NamedTuple):
 
 
 class FoundStore(NamedTuple):
-    """What is there when a store is opened.
+    """The state of a store when it is opened.
 
     Attributes:
-        offset: the committed offset, or ``OFFSET_UNKNOWN``; ``None`` if there is none.
+        offset: the committed offset, or ``OFFSET_UNKNOWN``; ``None`` without a committed offset.
         empty: whether the directory of the task was empty.
         unclean: whether the store says that it was not closed.
     """
@@ -59,7 +62,7 @@ class FoundStore(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What to do with it.
+    """What to do with the store.
 
     Attributes:
         wipe: the content cannot be trusted: raise TaskCorruptedError, delete, and begin anew.
@@ -81,11 +84,11 @@ class Closing(Enum):
 
 
 def opening(traits: Traits, found: FoundStore) -> Recovery:
-    """What to do with what is found when a store is opened.
+    """Decide what to do with a store when it is opened.
 
-    Under exactly-once, what was not closed cleanly may hold writes of a transaction that was
-    aborted, and no replay takes those away. A store that stages its writes cannot hold any.
-    Under at-least-once a replay mends whatever is there.
+    Under exactly-once a store that was not closed cleanly may have writes of an aborted
+    transaction, and no replay removes them. A store that stages its writes cannot have any. Under
+    at-least-once a replay of the changelog repairs every state.
     """
     if not (traits.logged and traits.persistent):
         return Recovery(wipe=False)
@@ -102,8 +105,8 @@ def opening(traits: Traits, found: FoundStore) -> Recovery:
 def commits_after(traits: Traits, closing: Closing) -> bool:
     """Whether the offsets are committed to the store.
 
-    Under exactly-once a store that does not stage its writes gets no commit while it runs: an
-    offset among data of a transaction that may still be aborted would vouch for it.
+    Under exactly-once a store that does not stage its writes gets no commit while the task runs: an
+    offset would vouch for data of a transaction that may still be aborted.
     """
     if closing is Closing.COMMIT:
         return traits.transactional or not traits.exactly_once
@@ -113,8 +116,8 @@ def commits_after(traits: Traits, closing: Closing) -> bool:
 def wipes_after(traits: Traits, closing: Closing) -> bool:
     """Whether the directory of the task is deleted after it was closed.
 
-    As shipped, a store that stages its writes is wiped like any other once it was *marked* as
-    corrupted; KIP-892 asks for no wipe there.
+    In Kafka a store that stages its writes is wiped like any other once it was *marked* as
+    corrupted, while KIP-892 asks for no wipe there.
     """
     if not traits.exactly_once:
         return False
