@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shlex
 import subprocess
 import sys
@@ -9,10 +10,13 @@ from pathlib import Path
 
 import pytest
 from commands import refused, run
+from typer.main import get_command
 
 import streamproof
+from streamproof.cli import COMMANDS, app
 from streamproof.conformance.catalogue import AREAS, load_catalogue, requirements_that_bind
 from streamproof.reports.run_log import read_run_log
+from streamproof.runs.exploration import ExploreRequest
 from streamproof.stores.builtin import BUILTIN
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,10 +30,31 @@ def test_version(tmp_path: Path) -> None:
 
 
 def test_help_lists_the_commands(tmp_path: Path) -> None:
-    """Without arguments, too."""
+    """Each with its summary, on a line of its own."""
     text = run("--help", cwd=tmp_path).stdout
-    for command in ("verify", "report", "requirements", "subjects"):
-        assert command in text
+    for name, entry in COMMANDS.items():
+        assert f"  {name:12}  {entry.summary}\n" in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command(name: str, tmp_path: Path) -> None:
+    """It begins with the summary, every argument and option is described, and no line is cut."""
+    module, _, function = COMMANDS[name].function.partition(":")
+    command = getattr(importlib.import_module(f"streamproof.commands.{module}"), function)
+    assert command.__doc__.splitlines()[0] == COMMANDS[name].summary
+    text = run(name, "--help", cwd=tmp_path).stdout
+    assert COMMANDS[name].summary in text
+    for parameter in get_command(app).get_command(None, name).params:
+        assert parameter.help
+        assert parameter.help.endswith(".")
+    assert max(map(len, text.splitlines())) < 80
+
+
+def test_defaults_that_help_names_are_those_of_an_exploration(tmp_path: Path) -> None:
+    """Help is printed without importing what explores."""
+    text = run("explore", "--help", cwd=tmp_path).stdout
+    assert f"Run N worlds in all. Default: {ExploreRequest().runs}." in text
+    assert f"Default: {ExploreRequest().shrink_runs}." in text
 
 
 def test_a_misspelt_command_is_named_with_what_is_close(tmp_path: Path) -> None:

@@ -60,6 +60,19 @@ def test_the_command_line_imports_only_the_command_that_is_run(tmp_path: Path) -
     assert not {"hypothesis", "jinja2", "rocksdict", "simpy"} & set(loaded)
 
 
+def test_help_loads_no_more_than_the_command_line(tmp_path: Path) -> None:
+    """Options are described before anything is imported that runs."""
+    code = (
+        "import sys\nfrom streamproof.cli import app\n"
+        "app(['verify', '--help'], standalone_mode=False)\n"
+        "print('loaded:', *sys.modules)"
+    )
+    loaded = run_python(code, tmp_path).partition("loaded:")[2].split()
+
+    assert "streamproof.commands.verify" in loaded
+    assert not {"hypothesis", "jinja2", "rich", "rocksdict", "simpy"} & set(loaded)
+
+
 @pytest.mark.parametrize("module", ["streamproof.cli", "streamproof.conformance.plugin"])
 def test_starting_up_loads_nothing_heavy(module: str, tmp_path: Path) -> None:
     """Spark, pandas and the adapted stores are for those who ask for them."""

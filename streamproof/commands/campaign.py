@@ -37,32 +37,38 @@ TRIES = 4
 """Spark tries a task 4 times on this machine: a worker that dies must not end a campaign."""
 
 
+PlanArgument = Annotated[
+    Path,
+    typer.Argument(metavar="PLAN", help="The plan: a TOML file that lists what to run."),
+]
+
+OutOption = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR",
+        help="Keep the tables in DIR. A campaign that is there already goes on.",
+    ),
+]
+
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        metavar="N",
+        help="Run N rows of the plan at the same time on this machine. Default: one for each core.",
+    ),
+]
+
+
 def campaign(
-    plan: Annotated[
-        Path,
-        typer.Argument(metavar="PLAN", help="The plan: a TOML file that lists what to run."),
-    ],
+    plan: PlanArgument,
     *,
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            help="Keep the tables in DIR. A campaign that is there already goes on.",
-        ),
-    ],
+    out: OutOption,
     master: Master = "",
     remote: Remote = "",
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=1,
-            metavar="N",
-            help="Run N rows of the plan at the same time on this machine. Default: one for each "
-            "core.",
-        ),
-    ] = None,
+    jobs: JobsOption = None,
 ) -> None:
     """Carry out a plan of many runs, with Spark.
 

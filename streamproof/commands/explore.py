@@ -23,73 +23,91 @@ if TYPE_CHECKING:
 __all__ = ["explore"]
 
 
+RunsOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Run N worlds in all. Default: 200.")
+]
+
+BudgetOption = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        show_default=False,
+        help="Run worlds for TIME instead, such as 90s, 10m or 1h.",
+    ),
+]
+
+SwarmOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Draw only worlds that this TOML file allows."),
+]
+
+DefectOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="Make the simulated runtime commit this mistake in every world. `streamproof "
+        "defects` lists all mistakes.",
+    ),
+]
+
+SubjectOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SUBJECT",
+        show_default=False,
+        help="Put this store into every world, named as for `verify`. Default: a fast model store.",
+    ),
+]
+
+JobsOption = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        metavar="N",
+        show_default=False,
+        help="Run N worlds at the same time. Default: one for each core.",
+    ),
+]
+
+KeepGoingOption = Annotated[
+    bool,
+    typer.Option("--keep-going", help="Go on after the first failure, and collect others."),
+]
+
+ShrinkRunsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Run at most N more worlds to shrink each failure. Default: 600.",
+    ),
+]
+
+OutOption = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR",
+        help="Keep the runs and write the findings in DIR. An exploration that is there "
+        "already goes on.",
+    ),
+]
+
+
 def explore(
     *,
-    runs: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Run N worlds in all. Default: 200.")
-    ] = None,
-    budget: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            show_default=False,
-            help="Run worlds for TIME instead, such as 90s, 10m or 1h.",
-        ),
-    ] = "",
-    swarm: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw only worlds that this TOML file allows."),
-    ] = None,
-    defect: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            show_default=False,
-            help="Make the simulated runtime commit this mistake in every world. `streamproof "
-            "defects` lists all mistakes.",
-        ),
-    ] = "",
-    subject: Annotated[
-        str,
-        typer.Option(
-            metavar="SUBJECT",
-            show_default=False,
-            help="Put this store into every world, named as for `verify`. Default: a fast model "
-            "store.",
-        ),
-    ] = "",
+    runs: RunsOption = None,
+    budget: BudgetOption = "",
+    swarm: SwarmOption = None,
+    defect: DefectOption = "",
+    subject: SubjectOption = "",
     seed: FirstSeed = 0,
-    jobs: Annotated[
-        int,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=1,
-            metavar="N",
-            show_default=False,
-            help="Run N worlds at the same time. Default: one for each core.",
-        ),
-    ] = CORES,
-    keep_going: Annotated[
-        bool,
-        typer.Option("--keep-going", help="Go on after the first failure, and collect others."),
-    ] = False,
-    shrink_runs: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Run at most N more worlds to shrink each failure. Default: 600.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            help="Keep the runs and write the findings in DIR. An exploration that is there "
-            "already goes on.",
-        ),
-    ] = Path("streamproof-explored"),
+    jobs: JobsOption = CORES,
+    keep_going: KeepGoingOption = False,
+    shrink_runs: ShrinkRunsOption = None,
+    out: OutOption = Path("streamproof-explored"),
 ) -> None:
     """Explore simulated worlds, and shrink what breaks a promise.
 

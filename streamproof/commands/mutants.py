@@ -48,41 +48,54 @@ CHECKS_FROM_COLUMNS = 110
 """A terminal needs at least 110 columns to show the checks that killed each mutant."""
 
 
+NamesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NAME", help="The mutants to run. Default: all."),
+]
+
+ListOption = Annotated[
+    bool, typer.Option("--list", help="List the mutants and their mistakes, and run none.")
+]
+
+OnlyOption = Annotated[
+    str,
+    typer.Option(
+        metavar="IDS",
+        show_default=False,
+        help="Run only mutants that break these requirements or areas, separated by commas.",
+    ),
+]
+
+ProfileOption = Annotated[
+    Literal["smoke", "quick"], typer.Option(help="Try as much as `verify` does with this profile.")
+]
+
+SeedsOption = Annotated[int, typer.Option(min=1, metavar="N", help="Run each mutant with N seeds.")]
+
+EverythingOption = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Test every requirement, to see which others each mutant breaks. Slow.",
+    ),
+]
+
+OutOption = Annotated[
+    Path, typer.Option(metavar="DIR", help="Write mutants.json and mutants.md to DIR.")
+]
+
+
 def mutants(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="The mutants to run. Default: all."),
-    ] = None,
+    names: NamesArgument = None,
     *,
-    list_: Annotated[
-        bool, typer.Option("--list", help="List the mutants and their mistakes, and run none.")
-    ] = False,
-    only: Annotated[
-        str,
-        typer.Option(
-            metavar="IDS",
-            show_default=False,
-            help="Run only mutants that break these requirements or areas, separated by commas.",
-        ),
-    ] = "",
-    profile: Annotated[
-        Literal["smoke", "quick"], typer.Option(help="Try as much as `verify` does with it.")
-    ] = "quick",
-    seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Run each mutant with N seeds.")
-    ] = 1,
+    list_: ListOption = False,
+    only: OnlyOption = "",
+    profile: ProfileOption = "quick",
+    seeds: SeedsOption = 1,
     seed: FirstSeed = 0,
-    everything: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Test every requirement, to see which others each mutant breaks. Slow.",
-        ),
-    ] = False,
+    everything: EverythingOption = False,
     jobs: Checks = CORES,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Write mutants.json and mutants.md to DIR.")
-    ] = Path("streamproof-out"),
+    out: OutOption = Path("streamproof-out"),
     work_dir: WorkDirectory = None,
 ) -> None:
     """Show that the suite catches stores that are wrong on purpose.

@@ -28,37 +28,46 @@ MOST_TOLD = 10
 """At most 10 runs that could not be judged are named, and at most 10 that came twice."""
 
 
+EventsArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="EVENTS",
+        help="A trace in Parquet, a directory of traces, or the directory of a campaign.",
+    ),
+]
+
+InvariantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Judge by this invariant only, or by the invariants of this requirement. "
+        "Repeatable. Default: all invariants.",
+    ),
+]
+
+SetsOption = Annotated[
+    bool,
+    typer.Option(
+        "--sets",
+        help="Check all events at once, for runs that are too large for one worker. Fewer "
+        "promises can be checked this way.",
+    ),
+]
+
+OutOption = Annotated[
+    Path,
+    typer.Option(metavar="DIR", help="Write the violations to DIR, as Parquet and NDJSON."),
+]
+
+
 def recheck(
-    events: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="EVENTS",
-            help="A trace in Parquet, a directory of traces, or the directory of a campaign.",
-        ),
-    ],
+    events: EventsArgument,
     *,
-    invariant: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Judge by this invariant only, or by the invariants of this requirement. "
-            "Repeatable. Default: all invariants.",
-        ),
-    ] = None,
-    sets: Annotated[
-        bool,
-        typer.Option(
-            "--sets",
-            help="Check all events at once, for runs that are too large for one worker. Fewer "
-            "promises can be checked this way.",
-        ),
-    ] = False,
+    invariant: InvariantOption = None,
+    sets: SetsOption = False,
     master: Master = "",
     remote: Remote = "",
-    out: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Write the violations to DIR, as Parquet and NDJSON."),
-    ] = Path("streamproof-rechecked"),
+    out: OutOption = Path("streamproof-rechecked"),
 ) -> None:
     """Judge recorded events again, with Spark.
 

@@ -22,77 +22,98 @@ if TYPE_CHECKING:
 __all__ = ["replay"]
 
 
+TargetsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TARGET",
+        help="A scenario of the library or a scenario file (.toml), either with @VARIANT; a "
+        "failure that a run saved (.json); or a trace (.parquet), a directory of traces, or "
+        "the directory of a campaign.",
+    ),
+]
+
+SubjectOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SUBJECT",
+        show_default=False,
+        help="Play the scenario with this store, named as for `verify`. Default: a fast model "
+        "store.",
+    ),
+]
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change one setting of the scenario, such as max_task_idle_ms=500. Repeatable.",
+    ),
+]
+
+DefectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Make the simulated runtime commit this mistake as well. Repeatable.",
+    ),
+]
+
+SeedOption = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Draw what the scenario leaves open from this seed."),
+]
+
+RunOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--run",
+        metavar="ID",
+        help="Show this run of a trace that has several. Repeatable.",
+    ),
+]
+
+UntilOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0, metavar="MS", help="Show nothing that happens after this virtual millisecond."
+    ),
+]
+
+FormatOption = Annotated[
+    Format,
+    typer.Option(
+        "--format", help="Print the run (text), or write it to a file in one of these formats."
+    ),
+]
+
+CompareOption = Annotated[
+    bool,
+    typer.Option("--compare", help="Show two runs side by side: two targets, or two variants."),
+]
+
+StepOption = Annotated[bool, typer.Option("--step", help="Walk through the run event by event.")]
+
+AllOption = Annotated[
+    bool,
+    typer.Option("--all", help="Show every event, not only those that matter to the failure."),
+]
+
+
 def replay(
-    targets: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TARGET",
-            help="A scenario of the library or a scenario file (.toml), either with @VARIANT; a "
-            "failure that a run saved (.json); or a trace (.parquet), a directory of traces, or "
-            "the directory of a campaign.",
-        ),
-    ],
+    targets: TargetsArgument,
     *,
-    subject: Annotated[
-        str,
-        typer.Option(
-            metavar="SUBJECT",
-            show_default=False,
-            help="Play the scenario with this store, named as for `verify`. Default: a fast model "
-            "store.",
-        ),
-    ] = "",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change one setting of the scenario, such as max_task_idle_ms=500. Repeatable.",
-        ),
-    ] = None,
-    defect: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Make the simulated runtime commit this mistake as well. Repeatable.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Draw what the scenario leaves open from this seed."),
-    ] = None,
-    run: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--run",
-            metavar="ID",
-            help="Show this run of a trace that has several. Repeatable.",
-        ),
-    ] = None,
-    until: Annotated[
-        int | None,
-        typer.Option(
-            min=0, metavar="MS", help="Show nothing that happens after this virtual millisecond."
-        ),
-    ] = None,
-    format_: Annotated[
-        Format,
-        typer.Option(
-            "--format", help="Print the run (text), or write it to a file in one of these formats."
-        ),
-    ] = "text",
+    subject: SubjectOption = "",
+    set_: SetOption = None,
+    defect: DefectOption = None,
+    seed: SeedOption = None,
+    run: RunOption = None,
+    until: UntilOption = None,
+    format_: FormatOption = "text",
     out: OutputDirectory = Path("streamproof-out"),
-    compare_: Annotated[
-        bool,
-        typer.Option("--compare", help="Show two runs side by side: two targets, or two variants."),
-    ] = False,
-    step: Annotated[
-        bool, typer.Option("--step", help="Walk through the run event by event.")
-    ] = False,
-    all_: Annotated[
-        bool,
-        typer.Option("--all", help="Show every event, not only those that matter to the failure."),
-    ] = False,
+    compare_: CompareOption = False,
+    step: StepOption = False,
+    all_: AllOption = False,
     work_dir: WorkDirectory = None,
 ) -> None:
     """Play a scenario, show a trace, or run a saved failure again.

@@ -18,41 +18,50 @@ DEFAULT_OUT = Path("streamproof-report")
 """The directory for a report on many runs, unless --out names another one."""
 
 
+RunsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUNS",
+        help="A run log, also of a run that was killed; a directory to search for run logs and "
+        "campaigns; or a pattern such as 'runs/*/run.ndjson'.",
+    ),
+]
+
+BaselineOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RUNS",
+        help="Compare with these runs, named as RUNS are. Repeatable. Default: compare the "
+        "newest version of each subject with the version before it.",
+    ),
+]
+
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help=f"Write the report to DIR. Default: beside a single run log, else {DEFAULT_OUT}.",
+    ),
+]
+
+FormatsOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMATS",
+        show_default=False,
+        help="Write only these formats, separated by commas: html, json, csv, junit, markdown, "
+        "badge, ctrf. Default: all.",
+    ),
+]
+
+
 def report(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUNS",
-            help="A run log, also of a run that was killed; a directory to search for run logs and "
-            "campaigns; or a pattern such as 'runs/*/run.ndjson'.",
-        ),
-    ],
+    runs: RunsArgument,
     *,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RUNS",
-            help="Compare with these runs, named as RUNS are. Repeatable. Default: compare the "
-            "newest version of each subject with the version before it.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help=f"Write the report to DIR. Default: beside a single run log, else {DEFAULT_OUT}.",
-        ),
-    ] = None,
-    formats: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="FORMATS",
-            show_default=False,
-            help="Write only these formats, separated by commas: html, json, csv, junit, markdown, "
-            "badge, ctrf. Default: all.",
-        ),
-    ] = "",
+    baseline: BaselineOption = None,
+    out: OutOption = None,
+    formats: FormatsOption = "",
     master: Master = "",
     remote: Remote = "",
 ) -> None:

@@ -20,15 +20,18 @@ _NEEDS_NOTHING: dict[Binds, str] = {
 }
 
 
+IdentifierArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        show_default=False,
+        help="Show this requirement in full, or list this area. Default: list all.",
+    ),
+]
+
+
 def requirements(
-    identifier: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID",
-            show_default=False,
-            help="Show this requirement in full, or list this area. Default: list all.",
-        ),
-    ] = "",
+    identifier: IdentifierArgument = "",
 ) -> None:
     """List the requirements, or show one in full.
 

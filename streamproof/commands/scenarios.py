@@ -21,27 +21,34 @@ from streamproof.scenarios.scenario_reader import find, library, read
 __all__ = ["list_scenarios"]
 
 
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        show_default=False,
+        help="Show this scenario, with its variants. Default: list all.",
+    ),
+]
+
+PlayOption = Annotated[
+    bool,
+    typer.Option("--play", help="Play every variant, and print whether it came as expected."),
+]
+
+SubjectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SUBJECT",
+        help="Play the scenarios with this store, too, besides the model store. Repeatable.",
+    ),
+]
+
+
 def list_scenarios(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            show_default=False,
-            help="Show this scenario, with its variants. Default: list all.",
-        ),
-    ] = "",
+    name: NameArgument = "",
     *,
-    play: Annotated[
-        bool,
-        typer.Option("--play", help="Play every variant, and print whether it came as expected."),
-    ] = False,
-    subject: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SUBJECT",
-            help="Play the scenarios with this store, too, besides the model store. Repeatable.",
-        ),
-    ] = None,
+    play: PlayOption = False,
+    subject: SubjectOption = None,
     work_dir: WorkDirectory = None,
 ) -> None:
     """List the crash scenarios, show one, or play them all.

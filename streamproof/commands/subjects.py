@@ -37,22 +37,27 @@ def list_subjects() -> None:
     Console(highlight=False).print(table)
 
 
+SubjectArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SUBJECT",
+        help="The store to serve: module:factory, path/to/file.py:factory, or a built-in name.",
+    ),
+]
+
+DirectoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir",
+        metavar="DIR",
+        help="Keep the files of the store in DIR. Default: where the client asks for them.",
+    ),
+]
+
+
 def host(
-    subject: Annotated[
-        str,
-        typer.Argument(
-            metavar="SUBJECT",
-            help="The store to serve: module:factory, path/to/file.py:factory, or a built-in name.",
-        ),
-    ],
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir",
-            metavar="DIR",
-            help="Keep the files of the store in DIR. Default: where the client asks for them.",
-        ),
-    ] = None,
+    subject: SubjectArgument,
+    directory: DirectoryOption = None,
 ) -> None:
     """Serve a key-value store in Python to another process.
 

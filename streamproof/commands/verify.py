@@ -23,106 +23,133 @@ BANK = Path(".streamproof") / "bank"
 """The bank in the current directory, which is used unless another one is named."""
 
 
+SubjectsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SUBJECT",
+        help="A store to verify: module:factory, path/to/file.py:factory, a built-in name, or "
+        "'cmd:./my-store-host --dir {dir}' for a store in another language. Or `runtime`, to "
+        "verify the simulated runtime that stores run in.",
+    ),
+]
+
+GuaranteeOption = Annotated[
+    Guarantee, typer.Option(help="Run the store under this processing guarantee.")
+]
+
+SpecOption = Annotated[
+    Spec,
+    typer.Option(
+        help="Hold the store to the proposals as accepted (kips), or as a Kafka release "
+        "shipped them."
+    ),
+]
+
+ProfileOption = Annotated[
+    Profile,
+    typer.Option(
+        help="Try for seconds (smoke), for about a minute (quick) or for many minutes (full) "
+        "for each subject."
+    ),
+]
+
+OnlyOption = Annotated[
+    str,
+    typer.Option(
+        metavar="IDS",
+        show_default=False,
+        help="Test only these requirements or areas, separated by commas: CRASH,KV-001.",
+    ),
+]
+
+SeedOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Fix every random decision, so that the run can be repeated. Default: a new seed.",
+    ),
+]
+
+RoundOption = Annotated[
+    int,
+    typer.Option(
+        "--round",
+        min=0,
+        metavar="N",
+        help="Search as round N of a longer search with the same seed would.",
+    ),
+]
+
+BudgetOption = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        show_default=False,
+        help="Go on searching for TIME in all, such as 90s, 10m or 1h, in the checks that "
+        "still find new behaviour. Every check runs at least once.",
+    ),
+]
+
+KnownFailuresOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Do not count the failures that this TOML file lists, each with a reason and an "
+        "expiry date.",
+    ),
+]
+
+BankOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--bank",
+        metavar="DIR",
+        help="Save failures in DIR, and try the failures saved there first. "
+        "Default: .streamproof/bank in the current directory.",
+    ),
+]
+
+NoBankOption = Annotated[
+    bool, typer.Option("--no-bank", help="Save no failures in a bank, and try no saved ones.")
+]
+
+DefectOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="Make the simulated runtime commit this mistake, to see that it is caught. "
+        "`streamproof defects` lists all mistakes.",
+    ),
+]
+
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        metavar="SECONDS",
+        help="Treat a call of the store as a hang when it takes longer than this.",
+    ),
+]
+
+
 def verify(
-    subjects: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SUBJECT",
-            help="A store to verify: module:factory, path/to/file.py:factory, a built-in name, or "
-            "'cmd:./my-store-host --dir {dir}' for a store in another language. Or `runtime`, to "
-            "verify the simulated runtime that stores run in.",
-        ),
-    ],
-    guarantee: Annotated[
-        Guarantee, typer.Option(help="Run the store under this processing guarantee.")
-    ] = "exactly-once",
-    spec: Annotated[
-        Spec,
-        typer.Option(
-            help="Hold the store to the proposals as accepted (kips), or as a Kafka release "
-            "shipped them."
-        ),
-    ] = "kips",
-    profile: Annotated[
-        Profile,
-        typer.Option(
-            help="Try for seconds (smoke), for about a minute (quick) or for many minutes (full) "
-            "for each subject."
-        ),
-    ] = "quick",
-    only: Annotated[
-        str,
-        typer.Option(
-            metavar="IDS",
-            show_default=False,
-            help="Test only these requirements or areas, separated by commas: CRASH,KV-001.",
-        ),
-    ] = "",
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Fix every random decision, so that the run can be repeated. Default: a new seed.",
-        ),
-    ] = None,
+    subjects: SubjectsArgument,
+    guarantee: GuaranteeOption = "exactly-once",
+    spec: SpecOption = "kips",
+    profile: ProfileOption = "quick",
+    only: OnlyOption = "",
+    seed: SeedOption = None,
     out: OutputDirectory = Path("streamproof-out"),
     jobs: Checks = CORES,
-    round_: Annotated[
-        int,
-        typer.Option(
-            "--round",
-            min=0,
-            metavar="N",
-            help="Search as round N of a longer search with the same seed would.",
-        ),
-    ] = 0,
-    budget: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            show_default=False,
-            help="Go on searching for TIME in all, such as 90s, 10m or 1h, in the checks that "
-            "still find new behaviour. Every check runs at least once.",
-        ),
-    ] = "",
-    known_failures: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Do not count the failures that this TOML file lists, each with a reason and an "
-            "expiry date.",
-        ),
-    ] = None,
-    bank: Annotated[
-        Path | None,
-        typer.Option(
-            "--bank",
-            metavar="DIR",
-            help="Save failures in DIR, and try the failures saved there first. "
-            "Default: .streamproof/bank in the current directory.",
-        ),
-    ] = None,
-    no_bank: Annotated[
-        bool, typer.Option("--no-bank", help="Save no failures in a bank, and try no saved ones.")
-    ] = False,
-    defect: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            show_default=False,
-            help="Make the simulated runtime commit this mistake, to see that it is caught. "
-            "`streamproof defects` lists all mistakes.",
-        ),
-    ] = "",
-    timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            metavar="SECONDS",
-            help="Treat a call of the store as a hang when it takes longer than this.",
-        ),
-    ] = 20.0,
+    round_: RoundOption = 0,
+    budget: BudgetOption = "",
+    known_failures: KnownFailuresOption = None,
+    bank: BankOption = None,
+    no_bank: NoBankOption = False,
+    defect: DefectOption = "",
+    timeout: TimeoutOption = 20.0,
     work_dir: WorkDirectory = None,
 ) -> None:
     """Verify one or more stores, or the simulated runtime.
