@@ -1,8 +1,8 @@
 """Window and session stores seen as key-value stores, so that one suite can judge all kinds.
 
-Every key stands for one window, or one session, of that key. Which one follows from the key, so
-that a put overwrites and a get finds what was put. The windows lie in different segments, so
-that what the suite asks of several keys, it asks of several segments.
+Every key stands for one window, or one session, of that key. The key determines which one, so a
+put overwrites and a get finds what was put. The windows lie in different segments, so a check of
+several keys is a check of several segments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SESSION_MS = 10
 
 
 class _Rows:
-    """What both kinds share; whatever has nothing to do with keys goes to the store itself."""
+    """What both kinds share. Methods that have nothing to do with keys go to the store itself."""
 
     def __init__(self, store: Any, capabilities: Capabilities) -> None:
         self.store = store
@@ -83,7 +83,7 @@ class _Rows:
         return old
 
     def all(self) -> Iterator[tuple[bytes, bytes]]:
-        """The entries; that they cannot be closed early does not matter to a whole scan."""
+        """The entries. They cannot be closed early, which a whole scan never does."""
         with self._all() as entries:
             yield from ((windowed.key, value) for windowed, value in entries)
 

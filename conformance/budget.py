@@ -1,14 +1,14 @@
-"""A search that goes on for a given time, and spends it where it still learns something.
+"""A search that runs for a given time, and spends it on the checks that still learn something.
 
 After every check has run once, the checks that search (properties, random programs, crashes) take
 turns, in rounds with seeds of their own. A check *learns* when a round reaches something that
 none before it did: a call after another with another kind of answer, a place to crash at, a state
 that the oracle had not seen, a promise broken in a new shape. One that learned in its last round
-takes every turn, and one that did not learn n times in a row takes one turn in 2^n, down to one
-in 32.
+takes every turn. One that learned nothing in n rounds in a row takes one turn in 2^n, and at least
+one in 32.
 
-What a round does follows from the seed of the run, the check and the number of the round. How
-many rounds there are depends on the machine, and nothing else does.
+The seed of the run, the check and the number of the round determine what a round does. Only the
+number of rounds depends on the machine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def parse_duration(text: str) -> float:
 
 @dataclass
 class _Arm:
-    """One check of one subject, and what its rounds came to.
+    """One check of one subject, and the results of its rounds.
 
     Attributes:
         rounds: how many were begun after the first.
@@ -109,7 +109,7 @@ class Search:
                     yield CheckTask(arm.subject, arm.check, self._first + arm.rounds)
 
     def take(self, subject: str, outcome: CheckOutcome) -> None:
-        """Take note of what a round came to, the first one included."""
+        """Take the outcome of a round, the first one included."""
         self._examples += outcome.evidence.examples
         self._kills += sum(outcome.evidence.crash_points.values())
         arm = self._arms.get((subject, outcome.check))
@@ -120,11 +120,11 @@ class Search:
         arm.grew = len(reached - arm.reached)
         arm.idle = 0 if arm.grew else arm.idle + 1
         arm.reached |= reached
-        # What hangs, or cannot be done here, would do so again.
+        # A check that hung, or cannot run on this machine, would do so again.
         arm.given_up = bool(outcome.subject_error or outcome.suite_error or outcome.skipped)
 
     def summary(self) -> str:
-        """What the search came to, and where more time would bring more."""
+        """What the search reached, and which checks would learn more in more time."""
         arms = list(self._arms.values())
         growing = sorted((each for each in arms if each.grew), key=lambda each: -each.grew)
         total = sum(len(each.reached) for each in arms)

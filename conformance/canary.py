@@ -1,9 +1,9 @@
 """The canary: a store that must fail, tried first in every run, in the same way as any subject.
 
-It loses rows that its offset covers at every crash. Finding that out takes the whole way: a process
-that starts checks, a fork, a real kill, another process that reads, the judge, and the way
-of a finding back. If it is not caught, something on that way is broken, and that nothing was
-found in other stores means nothing.
+At every crash it loses rows that its offset covers. To catch it, every part of the suite has to
+work: the process that starts checks, a fork, a real kill, the process that reads what is left, the
+judge, and the record of the finding. If it is not caught, one of these parts is broken, and a clean
+result for any other store means nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ CHECK = "crash.between_operations"
 
 
 class CanaryError(SuiteError):
-    """The suite did not find the store wrong that it must find wrong."""
+    """The suite did not catch the canary."""
 
 
 def canary_task() -> CheckTask:
-    """The check to begin with."""
+    """The check of the canary, which a run begins with."""
     return CheckTask(CANARY_SUBJECT, load_checks()[CHECK], profile="smoke")
 
 
@@ -43,7 +43,7 @@ def require_caught(outcome: CheckOutcome) -> str:
     problem = outcome.suite_error or outcome.subject_error or outcome.skipped
     because = problem.splitlines()[0] if problem else f"{CHECK} found nothing"
     raise CanaryError(
-        f"The suite does not work here: it did not find out that {CANARY_SUBJECT} breaks "
-        f"{CANARY.requirement} ({because}). So nothing that it says of other stores can be "
-        f"trusted. Find out more with `streamproof mutants {CANARY.name}`."
+        f"The suite does not work here: it did not find that {CANARY_SUBJECT} breaks "
+        f"{CANARY.requirement} ({because}). Its results for other stores cannot be "
+        f"trusted. Run `streamproof mutants {CANARY.name}` to see why."
     )

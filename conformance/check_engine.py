@@ -68,12 +68,13 @@ def work_directory(parent: Path | None = None) -> Iterator[Path]:
     A killed process leaves the page cache behind, so that a memory file system shows the
     same crashes as a disk, and is much faster; it is used where it has room.
 
-    Whoever is killed leaves its directory behind. So its owner locks a file beside it, and the
-    kernel unlocks it when the owner and all its forks are gone: the next run deletes both.
+    A run that is killed leaves its directory behind. So a run locks a file beside its directory.
+    The kernel unlocks the file when the run and all its forks are gone, and the next run deletes
+    both.
 
     Args:
-        parent: where it is made. Nothing else is deleted there: a file system that several
-            machines share may have locks that they do not.
+        parent: the folder to make it in. Other work directories in that folder are left alone,
+            because locks may not work on a file system that several machines share.
 
     Raises:
         UsageError: it cannot be made.
@@ -88,7 +89,7 @@ def work_directory(parent: Path | None = None) -> Iterator[Path]:
         descriptor, name = tempfile.mkstemp(prefix=WORK, suffix=LOCK, dir=place)
         lock = Path(name)
         directory = lock.with_suffix("")
-        # Where there are no locks, nobody else gets one either.
+        # Without locks on this file system, no other run can lock and delete it either.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         directory.mkdir(mode=0o700)
@@ -107,7 +108,7 @@ def work_directory(parent: Path | None = None) -> Iterator[Path]:
 def _delete_abandoned(place: Path) -> None:
     """Delete the work directories whose owners were killed."""
     for lock in place.glob(f"{WORK}*{LOCK}"):
-        # It may be gone by now, or somebody else's, or in use.
+        # It may be gone by now, belong to another user, or be in use.
         with contextlib.suppress(OSError):
             descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
@@ -130,8 +131,8 @@ class CheckTask(NamedTuple):
     """One check of one subject.
 
     Attributes:
-        round: in which round of the search; the first is that of the settings.
-        replay: a failure to be made again, instead of a search.
+        round: the round of the search; the first is that of the settings.
+        replay: a failure to replay, instead of a search.
         profile: how much to try, if not what the settings say.
     """
 
@@ -179,10 +180,10 @@ class _Nursery:
             )
 
     def fork(self, opening: Opening, streams: Sequence[int]) -> int:
-        """Begin a zygote with these standard streams; its process.
+        """Begin a zygote with these standard streams, and return its process id.
 
         Raises:
-            UsageError: there is none, as the suite cannot be imported.
+            UsageError: there is no zygote, because the suite cannot be imported.
         """
         answer = b""
         with contextlib.suppress(OSError):
@@ -230,7 +231,8 @@ class _Zygote:
         finally:
             os.close(stdin)
             os.close(stdout)
-        # It is nobody's child here; this tells its end, and is never that of another.
+        # The nursery forked it, so it is no child of ours to wait for. A descriptor shows its end,
+        # and unlike its number never means another process.
         self._process = os.pidfd_open(self.pid)
         self.buffer = b""
         self.lost = ""
@@ -275,7 +277,7 @@ class _Zygote:
         )
 
     def dismiss(self) -> None:
-        """Let it end what it has started, also what left its session, and then itself."""
+        """Ask it to end all that it started, also what left its session, and then itself."""
         with contextlib.suppress(OSError, ValueError):
             self._requests.write(b"\n")
             self._requests.flush()
@@ -297,7 +299,7 @@ class Engine:
     """Runs checks, ``jobs`` at a time.
 
     Args:
-        settings: what the run was asked for.
+        settings: the settings of the run.
         directory: where the databases of the run go.
         jobs: how many checks run at the same time.
     """
@@ -310,8 +312,8 @@ class Engine:
         self._nursery: _Nursery | None = None
         self._zygotes: dict[str, _Zygote] = {}
         self._running: dict[tuple[str, int], _Running] = {}
-        # Never one twice, in whatever run: what an earlier check has left behind says nothing
-        # about a later one, and is not cut while somebody maps it.
+        # No number is used twice, in any run: otherwise a check could read the outcome of an
+        # earlier one, or cut its status file while it is still mapped.
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
@@ -321,7 +323,7 @@ class Engine:
         self.stop()
 
     def load(self, subjects: Iterable[str]) -> dict[str, SubjectInfo]:
-        """Load all subjects, in a process each, and tell what they are.
+        """Load each subject in a process of its own, and return what they are.
 
         Raises:
             UsageError: a subject cannot be loaded.
@@ -338,10 +340,10 @@ class Engine:
         on_outcome: Callable[[str, CheckOutcome], None],
         on_start: Callable[[str, Check], None] = lambda *_: None,
     ) -> None:
-        """Run a plan and hand on each outcome as soon as it is there.
+        """Run a plan, and pass each outcome on as soon as its check has ended.
 
-        The plan is asked for its next task when there is room for it, so that it may depend on
-        the outcomes so far.
+        The next task is taken from the plan when a process is free for it, so the plan may depend
+        on the outcomes so far.
         """
         tasks = (CheckTask(*each) for each in plan)
         task = next(tasks, None)
@@ -473,7 +475,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _kill_session(leader: int) -> None:
-    """End what a zygote has started, which its session tells, whether it told us or not."""
+    """End all processes in the session of a zygote, whether it reported them or not."""
     for path in Path("/proc").glob("[0-9]*"):
         pid = int(path.name)
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -2,7 +2,7 @@
 
 Keyspaces are small, so that overwrites, deletes and re-puts happen. Keys are prefixes of each
 other, empty, all zeros, all 0xFF, with the separators that key encodings use, and the
-literals found in the subject's own module, which are what its encoding trips over.
+literals found in the subject's own module, because its encoding is likely to fail on those.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ LITERAL_LIMIT = 24
 def among(values: tuple[T, ...]) -> SearchStrategy[T]:
     """One of some values: the same strategy whenever it is asked for.
 
-    Hypothesis looks into every strategy when it first draws from it, and that takes longer than
-    the drawing. So whatever is drawn in each step of a program must not be made in each step.
+    Hypothesis inspects every strategy when it first draws from it, which takes longer than the
+    draw. So a strategy for the steps of a program must not be made anew in each step.
     """
     return st.sampled_from(values)
 

@@ -1,4 +1,4 @@
-"""What a check is doing right now, in memory that outlives the process which writes it.
+"""The call that a check is making right now, in memory that outlives the process.
 
 The supervisor reads it to tell which call on the subject hangs, or killed the process.
 """
@@ -19,7 +19,7 @@ _HEADER = struct.Struct("dH")
 
 
 class Status:
-    """A small shared file: since when which call on the subject has been running."""
+    """A small shared file with the running call on the subject, and when it began."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         if create:

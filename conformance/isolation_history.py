@@ -172,7 +172,7 @@ NOTHING = ObservedTransaction("nobody", Span(-1, -1), [], outcome="committed", e
 
 
 class IsolationHistory:
-    """What happened, in the order in which it is told; several threads may tell.
+    """What happened, in the order in which it was noted; several threads may note events.
 
     Args:
         early: whether a write may reach other readers before its commit, as it may where the

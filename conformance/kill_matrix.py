@@ -1,8 +1,8 @@
 """The kill matrix: every deliberately wrong store against the requirement that must catch it.
 
-A mutant is *killed* if a check finds the requirement broken that it is bound to; that a check
-finds another one broken is not enough. The right stores of which it is a wrong copy are run
-beside it, and must keep that requirement.
+A mutant is *killed* if a check finds that it breaks the requirement that it is bound to; breaking
+another one is not enough. The correct stores that it copies run beside it, and must keep that
+requirement.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class GroupRun:
     ) -> None:
         """Run the checks in a directory, ``jobs`` at a time.
 
-        ``on_plan`` is told how many there are, and ``on_outcome`` how each of them ended.
+        ``on_plan`` receives the number of checks, and ``on_outcome`` each outcome.
         """
         subjects = {name for each in self.mutants for name in (each.subject, *each.right)}
         directory.mkdir(parents=True)
@@ -183,7 +183,7 @@ class GroupRun:
         return untested_result(subject, requirement, capabilities, guarantee, spec)
 
     def finished(self, mutant: Mutant) -> bool:
-        """Whether all that is to be said about a mutant is known."""
+        """Whether everything about a mutant is known."""
         loaded = {mutant.subject, *mutant.right} <= self.capabilities.keys()
         return loaded and self._plan(mutant) <= self.outcomes.keys()
 
@@ -323,7 +323,7 @@ def group_runs(
 
 
 def area_rows(rows: Iterable[MutantRow]) -> list[AreaRow]:
-    """The same by area, in the order of the catalogue; areas without mutants are told, too."""
+    """The rows by area, in the order of the catalogue; areas without mutants have one as well."""
     rows = list(rows)
     found = []
     asked = requirements_that_bind("store")

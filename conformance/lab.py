@@ -105,7 +105,7 @@ def _start_anew(*, loaded: bool) -> None:
 
 
 class ToldListener(StateRestoreListener):
-    """A restore listener that notes what it is told, and may raise after that."""
+    """A restore listener that notes each call, and may raise after that."""
 
     def __init__(
         self, told: list[tuple[str, int] | tuple[str, int, int]], *, fails: bool = False
@@ -143,11 +143,11 @@ class Lab:
     """One subject and one task directory, in which the subject is opened again and again.
 
     Args:
-        subject: a subject, or what names one on the command line.
-        guarantee: the processing guarantee that the store is told.
+        subject: a subject, or its name on the command line.
+        guarantee: the processing guarantee in the configuration of the store.
         directory: the directory of the task; if it is not given, a temporary one, which is
             deleted when the program ends.
-        task_id: the id of the task that the store is told.
+        task_id: the id of the task in the context of the store.
     """
 
     def __init__(
@@ -218,11 +218,11 @@ class Lab:
         )
 
     def simulate(self, *, spec: Spec = "kips", **world: Any) -> str:
-        """Run a simulated world with the subject inside, and say what is wrong; empty if nothing.
+        """Run a simulated world with the subject inside; return the mistake, or an empty text.
 
-        ``world`` is what ``conformance.simulated.world.Simulated`` has.
+        ``world`` has the fields of ``conformance.simulated.store_world.Simulated``.
         """
-        # Whoever simulates nothing needs no simulator.
+        # The simulator takes long to import, and most programs do not need it.
         from streamproof.conformance.simulated.world_trial import simulate
 
         return simulate(self.subject, world, self.directory, guarantee=self.guarantee, spec=spec)
@@ -321,7 +321,7 @@ class Lab:
     ) -> Restoration:
         """A restoration of the changelog from ``start`` up to, not including, ``end``.
 
-        What its listener is told is appended to ``told``; with ``listener_fails`` it then raises.
+        Each call of its listener is appended to ``told``; with ``listener_fails`` it then raises.
         """
         listener = ToldListener(self.told, fails=listener_fails)
         return Restoration(
@@ -334,7 +334,7 @@ class Lab:
         )
 
     def catch_up(self, store: Any, changelog: Iterable[ChangelogRecord]) -> None:
-        """Replay what comes after the committed offset, and commit, as the runtime does."""
+        """Replay the changelog after the committed offset, and commit, as the runtime does."""
         records = list(changelog)
         offset = store.committed_offset(CHANGELOG)
         start = -1 if offset is None else offset
@@ -347,7 +347,7 @@ class Lab:
     ) -> None:
         """Restore up to ``batches`` batches after the committed offset, and commit each of them.
 
-        A batch has ``batch`` records. It is what a restoration does that is interrupted later.
+        A batch has ``batch`` records. A restoration that is interrupted later leaves the same.
         """
         offset = store.committed_offset(CHANGELOG)
         start = -1 if offset is None else offset
@@ -411,10 +411,10 @@ class Lab:
     def crash(self, doomed: Callable[[], object]) -> None:
         """Run ``doomed`` in a process of its own, and kill that process with SIGKILL.
 
-        It dies where ``arm`` or ``die`` said, and at the end of ``doomed`` otherwise; or where
-        it raises, if a call of the system was let fail or the store asks to be wiped.
-        Call it before anything was opened in this process: a store's threads do not survive
-        the fork that starts the process.
+        The process dies where ``arm`` or ``die`` says, otherwise at the end of ``doomed``. It also
+        dies where ``doomed`` raises, if a system call was made to fail or the store asks to be
+        wiped. Call this before a store is opened in this process: the threads of a store do not
+        survive the fork that starts the process.
         """
         pid = os.fork()
         if pid == 0:
@@ -441,17 +441,17 @@ class Lab:
         lost: Iterable[int] | None = None,
         torn: Mapping[int, Piece] | None = None,
     ) -> None:
-        """Run ``doomed`` in a process of its own, and leave what a loss of power leaves of it.
+        """Run ``doomed`` in a process of its own, and leave what a loss of power would leave.
 
-        To be called as ``crash``, in a program that began with :meth:`record_system_calls`.
+        Call it like ``crash``, in a program that began with :meth:`record_system_calls`.
 
         Args:
-            doomed: what is done until the power goes.
-            after: after how many calls that change something in the directory it goes; all of
-                them, if it is not given.
-            lost: the numbers of the calls whose effect is lost; if it is not given, all that was
-                not synced. What was synced is never lost.
-            torn: the writes of which only some bytes survive, from the first up to, not
+            doomed: what runs until the power is cut.
+            after: the number of calls that change something in the directory before the power is
+                cut; without it, all of them.
+            lost: the numbers of the calls whose effect is lost; without it, everything unsynced.
+                Synced data is never lost.
+            torn: by call, the bytes of a write that survive: from the first number up to, not
                 including, the second.
         """
 
@@ -476,8 +476,8 @@ class Lab:
     ) -> None:
         """From here on, die before the n-th line of Python, or the n-th write-like system call.
 
-        With an ``error``, such as ``ENOSPC`` for a disk that is full, that call fails with it
-        instead; with ``lasting``, so does every one after it, until ``disarm``.
+        With an ``error``, such as ``ENOSPC`` for a full disk, that call fails with it instead; with
+        ``lasting``, every later call fails as well, until ``disarm``.
         System calls are counted only in a program that began with :meth:`count_system_calls`.
         """
         if line:
@@ -488,7 +488,7 @@ class Lab:
             triggers.arm_syscalls(syscall, error=number, lasting=lasting)
 
     def disarm(self) -> None:
-        """From here on, neither die nor let a call of the system fail."""
+        """From here on, neither die nor let a system call fail."""
         triggers.disarm()
 
     def die(self) -> NoReturn:

@@ -1,7 +1,7 @@
 """The pytest plugin: ``pytest --pyargs streamproof.conformance --subject module:factory``.
 
 It is found through its entry point, adds the options of ``streamproof verify`` that make sense
-in a test run, and turns each requirement into a test. In somebody's own test module,
+in a test run, and turns each requirement into a test. In a test module of your own,
 :class:`streamproof.conformance.suite.StateStoreConformance` does the same.
 """
 
@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test of each requirement, and of each subject where the options name them."""
-    # Somebody else's test may have an argument of that name, which is none of our business.
+    # A test of another package may have an argument of that name; it is left alone.
     if not {"requirement", "streamproof_verifier"} <= set(metafunc.fixturenames):
         return
     # Imported here, so that a pytest run that has nothing to do with stores stays as fast.

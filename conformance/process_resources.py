@@ -1,7 +1,7 @@
-"""What a process holds: files, threads and other processes; and what it has written elsewhere.
+"""The files, threads and child processes of a process, and the files that it wrote elsewhere.
 
-Everything is read from ``/proc``, so that it holds for databases in C as well. What is written and
-closed at once can only be seen where Python does it, by an audit hook.
+Everything is read from ``/proc``, which shows the files of databases in C as well. A file that is
+written and closed at once does not show there: only an audit hook sees it, if Python wrote it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["FileWatch", "children", "count_handles", "count_threads", "open_file
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 _OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
-"""What is below these is no file that somebody keeps something in."""
+"""Folders of the system; a store keeps no data below them."""
 
 _IN_MEMORY = "/dev/shm/"  # noqa: S108 - it is only compared with
 """Files in memory are files like any others."""

@@ -1,8 +1,8 @@
-"""Failures as files: each can be run again, by hand or first thing in the next run.
+"""Failures as files, which can be replayed by hand, or by the next run before it searches.
 
-A failure is saved twice below ``failures/<subject>/`` of a run: as a program, ``.py``, for a
-person, and with all that it takes to make it again, ``.json``. A *bank* is a directory of the
-latter, ``<subject>/<requirement>-<shape>.json``, that outlives the runs.
+A run saves each failure twice below ``failures/<subject>/``: as a program for people, ``.py``, and
+with all that it takes to replay it, ``.json``. A *bank* is a directory of the latter,
+``<subject>/<requirement>-<shape>.json``, that outlives the runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FAILURES = "failures"
 
 
 class SavedChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a failure is made of; without any, the check does the same whenever it is run.
+    """The choices that lead to a failure; without any, the seed repeats it.
 
     Attributes:
         examples: sequences of choices of Hypothesis, in base64.
@@ -56,8 +56,8 @@ class SavedChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
             (see :mod:`streamproof.conformance.value_codec`).
         losses: the same for losses of power: a program and the state that one left.
         worlds: simulated worlds, as plain values (``simulated.store_world.Simulated``).
-        requirement, shape: what the last crash was judged to break, and how. A check may make
-            it the concern of another requirement, which is then the one that fails.
+        requirement, shape: the promise that the last crash broke, and how. A check may blame
+            another requirement for it, which is then the one that fails.
     """
 
     examples: list[str] = field(default_factory=list)
@@ -69,13 +69,13 @@ class SavedChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Replay(Struct, frozen=True, kw_only=True):
-    """A failure that is to be made again.
+    """A failure to replay.
 
     Attributes:
-        name: what tells it from others of the same subject, ``AREA-NNN-shape``.
+        name: its name, unique within the subject, ``AREA-NNN-shape``.
         requirement: the requirement that was broken.
         choices: how it was broken.
-        profile, seed, round: how much was tried then, and by which random decisions.
+        profile, seed, round: the settings under which it was found.
     """
 
     name: str
@@ -87,16 +87,16 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 class SavedFailure(Struct, frozen=True, kw_only=True):
-    """A failure with all that it takes to make it again.
+    """A failure with all that it takes to replay it.
 
     Attributes:
         format: see :data:`FORMAT`.
         tool_version: the version of streamproof that saved it.
         world: the version of the simulated world, if one is run again; otherwise 0.
         check: the check that found it.
-        timeout_s: seconds after which a call on the subject was a hang.
+        timeout_s: seconds after which a call on the subject counted as a hang.
         reproduce: the command that found it.
-        choices: what it is made of.
+        choices: the choices that lead to it.
     """
 
     format: int
@@ -122,11 +122,11 @@ class SavedFailure(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What tells it from others of the same subject."""
+        """Its name, unique within the subject."""
         return f"{self.requirement}-{self.shape}"
 
     def replay(self) -> Replay:
-        """What a check needs to make it again."""
+        """The part that a check needs to replay it."""
         return Replay(
             name=self.name,
             requirement=self.requirement,
@@ -204,7 +204,7 @@ def _simulates(subject: str, choices: SavedChoices) -> bool:
 def read_bank(
     bank: Path, subjects: Iterable[str]
 ) -> tuple[list[SavedFailure], list[tuple[str, str]]]:
-    """The failures in a bank, and a warning for each subject and file that is none."""
+    """The failures in a bank, and a warning with its subject for each file that is not used."""
     found: list[SavedFailure] = []
     warnings: list[tuple[str, str]] = []
     for subject in subjects:
@@ -233,7 +233,7 @@ def clear_failures(out: Path) -> None:
 
 
 class Archive:
-    """Where failures are saved as they are found.
+    """Saves failures as they are found.
 
     Args:
         out: the output directory of the run.
@@ -276,7 +276,7 @@ def _is_shorter(saved: SavedFailure, path: Path) -> bool:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file at once, so that neither a crash nor a second run leaves half of one."""
+    """Write a file in one step, so that neither a crash nor a second run leaves half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A whole run: the plan, the outcomes as they come in, and the records that they make."""
+"""A whole run: it plans checks, takes their outcomes, and makes records of them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def verify_command(
 
 
 class Observer:
-    """Is told what happens in a session; each method may be overridden, and none must be."""
+    """Receives the events of a session; each method does nothing unless it is overridden."""
 
     def started(self, subject: str, check: Check) -> None:
         """A check has started."""
@@ -105,7 +105,7 @@ class Observer:
         """A check has ended."""
 
     def record(self, record: CheckRecord | RequirementResult | Failure | Note) -> None:
-        """A record of the run log is there."""
+        """A record of the run log is complete."""
 
 
 def _check_record(subject: str, outcome: CheckOutcome) -> CheckRecord:
@@ -126,12 +126,12 @@ class Session:
 
     Args:
         infos: the subjects, loaded.
-        settings: what the run was asked for.
+        settings: the settings of the run.
         requirements: which requirements to test.
         known: the failures that are known.
         archive: where failures are saved; without one, they are not.
-        bank: failures of earlier runs, which are made again before anything else is tried.
-        with_canary: whether the engine has loaded the canary, too, and it is to be tried first.
+        bank: failures of earlier runs, which the session replays before it searches.
+        with_canary: whether the engine has loaded the canary, which then is tried first.
 
     Attributes:
         canary: by which requirement the canary was caught; empty before it was.
@@ -167,7 +167,7 @@ class Session:
         self._failed: dict[tuple[str, str], list[Failure]] = {}
 
     def plan(self) -> list[tuple[str, Check]]:
-        """Which checks are to be run on which subjects: heavy ones first, so that none is late."""
+        """The checks to run on each subject. Heavy checks start first, so that none ends late."""
         plan: list[tuple[str, Check]] = []
         for subject in self.results:
             wanted = {name for each in self._applicable(subject) for name in each.checks}
@@ -176,14 +176,18 @@ class Session:
         return plan
 
     def run(self, engine: Engine, observer: Observer, budget_s: float = 0.0) -> None:
-        """Make saved failures again, then run the plan; then search on while there is time.
+        """Replay saved failures, then run the plan, then search on until the budget is spent.
 
-        Each result is given to the observer as soon as it is final. With a budget that is at
-        the end, also if that comes early. ``budget_s`` is how many seconds to search for, in all;
-        0 stands for the plan alone.
+        The observer receives each result as soon as it is final: without a budget as the run goes
+        on, with a budget at the end of the search, even if an error ends it early.
+
+        Args:
+            engine: runs the checks; it has loaded the subjects.
+            observer: receives what happens.
+            budget_s: how long to search in all, in seconds; 0 runs the plan alone.
 
         Raises:
-            CanaryError: the suite does not find wrong what it must find wrong.
+            CanaryError: the suite did not find the canary broken.
         """
         for subject in self.results:
             for requirement in self.requirements:
@@ -208,7 +212,7 @@ class Session:
             self._take(subject, outcome, observer)
             if search is not None:
                 search.take(subject, outcome)
-            # There may be many rounds, and nobody asks for this again.
+            # A long search has many rounds, and nothing reads these names again.
             outcome.evidence.reached.clear()
 
         rounds = search.tasks() if search is not None else iter(())
@@ -274,7 +278,7 @@ class Session:
         )
 
     def _repeat(self, engine: Engine, observer: Observer) -> None:
-        """Make the failures of the bank again, and note which of them do not fail any more."""
+        """Replay the failures of the bank, and note which of them do not fail any more."""
         plan = [
             CheckTask(saved.subject, checks_for(saved.subject)[saved.check], replay=saved.replay())
             for saved in self._bank.values()
@@ -299,7 +303,7 @@ class Session:
     # Results.
 
     def _take(self, subject: str, outcome: CheckOutcome, observer: Observer) -> None:
-        """Take note of an outcome, and finish the requirements that waited for it alone."""
+        """Keep an outcome, and finish the requirements that waited for it alone."""
         self._outcomes[subject].append(outcome)
         observer.record(_check_record(subject, outcome))
         for requirement in self._applicable(subject):
@@ -308,7 +312,7 @@ class Session:
             if not self._searching:
                 self._try_to_finish(subject, requirement, observer)
             elif outcome.findings:
-                # The result comes at the end; what is broken is told at once.
+                # The result comes at the end of the search; a failure is reported at once.
                 outcomes = self._outcomes_for(subject, requirement)
                 self._record_failures(subject, requirement, outcomes, observer)
 
@@ -332,7 +336,7 @@ class Session:
         self._finish(subject, result, observer)
 
     def _outcomes_for(self, subject: str, requirement: Requirement) -> list[CheckOutcome]:
-        """The outcomes that a requirement follows from, in an order that is always the same."""
+        """The outcomes that decide a requirement, in an order that is always the same."""
         checks = requirement.checks
         mine = [each for each in self._outcomes[subject] if each.check in checks]
         return sorted(mine, key=lambda o: (checks.index(o.check), o.round, o.replayed))
@@ -344,7 +348,7 @@ class Session:
         outcomes: Iterable[CheckOutcome],
         observer: Observer,
     ) -> list[Failure]:
-        """Save and record the ways in which a requirement is broken; those that count first."""
+        """Save and record each shape in which a requirement is broken; unknown failures first."""
 
         def reproduce(outcome: CheckOutcome) -> str:
             if outcome.replayed:
@@ -392,7 +396,7 @@ class Session:
 
 
 def still_fails(saved: SavedFailure, outcome: CheckOutcome) -> bool:
-    """Whether a failure that was made again is still one; a hang or a death is."""
+    """Whether a replayed failure still fails; a hang or a death counts as one."""
     return bool(outcome.subject_error or outcome.suite_error) or any(
         (each.requirement, each.shape) == (saved.requirement, saved.shape)
         for each in outcome.findings

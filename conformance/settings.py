@@ -86,13 +86,13 @@ LIMITS: dict[Profile, Limits] = {
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What the whole run was asked for.
+    """The settings of the whole run.
 
     Attributes:
         operation_timeout_s: a single call on the subject that takes longer is a hang.
         check_timeout_s: a check that takes longer than this in all is given up.
-        round: which of the searches that follow from the seed; a search that goes on for a
-            given time makes one after the other.
+        round: the number of the search with this seed; a search with a time budget does one
+            round after the other.
     """
 
     guarantee: Guarantee = "exactly-once"

@@ -1,30 +1,30 @@
 """The shape of a failure: what two failures with one cause have in common.
 
-A requirement can be broken in several ways at once, and each deserves a program of its own. The
-same mistake, on the other hand, is found by many programs and by several checks, and is to be
-reported once. What tells the two apart is a shape: a short name that is the same on every run,
-made of how the answer differs and of what it is an answer to.
+A store can break a requirement in several ways at once, and each deserves a program of its own.
+The same mistake, on the other hand, fails many programs and several checks, and a report shows it
+once. The shape tells the two cases apart. It is a short name that is the same on every run: it says
+how the answer differs, and to which call.
 
 ======================  =====================================================================
-``missing-value``       there was nothing where something was to be
-``stale-value``         there was what had been written before, and was no longer to be seen
-``invented-value``      there was something that nobody had written
+``missing-value``       nothing was found where a value was expected
+``stale-value``         an older value was found, which had been replaced
+``invented-value``      a value was found that was never written
 ``missing-entries``     a scan left out entries
-``extra-entries``       a scan had entries too many
+``extra-entries``       a scan had too many entries
 ``reordered-entries``   the right entries, in another order
 ``repeated-entries``    the right entries, some of them several times
 ``lower-offset``        a number was too small; ``higher-`` where it was too large
 ``mistyped-value``      an answer of another type
 ``changed-answer``      any other difference
-``raised-KeyError-get`` a call raised, and should not have
-``accepted-put``        a call did not raise, and should have
+``raised-KeyError-get`` a call raised, and must not
+``accepted-put``        a call did not raise, and must
 ``hung-flush``          a call did not return
 ``died-commit``         a call ended the process
-``early-value``         there was what had not been committed yet
+``early-value``         a value was found that was not committed yet
 ======================  =====================================================================
 
-After a fault of the disk or of the power, its kind is added: ``missing-value-after-enospc``. Where
-a program was killed is no part of the shape: one mistake shows at many points.
+After a fault of the disk or a loss of power the shape names it: ``missing-value-after-enospc``. The
+point of a kill is no part of the shape, because one mistake shows at many points.
 """
 
 from __future__ import annotations

@@ -111,14 +111,14 @@ def builtin_names() -> list[str]:
 
 
 def binds_of(name: str) -> Binds:
-    """Which requirements a subject of this name is asked for."""
+    """The kind of requirements that a subject of this name must keep."""
     return "runtime" if name == RUNTIME or defect_of(name) else "store"
 
 
 def defect_of(name: str) -> str:
-    """The defect that is switched on in the runtime of this name; empty if there is none.
+    """The defect that this name switches on in the runtime; empty if it names none.
 
-    It has a hyphen, and so cannot be taken for a factory in somebody's module ``runtime``.
+    A defect has a hyphen in its name, so it cannot be a factory in a user's module ``runtime``.
     """
     module, _, defect = name.partition(":")
     return defect if module == RUNTIME and "-" in defect else ""

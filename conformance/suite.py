@@ -1,4 +1,4 @@
-"""The suite inside somebody's own pytest: a base class, or a fixture; the checks are the same.
+"""The suite inside your own tests: a base class for pytest that runs the same checks.
 
 Write one class in a test module::
 
@@ -30,7 +30,7 @@ class StateStoreConformance:
         guarantee: the processing guarantee.
         spec: the proposals as accepted, or what a Kafka release shipped of them.
         profile: how much to try.
-        seed: where every random decision follows from.
+        seed: determines every random decision.
     """
 
     subject: ClassVar[str]
@@ -41,7 +41,7 @@ class StateStoreConformance:
 
     @classmethod
     def settings(cls) -> Settings:
-        """What the class asks for."""
+        """The settings that the class asks for."""
         return Settings(guarantee=cls.guarantee, spec=cls.spec, profile=cls.profile, seed=cls.seed)
 
     def test_requirement(self, requirement: Requirement, streamproof_verifier: Verifier) -> None:

@@ -1,4 +1,4 @@
-"""One try at a subject: every call is watched, noted down, and its answer type-checked.
+"""One try at a subject: a trial times and notes every call, and checks the type of its answer.
 
 A check is written against a :class:`Trial`. It says which promise it is about (``claim``),
 calls the store, and compares (``expect``). What it did becomes the program in the report.
@@ -141,7 +141,7 @@ class Trial:
 
     @property
     def last_line(self) -> str:
-        """What was done last; empty at the beginning."""
+        """The last line of the program; empty at the beginning."""
         return self.lines[-1] if self.lines else ""
 
     def note_call(self, method: str, answer: str) -> None:
@@ -243,7 +243,7 @@ class Trial:
         return Handle(self, raw, label)
 
     def catch_up(self, store: Handle, changelog: list[ChangelogRecord]) -> None:
-        """Replay what comes after the committed offset, and commit, as the runtime does."""
+        """Replay the changelog after the committed offset, and commit, as the runtime does."""
         self.lines.append(f"lab.catch_up({store.label}, {render(changelog)})")
         with self.watching("catch_up(…)"):
             self.lab.catch_up(store.raw, changelog)
@@ -251,7 +251,7 @@ class Trial:
     def restoring(
         self, store: Handle, start: int, end: int, *, listener_fails: bool = False
     ) -> Handle:
-        """A restoration with a listener, which notes in ``lab.told`` what it is told."""
+        """A restoration with a listener, which notes its calls in ``lab.told``."""
         label = self.label_for("restoration")
         option = ", listener_fails=True" if listener_fails else ""
         self.lines.append(f"{label} = lab.restoring({store.label}, {start}, {end}{option})")
@@ -264,7 +264,7 @@ class Trial:
         return [(each.key, each.value) for each in self.lab.logged]
 
     def told(self) -> list[Any]:
-        """What the listeners of restorations were told since this was asked last."""
+        """The calls of restore listeners since the last call of this method."""
         self.lines.append("lab.told")
         told, self.lab.told[:] = list(self.lab.told), []
         return told
@@ -300,7 +300,7 @@ class Trial:
         self.lines.append(line)
 
     def close_all(self) -> None:
-        """Close what was left open; what goes wrong here is not what was being tested."""
+        """Close the stores that were left open; errors here are not what was being tested."""
         for raw in reversed(self._open):
             with contextlib.suppress(BaseException), self.run.status.operation("close()"):
                 raw.close()
@@ -345,7 +345,7 @@ class Handle:
         return lambda *arguments: self._call(method, arguments)
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the subject that has the name of one of a handle."""
+        """Call a method of the subject that has the same name as a method of a handle."""
         return self._call(method, arguments)
 
     def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:

@@ -1,9 +1,9 @@
-"""The choices that led to a failure, as data: from them it can be made again, exactly.
+"""The choices that led to a failure, as data that repeats it exactly.
 
 A failure of a property is repeated from the choices that Hypothesis made, one of a crash from the
 programs that were run and the points at which they died, one of a loss of power from the programs
-and what was lost of their calls. What has no choices, because the check always does the same, is
-repeated by running the check with the same seed.
+and what was lost of their calls. A check that always does the same has no choices: it is repeated
+with the same seed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["KeptExamples", "decode_value", "encode_value"]
 
 
 class KeptExamples(ExampleDatabase):
-    """What Hypothesis found to fail, kept in memory; of each kind of failure the smallest.
+    """The failing examples of Hypothesis, kept in memory; of each kind of failure the smallest.
 
     Args:
-        saved: what an earlier run kept, in base64; Hypothesis passes over what it cannot read.
+        saved: the examples of an earlier run, in base64; Hypothesis skips those it cannot read.
     """
 
     def __init__(self, saved: Iterable[str] = ()) -> None:
@@ -49,7 +49,7 @@ class KeptExamples(ExampleDatabase):
         return () if key.endswith((b".secondary", b".pareto")) else list(self._saved)
 
     def take(self) -> list[str]:
-        """What has failed since this was asked last, in base64."""
+        """The examples that failed since the last call, in base64."""
         found, self._found = self._found, []
         return [base64.b64encode(each).decode() for each in found]
 
@@ -65,7 +65,7 @@ def encode_value(value: Any) -> Any:
     """A value as JSON can hold it, with its type.
 
     Raises:
-        TypeError: it is of a type that programs are not made of.
+        TypeError: programs hold no values of its type.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -81,14 +81,14 @@ def encode_value(value: Any) -> Any:
         return {"tuple": [encode_value(each) for each in value]}
     if isinstance(value, dict):
         return {"dict": [[encode_value(k), encode_value(v)] for k, v in value.items()]}
-    raise TypeError(f"A program cannot be saved that holds {name}.")
+    raise TypeError(f"A program that holds {name} cannot be saved.")
 
 
 def decode_value(data: Any) -> Any:
     """The value that :func:`encode_value` made this of.
 
     Raises:
-        UsageError: it is not of its making.
+        UsageError: the data is not an encoded value.
     """
     if isinstance(data, list):
         return [decode_value(each) for each in data]
@@ -105,8 +105,8 @@ def decode_value(data: Any) -> Any:
         return _CLASSES[name](**{key: decode_value(value) for key, value in content.items()})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(
-            f"The saved program holds something that is no part of one: {str(data)[:80]}. "
-            "It may be from another version of streamproof; remove it, or run that version."
+            f"The saved program holds an unknown value: {str(data)[:80]}. "
+            "Another version of streamproof may have saved it: run that version, or delete it."
         ) from error
 
 

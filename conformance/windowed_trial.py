@@ -1,8 +1,8 @@
 """Window and session stores in a trial, seen as values by key and time.
 
-What both kinds promise about expiry, iterators, restoring and transactions is tried in the same
-words: the time of a window is its start, that of a session its end. What is called, and what a
-report prints, are the methods of the store itself.
+Both kinds make the same promises about expiry, iterators, restoring and transactions. One check
+tries both: the time of a window is its start, and the time of a session is its end. The check calls
+the methods of the store itself, and a report prints those.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A zygote has imported the suite and the subject, but has opened no store and started no thread, so
 that a fork of it is a clean process; a check therefore starts in milliseconds, cannot disturb
-another, and can itself fork children that are killed. To import the suite takes much longer than
-most subjects do, so that one process does so, the *nursery*, and forks the zygotes. Each packet on
+another, and can itself fork children that are killed. Importing the suite takes much longer than
+importing most subjects, so one process, the *nursery*, does it and forks all zygotes. A packet on
 its standard input is an :class:`Opening`, with the standard streams of a zygote; it answers with
 the number of the process. A zygote tells about the subject, reads one JSON request a line on its
 standard input, and answers on its standard output:
@@ -16,7 +16,7 @@ standard input, and answers on its standard output:
     <- {"id": 7, "status": 0}      when it has ended; the outcome is in task-7.json
     ->                             an empty line: end all that was started, and end
 
-If its standard input ends without that, the supervisor is gone, and it cleans up after it.
+If its standard input ends without that, the supervisor is gone, and the zygote cleans up.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ MOST_BYTES = 64 * 1024
 
 
 class Opening(Struct, kw_only=True):
-    """What a zygote is to load, and where it works."""
+    """The subject that a zygote loads, and its directory."""
 
     subject: str
     settings: Settings
@@ -81,8 +81,8 @@ class Job(Struct):
     """A request to run one check.
 
     Attributes:
-        round: in which round of the search; see ``Settings.round``.
-        replay: a failure to be made again, instead of a search.
+        round: the round of the search; see ``Settings.round``.
+        replay: a failure to replay, instead of a search.
         profile: how much to try, if not what the settings say.
     """
 
@@ -94,7 +94,7 @@ class Job(Struct):
 
 
 class Reply(Struct, kw_only=True, omit_defaults=True):
-    """Any answer; the field that is set tells which."""
+    """An answer; the field that is set says of which kind."""
 
     id: int = -1
     ready: SubjectInfo | None = None
@@ -200,7 +200,7 @@ def _serve(opening: Opening) -> None:
                 replies.close()
                 _child(checks[request.check], subject, opening.settings, directory, request)
             with contextlib.suppress(OSError):
-                # The child does it too: whoever comes first, nobody finds it without a group.
+                # The child does it as well: whichever is first, the group exists when it is needed.
                 os.setpgid(pid, pid)
             running[os.pidfd_open(pid)] = (request.id, pid)
             reply(Reply(id=request.id, pid=pid))
@@ -218,13 +218,13 @@ def _remove(directory: Path) -> None:
     """The supervisor is gone: leave no directory behind."""
     shutil.rmtree(directory, ignore_errors=True)
     if not any(directory.parent.glob("subject-*")):
-        # The last one out: nobody else is there to remove what the supervisor made.
+        # The last zygote removes what the supervisor made.
         shutil.rmtree(directory.parent, ignore_errors=True)
         Path(f"{directory.parent}{LOCK}").unlink(missing_ok=True)
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of processes whose parents end, as of those that a subject leaves behind.
+    """Become the parent of processes whose parents end, such as those that a subject leaves behind.
 
     A process in a session of its own cannot be found in any other way.
     """
@@ -250,7 +250,7 @@ def _end_orphans() -> None:
 
 
 def _take_over_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the protocol for ourselves; what the subject prints goes to the standard error."""
+    """Keep the streams of the protocol; what the subject prints goes to the standard error."""
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
     replies = os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDONLY)
@@ -289,7 +289,7 @@ def _child(check: Any, subject: Any, settings: Settings, directory: Path, reques
     except BaseException:
         traceback.print_exc()
     finally:
-        # No clean-up of the subject's: a thread of a database that hangs must not hold us up.
+        # Skip all clean-up: a hanging thread of a database must not keep the process alive.
         os._exit(code)
 
 

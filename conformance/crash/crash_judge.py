@@ -28,7 +28,7 @@ POSITION = "POS-012"
 """The promise that position and offsets belong to one commit."""
 
 MANNER = "ERR-010"
-"""The recommendation that an error of the disk is told as one."""
+"""The recommendation that an error of the disk reaches the caller as one."""
 
 MISLEADING = (
     "AssertionError",
@@ -40,7 +40,7 @@ MISLEADING = (
     "TypeError",
     "UnboundLocalError",
 )
-"""Errors by which a program says that it was used or written wrongly."""
+"""Errors that blame the caller or the code, and not the disk."""
 
 OFFSETS_READ = "[store.committed_offset(each) for each in (CHANGELOG, OTHER_CHANGELOG)]"
 
@@ -61,7 +61,7 @@ def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> 
         elif capabilities.durability != "flush":
             history.durable = max(history.durable, returned_commit)
     if crashed.closed and "close" not in crashed.names:
-        # What raised before may count or not; every commit that returned was closed with.
+        # A write that raised may count or not. Every commit that returned is covered by the close.
         history.durable = max(history.durable, returned_commit)
     if _left_by_the_older(crashed):
         history.durable = 0
@@ -97,7 +97,7 @@ def _note(history: History, operation: Operation) -> bool:
 
 
 def _history_before(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:
-    """What was done before a program: nothing, or what a crash before it left to be replayed."""
+    """The history before a program: empty, or what an earlier crash left to replay."""
     if crashed.before is None:
         started = crashed.program.operations[: crashed.started]
         restoring = any(each.name in (*REPLAYING, "rebuild") for each in started)
@@ -162,7 +162,7 @@ def _rule(
         if position:
             yield _position(history, candidates, seen)
     yield from _restored(history, seen)
-    # Last, because it is a recommendation: breaking it must not hide what is binding.
+    # Last, because it is a recommendation: breaking it must not hide a binding promise.
     if not history.exact and not capabilities.transactional:
         yield _unclean_stop(crashed, history, seen)
     if crashed.raised:

@@ -27,7 +27,7 @@ BATCH = 24
 """How many crashed directories one inspecting process looks at."""
 
 REOPEN_EVERY = 4
-"""After one in so many restorations the store is closed and reopened before it is read."""
+"""The store is closed and reopened after one in this number of restorations."""
 
 RESTORE_BATCH = 3
 """Records in one batch of a restoration: small, so that there are several batches."""
@@ -44,14 +44,14 @@ class Inspector:
     def observe(
         self, crashes: Sequence[Crashed], histories: Sequence[History]
     ) -> list[Observation]:
-        """Look at crashed directories, each in a process that has opened nothing else of it."""
+        """Look at crashed directories in new processes, which had not opened them before."""
         observations: list[Observation] = []
         while len(observations) < len(crashes):
             at = len(observations)
             batch = list(zip(crashes[at : at + BATCH], histories[at : at + BATCH], strict=True))
             found = self._observe_in_child(batch)
             if len(found) < len(batch):
-                # The process died over one directory: that is the observation about it.
+                # The process died at one directory: its death is the observation about that one.
                 found.append(Observation(error=self._death))
             observations += found
         return observations
@@ -90,7 +90,7 @@ class Inspector:
         try:
             with self._run.status.operation("opening the store after the crash"):
                 store = self._open(lab, found)
-            # Closing takes as long as all the rest; the process ends soon, and it does that.
+            # Closing takes as long as all the rest. The end of the process does it for free.
             self._kept.append(store)
             stage = "reading"
             with self._run.status.operation("reading the store after the crash"):
@@ -108,7 +108,7 @@ class Inspector:
                 found.restored_offsets = [store.committed_offset(each) for each in partitions]
         except BaseException as error:
             found.error = f"{stage} the store raised {brief(error)}"
-        # Hosts would pile up, as stores are not closed here; a store in this process has none.
+        # Stores are not closed here, so their hosts would pile up; only remote stores have hosts.
         kill_hosts()
         return found
 

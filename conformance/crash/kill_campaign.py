@@ -1,4 +1,4 @@
-"""Crash a program at many points, judge what is left, and make the first failure small."""
+"""Kills programs at many points, and judges what each kill leaves."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
     Args:
         run: the check.
         limit: how many kills it may spend on searching.
-        before: a crash; every program goes on from what it left.
+        before: an earlier crash; every program continues from the files that it left.
 
     Attributes:
         left: how many kills may still be spent.
@@ -81,8 +81,8 @@ class KillCampaign(ProgramCampaign[Crashed]):
     ) -> None:
         """Let every write-like system call from one operation on fail.
 
-        It fails once, or it and all after it; a disk that is full stays full. Then the process
-        dies, or the fault goes away and the store is closed.
+        The call fails alone, or together with all later ones; a full disk stays full. Then the
+        process dies, or the fault goes away and the store is closed.
         """
         if not self._engine.syscalls:
             return
@@ -93,7 +93,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
             return
         point = CrashPoint(kind, operation, span=len(program) - operation)
         numbers = spread(self._count(program, point), limit)
-        # All of them together, as several processes wait at the same time.
+        # All points in one search, because the engine then lets the processes wait side by side.
         points = [
             replace(point, n=n, lasting=lasting, closing=closing)
             for lasting, closing in ways
@@ -102,9 +102,9 @@ class KillCampaign(ProgramCampaign[Crashed]):
         self._search(program, points)
 
     def points(self, program: Program, operation: int, count: int) -> list[CrashPoint]:
-        """Some points from one operation on to crash at first, before a campaign goes on there.
+        """Points from one operation on, for a first crash that a campaign then continues from.
 
-        They are system calls, or, where these cannot be counted, ends of operations.
+        They are system calls or, where system calls cannot be counted, ends of operations.
         """
         if self._engine.syscalls:
             point = CrashPoint("syscall", operation, span=len(program) - operation)
@@ -116,7 +116,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
     @contextlib.contextmanager
     def after(self, program: Program, point: CrashPoint, limit: int) -> Iterator[KillCampaign]:
-        """A campaign of up to ``limit`` kills that goes on from what a crash at a point left."""
+        """A campaign of up to ``limit`` kills that continues from what a crash at a point left."""
         crashed = self._engine.kill(self._resumed(program, self._before), point, self._before)
         if crashed.error:
             self._note(crashed, [_raised(crashed)])
@@ -137,7 +137,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
         return self._engine.count(self._resumed(program, self._before), point, self._before)
 
     def _search(self, program: Program, points: Sequence[CrashPoint]) -> None:
-        """Kill at every point; each promise that is broken is made small and recorded."""
+        """Kill a program at every point, and note how the promises fared."""
         self.left -= len(points)
         for crashed, rulings in self._judged(self._resumed(program, self._before), points):
             self._note(crashed, rulings)
@@ -145,8 +145,8 @@ class KillCampaign(ProgramCampaign[Crashed]):
     def repeat(self, choices: SavedChoices, number: int = 0) -> None:
         """Crash again as it was saved, and record what breaks in the same shape.
 
-        Threads of a database move the calls of the system, so that a crash which does no harm
-        at its point is tried at the others of its kind in the same operation.
+        Threads of a database shift its system calls. So a crash that does no harm at the saved
+        point is tried at the other points of its kind in the same operation.
         """
         program, point = decode_value(choices.crashes[number])
         if number + 1 < len(choices.crashes):
@@ -192,7 +192,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
     def _shrunk(self, case: Crashed, ruling: Ruling) -> tuple[Crashed, Ruling]:
         if case.error and case.point.kind in FAULTS:
-            # It may be a hang, which is not waited for again and again.
+            # It may be a hang: shrinking would wait for it again and again.
             return case, ruling
         return self._with_fewer_operations(*self._cut(case, ruling))
 
@@ -255,7 +255,7 @@ def _place(crashed: Crashed) -> str:
 
 
 def shape_of(crashed: Crashed, ruling: Ruling) -> str:
-    """The shape of a broken promise: how it is broken, and the faults that had to be there."""
+    """The shape of a broken promise: how it is broken, and after which faults of the disk."""
     words = shape_of_words(ruling.expected, ruling.broken, ruling.read)
     faults = dict.fromkeys(each.point.kind for each in crashed.chain if each.point.kind in FAULTS)
     return "-after-".join([words, *faults])

@@ -1,7 +1,7 @@
 """The kill engine: run a program in a child, and kill it at a point.
 
-The page cache survives the death of a process: what was handed to the kernel is there, what
-was still in the memory of the process is gone. Points are of three kinds:
+The page cache survives the death of a process: data that reached the kernel stays, and data in the
+memory of the process is lost. Points are of three kinds:
 
 ``boundary``
     between two operations of the program;
@@ -10,14 +10,14 @@ was still in the memory of the process is gone. Points are of three kinds:
 ``syscall``
     before the n-th write-like system call from one operation to the end of another.
 
-A system call may also fail instead, once or from then on, so that the disk is full or broken:
+At a point a system call may also fail, once or from then on, as on a full or broken disk:
 
 ``enospc``, ``eio``
     the n-th write-like system call fails. The program ends where an operation raises, or at its
     end, and the process dies; or the failure goes away, the store is closed, and then it dies.
 
-Points are counted in a first run that is not killed before its end, then enumerated; where
-there are more of them than may be used, evenly spread ones are taken.
+A first run, which is killed only at its end, counts the points. If there are more than may be used,
+the engine takes evenly spread ones.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _Progress:
 
 @dataclass(frozen=True)
 class _Doomed:
-    """A process that is to die, and where it tells how far it came."""
+    """A process that will die, and the shared memory that shows its progress."""
 
     pid: int
     progress: _Progress
@@ -132,8 +132,8 @@ class KillEngine:
     ) -> list[Crashed]:
         """As ``kill``, at each point.
 
-        Where calls fail, all processes run at the same time, as a store may wait for a while
-        before it gives up; one that takes longer than a single call may is ended as a hang.
+        Where calls fail, all processes run at the same time, because a store may wait for a while
+        before it gives up. A process that takes longer than one call may take counts as a hang.
         """
         if not any(point.kind in FAULTS for point in points):
             return [self.kill(program, point, before) for point in points]
@@ -189,7 +189,7 @@ class KillEngine:
         try:
             self._perform(program, point, directory, stores)
         except TaskCorruptedError as refusal:
-            # After a crash it may ask to be wiped, and is then not used any more.
+            # After a crash the store may ask to be wiped; the program then ends.
             refused = again and not stores and not self._run.subject.capabilities.transactional
             self._stop(point, None if refused else refusal)
         except BaseException as error:
@@ -247,7 +247,7 @@ class KillEngine:
         triggers.disarm()
 
     def _stop(self, point: CrashPoint, error: BaseException | None) -> None:
-        """Note how a program ended that the point itself did not kill."""
+        """Note how a program ended if no kill ended it."""
         failed = point.kind in FAULTS and 0 < point.n <= triggers.counted_syscalls()
         self._disarm(point)
         if not failed:
@@ -256,7 +256,7 @@ class KillEngine:
             self._progress.fail(error, expected=failed and isinstance(error, Exception))
 
     def _close(self, stores: dict[int, Any]) -> None:
-        """Close the stores; that it may raise after a failure is no matter."""
+        """Close the stores; after a failed call, an exception here breaks no promise."""
         with contextlib.suppress(BaseException):
             for store in stores.values():
                 store.close()

@@ -34,9 +34,9 @@ class Operation:
             ``open_older`` opens the store that wrote the older format, and ``upgrade`` opens
             the subject for the first time after it; ``open_preparing`` opens the subject while
             an upgrade in place is being prepared, and ``rebuild`` fills the new format.
-        arguments: what the store's method gets.
-        writes: the changelog records that it stands for.
-        store: which store of the task it is done on.
+        arguments: the arguments of the store's method.
+        writes: the changelog records behind the operation.
+        store: the number of the store of the task.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Operation:
     store: int = 0
 
     def perform(self, lab: Lab, store: Any) -> Any:
-        """Do it, and return the store that is open afterwards."""
+        """Perform the operation, and return the store that is open afterwards."""
         if self.name in OPENING:
             return getattr(lab, self._opener("rows"))()
         if record := self.record:
@@ -68,7 +68,7 @@ class Operation:
 
     @property
     def record(self) -> RecordMetadata | None:
-        """The input record behind the writes: it has the number and offset of the last of them.
+        """The input record behind the writes, with the partition and offset of the last write.
 
         Restored records have none: their offsets are those of the changelog alone.
         """
@@ -87,14 +87,14 @@ class Operation:
         return f"{store}.{self.name}({', '.join(map(render, self.arguments))})"
 
     def _replayed(self) -> list[Any]:
-        """What the lab's method of replaying gets, besides the store."""
+        """The arguments of the lab's method of replaying, besides the store."""
         if self.name == "resume":
             records, *sizes = self.arguments
             return [list(records), *sizes]
         return [list(self.arguments)]
 
     def resumed(self, changelog: Sequence[ChangelogRecord]) -> Operation:
-        """This operation; a replay that was not told of what gets the changelog."""
+        """This operation; a replay without records gets the changelog."""
         if self.name == "catch_up" and not self.arguments:
             return replace(self, arguments=tuple(changelog))
         if self.name == "resume" and not self.arguments[0]:
@@ -119,11 +119,11 @@ class Program:
         return sorted({each.store for each in self.operations})
 
     def of(self, store: int) -> Program:
-        """What is done on one of the stores."""
+        """The operations on one of the stores."""
         return Program(tuple(each for each in self.operations if each.store == store))
 
     def resumed(self, changelog: Sequence[ChangelogRecord]) -> Program:
-        """The program after a crash, which left this changelog to be replayed."""
+        """The program after a crash that left this changelog to replay."""
         return Program(tuple(each.resumed(changelog) for each in self.operations))
 
     @property
@@ -198,10 +198,10 @@ class ProgramBuilder:
     def resume(
         self, batch: int, batches: int, entries: Sequence[tuple[bytes, bytes | None]] = ()
     ) -> ProgramBuilder:
-        """Restore, from where the store is, some batches of so many records, and commit each.
+        """Restore ``batches`` batches of ``batch`` records after the committed offset.
 
-        ``entries`` is the whole changelog; in a program that goes on after a crash, it is what
-        the crash left.
+        Each batch is committed. ``entries`` is the whole changelog; in a program that continues
+        after a crash, it is what the crash left.
         """
         writes = tuple(self._write(key, value, CHANGELOG) for key, value in entries)
         records = tuple(write.record() for write in writes)

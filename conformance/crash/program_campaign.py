@@ -138,8 +138,7 @@ class ProgramCampaign(CaseCampaign[Case]):
 
     def _replay_lines(self, crashed: Crashed, ruling: Ruling) -> list[str]:
         """The replay of the changelog after the crash, as lines of a program."""
-        # Not as the campaign has it: what is durable is no matter here.
-        history = history_of(crashed, self._run.subject.capabilities, exact=self._run.exact)
+        history = self._history(crashed)
         changelog = changelog_of(history)
         lines = []
         for partition in partitions_of(history):

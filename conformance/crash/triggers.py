@@ -1,4 +1,4 @@
-"""What kills a process at a given point: a line of Python, or a write-like system call."""
+"""Kills a process at a given point: before a line of Python, or a write-like system call."""
 
 from __future__ import annotations
 
@@ -141,8 +141,8 @@ def counted_syscalls() -> int:
 
 
 def share_fate() -> None:
-    """From now on, the store hosts of this process are what is armed, and it dies with them."""
-    # A file without a name: nobody has to remove it.
+    """From now on, arm the store hosts of this process instead of itself, and die with them."""
+    # A file without a name needs no removal.
     block = os.memfd_create("streamproof-shim")
     _fate[:] = [Control(Path(f"/proc/{os.getpid()}/fd/{block}"))]
     os.environ.update(_fate[0].environment)
@@ -150,7 +150,7 @@ def share_fate() -> None:
 
 
 def die() -> NoReturn:
-    """Kill this process by SIGKILL, and before it the store hosts that it has."""
+    """Kill the store hosts of this process, and then the process itself, by SIGKILL."""
     host.kill_hosts()
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("unreachable")
@@ -192,5 +192,5 @@ def _shim() -> ctypes.CDLL:
 
 
 def build_shim(directory: Path) -> Path | None:
-    """The shim, compiled if need be; ``None`` if there is no C compiler that can."""
+    """The shim, compiled if necessary; ``None`` without a C compiler."""
     return build_library(files(__package__).joinpath("shim.c"), directory, "-ldl")

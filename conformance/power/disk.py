@@ -121,7 +121,7 @@ class Effect:
         )
 
     def pending(self, after: int) -> bool:
-        """Whether it has happened after so many calls, and may still be lost."""
+        """Whether it has happened after ``after`` calls, and may still be lost."""
         return self.call <= after < self.lasts
 
 
@@ -142,11 +142,11 @@ class DiskModel:
     directories: set[int] = field(default_factory=lambda: {ROOT})
 
     def pending(self, after: int) -> list[Effect]:
-        """The effects that may be lost when the power goes after so many calls."""
+        """The effects that may be lost when the power is cut after ``after`` calls."""
         return [each for each in self.effects if each.pending(after)]
 
     def closed(self, after: int, lost: AbstractSet[int]) -> frozenset[int]:
-        """What is lost after so many calls, and all that cannot be kept without it."""
+        """The lost calls, and all later ones that cannot survive without them."""
         gone: set[int] = set()
         places: set[int] = set()
         for each in self.pending(after):
@@ -166,7 +166,7 @@ class DiskModel:
         lost: AbstractSet[int] = frozenset(),
         torn: Mapping[int, Piece] | None = None,
     ) -> Tree:
-        """What is there after so many calls, without those that are lost.
+        """The content of the disk after ``after`` calls, without those that are lost.
 
         Of a write in ``torn`` only a piece survived.
         """

@@ -1,8 +1,8 @@
 """Which legal states of a disk are tried: after each call, several of each kind of damage.
 
-Every state is legal under what the file system promises, so that no finding depends on a disk
-that does not exist. They are far too many to be tried all; what is left out, is left out evenly,
-and two states that look alike are tried once.
+The promises of the file system allow every state, so no finding depends on a disk that does not
+exist. There are far too many states to try them all. Those that are left out are evenly spread, and
+two states that look alike are tried once.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ Choice = tuple[set[int], tuple[tuple[int, Piece], ...]]
 
 
 def states_at(disk: DiskModel, after: int, damage: Damage) -> Iterator[DiskState]:
-    """Legal states with one kind of damage after so many calls; some may look alike."""
+    """Legal states with one kind of damage after ``after`` calls; some may look alike."""
     pending = disk.pending(after)
     for lost, torn in _CHOICES[damage](pending):
         yield DiskState(after, disk.closed(after, lost), torn, damage)
@@ -204,7 +204,7 @@ def smaller(disk: DiskModel, state: DiskState) -> Iterator[DiskState]:
 
 
 def points_of(trace: SyscallTrace, limit: int) -> list[int]:
-    """After how many calls the power goes: at most so many points, ascending.
+    """The numbers of calls after which the power is cut: at most ``limit``, ascending.
 
     Those around a sync, a change of names, and the end of an operation come first: between two
     writes little is decided.

@@ -1,4 +1,4 @@
-"""Take the power away from a program in many ways, judge what is left, and make failures small."""
+"""Cuts the power of programs in many ways, and judges the states that the disk may be in."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ class PowerCampaign(ProgramCampaign[Loss]):
         share: float = 1.0,
         before: Loss | None = None,
     ) -> list[Loss]:
-        """Take the power away after every call of a program, or a share of what is left of them.
+        """Cut the power after the calls of a program, with a share of the states that are left.
 
         Returns:
-            What was judged and is of one piece; the directories are gone.
+            The losses that broke no promise; their directories are gone.
 
         Raises:
-            Skipped: files are written in a way that cannot be recorded.
+            Skipped: the store writes files in a way that cannot be recorded.
         """
         program = self._resumed(program, before.crashed if before else None)
         recording = self._recorded(program, before)
@@ -128,7 +128,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
             most = min(limit, self._left)
             chosen = list(choose(disk, recording.trace, damage, most))
             if most and not chosen:
-                # Such a state cannot be: whatever it takes was synced in between.
+                # The store synced in between, so that this damage cannot happen.
                 self._run.evidence.exercised.add(OF_DAMAGE[damage])
             for loss, rulings in self._judged(recording, chosen):
                 self._left -= 1
@@ -155,8 +155,8 @@ class PowerCampaign(ProgramCampaign[Loss]):
     def repeat(self, choices: SavedChoices) -> None:
         """Lose the power again as it was saved, and record what breaks in the same shape.
 
-        Threads of a database move the calls of the system, so that a loss which is none of this
-        recording, or does no harm, is followed by others that do the same kind of damage.
+        Threads of a database shift its system calls. So a saved loss that does not fit the new
+        recording, or does no harm in it, is followed by others with the same kind of damage.
         """
         self._tries = self._shrink_limit
         before: Loss | None = None
@@ -182,7 +182,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
         if state.after <= len(recording.trace.calls) and lost <= pending:
             yield state, state.tree(disk)
         yield from choose(disk, recording.trace, state.damage, SHRINK_STATES)
-        # Nothing can be lost any more: what is left is what a process would leave.
+        # At the end, lose nothing: that is what a killed process would leave.
         yield DiskState(len(recording.trace.calls)), disk.tree(len(recording.trace.calls))
 
     # Judging.
@@ -223,7 +223,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
             yield from self._within_tries(recording, states)
 
     def _less_lost(self, loss: Loss, ruling: Ruling) -> tuple[Loss, Ruling]:
-        """The failure with as little lost as possible; to lose all is as simple."""
+        """The failure with as little lost as possible. Losing everything is as simple as that."""
         recording, disk = loss.recording, disk_of(loss.recording.trace, self._file_system)
         broken: tuple[Loss, Ruling] | None = (loss, ruling)
         while broken and not _loses_all(disk, broken[0].state):
@@ -236,7 +236,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
     # Writing failures down.
 
     def _raised(self, recording: Recording) -> Violation:
-        """The subject raised while the power was still there."""
+        """The violation of a subject that raised before the power was cut."""
         operations = recording.program.operations
         operation = operations[max(len(recording.trace.started) - 1, 0)]
         ruling = Ruling("CRASH-001", "no exception", f"{operation.name}() {recording.error}")
@@ -260,7 +260,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
         return case.crashed
 
     def _doomed(self, case: Loss) -> Crashed:
-        # The whole program runs: its last operations are lost, or had begun by then.
+        # The whole program runs, and then the loss of power undoes its last calls.
         return case.recording.whole
 
     def _death(self, case: Loss, name: str) -> list[str]:

@@ -102,7 +102,7 @@ class PowerEngine:
         return Recording(program, trace, text, escaped, before)
 
     def _perform(self, program: Program, directory: Path, error: Path, *, again: bool) -> None:
-        """Perform a program, and tell what it raises."""
+        """Perform a program, and write what it raises to a file."""
         lab = self._run.lab(directory)
         labs = {number: lab.beside(number) if number else lab for number in program.stores}
         stores: dict[int, Any] = {}
@@ -114,7 +114,7 @@ class PowerEngine:
                 stores[operation.store] = store
                 mark(index, returned=True)
         except TaskCorruptedError as refusal:
-            # After a loss of power it may ask to be wiped, and is then not used any more.
+            # After a loss of power the store may ask to be wiped; the program then ends.
             if not again or stores or self._run.subject.capabilities.transactional:
                 error.write_text(f"raised {brief(refusal)}", "utf-8", "replace")
         except BaseException as raised:
@@ -130,7 +130,7 @@ class PowerEngine:
 
 
 def _escaped(trace: SyscallTrace, directory: Path) -> list[str]:
-    """The files that were written unseen: mapped, or not as the recorded calls would have it."""
+    """The files that were written unseen: mapped, or different from the recorded writes."""
     expected = disk_of(trace, JOURNALLED).tree(len(trace.calls))
     found = actual_tree(directory)
     paths = sorted(expected.keys() | found.keys())

@@ -1,4 +1,4 @@
-"""The recorder of system calls, from Python: how it is built, loaded, armed, and ended."""
+"""Builds, loads and starts the recorder of system calls."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["mark", "preload", "recorder_is_loaded", "run_recorded"]
 
 
 def preload(directory: Path) -> str | None:
-    """The recorder and the shim, compiled if need be; what ``LD_PRELOAD`` has to be.
+    """The value of ``LD_PRELOAD`` for the recorder and the shim, which are compiled if necessary.
 
-    The recorder stands before the shim, so that it sees the calls that the shim lets fail, too.
-    ``None`` if there is no C compiler that can.
+    The recorder stands before the shim, so that it also sees the calls that the shim lets fail.
+    Without a C compiler, the value is ``None``.
     """
     recorder, shim = _build_recorder(directory), build_shim(directory)
     return f"{recorder}:{shim}" if recorder and shim else None

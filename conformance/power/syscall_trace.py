@@ -1,4 +1,4 @@
-"""What a program did to the disk: the log of the recorder, read back.
+"""The system calls by which a program changed the disk, read from the log of the recorder.
 
 A call is known by its number: the n-th call that changed something below the root directory. Calls
 elsewhere on the same file system are left out, and do not count.
@@ -96,7 +96,7 @@ class SyscallTrace:
     escaped: list[str] = field(default_factory=list)
 
     def operations(self, after: int) -> tuple[int, int]:
-        """How many operations had started, and how many had returned, after so many calls."""
+        """How many operations had started, and how many had returned, after ``after`` calls."""
         started = sum(each <= after for each in self.started)
         return started, sum(each <= after for each in self.returned)
 
