@@ -20,7 +20,7 @@ _COLOURS: dict[Outcome, str] = {
 
 
 def render_badge(view: ReportView) -> str:
-    """The badge of the run; with several subjects, of the worst of them.
+    """The badge of the run; with several subjects, the badge of the worst one.
 
     The colour comes from the verdict and never from a ratio: 56 of 57 is not nearly green.
     """

@@ -1,4 +1,4 @@
-"""The sentences at the top of a report: what a run found out, in one or two lines."""
+"""The sentences at the top of a report: the findings of a run in one or two lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["clause", "headline", "subline"]
 
 
 def clause(subject: SubjectView) -> str:
-    """What the run found out about one subject, in a few words that start with its name."""
+    """The findings about one subject, in a few words that start with its name."""
     name = cell(subject.info.name, 60)
     core, extended = subject.core, subject.extended
     if core.broken or extended.broken:
@@ -39,7 +39,7 @@ def clause(subject: SubjectView) -> str:
 
 
 def headline(view: ReportView) -> str:
-    """The run in one sentence, without its full stop: the worst finding, calmly."""
+    """The run in one sentence without its full stop: the worst finding, in calm words."""
     if not view.complete:
         return f"This run did not finish; it left {plural(view.answered, 'result')} and no verdict"
     if not view.subjects:
@@ -50,7 +50,7 @@ def headline(view: ReportView) -> str:
 
 
 def subline(view: ReportView) -> str:
-    """The rest of the story: the other subjects, or what a run that died had found."""
+    """The second sentence: the other subjects, or the findings of a run that died."""
     if not view.complete:
         broken = [
             f"{cell(subject.info.name, 60)} breaks {plural(subject.broken, 'requirement')}"

@@ -1,7 +1,7 @@
 """The HTML report: one file that needs no network, no server and no other file.
 
-Its own security policy forbids any script but its own, and loading anything at all, should
-something get past the escaping of :mod:`~streamproof.reports.templating` all the same.
+The page has a security policy that forbids foreign scripts and all loading, in case some text gets
+past the escaping of :mod:`~streamproof.reports.templating`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["render_html"]
 
 
 def render_html(view: ReportView) -> str:
-    """The whole page, self-contained: open it from disk, attach it, host it anywhere."""
+    """The whole page in one file, to open from disk, attach to a mail, or host anywhere."""
     css, script = asset("report.css"), asset("common.js") + asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = _environment().get_template("report.html.j2")

@@ -1,4 +1,4 @@
-"""JUnit XML, for the build server: what it calls a failure is one, and a skip says why."""
+"""JUnit XML for a build server: failures are failures, and every skip gives its reason."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["add_properties", "count_cases", "explained", "render_junit"]
 def render_junit(view: ReportView) -> str:
     """One suite for each subject, one case for each requirement.
 
-    A run that did not finish has a case of its own in every suite, in error, so that no build
-    server takes what was found so far for all there is.
+    If the run did not finish, every suite gets one more case, in error. So no build server takes
+    the findings so far for all findings.
     """
     root = ET.Element("testsuites", name="streamproof")
     for index, subject in enumerate(view.subjects):
@@ -96,7 +96,7 @@ def _explained(failure: FailureView) -> str:
 
 
 def explained(**parts: str) -> str:
-    """What there is to say of a failure, under its names; programs are not cut short."""
+    """Each part of a failure under its name; programs are not cut short."""
     limits = {"Program": PROGRAM_CHARS, "Reproduce": PROGRAM_CHARS}
     return "\n\n".join(
         f"{name}:\n{detail(text, limits[name]) if name in limits else detail(text)}"
@@ -113,14 +113,14 @@ def _unfinished(suite: ET.Element, subject: SubjectView) -> None:
 
 
 def add_properties(parent: ET.Element, **values: str) -> None:
-    """Name what a suite was run with."""
+    """Add the settings of the run to a suite."""
     properties = ET.SubElement(parent, "properties")
     for name, value in values.items():
         ET.SubElement(properties, "property", name=name, value=cell(value))
 
 
 def count_cases(node: ET.Element, seconds: float = 0) -> None:
-    """Set the counters from the cases themselves, so that they cannot disagree."""
+    """Count the cases themselves, so that the counters cannot disagree with them."""
     found = list(node.iter("testcase"))
     node.set("tests", str(len(found)))
     for counter, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):

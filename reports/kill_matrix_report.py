@@ -44,7 +44,7 @@ def render_matrix(matrix: KillMatrix) -> str:
         *(
             []
             if matrix.complete
-            else ["", "**Interrupted: these are the mutants that were done.**"]
+            else ["", "**Interrupted: the table has only the mutants that were finished.**"]
         ),
         "",
         *_table(
@@ -77,7 +77,7 @@ def _table(head: str, rule: str, rows: Iterable[list[str]]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A text that ends no cell and begins no other markup."""
+    """A text that can neither end its cell nor begin other markup."""
     return "".join(f"\\{char}" if char in "\\|*_`<>[]" else char for char in " ".join(text.split()))
 
 

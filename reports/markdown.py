@@ -1,4 +1,4 @@
-"""A summary in Markdown, for the page of a build or a pull request: never over forty lines."""
+"""A summary in Markdown for the page of a build or a pull request: at most forty lines."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def _row(subject: SubjectView) -> str:
 
 
 def _kept(subject: SubjectView, tally: StatusTally) -> str:
-    # How many requirements a run that died would have asked for, nobody knows.
+    # Nobody knows how many requirements a run that died would still have tested.
     if subject.outcome == "incomplete":
         return f"{tally.passed} so far"
     return f"{tally.passed} of {tally.asked}"
 
 
 def _strengths(view: ReportView) -> list[str]:
-    """On how strong an evidence promises were kept, over all subjects."""
+    """How strong the evidence for kept promises is, over all subjects."""
     counts: Counter[str] = Counter()
     for subject in view.subjects:
         counts.update(subject.strengths)
@@ -132,12 +132,12 @@ def _run(view: ReportView) -> str:
 
 
 def _plain(text: str, limit: int = 200) -> str:
-    """``text`` on one line, with everything escaped that Markdown or HTML would act on."""
+    """``text`` on one line, with all markup of Markdown and HTML escaped."""
     return _SPECIAL.sub(r"\\\1", cell(text, limit))
 
 
 def _code(text: str) -> str:
-    """``text`` as a code span, whatever backticks it holds."""
+    """``text`` as a code span, even if the text contains backticks."""
     line = cell(text, 400)
     if not line.strip():
         return ""

@@ -1,4 +1,4 @@
-"""Makes every report of one run log."""
+"""Writes every report of one run log."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ REPORTS = {
     "markdown": ("summary.md", render_markdown),
     "badge": ("badge.json", render_badge),
 }
-"""Every report: its file's name, and the function that makes it."""
+"""Every report: the name of its file, and the function that renders it."""
 
 
 def render_all(run_log_path: Path | str, out_dir: Path | str) -> dict[str, Path]:
-    """Writes all reports of a run log into ``out_dir``, which is created if need be.
+    """Writes all reports of a run log into ``out_dir``, which is created if it does not exist.
 
-    The same log gives the same bytes. All reports are made before the first is written, and
-    each replaces its predecessor at once, so that nobody ever reads half of one.
+    The same log gives the same bytes. All reports are rendered before the first one is written.
+    Each one replaces its predecessor in one step, so that nobody reads half a report.
 
     Returns:
         The file of each report, by the report's name in :data:`REPORTS`.

@@ -1,8 +1,8 @@
 """Arranges a run log for reading.
 
-Nothing here trusts a run to have gone well. A log without a footer is *incomplete*, whatever its
-results say; a requirement without a result is shown as such; and a stated verdict that is
-better than the results allow is lowered to what they allow.
+The builder does not trust a run to have gone well. A log without a footer is *incomplete*, whatever
+its results are. A requirement without a result is shown as *no result*. A stated verdict that is
+better than the results allow is lowered to the best verdict that they allow.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _AREAS = list(AREAS)
 
 
 class _Anchors:
-    """Names for places in a page: readable, harmless in a URL, and never given twice."""
+    """Names for places in a page: readable, harmless in a URL, and unique."""
 
     def __init__(self) -> None:
         self._given: set[str] = set()
@@ -117,9 +117,9 @@ def _area_key(area: str) -> tuple[int, str]:
 
 
 def _requirements(log: RunLog) -> dict[str, RequirementResult | Failure]:
-    """Everything the log says about each requirement, from whichever record says it first.
+    """The first record about each requirement in the log, in the order of the records.
 
-    A run that died between a failure and its result must not lose the requirement.
+    If a run died between a failure and its result, the failure stands for the requirement.
     """
     known: dict[str, RequirementResult | Failure] = {}
     records: list[RequirementResult | Failure] = [*log.results, *log.failures]
@@ -131,7 +131,7 @@ def _requirements(log: RunLog) -> dict[str, RequirementResult | Failure]:
 
 
 def _never_reached(requirement: str) -> RequirementResult:
-    """Stands for a requirement that was planned, and of which the log says nothing more."""
+    """Stands for a requirement that was planned, but has no record in the log."""
     return RequirementResult(
         subject="",
         requirement=requirement,
@@ -147,7 +147,7 @@ def _never_reached(requirement: str) -> RequirementResult:
 def _failures(
     log: RunLog, known: dict[str, RequirementResult | Failure], anchors: _Anchors
 ) -> tuple[FailureView, ...]:
-    """All failures, the worst first; a failed result without a record of its own is one too."""
+    """All failures, the worst first; a failed result without a failure record counts as well."""
     recorded = {(failure.subject, failure.requirement) for failure in log.failures}
     bare = [
         Failure(
@@ -260,7 +260,7 @@ def _subject(
         summary=summary,
         core=_tally(cell.status for row, cell in mine if row.core),
         extended=_tally(cell.status for row, cell in mine if not row.core),
-        # Over checks, not over requirements: a check that serves several counts once.
+        # Over checks, not over requirements: a check that serves several requirements counts once.
         evidence=_sum(
             Evidence(check.examples, check.operations, check.crash_points)
             for check in log.checks
@@ -277,7 +277,7 @@ def _strengths(found: Iterable[Strength]) -> dict[Strength, int]:
 
 
 def _situations(checks: Iterable[CheckRecord]) -> dict[str, int]:
-    """How often each came about, those that never did included."""
+    """How often each situation came about; one that never came about counts 0."""
     found: dict[str, int] = {}
     for check in checks:
         for name, hits in check.situations.items():

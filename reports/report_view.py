@@ -1,4 +1,4 @@
-"""What every report shows, as plain data; :mod:`streamproof.reports.report_builder` makes it."""
+"""The content of every report as plain data; made by :mod:`.report_builder`."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class ReportCell:
-    """What became of one requirement for one subject.
+    """The result of one requirement for one subject.
 
     Attributes:
-        anchor: of the failure that shows it broken, or empty.
+        anchor: the anchor of the failure that shows it broken, or empty.
         strength: how much a pass is worth, or empty.
         mutants: how many deliberately wrong stores the requirement is known to catch.
     """
@@ -79,7 +79,7 @@ class ReportRow:
 
 @dataclass(frozen=True)
 class StatusTally:
-    """How many requirements got which status."""
+    """How many requirements have each status."""
 
     counts: dict[Shown, int]
 
@@ -93,7 +93,7 @@ class StatusTally:
 
     @property
     def asked(self) -> int:
-        """All that the subject was to keep: a skip, an error and a missing result count."""
+        """How many requirements apply to the subject: skips, errors and missing results count."""
         return sum(self.counts.values()) - self.counts["unsupported"] - self.counts["untested"]
 
 
@@ -109,10 +109,10 @@ class Area:
 
 @dataclass(frozen=True)
 class SubjectView:
-    """One subject: what is said of it, and on what evidence.
+    """One subject: its verdict, and the evidence for the verdict.
 
     Attributes:
-        strengths: how many promises were kept on evidence of which strength, the strongest first.
+        strengths: how many promises were kept on evidence of each strength, the strongest first.
         situations: how often each interesting situation came about in simulated worlds, by name.
     """
 
@@ -142,7 +142,7 @@ class FailureView:
 
 @dataclass(frozen=True)
 class ReportView:
-    """All that the reports show.
+    """The whole content of the reports.
 
     Attributes:
         outcome: the worst of all subjects; ``incomplete`` if the run did not finish.
@@ -167,7 +167,7 @@ class ReportView:
 
     @property
     def answered(self) -> int:
-        """How many results there are."""
+        """The number of results."""
         return sum(cell.status != "no result" for row in self.rows for cell in row.cells)
 
     @property
@@ -181,7 +181,7 @@ class ReportView:
 
     @property
     def unanswered(self) -> list[tuple[ReportRow, ReportCell]]:
-        """What was tried or meant to be tried, and gave no answer: errors and skips."""
+        """The results without an answer: errors and skips."""
         return [
             (row, cell)
             for row in self.rows
@@ -191,6 +191,6 @@ class ReportView:
 
     @property
     def statuses(self) -> dict[Shown, int]:
-        """How often each status occurs, the most pressing first; only those that do."""
+        """How often each status that occurs does so, the most pressing first."""
         cells = [cell.status for row in self.rows for cell in row.cells]
         return {status: cells.count(status) for status in STATUSES if status in cells}

@@ -1,8 +1,8 @@
-"""Writes and reads the run log: one JSON object a line, from which every report is made.
+"""Writes and reads the run log: one JSON object a line. Every report is made from the run log.
 
-Lines are flushed to the operating system one by one, so that a run that is killed leaves all
-that it found out. Reading is strict, with one exception: the last line of a killed run may be
-cut off. Whoever reads a log sees ``complete == False`` then, and no report calls that a pass.
+Each line is flushed to the operating system when it is written, so that a killed run leaves all of
+its findings. Reading is strict, with one exception: the last line of a killed run may be cut off.
+The log then has ``complete == False``, and no report calls the run a pass.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from streamproof.reports.safe_text import cell
 __all__ = ["MAX_LINE_BYTES", "RunLog", "RunLogWriter", "read_run_log"]
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
-"""No record is longer than this; a longer line is refused before it fills the memory."""
+"""The longest record; a longer line is refused before it fills the memory."""
 
 _MAX_STRING_CHARS = 64 * 1024
 
@@ -52,8 +52,8 @@ class RunLog(msgspec.Struct, frozen=True, kw_only=True):
     """All records of one run.
 
     Attributes:
-        complete: the run reached its end. ``False`` means that it died: what it found out
-            until then counts, but there is no verdict.
+        complete: whether the run reached its end. If it died, the records until then count, but
+            there is no verdict.
     """
 
     header: Header
@@ -69,14 +69,14 @@ class RunLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Head(msgspec.Struct):
-    """What every version of a header has, so that a newer log is told from a broken one."""
+    """The part that headers of all versions share, to tell a newer log from a broken one."""
 
     type: str
     schema_version: int = 0
 
 
 class _Order:
-    """The rules on which record may follow which: the same for writing and for reading."""
+    """The rules for the order of records, for the writer and for the reader."""
 
     def __init__(self) -> None:
         self.subjects: frozenset[str] | None = None
@@ -84,7 +84,7 @@ class _Order:
         self.finished = False
 
     def objection(self, record: Record) -> str | None:
-        """Why ``record`` may not come next, or None, and then it has been taken note of."""
+        """Why ``record`` may not come next. If it may, take note of it and return ``None``."""
         if self.finished:
             return "the footer must be the last line: nothing may follow it"
         if isinstance(record, Header):
@@ -114,8 +114,8 @@ class RunLogWriter:
     """Writes a new run log, record by record; a context manager.
 
     A record that would make the log unreadable is refused with
-    :class:`~streamproof.reports.run_log_errors.RunLogWriteError`: anything before the header or
-    after the footer, a second result for a requirement, a subject that the header does not list.
+    :class:`~streamproof.reports.run_log_errors.RunLogWriteError`: a record before the header or
+    after the footer, a second result for a requirement, or a subject that the header does not list.
     Leaving the context without a footer leaves an incomplete log, on purpose.
 
     Raises:
@@ -135,7 +135,7 @@ class RunLogWriter:
             raise RunLogWriteError(self.path, f"cannot be created: {error.strerror}") from error
 
     def write(self, record: Record) -> None:
-        """Appends one record and hands it to the operating system before returning."""
+        """Appends one record, and hands it to the operating system before it returns."""
         if self._file.closed:
             raise RunLogWriteError(self.path, "is closed")
         if self._order.is_duplicate(record):
@@ -176,12 +176,12 @@ def read_run_log(path: Path | str) -> RunLog:
         DuplicateResultError: a requirement has two results for one subject.
     """
     path = Path(path)
-    # Nearly every log is fine, and is read three times as fast if nobody asks at each line.
+    # Nearly every log is valid, and reading it as a whole is three times as fast as by lines.
     return _read_at_once(path) or _read_by_lines(path)
 
 
 def _read_at_once(path: Path) -> RunLog | None:
-    """The log at a path; ``None`` if anything about it is unusual, for which see the lines."""
+    """The log at a path; ``None`` if it must be read line by line to find what is unusual."""
     try:
         if path.stat().st_size > MAX_LINE_BYTES:
             return None
@@ -190,7 +190,7 @@ def _read_at_once(path: Path) -> RunLog | None:
     except (OSError, *_UNREADABLE):
         return None
     kept = _by_type(records)
-    # Where one record ends and the next begins there is nothing but the end of a line, and no
+    # Only the end of a line stands between two records, and no
     # JSON has that in the middle.
     ends = data.count(b"}\n{") + data.endswith(b"}\n")
     if len(kept[Header]) != 1 or not len(records) == ends == data.count(b"\n"):
@@ -216,7 +216,7 @@ def _read_at_once(path: Path) -> RunLog | None:
 
 
 def _read_by_lines(path: Path) -> RunLog:
-    """The log at a path, or the first line in it that is not as it should be."""
+    """The log at a path, read line by line; raises for the first line that is wrong."""
     order = _Order()
     records = []
     for number, record in _records(path):
@@ -249,7 +249,7 @@ def _run_log(kept: dict[type[Record], list[Any]]) -> RunLog:
 
 
 def _records(path: Path) -> Iterator[tuple[int, Record]]:
-    """Every whole line as a record, with its number; leaves out a last line that was cut off."""
+    """Every whole line as a record with its number, without a last line that was cut off."""
     try:
         file = path.open("rb")
     except OSError as error:

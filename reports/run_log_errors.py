@@ -1,10 +1,10 @@
-"""What can be wrong with a run log.
+"""The errors about run logs.
 
 .. code-block:: text
 
     StreamproofError
-    └── RunLogError                   any of the below
-        ├── RunLogMissingError        there is no log, or nothing in it
+    └── RunLogError                   any of the errors below
+        ├── RunLogMissingError        the log does not exist, or is empty
         ├── RunLogHeaderError         it does not start with a header
         ├── RunLogLineError           a line in it is not valid
         │   └── DuplicateResultError  a requirement was answered twice
@@ -50,11 +50,11 @@ class RunLogVersionError(RunLogError):
 
 
 class RunLogWriteError(RunLogError):
-    """The record would make the log unreadable, or the log exists or is finished already."""
+    """The record would make the log unreadable, or the log exists or is complete already."""
 
 
 class RunLogLineError(RunLogError):
-    """A line is not a valid record, or not one that may stand there; ``line`` counts from 1."""
+    """A line is no valid record, or is in the wrong place; ``line`` counts from 1."""
 
     def __init__(self, path: Path, line: int, why: str) -> None:
         super().__init__(path, f"line {line}: {why}")
@@ -62,4 +62,4 @@ class RunLogLineError(RunLogError):
 
 
 class DuplicateResultError(RunLogLineError):
-    """One requirement has two results for one subject: which of them holds is anyone's guess."""
+    """One requirement has two results for one subject, and nothing says which one counts."""

@@ -1,4 +1,4 @@
-"""Makes text that came from a subject harmless to show: bounded, and with nothing hidden in it.
+"""Makes text that came from a subject harmless to show: short, and without hidden characters.
 
 A store under test decides what its error messages say, so every report treats such text as
 hostile. Escaping for the output format (HTML, XML, Markdown) is left to the format's own library.
@@ -15,7 +15,7 @@ DETAIL_CHARS = 4_096
 """The longest text where there is room for detail."""
 
 PROGRAM_CHARS = 16_384
-"""The longest program or command: cut only where showing it would help nobody."""
+"""The longest program or command; a longer one would help no reader."""
 
 
 def _replacements() -> dict[int, str]:
@@ -51,18 +51,18 @@ def visible(text: str) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """The first ``limit`` characters of ``text``, with ``…`` where something is missing."""
+    """The first ``limit`` characters of ``text``, with ``…`` if it was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def cell(text: str, limit: int = CELL_CHARS) -> str:
     """``text`` on one line, for a table cell, a tooltip or an attribute."""
-    # Cut twice: a megabyte is not worth translating, and what is made visible grows by it.
+    # Cut before, because a megabyte is not worth translating, and after, because the text grows.
     return cut(cut(text, limit).translate(_ONE_LINE), limit)
 
 
 def detail(text: str, limit: int = DETAIL_CHARS) -> str:
-    """``text`` with its lines, and with a note of how much is missing if it was cut."""
+    """``text`` with its lines; if it was cut, a note says how much is missing."""
     if len(text) <= limit:
         return visible(text)
     return f"{visible(text[:limit])}… ({len(text) - limit:,} more characters)"

@@ -1,7 +1,7 @@
-"""What all pages have in common: how text gets into them, and the files that they are made with.
+"""The parts that all pages share: the escaping of text, the templates, and the assets.
 
-Every string passes through :func:`~streamproof.reports.safe_text.detail` and Jinja's escaping, by
-construction: a template cannot forget it.
+Every string passes through :func:`~streamproof.reports.safe_text.detail` and Jinja's escaping, so
+that no template can forget to escape.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def environment(package: ModuleType = templates) -> Environment:
 
 
 def _bounded(value: Any) -> Any:
-    """What Jinja does to every value before it escapes and prints it."""
+    """Jinja calls this for every value before it escapes and prints the value."""
     return detail(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _code(text: str) -> Markup:
-    """A program or a command: longer than other text may be, because half of one is useless."""
+    """A program or a command. It may be longer than other text, because half of it is useless."""
     return escape(detail(text, PROGRAM_CHARS))
 
 

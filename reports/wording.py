@@ -1,4 +1,4 @@
-"""The words of the reports: what every status and verdict is called and means."""
+"""The words of the reports: the meaning of every status, strength and verdict."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = [
 
 STATUSES: dict[Shown, str] = {
     "fail": "Broken, with a program that shows it.",
-    "known": "Broken, but only in ways that the file of known failures lists, until a given day. "
-    "It never counts as kept.",
+    "known": "Broken, but only in ways that the file of known failures lists until a given day. "
+    "A known failure never counts as kept.",
     "error": "No answer: the subject hung or died, or the suite itself failed.",
     "skip": "Could not be tried on this machine. A skip is never a pass.",
     "no result": "The run ended before this requirement was decided.",
@@ -28,10 +28,10 @@ STATUSES: dict[Shown, str] = {
 """Every status and its meaning, the most pressing first."""
 
 STRENGTHS: dict[Strength, str] = {
-    "strong": "At least 25 generated programs or 100 crashes, and it is known to catch at least "
-    "one deliberately wrong store.",
-    "moderate": "One of these two.",
-    "weak": "Programs were generated or processes were killed, but fewer.",
+    "strong": "At least 25 generated programs or 100 crashes, and the requirement is known to "
+    "catch at least one deliberately wrong store.",
+    "moderate": "Only one of these two conditions is met.",
+    "weak": "Programs were generated or processes were killed, but fewer than that.",
     "example only": "The same few programs are run every time.",
 }
 """Every strength of evidence and its meaning, the strongest first."""
@@ -42,7 +42,7 @@ OUTCOMES: dict[Outcome, str] = {
     "incomplete": "The run died or was stopped before it could give a verdict.",
     "partial": "No MUST is broken, known failures aside; but a SHOULD or MAY is broken, a "
     "failure is known, a core requirement was skipped, a result is missing, or nothing was tried.",
-    "success": "Nothing is broken, and every core requirement that was asked was kept.",
+    "success": "Nothing is broken, and every core requirement that was tested was kept.",
 }
 """Every verdict and its meaning, the worst first."""
 
@@ -53,7 +53,7 @@ def plural(count: int, noun: str, several: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time as one reads it: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 0 min``."""
+    """A length of time for readers: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 0 min``."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -176,7 +176,7 @@ def test_the_overview_says_the_worst_first() -> None:
         "1 of 2 subjects breaks a promise of level MUST; 1 of 23 simulated worlds breaks a "
         "promise and 1 gives no answer." in text
     )
-    assert "28 worlds and 3 scenarios were simulated, 8 of them with a mistake made on" in text
+    assert "28 worlds and 3 scenarios were simulated, 8 of them with a deliberate mistake" in text
     assert "on 3 runs with 3 seeds, from 2026-03-01 to 2026-03-03" in text
     assert "Compared with the version before: 1 broken, 1 fixed, 2 added." in text
     assert text.index("rocksdb 1.10 failure 1 /3 1 /2 1 1") < text.index("lmdb 3.0 success")
@@ -300,8 +300,8 @@ def test_what_was_mended_since_a_baseline_links_to_its_failure() -> None:
     assert f"failures/{way.page}.html" in Page(files["changes.html"]).links
     text = " ".join(Page(files[f"failures/{way.page}.html"]).text.split())
     assert (
-        "It is of the baseline, runs/old: seen in 2.0. No run of the newest version, 3.0, has it."
-        in text
+        "A failure of the baseline, runs/old: seen in 2.0. No run of the newest version, 3.0, "
+        "has it." in text
     )
     assert "2.0 of the baseline no longer" in " ".join(Page(files["failures.html"]).text.split())
 

@@ -1,1 +1,1 @@
-"""The report site, and the other formats that many runs are handed on in."""
+"""The report site, and the other formats of a report on many runs."""

@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn here: no script, no library, and a text that says the same.
+"""Charts as SVG, without scripts and libraries, each with a text that says the same.
 
 Colours come from the style sheet, by the class of a status, so that a chart follows the theme. No
 chart says anything by colour alone: segments carry the glyph of their status, columns a pattern,
@@ -22,8 +22,8 @@ from streamproof.reports.safe_text import cell
 __all__ = ["NOT_KEPT", "Interval", "columns", "intervals", "lines", "quantiles", "strip"]
 
 NOT_KEPT: tuple[Shown, ...] = ("fail", "known", "error", "skip", "no result")
-"""What a column is made of, from its foot. What was kept is many times that, and would leave no
-room to see the rest."""
+"""The statuses in a column, from its foot. Kept requirements are left out: they are so many that
+the rest could not be seen."""
 
 # In units of the drawing, which is scaled to the width that it is shown in.
 _WIDTH = 640.0
@@ -39,7 +39,7 @@ _STRIP_HEIGHT = 18.0
 
 
 class Interval(NamedTuple):
-    """A 95 % interval of a probability, and what it is of; ``failed``: a fault was seen."""
+    """A 95 % interval of a probability, with its label; ``failed``: a fault was seen."""
 
     label: str
     low: float
@@ -217,7 +217,7 @@ def _ticks(highest: float) -> list[float]:
 
 
 def _labels(names: Sequence[str], step: float) -> list[str]:
-    """Names below the axis: as many as have room, and always the last, which is the newest."""
+    """Names below the axis: as many as fit, and always the last, which is the newest."""
     longest = max((len(cell(name, 12)) for name in names), default=1)
     every = max(1, math.ceil((longest * 6.6 + 8) / step)) if step else 1
     last = len(names) - 1
@@ -261,7 +261,7 @@ def _text(x: float, y: float, words: str, anchor: str = "middle", kind: str = "t
 
 
 def _title(words: str) -> str:
-    """What a pointer that rests on a shape is told."""
+    """The tooltip of a shape."""
     return f"<title>{escape(words)}</title>"
 
 

@@ -31,7 +31,7 @@ from streamproof.reports.wording import STATUSES
 __all__ = ["CTRF_VERSION", "csv_tables", "json_tables", "render_ctrf", "render_junit"]
 
 CTRF_VERSION = "0.0.0"
-"""Of the Common Test Report Format (ctrf.io); the only one that there is."""
+"""The version of the Common Test Report Format (ctrf.io); there is only this one."""
 
 _CTRF: dict[Shown, Literal["passed", "failed", "skipped", "other"]] = {
     "pass": "passed",
@@ -43,13 +43,13 @@ _CTRF: dict[Shown, Literal["passed", "failed", "skipped", "other"]] = {
     "unsupported": "skipped",
     "untested": "skipped",
 }
-"""What CTRF calls each status; it has no word for a known failure, and it is no pass."""
+"""The CTRF status for each status. CTRF has none for a known failure, which is no pass."""
 
 WORLDS = "simulated worlds"
-"""The suite of the worlds in which no mistake was made on purpose."""
+"""The suite of the worlds without a deliberate mistake."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""A spreadsheet takes a cell for a formula that begins with one of these."""
+"""A spreadsheet takes a cell that begins with one of these characters for a formula."""
 
 
 def json_tables(site: Site) -> Iterator[tuple[str, bytes]]:
@@ -78,10 +78,10 @@ def csv_tables(site: Site) -> Iterator[tuple[str, bytes]]:
 def render_ctrf(site: Site) -> bytes:
     """The newest version of each subject in the Common Test Report Format: a test for each promise.
 
-    Simulated worlds are tests as well, one for all that were asked for alike. Statuses that CTRF
-    has no word for are in ``rawStatus``. What is flaky has a tag, because CTRF calls flaky only
-    what passed in the end. Runs have no common length, so a test has no duration; the times of
-    the summary are when the first and the last run started.
+    Simulated worlds are tests as well: one test for all worlds with the same settings. Statuses
+    that CTRF does not have are in ``rawStatus``. A flaky requirement has a tag, because CTRF uses
+    *flaky* only for a test that passed in the end. Runs have no common length, so a test has no
+    duration; the times of the summary are the starts of the first and the last run.
     """
     tests = [
         _ctrf_test(site, series, promise)
@@ -121,9 +121,9 @@ def render_ctrf(site: Site) -> bytes:
 def render_junit(site: Site) -> bytes:
     """The newest version of each subject as JUnit XML: a suite for each, a case for each promise.
 
-    Simulated worlds are a suite as well, with a case for all that were asked for alike.
-    What could not be read is a suite of its own, in error, so that no build server takes a report
-    that lacks runs for a whole one.
+    Simulated worlds are a suite as well, with one case for all worlds with the same settings. Files
+    that could not be read are a suite of their own, in error, so that no build server takes a
+    report that lacks runs for a complete one.
     """
     root = ET.Element("testsuites", name="streamproof")
     for series in site.series:
@@ -299,7 +299,7 @@ def _explained(way: BrokenPromise) -> str:
 
 
 def _milliseconds(text: str) -> int:
-    """A time of ISO 8601 in milliseconds since 1970; 0 for what is none."""
+    """A time of ISO 8601 in milliseconds since 1970; 0 for any other text."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

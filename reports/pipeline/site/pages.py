@@ -32,10 +32,10 @@ __all__ = ["MOST_ROWS", "render_pages"]
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 MOST_ROWS = 1000
-"""A table that could have any number of rows shows so many; the CSV beside it has them all."""
+"""How many rows a long table shows; the CSV file beside the page has all of them."""
 
 MOST_FAILING = 50
-"""So many ways in which worlds fail are shown in full."""
+"""How many ways in which worlds fail are shown in full."""
 
 PAGES = {
     "index": "Overview",
@@ -55,14 +55,14 @@ PAGES = {
 
 
 PROBLEM_KINDS = {
-    "unreadable": "It is no log or table, or not a whole one. Nothing of that file counts.",
-    "newer": "A newer streamproof wrote it: this one reads none of it. Upgrade.",
-    "too large": "It is larger than is read at all.",
+    "unreadable": "The file is no log or table, or is cut off. Nothing in the file counts.",
+    "newer": "A newer streamproof wrote the file, and this version cannot read it. Upgrade.",
+    "too large": "The file is larger than the largest file that is read.",
     "duplicate": "The same run was read twice. It counts once.",
-    "conflict": "Two logs tell one run in different ways. The one with more that is broken counts.",
+    "conflict": "Two logs of one run differ. The log with more broken promises counts.",
     "same id": "Different runs have the same id. All of them count.",
 }
-"""What the kinds of problems mean, and what is done about each."""
+"""The meaning of each kind of problem, and its consequence."""
 
 
 def render_pages(site: Site) -> Iterator[tuple[str, bytes]]:
@@ -87,7 +87,7 @@ def render_pages(site: Site) -> Iterator[tuple[str, bytes]]:
 
 
 def _page_foot(site: Site) -> str:
-    """What stands at the foot of every printed page: so no page can be put into another report."""
+    """The foot of every printed page, so that no page can be put into another report."""
     words = f"streamproof compliance report {site.digest}"
     return f'@page {{ @bottom-left {{ content: "{words}"; }} }}\n'
 
@@ -98,7 +98,7 @@ def _page(site: Site, name: str, root: str, page: str = "", **values: Any) -> by
 
 
 def _search_index(site: Site) -> str:
-    """What can be searched for, as a script: a page that was opened from a disk may not fetch."""
+    """The search index as a script, because a page that was opened from a disk cannot fetch."""
     found: list[tuple[str, str, str]] = []
     for subject, series in site.subjects.items():
         found.append((cell(subject), "subject", f"subjects/{series[0].page}.html"))
@@ -116,7 +116,7 @@ def _search_index(site: Site) -> str:
 
 
 def _about(site: Site, subject: str) -> Any:
-    """What the newest version of a subject says of itself, if there is anything."""
+    """The newest version's description of itself, if it has one."""
     newest = site.subjects[subject][0].version
     rows = [row for row in site.rows.subjects if row.subject == subject]
     return next((row for row in rows if row.version == newest), rows[-1] if rows else None)
@@ -142,7 +142,7 @@ def _cells(series: VersionSeries, requirement: str) -> list[Any]:
 
 
 def _intervals(requirement: str, asked: list[VersionSeries]) -> list[charts.Interval]:
-    """The intervals of the newest versions in which something was killed."""
+    """The intervals of the newest versions whose processes were killed."""
     found = []
     for series in asked:
         cell = series.newest.get(requirement)
@@ -191,7 +191,7 @@ def _share(share: float) -> str:
 
 
 def _when(started_at: str) -> str:
-    """A time to the second, as people read it; what is none stays what it is."""
+    """A time to the second, as people read it; any other text stays as it is."""
     if _MOMENT.match(started_at):
         return f"{started_at[:10]} {started_at[11:19]}"
     return cell(started_at, 40)
@@ -211,7 +211,7 @@ def _columns(series: VersionSeries, label: str) -> Markup:
 
 
 def _measures(found: tuple[Distribution, ...]) -> dict[str, list[Distribution]]:
-    """Distributions by what was measured: one chart has one unit."""
+    """Distributions by measure: one chart has one unit."""
     measures: dict[str, list[Distribution]] = {}
     for each in found:
         measures.setdefault(each.measure, []).append(each)
@@ -219,7 +219,7 @@ def _measures(found: tuple[Distribution, ...]) -> dict[str, list[Distribution]]:
 
 
 def _days(site: Site) -> list[tuple[str, float, int]]:
-    """For each day, the share kept of what was asked, over all subjects, and how much that was."""
+    """For each day, the share of tested requirements that were kept, and how many were tested."""
     totals: dict[str, dict[Shown, int]] = {}
     for day in site.rows.days:
         total = totals.setdefault(day.date, dict.fromkeys(STATUSES, 0))
@@ -245,5 +245,5 @@ def _by_seed(site: Site) -> str:
 
 
 def _batches(all_series: tuple[VersionSeries, ...], size: int) -> list[tuple[VersionSeries, ...]]:
-    """As many subjects at a time as have room beside each other on paper."""
+    """Groups of subjects that fit beside each other on paper."""
     return [all_series[start : start + size] for start in range(0, len(all_series), size)]

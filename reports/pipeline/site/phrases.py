@@ -23,18 +23,18 @@ _MANY: dict[Outcome, str] = {
     "failure": "{} a promise of level MUST",
     "error": "{} a requirement without an answer",
     "incomplete": "{} no verdict",
-    "partial": "{} something untried, or break it in a way that is known or of level SHOULD",
+    "partial": "{} a partial verdict",
 }
 _VERBS: dict[Outcome, tuple[str, str]] = {
     "failure": ("breaks", "break"),
     "error": ("leaves", "leave"),
     "incomplete": ("has", "have"),
-    "partial": ("leaves", "leave"),
+    "partial": ("has", "have"),
 }
 
 
 def headline(site: Site) -> str:
-    """The report in one sentence, without its full stop: the worst finding, calmly."""
+    """The report in one sentence without its full stop: the worst finding, in calm words."""
     worlds = site.honest_worlds
     if not site.series:
         return (
@@ -56,7 +56,7 @@ def _of_subjects(site: Site) -> str:
 
 
 def subline(site: Site) -> str:
-    """On how much the headline stands, and what has changed."""
+    """The evidence behind the headline, and the changes."""
     runs = site.rows.runs
     words = []
     if site.series:
@@ -81,18 +81,18 @@ def simulated(site: Site) -> str:
     if not words:
         return "No world was simulated."
     wrong = sum(each.count for each in site.rows.worlds if each.defect)
-    aside = f", {wrong:,} of them with a mistake made on purpose" if wrong else ""
+    aside = f", {wrong:,} of them with a deliberate mistake" if wrong else ""
     return f"{words} {'was' if words.startswith('1 ') else 'were'} simulated{aside}."
 
 
 def worlds_clause(site: Site) -> str:
-    """What the worlds came to in which no mistake was made on purpose."""
+    """The outcome of the worlds without a deliberate mistake."""
     count, broken, silent = (
         sum(getattr(each, name) for each in site.honest_worlds)
         for name in ("count", "broken", "silent")
     )
     if not count:
-        return "no world was simulated without a mistake made on purpose"
+        return "no world was simulated without a deliberate mistake"
     of = f"of {plural(count, 'simulated world')}"
     parts = [f"{broken:,} {of} {'breaks' if broken == 1 else 'break'} a promise"] if broken else []
     if silent:
@@ -104,14 +104,14 @@ def worlds_clause(site: Site) -> str:
 
 
 def worlds_name(worlds: WorldTotals) -> str:
-    """What tells worlds that were asked for alike from others."""
+    """The settings that a group of worlds shares."""
     kind = "scenarios" if worlds.kind == "scenario" else "worlds"
     guarantee = f", {worlds.guarantee}" if worlds.guarantee else ""
     return cell(f"{kind} with {worlds.subject or 'model stores'}{guarantee}")
 
 
 def compared(site: Site) -> str:
-    """What the changes are changes since."""
+    """The state that the changes are compared with."""
     if site.rows.baseline:
         return f"Compared with the baseline, {cell(site.rows.baseline, 120)}"
     return "Compared with the version before"
@@ -122,7 +122,7 @@ def _counted(site: Site) -> str:
 
 
 def clause(series: VersionSeries) -> str:
-    """What is known of one subject's newest version, in a few words that start with its name."""
+    """The findings about the newest version of a subject, in a few words after its name."""
     name = cell(f"{series.label} {series.version}".strip(), 100)
     core, extended = series.core, series.extended
     if series.broken:

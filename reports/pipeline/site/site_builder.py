@@ -1,8 +1,8 @@
 """Arranges the rows of many runs for reading.
 
-The status of a requirement and the verdict on a subject are taken as the rows say them, with
-one exception: a verdict that is better than the statuses allow is lowered to what they allow. A
-requirement of which a version has no row is shown as *no result*, and never as kept.
+Statuses and verdicts are those of the rows, with one exception: a verdict that is better than the
+statuses allow is lowered to the best verdict that they allow. A requirement without a row for a
+version is shown as *no result*, and never as kept.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ __all__ = [
 ]
 
 Key = tuple[str, str]
-"""Subject and guarantee: what has one verdict for each version."""
+"""Subject and guarantee; each version of such a pair has one verdict."""
 
 CHANGES: dict[ChangeKind, str] = {
-    "broken": "It fails now, and did not before.",
-    "fixed": "It failed before, and was now tried and held.",
-    "changed": "Any other status than before; what is skipped now is not fixed.",
+    "broken": "The requirement fails now, and did not fail before.",
+    "fixed": "The requirement failed before, and was now tried and held.",
+    "changed": "The status changed in another way; a requirement that is skipped now is not fixed.",
     "added": "There was no result before.",
     "removed": "There is no result now.",
 }
@@ -77,7 +77,7 @@ class VersionSeries:
     """The versions of one subject under one guarantee, the newest last: that tested last.
 
     Attributes:
-        label: how it is called in this report: the subject, and what tells it from others.
+        label: its name in this report: the subject, with the guarantee if there are several.
         page: of the subject, without folder and suffix.
         rows: the cells of each requirement, one for each version, ``None`` without a result.
         outcomes: the verdict on each version.
@@ -104,7 +104,7 @@ class VersionSeries:
 
     @property
     def version(self) -> str:
-        """The newest."""
+        """The newest version."""
         return self.versions[-1]
 
     @property
@@ -143,7 +143,7 @@ class VersionSeries:
         return tuple(cell.status if cell else "no result" for cell in cells)
 
     def since(self, requirement: str) -> str:
-        """The version since which the status is what it is now."""
+        """The first version with the present status, after which the status did not change."""
         statuses = self.statuses(requirement)
         index = len(statuses) - 1
         while index and statuses[index - 1] == statuses[-1]:
@@ -174,13 +174,13 @@ class BrokenPromise:
 
     @property
     def of_baseline(self) -> bool:
-        """Whether nothing but the baseline has it."""
+        """Whether only the baseline has this failure."""
         return self.newest.of_baseline
 
 
 @dataclass(frozen=True)
 class Site:
-    """All that the pages show.
+    """The whole content of the pages.
 
     Attributes:
         outcome: the worst verdict on a subject, or that of simulated worlds if it is worse.
@@ -205,12 +205,12 @@ class Site:
 
     @cached_property
     def honest_worlds(self) -> tuple[WorldTotals, ...]:
-        """Those in which no mistake was made on purpose: nothing may be broken there."""
+        """The worlds without a deliberate mistake, in which every promise must hold."""
         return tuple(each for each in self.rows.worlds if not each.defect)
 
     @cached_property
     def defects(self) -> dict[str, tuple[tuple[WorldTotals, ...], tuple[WorldFailure, ...]]]:
-        """The worlds with each mistake made on purpose, and how they failed."""
+        """The worlds with each deliberate mistake, and their failures."""
         return {
             name: (
                 tuple(each for each in self.rows.worlds if each.defect == name),
@@ -221,13 +221,13 @@ class Site:
 
     @cached_property
     def failing_worlds(self) -> tuple[WorldFailure, ...]:
-        """How worlds failed in which no mistake was made on purpose, those without answer last."""
+        """The failures of worlds without a deliberate mistake, those without an answer last."""
         found = [each for each in self.rows.world_failures if not each.defect]
         return tuple(sorted(found, key=lambda each: (each.outcome == "error", -each.worlds)))
 
     @cached_property
     def digest(self) -> str:
-        """Stands for all that the report is made from, in any order: 16 hexadecimal digits."""
+        """16 hexadecimal digits that follow from all rows of the report, in any order."""
         found = hashlib.sha256()
         for name in SiteRows.__struct_fields__:
             value = getattr(self.rows, name)
@@ -269,7 +269,7 @@ class Site:
 
     @cached_property
     def flaky(self) -> list[Flaky]:
-        """What is flaky, in newest versions first."""
+        """The flaky results, those of the newest versions first."""
 
         def is_old(row: Flaky) -> bool:
             series = self.by_key.get((row.subject, row.guarantee))
@@ -290,7 +290,7 @@ class Site:
 
     @cached_property
     def weak(self) -> list[tuple[Promise, tuple[VersionSeries, ...]]]:
-        """What the newest versions keep on weak evidence, and who: the most often weak first."""
+        """The promises kept on weak evidence, with their subjects, the most often weak first."""
         found = []
         for promise in self.promises.values():
             weak = tuple(
@@ -306,7 +306,7 @@ class Site:
 
     @cached_property
     def never_tried(self) -> list[Promise]:
-        """Requirements that were put to the test for no newest version of any subject."""
+        """Requirements that were tested for no newest version of any subject."""
         tried: frozenset[Shown] = frozenset({"pass", "fail", "known"})
         return [
             promise
@@ -369,7 +369,7 @@ def area_of(requirement: str) -> str:
 
 
 def kind_of_change(before: Shown | None, after: Shown | None) -> ChangeKind | None:
-    """What a requirement's status became; ``None`` if it is the same."""
+    """How the status of a requirement changed; ``None`` if it is the same."""
     if before == after:
         return None
     if before is None:
@@ -382,7 +382,7 @@ def kind_of_change(before: Shown | None, after: Shown | None) -> ChangeKind | No
 
 
 def _by_area(rows: SiteRows) -> list[Promise]:
-    """All requirements in the order of the catalogue, those included that only cells know."""
+    """All requirements in the order of the catalogue, with those that only some rows name."""
     known = {each.requirement: each for each in rows.promises}
     mentioned = {
         *(row.requirement for row in rows.cells),
@@ -426,7 +426,7 @@ def _all_series(rows: SiteRows, known: dict[str, Promise]) -> tuple[VersionSerie
 
 
 def _labels(keys: Sequence[Key]) -> dict[Key, str]:
-    """The shortest names that tell the series apart: with the guarantee only if there are two."""
+    """The shortest unique names of the series, with the guarantee only if there are several."""
     several = len({guarantee for _, guarantee in keys}) > 1
     return {key: f"{key[0]} ({key[1]})" if several else key[0] for key in keys}
 
@@ -445,8 +445,8 @@ def _series(
 
     versions = sorted({*cells, *stated}, key=age)
     by_version = [cells.get(version, {}) for version in versions]
-    # What an older version was asked, a newer one must answer; what is new is not held against
-    # versions that were tested before there was such a requirement.
+    # A newer version must answer for every requirement that an older one was tested for. A new
+    # requirement is not held against versions that were tested before it existed.
     asked = [
         sorted(due)
         for due in accumulate((found.keys() for found in by_version), lambda a, b: a | b)

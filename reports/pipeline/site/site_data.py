@@ -1,8 +1,7 @@
-"""The rows that a report is made from: plain data, whoever made it.
+"""The rows that a report is made from: plain data of any origin.
 
-A row is one line of a table over all runs. Nothing here knows Spark, pandas or files, so that a
-report can be made from rows of any origin. All text in rows may come from a store under test,
-and is shown, never trusted.
+A row is one line of a table over all runs. The rows do not depend on Spark, pandas or files. All
+text in rows may come from a store under test, so a report shows the text and never trusts it.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ __all__ = [
 ]
 
 ChangeKind = Literal["broken", "fixed", "changed", "added", "removed"]
-"""How a requirement fares compared with before.
+"""How the status of a requirement changed.
 
-``broken``: it fails now, and did not. ``fixed``: it failed, and was now tried and held.
-``changed``: any other status; what is skipped now is not fixed. ``added``: there was no result
-before. ``removed``: there is none now.
+``broken``: the requirement fails now, and did not before. ``fixed``: it failed before, and was now
+tried and held. ``changed``: any other change; a requirement that is skipped now is not fixed.
+``added``: there was no result before. ``removed``: there is no result now.
 """
 
 
@@ -48,7 +47,7 @@ class SiteRun(Struct, frozen=True, kw_only=True):
     Attributes:
         started_at: UTC, ISO 8601.
         command: a command line that starts the same run.
-        verdict: what was said at its end; ``incomplete`` if it died.
+        verdict: the verdict at its end; ``incomplete`` if it died.
         path: the file that it was read from.
     """
 
@@ -82,7 +81,7 @@ class Promise(Struct, frozen=True, kw_only=True):
 
 
 class SiteCell(Struct, frozen=True, kw_only=True):
-    """What became of one requirement for one version of a subject, over all its runs.
+    """The result of one requirement for one version of a subject, over all its runs.
 
     Attributes:
         status: of all runs together: one failure is a failure, and a skip is never a pass.
@@ -117,7 +116,7 @@ class SiteCell(Struct, frozen=True, kw_only=True):
 
 
 class SiteSubject(Struct, frozen=True, kw_only=True):
-    """What one version of a subject says of itself.
+    """The description that one version of a subject gives of itself.
 
     Attributes:
         package: the distribution that it comes from.
@@ -179,7 +178,7 @@ class SiteFailure(Struct, frozen=True, kw_only=True):
 
 
 class StatusChange(Struct, frozen=True, kw_only=True):
-    """One requirement that fares differently than before.
+    """One requirement whose status changed.
 
     Attributes:
         before: the status in the older version or the baseline; ``None`` if it has none.
@@ -215,7 +214,7 @@ class Flaky(Struct, frozen=True, kw_only=True):
 
 
 class ReadingProblem(Struct, frozen=True, kw_only=True):
-    """Something that could not be read, and so is in no other table.
+    """A file or a line that could not be read, and so is in no other table.
 
     Attributes:
         line: in the file, from 1; 0 if it is about the whole file.
@@ -228,7 +227,7 @@ class ReadingProblem(Struct, frozen=True, kw_only=True):
 
 
 class Unreached(Struct, frozen=True, kw_only=True):
-    """A situation that is worth coming about in simulated worlds, and never did.
+    """An interesting situation that never came about in simulated worlds.
 
     Attributes:
         runs: how many runs looked for it.
@@ -239,16 +238,16 @@ class Unreached(Struct, frozen=True, kw_only=True):
 
 
 class WorldTotals(Struct, frozen=True, kw_only=True):
-    """Simulated worlds, or scenarios, of campaigns that were asked for alike.
+    """Simulated worlds or scenarios of campaigns with the same settings.
 
     Attributes:
         kind: ``simulate``, or ``scenario``.
         subject: the store in them; empty for model stores.
-        guarantee: under which they ran; empty if they did not come to that.
-        defect: the mistake that the runtime made on purpose; empty if none.
+        guarantee: the guarantee that they ran under; empty if they did not get that far.
+        defect: the deliberate mistake of the runtime; empty if none.
         count: how many there were.
-        held: in how many every promise held, or the scenario came as it is expected to.
-        broken: in how many a promise was broken, or the scenario came otherwise.
+        held: how many kept every promise, or ended as their scenario expects.
+        broken: how many broke a promise, or ended otherwise.
         silent: how many gave no answer: they raised, died or took too long.
         events: in all of them.
     """
@@ -265,14 +264,14 @@ class WorldTotals(Struct, frozen=True, kw_only=True):
 
 
 class WorldFailure(Struct, frozen=True, kw_only=True):
-    """One way in which worlds or scenarios failed, as the shortest that shows it has it.
+    """One way in which worlds or scenarios failed, with the shortest one that shows the failure.
 
     Attributes:
         kind: ``simulate``, or ``scenario``.
         outcome: ``fail``, or ``error`` if there was no answer.
         subject: the store in it; empty for model stores.
         scenario: ``NAME@VARIANT``; empty if it is none.
-        defect: the mistake that the runtime made on purpose; empty if none.
+        defect: the deliberate mistake of the runtime; empty if none.
         requirement: that is broken; empty if a scenario came otherwise, or without an answer.
         shape: the name of the invariant.
         found: what is wrong, or why there is no answer.
@@ -281,8 +280,8 @@ class WorldFailure(Struct, frozen=True, kw_only=True):
         events: how many events there were in it.
         sequence: the event by which it was found; -1 at the end of the world.
         time: when that was, in virtual milliseconds; -1 at the end of the world.
-        command: what a user types to see the same.
-        worlds: how many show it.
+        command: the command that shows the failure again.
+        worlds: how many worlds show it.
     """
 
     kind: str
@@ -306,7 +305,7 @@ class WorldFailure(Struct, frozen=True, kw_only=True):
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
-    """How one measure of simulated runs is distributed: its quantiles.
+    """The quantiles of one measure of simulated runs.
 
     Attributes:
         measure: what was measured, such as ``duration of a restoration``.
@@ -336,12 +335,12 @@ class Day(Struct, frozen=True, kw_only=True):
 
 
 class SiteRows(Struct, frozen=True, kw_only=True):
-    """All that one report is made from.
+    """All rows that one report is made from.
 
     Attributes:
         changes: what changed since the baseline; without one, a report compares the newest
             version of each subject with the version before it.
-        baseline: how the baseline was named on the command line; empty without one.
+        baseline: the name of the baseline on the command line; empty without one.
     """
 
     promises: tuple[Promise, ...] = ()

@@ -1,4 +1,4 @@
-"""From runs to a report, in every format that it can be handed on in."""
+"""Writes a report in every format that it can have."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ FORMATS: dict[str, Callable[[Site], _Files]] = {
 
 
 def write_report(rows: SiteRows, out: Path, formats: Iterable[str]) -> Written:
-    """Writes a report into a directory, which is created if need be.
+    """Writes a report into a directory, which is created if it does not exist.
 
     The same rows give the same bytes. Files of an earlier report in the same directory are
     replaced or removed; nothing else is touched.
 
     Args:
-        rows: what the report is made from.
+        rows: the rows that the report is made from.
         out: the directory.
         formats: names in :data:`FORMATS`.
 

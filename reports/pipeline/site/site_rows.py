@@ -165,7 +165,7 @@ def _cell(record: _Record, evidence: _Record | None) -> SiteCell:
 
 
 def _verdicts(tables: Tables) -> tuple[VerdictRow, ...]:
-    """The verdicts on what was judged: what only ran in worlds, and broke nothing, has none."""
+    """The verdicts on judged subjects; one that only ran in worlds and broke nothing has none."""
     return tuple(
         VerdictRow(
             subject=record["subject"],
@@ -182,7 +182,7 @@ def _verdicts(tables: Tables) -> tuple[VerdictRow, ...]:
 
 
 def _subjects(tables: Tables) -> tuple[SiteSubject, ...]:
-    """What each version says of itself in its newest run."""
+    """The description of each version in its newest run."""
     newest: dict[tuple[str, str], SiteSubject] = {}
     for record in sorted(_records(tables.subjects()), key=lambda each: each["started_at"]):
         newest[record["subject"], record["version"]] = SiteSubject(
@@ -196,7 +196,7 @@ def _subjects(tables: Tables) -> tuple[SiteSubject, ...]:
 
 
 def _in_words(capabilities: str) -> str:
-    """What is claimed, from a JSON object: a name, and its value if that is more than a yes."""
+    """The claims in a JSON object: names, each with its value unless that is just ``true``."""
     try:
         claimed = json.loads(capabilities or "{}")
     except ValueError:
@@ -216,7 +216,7 @@ def _runs(tables: Tables) -> tuple[SiteRun, ...]:
 
 
 def _unreached(tables: Tables, worlds: tuple[WorldTotals, ...]) -> tuple[Unreached, ...]:
-    """What no run has seen: rows of campaigns tell only the situations that they have seen."""
+    """The situations that no run has seen; rows of campaigns list only those that they saw."""
     found = {row.situation: row for row in _converted(tables.marks_never(), Unreached)}
     if drawn := sum(each.count for each in worlds if each.kind == "simulate"):
         records = _records(tables.situations())
@@ -228,7 +228,7 @@ def _unreached(tables: Tables, worlds: tuple[WorldTotals, ...]) -> tuple[Unreach
 
 
 def _no_longer(before: Tables | None, difference: list[_Record]) -> tuple[SiteFailure, ...]:
-    """The failures of a baseline in what no run of this report finds broken."""
+    """The failures of a baseline in requirements that no run of this report finds broken."""
     keys = ("subject", "guarantee", "spec", "requirement")
     gone = {
         tuple(record[key] for key in keys)
@@ -254,11 +254,11 @@ def _failures(tables: Tables, left_out: SparkDataFrame | None = None) -> tuple[S
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    # What model stores show, and how scenarios come otherwise than expected, is told by itself.
+    # Failures of model stores, and scenarios that end unexpectedly, are shown apart.
     known = tables.spark.failures().where("subject != '' AND requirement != ''")
     if left_out is not None:
         known = known.join(left_out, "path", "left_anti")
-    # Programs are long, and thousands of runs find the same: only one of each leaves the workers.
+    # Programs are long, and thousands of runs find the same one: only one leaves the workers.
     keys = ("subject", "version", "guarantee", "spec", "requirement", "shape")
     way = Window.partitionBy(*keys)
     newest_first = way.orderBy(sql.desc("started_at"), sql.desc("run_id"), "path", "check")

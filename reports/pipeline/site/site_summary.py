@@ -1,4 +1,4 @@
-"""What fits on the page of a build: a summary in Markdown, and a badge."""
+"""A summary in Markdown for the page of a build, and a badge."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _row(series: VersionSeries) -> str:
 
 
 def _section(title: str, lines: list[str]) -> list[str]:
-    """A section with its first lines, and how many more there are; nothing if there is none."""
+    """A section with its first lines and the number of further lines; nothing if it is empty."""
     if not lines:
         return []
     shown = [f"- {line}" for line in lines[:_LINES]]
@@ -127,7 +127,7 @@ def _changed(site: Site) -> list[str]:
 
 
 def _then(status: Shown | None, version: str, otherwise: str) -> str:
-    """A status, and in which version; or only whether before or now, if versions are unknown."""
+    """A status with its version, or with *before* or *now* if the version is unknown."""
     where = f"in {_plain(version, 40)}" if version else otherwise
     return f"{status or 'no result'} {where}"
 
@@ -145,5 +145,5 @@ def _problems(site: Site) -> list[str]:
 
 
 def _plain(text: str, limit: int = 200) -> str:
-    """``text`` on one line, with everything escaped that Markdown or HTML would act on."""
+    """``text`` on one line, with all markup of Markdown and HTML escaped."""
     return _SPECIAL.sub(r"\\\1", cell(text, limit))

@@ -1,4 +1,4 @@
-"""Writes a report into a directory, and knows its own files again."""
+"""Writes a report into a directory, and removes the files of an earlier report there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OWN = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)?[A-Za-z0-9_-][A-Za-z0-9._-
 
 
 class Written(NamedTuple):
-    """What was done in a directory: how many files it now has, and which older ones went."""
+    """The result of writing: how many files the report has, and which older files were removed."""
 
     files: int
     removed: list[str]
@@ -30,9 +30,9 @@ class Written(NamedTuple):
 def write_files(out: Path, files: Iterable[tuple[str, bytes]]) -> Written:
     """Writes files below ``out``, and removes those of the report that was there before.
 
-    Only files that the manifest of the earlier report lists are removed; whatever else is in the
-    directory stays. Each file replaces its predecessor at once. What a report that was cut short
-    has written is in no manifest yet, and stays until a file of the same name replaces it.
+    Only files in the manifest of the earlier report are removed; all other files stay. Each file
+    replaces its predecessor in one step. A report that was cut short left files that are in no
+    manifest yet; they stay until files of the same names replace them.
 
     Raises:
         UsageError: the directory or its manifest cannot be used.
@@ -58,7 +58,7 @@ def write_files(out: Path, files: Iterable[tuple[str, bytes]]) -> Written:
 
 
 def _listed(out: Path) -> set[str]:
-    """The files of the report that is there; none if there is no report."""
+    """The files of the report in a directory; none if there is no report."""
     path = out / MANIFEST
     try:
         names = set(msgspec.json.decode(path.read_bytes(), type=list[str]))

@@ -1,4 +1,4 @@
-"""Tells apart what was judged by different specs: what a requirement asks differs by them."""
+"""Keeps results of different specs apart, because requirements differ between specs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _Row = TypeVar("_Row", SiteCell, VerdictRow, SiteFailure, StatusChange, Flaky, D
 def specs_told_apart(rows: SiteRows) -> SiteRows:
     """The rows of a report with the spec beside the guarantee, if there is more than one.
 
-    Everything in a report goes by subject and guarantee. Where all runs have one spec, as a rule,
-    a reader need not see it.
+    A report is arranged by subject and guarantee. Usually all runs have the same spec, and then the
+    report does not mention it.
     """
     judged: tuple[VerdictRow | SiteCell | StatusChange, ...] = (
         *rows.verdicts,

@@ -1,4 +1,4 @@
-"""From the tables of campaigns to what their simulated worlds and scenarios came to."""
+"""The outcomes of simulated worlds and scenarios, from the tables of campaigns."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["MOST_WAYS", "read_world_failures", "read_worlds", "rows_with_defects"]
 
 MOST_WAYS = 1000
-"""So many ways in which worlds fail are read, those that most worlds show; and so many reasons
-why there is no answer."""
+"""How many ways in which worlds fail are read, and how many reasons for missing answers: those that
+most worlds show."""
 
 _Row = TypeVar("_Row")
 
@@ -28,7 +28,7 @@ _WAY = ("kind", "subject", "scenario", "defect", "requirement", "shape")
 
 
 def read_worlds(spark: SparkSession, campaigns: Sequence[str]) -> tuple[WorldTotals, ...]:
-    """How many worlds and scenarios there were of each kind, and what they came to.
+    """How many worlds and scenarios of each kind there were, and their outcomes.
 
     Args:
         spark: does the work.
@@ -50,7 +50,7 @@ def read_worlds(spark: SparkSession, campaigns: Sequence[str]) -> tuple[WorldTot
 def read_world_failures(spark: SparkSession, campaigns: Sequence[str]) -> tuple[WorldFailure, ...]:
     """Each way in which worlds and scenarios failed, with the shortest world that shows it.
 
-    What a row raised, or that it took too long, is told like a failure without a requirement.
+    A row that raised an error or took too long is a failure without a requirement.
     """
     from pyspark.sql import functions as sql
 
@@ -82,9 +82,9 @@ def read_world_failures(spark: SparkSession, campaigns: Sequence[str]) -> tuple[
 
 
 def rows_with_defects(spark: SparkSession, campaigns: Sequence[str]) -> DataFrame | None:
-    """The ``path``, as in the tables, of rows in which a mistake was made on purpose.
+    """The ``path``, as in the tables, of rows with a deliberate mistake.
 
-    What these find broken says nothing about a subject.
+    The failures of such a row say nothing about a subject.
     """
     from pyspark.sql import functions as sql
 
@@ -95,7 +95,7 @@ def rows_with_defects(spark: SparkSession, campaigns: Sequence[str]) -> DataFram
 
 
 def _runs(spark: SparkSession, campaigns: Sequence[str]) -> DataFrame:
-    """The worlds and scenarios of all campaigns; one that is there in two copies counts once."""
+    """The worlds and scenarios of all campaigns; two copies of one count once."""
     found = _union(spark, campaigns, "runs").where("kind != 'verify'")
     return found.dropDuplicates(["row", "started_at"])
 
