@@ -1,7 +1,8 @@
-"""What the leader of a group does: from what all threads report to what each of them gets.
+"""The work of the leader of a group: from the reports of all threads to the share of each.
 
-Tasks are placed on processes first, and within a process on threads. A task that somebody still
-owns is withheld from its new owner until it was given up: so nobody ever runs beside another.
+Tasks are placed on processes first, and then on the threads of each process. A task with an old
+owner is withheld from its new owner until the old one has given it up, so that no two threads ever
+run it at the same time.
 
 Sources: KIP-268, KIP-429, KIP-441; Kafka, StreamsPartitionAssignor.
 """
@@ -38,20 +39,20 @@ __all__ = [
 ]
 
 LATEST_SPOKEN = Spoken(LATEST_SUPPORTED_VERSION, LATEST_SUPPORTED_VERSION)
-"""What a member says that is up to date."""
+"""The versions of a member that is up to date."""
 
 LATEST_ANSWER = Answer(LATEST_SUPPORTED_VERSION, LATEST_SUPPORTED_VERSION, probing=False)
-"""What a leader answers if everybody is up to date."""
+"""The answer of a leader to members that are all up to date."""
 
 
 @dataclass(frozen=True)
 class AssignorConfig:
-    """What the assignment is asked to aim at.
+    """The goals of the assignment.
 
     Attributes:
-        num_standby_replicas: copies of each stateful task beside the active one.
-        max_warmup_replicas: copies at a time that are made for a move.
-        acceptable_recovery_lag: records that a caught-up client may lack.
+        num_standby_replicas: how many copies each stateful task has beside the active one.
+        max_warmup_replicas: how many copies are made for moves at a time.
+        acceptable_recovery_lag: how many records a caught-up client may lack.
     """
 
     num_standby_replicas: int = 0
@@ -61,14 +62,15 @@ class AssignorConfig:
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a thread says of itself.
+    """The report of a thread to the leader.
 
     Attributes:
-        process: the process that it belongs to.
-        owned: the active tasks that it owns.
-        sums: how far its process is with each task that it has anything of.
-        spoken: the metadata version in which it says so, and the newest one that it supports.
-        formats: of stores that its process has: 1 is the older one, 2 has timestamps (KIP-258).
+        process: the process of the thread.
+        owned: the active tasks that the thread owns.
+        sums: the offset sum of each task that the process has anything of.
+        spoken: the metadata version of the report, and the newest one that the thread supports.
+        formats: the formats of stores in its process: 1 is the older one, 2 has timestamps
+            (KIP-258).
     """
 
     process: str
@@ -80,15 +82,15 @@ class Subscription:
 
 @dataclass(frozen=True)
 class ThreadAssignment:
-    """What a thread gets.
+    """The share of a thread.
 
     Attributes:
-        active: the tasks that it owns from now on.
-        standby: the tasks that it keeps a copy of, or warms up.
-        follow_up: whether a task is withheld, so that the group has to come together again.
-        probing: whether something is on its way, so that the group looks again after a while.
-        answer: in which metadata version this is, and which one all support.
-        is_probe: whether that is all there is to be told: the thread keeps what it has.
+        active: the tasks that the thread owns from now on.
+        standby: the tasks that the thread keeps a copy of, or warms up.
+        follow_up: whether a task is withheld, so that another rebalance must follow.
+        probing: whether a copy is being made, so that the group looks again after a while.
+        answer: the metadata version of this answer, and the newest one that all support.
+        is_probe: whether the answer has versions alone: the thread then keeps its tasks.
     """
 
     active: tuple[str, ...] = ()
@@ -100,12 +102,12 @@ class ThreadAssignment:
 
 
 class Shares(NamedTuple):
-    """What came of the leader's work.
+    """The result of the leader's work.
 
     Attributes:
-        threads: what each member gets.
-        placed: which process has what, in the end; of that, a task that is owned elsewhere still
-            is withheld for now.
+        threads: the share of each member.
+        placed: the final place of each task, by process. A task with an old owner elsewhere is
+            withheld for now.
     """
 
     threads: dict[str, ThreadAssignment]
@@ -122,14 +124,14 @@ def share_out(
     """Share all tasks out.
 
     Args:
-        subscriptions: by member.
-        ends: by stateful task, the sum of the ends of its changelogs.
+        subscriptions: the reports, by member.
+        ends: the sum of the ends of its changelogs, by stateful task.
         stateless: the other tasks.
-        config: what to aim at.
-        answer: in which metadata version the members are told.
+        config: the goals.
+        answer: the metadata version of the answer.
     """
-    # Before that version an assignment does not say when to come together again: then the thread
-    # that gives a task up does it, and nobody looks at warm-ups.
+    # Before that version an assignment does not say when the next rebalance is due. Then the thread
+    # that gives a task up begins one, and no thread looks at warm-ups.
     says_when = answer.version >= OFFSET_SUM_VERSION
     threads: dict[str, list[str]] = {}
     for member, each in sorted(subscriptions.items()):
@@ -160,7 +162,7 @@ def share_out(
                 tuple(free),
                 tuple(standby[member]),
                 follow_up=says_when and len(free) < len(active[member]),
-                # One member looks at the clock for all (Kafka: the leader's first consumer).
+                # One member watches the clock for all (Kafka: the leader's first consumer).
                 probing=says_when and placed.probing and member == min(subscriptions),
                 answer=answer,
             )
@@ -183,7 +185,7 @@ def mirroring(formats: Mapping[str, Sequence[int]]) -> list[str]:
 def _mirrored(
     clients: Mapping[str, ClientState], ends: Mapping[str, int], config: AssignorConfig
 ) -> dict[str, ClientTasks]:
-    """What each of these would have if there were no others, as a standby."""
+    """The tasks that each of these processes would have without the others, as standbys."""
     if not clients:
         return {}
     alone = assign(
@@ -201,10 +203,10 @@ def _mirrored(
 
 
 def encoded(sums: Mapping[str, int], version: int) -> dict[str, int]:
-    """What arrives of offset sums in a metadata version.
+    """The offset sums, as a report in this metadata version has them.
 
-    Before offset sums a member named its active tasks, and the others that it had something of.
-    To a leader these stand for sums: the latest offset, and one that is not known.
+    Before offset sums a member named its active tasks, and the other tasks that it had anything of.
+    A leader takes the former for the latest offset, and the latter for an unknown sum.
 
     Source: Kafka, SubscriptionInfo#taskOffsetSums.
     """
@@ -217,7 +219,7 @@ def encoded(sums: Mapping[str, int], version: int) -> dict[str, int]:
 
 
 def described(subscriptions: Mapping[str, Subscription], shares: Shares) -> dict[str, Any]:
-    """What went into the leader's work, and what came of it, for the trace."""
+    """The input and the result of the leader's work, for the trace."""
     return {
         "members": {
             name: {
@@ -247,7 +249,7 @@ def described(subscriptions: Mapping[str, Subscription], shares: Shares) -> dict
 def forget_partial(
     subscriptions: Mapping[str, Subscription], ends: Mapping[str, int], config: AssignorConfig
 ) -> dict[str, Subscription]:
-    """What members say, without all that is not caught up: for a defect."""
+    """The reports without tasks that are not caught up, as with a defect."""
     lag = config.acceptable_recovery_lag
     return {
         name: replace(
@@ -263,7 +265,7 @@ def forget_partial(
 
 
 def _lags(subscriptions: list[Subscription], ends: Mapping[str, int]) -> dict[str, int]:
-    """How far a process is behind with each task, as the best of its threads says."""
+    """The lag of a process with each task, by the best report of its threads."""
     sums: dict[str, int] = {}
     for each in subscriptions:
         for task, total in each.sums.items():
@@ -275,7 +277,7 @@ def _lags(subscriptions: list[Subscription], ends: Mapping[str, int]) -> dict[st
 def _spread(
     tasks: list[str], members: list[str], owners: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Spread tasks over the threads of a process, evenly; who owns one keeps it if it can."""
+    """Spread tasks evenly over the threads of a process; a thread keeps its own if it can."""
     most = -(-len(tasks) // len(members))
     found: dict[str, list[str]] = {member: [] for member in members}
     rest = []

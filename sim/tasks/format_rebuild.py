@@ -18,21 +18,21 @@ from streamproof.stores.api import ChangelogRecord
 __all__ = ["rebuild"]
 
 _MAX_RECORDS = 20
-"""What is fetched of one changelog at a time."""
+"""How many records of one changelog a fetch asks for."""
 
 _MAX_PAUSE_MS = 1_000
-"""It looks for more after so many milliseconds at most."""
+"""The task looks for more records after at most this many milliseconds."""
 
 
 def rebuild(
     application: Application, host: Host, tasks: Callable[[], Iterable[StreamTask]]
 ) -> Steps:
-    """Feed what the changelogs have to the stores that are being prepared; it never ends.
+    """Feed the records of the changelogs to the stores that are being prepared, for ever.
 
     Args:
-        application: what runs.
+        application: the application.
         host: the process.
-        tasks: what it has open at the moment, standbys included.
+        tasks: returns the open tasks of the process, standbys included.
     """
     world = application.world
     while True:
@@ -63,7 +63,7 @@ def _feed(
         fetched = log.fetch(max(start, log.log_start), isolation, _MAX_RECORDS)
         end = fetched.next_offset
         if holder.changelog in task.spec.inputs:
-            # What is behind the committed offset of an input is still to be processed.
+            # Records behind the committed offset of an input are still to be processed.
             group = cluster.group(application.topology.application_id)
             end = max(start, min(end, group.committed(holder.changelog) or 0))
         return [each for each in fetched.records if each.offset < end], end

@@ -1,7 +1,7 @@
 """Global stores: tables that every instance reads as a whole, before its tasks run and ever after.
 
-They are kept in memory, and read from the start of their topics by each process. Nothing of them is
-ever written by a task, so that there is no changelog: the topic is it.
+They are in memory, and each process reads their topics from the start. No task ever writes to them,
+so that a global store needs no changelog: its topic is the changelog.
 
 Sources: KIP-99; Kafka, GlobalStreamThread, GlobalStateManagerImpl and GlobalStateUpdateTask.
 """
@@ -31,7 +31,7 @@ POLL_MS = 100
 
 
 class GlobalTable:
-    """The global stores of one process; it begins to read at once.
+    """The global stores of one process. They begin to read at once.
 
     Args:
         world: the world.
@@ -43,9 +43,9 @@ class GlobalTable:
             gets into a store (KAFKA-6782).
 
     Attributes:
-        stores: by name; they are to be read only.
-        restored: comes about once everything is there that was committed at the start: before
-            that no task may run.
+        stores: the stores by name, to be read only.
+        restored: an event that happens once the stores have everything that was committed at the
+            start. No task may run before.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class GlobalTable:
             polled = yield from self._poll()
             for partition, records in polled.records.items():
                 self._apply(partition, records)
-            # The position tells, not the last record: behind it there may be markers (KAFKA-12951).
+            # The position decides, not the last record: markers may come after it (KAFKA-12951).
             positions = {each: self._consumer.position(each) for each in ends}
             if not self.restored.triggered and all(
                 (positions[each] or 0) >= end for each, end in ends.items()
@@ -98,7 +98,7 @@ class GlobalTable:
                 self.restored.succeed()
 
     def _find_ends(self) -> Generator[Event, Any, dict[str, int]]:
-        """Ask where what is committed ends, until there is an answer."""
+        """Ask for the ends of the committed records, until an answer comes."""
         logs, committed = self._cluster.logs, self._isolation == "read_committed"
         while True:
             try:
@@ -115,7 +115,7 @@ class GlobalTable:
             return ends
 
     def _poll(self) -> Generator[Event, Any, Polled]:
-        """What comes next; where the log does not go back so far, it goes on (KAFKA-10306)."""
+        """The next records. Where the log lacks the position, go on at its start (KAFKA-10306)."""
         while True:
             try:
                 polled: Polled = yield from self._consumer.poll(POLL_MS)

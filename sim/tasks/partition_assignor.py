@@ -1,4 +1,4 @@
-"""What a thread says of itself to its group, in which version, and what it decides if it leads.
+"""The report of a thread to its group, in its metadata version, and the decision if it leads.
 
 Source: Kafka, StreamsPartitionAssignor.
 """
@@ -31,17 +31,17 @@ __all__ = ["PartitionAssignor"]
 
 
 class PartitionAssignor:
-    """The part of a thread that speaks to the group.
+    """The part of a thread that reports to the group, and leads it.
 
     Args:
-        application: what runs.
+        application: the application.
         host: the process.
         directory: the state directory of the process.
-        release: what the process is a release of.
+        release: the release of the process.
         actor: the name of the thread.
 
     Attributes:
-        spoken: the metadata version that it uses now, and the newest one that it supports.
+        spoken: the metadata version that the thread uses now, and the newest one that it supports.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class PartitionAssignor:
         self._formats = release.formats
         self.spoken = Spoken(release.used_version, release.metadata_version)
 
-    # What it says.
+    # The report.
 
     def subscription(self, tasks: Mapping[str, StreamTask], owned: Collection[str]) -> Subscription:
-        """What the thread says of itself.
+        """The report of the thread.
 
         Args:
-            tasks: what it has, standbys included.
-            owned: the active tasks that it has, or was assigned.
+            tasks: the tasks of the thread, standbys included.
+            owned: the active tasks that the thread has, or was assigned.
         """
         sums = self._directory.sums(self._actor)
         for task in tasks.values():
@@ -96,7 +96,7 @@ class PartitionAssignor:
         return next_offset_sum(task)
 
     def hear(self, answer: Answer) -> bool:
-        """Take over in which version to speak; whether another rebalance is to follow at once."""
+        """Take over the metadata version; return whether another rebalance must follow at once."""
         found = next_version(self.spoken.used, answer)
         self._world.trace.emit(
             "thread.answered",
@@ -108,7 +108,7 @@ class PartitionAssignor:
             self.spoken = self.spoken._replace(used=found.version)
         return found.rejoin
 
-    # What it decides.
+    # The decision of the leader.
 
     def lead(
         self, subscriptions: Mapping[str, Subscription], generation: int
@@ -116,7 +116,7 @@ class PartitionAssignor:
         """Assign, as the leader of the group."""
         answer = answer_of((each.spoken for each in subscriptions.values()), self.spoken.supported)
         if answer.probing:
-            # Some of what was said cannot be read: so nothing changes, and all is said again.
+            # The leader cannot read some of the reports. So nothing changes, and all report again.
             self._world.marks.sometimes("a metadata version was probed")
             self._world.trace.emit("group.probed", self._actor, version=answer.version)
             return dict.fromkeys(subscriptions, ThreadAssignment(answer=answer, is_probe=True))
@@ -138,7 +138,7 @@ class PartitionAssignor:
         return shares.threads
 
     def _ends(self) -> Generator[Event, Any, dict[str, int]]:
-        """By stateful task, how much there is in its changelogs."""
+        """The sum of the ends of its changelogs, by stateful task."""
         application, logs = self._application, self._application.cluster.logs
 
         def ends() -> dict[str, int]:
@@ -156,7 +156,7 @@ class PartitionAssignor:
     def _believed(
         self, subscriptions: Mapping[str, Subscription], ends: Mapping[str, int]
     ) -> Mapping[str, Subscription]:
-        """What is said, as far as a leader with a defect takes it in."""
+        """The reports, as a leader with a defect understands them."""
         if self._world.defect("does-not-wait-for-owner"):
             return {name: replace(each, owned=()) for name, each in subscriptions.items()}
         if self._world.defect("lets-mirrors-work"):

@@ -20,8 +20,8 @@ class _Schedule:
     """One punctuation.
 
     Attributes:
-        due: when it is due next; ``None`` until an interval is counted from the first look at
-            the clock.
+        due: when the punctuation is due next; ``None`` until the first look at the clock, from
+            which the interval counts.
     """
 
     kind: PunctuationType
@@ -31,13 +31,13 @@ class _Schedule:
 
 
 class Punctuations:
-    """What is to be called again and again."""
+    """The punctuations of a task."""
 
     def __init__(self) -> None:
         self._schedules: list[_Schedule] = []
 
     def schedule(self, interval_ms: int, kind: PunctuationType, punctuator: Punctuator) -> None:
-        """Call a punctuator again and again; see ``ProcessorContext.schedule``."""
+        """Call a punctuator at each interval; see ``ProcessorContext.schedule``."""
         if interval_ms < 1:
             raise UsageError(
                 f"A punctuation every {interval_ms} ms is not possible: the interval is at least 1."
@@ -58,10 +58,10 @@ class Punctuations:
 
     @property
     def next_wall_clock(self) -> int | None:
-        """When one is due by the clock of the host; ``None`` if there is none."""
+        """When the next punctuation by the clock of the host is due; ``None`` without one."""
         due = (each.due or 0 for each in self._schedules if each.kind == "wall-clock time")
         return min(due, default=None)
 
     def clear(self) -> None:
-        """Call nothing any more."""
+        """Remove all punctuations."""
         self._schedules.clear()

@@ -1,4 +1,4 @@
-"""The records that a task has buffered, and how far its time has come.
+"""The buffered records of a task, and the times that its inputs have reached.
 
 Sources: KIP-695; Kafka, PartitionGroup and RecordQueue.
 """
@@ -31,16 +31,16 @@ class PartitionGroup:
     """The record queues of a task.
 
     Args:
-        partitions: the inputs. The ``kafka`` mode looks at them in some order, which is that of a
-            hash map there, and a choice here.
+        partitions: the inputs. The ``kafka`` mode depends on their order, which is that of a hash
+            map in Kafka, and a choice here.
         choices: decides between records of the same timestamp, and the order of the inputs.
         max_task_idle_ms: ``max.task.idle.ms``.
         mode: the rules for idling.
-        limit: records of a partition above which it is paused.
-        defect: tells whether a mistake is to be made, by its name.
+        limit: a partition with more buffered records is paused.
+        defect: says whether the runtime makes a mistake, given its name.
 
     Attributes:
-        stream_time: the largest timestamp that was processed; ``NO_TIME`` before the first.
+        stream_time: the largest processed timestamp; ``NO_TIME`` before the first.
         partition_times: the same by partition.
     """
 
@@ -88,7 +88,7 @@ class PartitionGroup:
         return queue[0].offset if queue else None
 
     def add(self, partition: str, records: Iterable[LogEntry]) -> bool:
-        """Buffer records; whether there are so many now that the partition is to be paused."""
+        """Buffer records; return whether the partition is over its limit, and has to be paused."""
         queue = self._queues[partition]
         queue.extend(records)
         return len(queue) > self._limit
@@ -98,7 +98,7 @@ class PartitionGroup:
         return len(self._queues[partition]) <= self._limit
 
     def update_lags(self, lags: Mapping[str, int | None]) -> None:
-        """Take over what the consumer knows; a lag that it does not know is forgotten."""
+        """Take over the lags of the consumer, unknown ones included."""
         self._lags = {name: lag for name, lag in lags.items() if lag is not None}
 
     @property
@@ -123,7 +123,7 @@ class PartitionGroup:
         return found
 
     def next_record(self) -> tuple[str, LogEntry] | None:
-        """Take the record of the least timestamp, with its partition; ``None`` if there is none."""
+        """Take the record of the least timestamp, with its partition; ``None`` without a record."""
         heads = [(name, queue[0].timestamp) for name, queue in self._queues.items() if queue]
         if not heads:
             return None
@@ -135,10 +135,10 @@ class PartitionGroup:
         return partition, record
 
     def others(self, partition: str) -> dict[str, list[int | None]]:
-        """What is known of the other inputs when a record of one is processed.
+        """The state of the other inputs when a record of one is processed.
 
-        For each of them the timestamp of its next record, or ``None`` and then its lag, which is
-        ``None`` if it is not known, and since when it has been waited for.
+        Each has the timestamp of its next record, or ``None``; then the state goes on with its lag,
+        which is ``None`` if it is not known, and since when the task has waited for the input.
         """
         found: dict[str, list[int | None]] = {}
         for name, queue in self._queues.items():
@@ -151,7 +151,7 @@ class PartitionGroup:
         return found
 
     def set_times(self, times: Mapping[str, int]) -> None:
-        """Go on with the times that were committed with the offsets (KAFKA-7994)."""
+        """Begin with the times that were committed with the offsets (KAFKA-7994)."""
         for partition, time in times.items():
             self._advance(partition, time)
 
@@ -160,9 +160,9 @@ class PartitionGroup:
         self.stream_time = max(self.stream_time, time)
 
     def clear(self) -> None:
-        """Drop all records and all times, as a task that is suspended does.
+        """Drop all records and all times, when the task is suspended.
 
-        In Kafka the deadlines of idling outlive that.
+        In Kafka the deadlines of idling outlive a suspension.
         """
         for queue in self._queues.values():
             queue.clear()

@@ -1,7 +1,6 @@
-"""What a state updater knows of the tasks that it has, and whom it tells how they get on.
+"""The progress of a state updater's restorations, and the announcer that reports it.
 
-Each start is followed by exactly one end or one suspension, whatever happens in between, unless the
-process dies.
+Each start is followed by exactly one end or one suspension, unless the process dies before.
 
 Sources: KIP-869, StateRestoreListener; KIP-988, StandbyUpdateListener; Kafka, StoreChangelogReader.
 """
@@ -31,14 +30,14 @@ class ChangelogRestoration:
     """The restoration of one changelog.
 
     Attributes:
-        store: that it is for.
+        store: the name of the store.
         is_source: whether the changelog is an input of the task, too.
-        end: the first offset that is not restored; ``None`` until it is known, and for standbys,
-            unless the changelog is an input: then it is the committed offset, and moves.
-        start: where it began; ``None`` before that.
-        total: records that were applied since the start.
-        is_complete: whether nothing is lacking; a standby never is.
-        kept: what was fetched and is still behind the end.
+        end: the first offset that is not restored; ``None`` until it is known. A standby has an end
+            only if the changelog is an input: the committed offset, which moves.
+        start: the first restored offset; ``None`` before the start.
+        total: how many records were applied since the start.
+        is_complete: whether the store lacks nothing; a standby is never complete.
+        kept: fetched records that are behind the end for now.
     """
 
     store: str
@@ -51,7 +50,7 @@ class ChangelogRestoration:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has begun, and has not ended."""
+        """Whether the restoration has begun, and has not ended."""
         return self.start is not None and not self.is_complete
 
 
@@ -59,14 +58,14 @@ class Updating:
     """A task that a state updater has.
 
     Args:
-        task: whose stores are open.
-        is_active: whether it is to be handed back; a standby stays.
+        task: the task, with open stores.
+        is_active: whether the task is handed back when it is complete; a standby stays.
         measure: follows the restorations of an active task for its metrics.
 
     Attributes:
         changelogs: its restorations, by partition.
-        is_paused: whether it waits until it is resumed.
-        has_news: whether something was applied since its last commit.
+        is_paused: whether the task waits until it is resumed.
+        has_news: whether records were applied since its last commit.
     """
 
     def __init__(self, task: StreamTask, *, is_active: bool, measure: StateRestoreListener) -> None:
@@ -82,19 +81,19 @@ class Updating:
 
 
 class Announcer:
-    """Tells the trace, the metrics and the listeners how restorations get on.
+    """Reports the progress of restorations to the trace, the metrics and the listeners.
 
     Args:
-        trace: of the world.
-        actor: the updater.
-        metrics: of the updater.
-        listener: is told of active tasks.
-        standby_listener: is told of standbys.
-        counts_records: whether what remains counts records, not offsets, and so too many.
+        trace: the trace of the world.
+        actor: the name of the updater.
+        metrics: the metrics of the updater.
+        listener: follows active tasks.
+        standby_listener: follows standbys.
+        counts_records: whether the remaining work counts records instead of offsets, a mistake.
 
     Attributes:
-        raised: the first error of a listener. All are told all the same, so that what was started
-            comes to its end; what becomes of the error is the updater's affair.
+        raised: the first error of a listener. The announcer goes on after an error, so that each
+            start gets its end; the updater decides what becomes of the error.
     """
 
     def __init__(
@@ -116,9 +115,9 @@ class Announcer:
         self.raised: Exception | None = None
 
     def started(self, updating: Updating, partition: str) -> None:
-        """A restoration begins, even if there is nothing to restore; or the updates of a standby.
+        """Report that a restoration begins, even an empty one, or that the updates of a standby do.
 
-        The restoration has a start, and that of an active task an end.
+        The restoration has a start by now, and that of an active task an end.
         """
         each = updating.changelogs[partition]
         start, end = each.start or 0, each.end or 0
@@ -134,14 +133,14 @@ class Announcer:
     def applied(
         self, updating: Updating, partition: str, offset: int, count: int, log_end: int | None
     ) -> None:
-        """A batch was applied.
+        """Report that a batch was applied.
 
         Args:
             updating: the task.
             partition: the changelog.
-            offset: of the last record of the batch.
-            count: its records, at least 1.
-            log_end: the end of the changelog, as far as it is known.
+            offset: the offset of the last record in the batch.
+            count: the number of records in the batch, at least 1.
+            log_end: the end of the changelog; ``None`` if it is not known.
         """
         each = updating.changelogs[partition]
         where = topic_partition(partition), each.store
@@ -160,7 +159,7 @@ class Announcer:
             self._tell(loaded, *where, task_id, offset, count, log_end)
 
     def ended(self, updating: Updating, partition: str) -> None:
-        """A restoration lacks nothing."""
+        """Report that a restoration is complete."""
         each = updating.changelogs[partition]
         where = topic_partition(partition), each.store
         self._emit("restore.end", updating, partition, total=each.total)
@@ -170,7 +169,7 @@ class Announcer:
     def suspended(
         self, updating: Updating, partition: str, log_end: int | None, reason: SuspendReason
     ) -> None:
-        """A restoration that has begun ends early, or the updates of a standby end."""
+        """Report that a restoration ends early, or that the updates of a standby end."""
         each = updating.changelogs[partition]
         where = topic_partition(partition), each.store
         if updating.is_active:

@@ -1,7 +1,7 @@
 """A task: one partition of a subtopology, with its stores.
 
-What a task does takes no time and is not interrupted; the thread that runs it decides when each
-step is done, and the host may die between any two.
+A step of a task takes no time and is not interrupted. The thread decides when to take each step,
+and the host may die between any two steps.
 
 Sources: KIP-892, KIP-1035; Kafka, StreamTask and ProcessorStateManager.
 """
@@ -64,16 +64,16 @@ __all__ = ["StoreHolder", "StreamTask", "TaskConfig", "TaskState", "topic_partit
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """What is the same for all tasks of an application.
+    """The configuration of all tasks of an application.
 
     Attributes:
-        exactly_once: the guarantee.
+        exactly_once: whether the guarantee is exactly-once.
         transactional: whether the stores stage their writes until the commit.
         max_task_idle_ms: how long a task waits for an empty input.
-        mode: the rules for that.
-        partitions: of every topic.
-        buffered_records_per_partition: with more of them, an input is paused.
-        defect: tells whether a mistake is to be made, by its name.
+        mode: the rules for waiting: those of the proposal, or those of Kafka.
+        partitions: the number of partitions of each topic.
+        buffered_records_per_partition: an input with more buffered records is paused.
+        defect: says whether the runtime makes a mistake, given its name.
     """
 
     exactly_once: bool
@@ -111,41 +111,41 @@ class StoreHolder:
 
 
 def topic_partition(name: str) -> TopicPartition:
-    """``topic-0``, as stores name it."""
+    """The partition ``topic-0``, in the form that stores use."""
     topic, _, number = name.rpartition("-")
     return TopicPartition(topic, int(number))
 
 
 def _position_of(store: KeyValueStore) -> dict[str, int]:
-    """The input offsets that a store says to reflect; none if it keeps no position (KIP-796)."""
+    """The position of a store, by input; empty if the store keeps none (KIP-796)."""
     position: Position = getattr(store, "position", Position())
     return {str(partition): offset for partition, offset in position.as_dict().items()}
 
 
 class StreamTask:
-    """An active task, or a standby, which is never made to process.
+    """An active task, or a standby, which never processes.
 
     Args:
-        task_id: its name.
+        task_id: the id of the task.
         spec: its inputs, stores and processor.
-        config: what is the same for all tasks.
+        config: the configuration of all tasks.
         choices: decides between records of the same timestamp.
-        trace: is told what it does.
-        actor: the thread that runs it, for the trace.
-        cache: the record cache of the thread, in front of each store; ``None`` is no cache.
-        global_stores: what the instance has read as a whole, by name; the task reads them only.
-        metrics: where the metrics of the task are registered; ``None`` is nowhere.
+        trace: takes the events of the task.
+        actor: the thread that runs the task, for the trace.
+        cache: the record cache of the thread, in front of each store; ``None`` for no cache.
+        global_stores: the global stores of the instance by name. The task only reads them.
+        metrics: where the metrics of the task are registered; ``None`` for nowhere.
 
     Attributes:
-        state: how far it is.
-        punctuations: what is to be called again and again while it runs.
+        state: the state of the task.
+        punctuations: its punctuations, while it runs.
         stores: its stores by name; empty unless they are open.
-        commit_needed: whether it has done something since its last commit.
+        commit_needed: whether the task has done anything since its last commit.
         commit_requested: whether a processor has asked for a commit since the last one.
         corrupted: whether its stores cannot be trusted any more.
-        found_nothing: whether there was nothing to process when it was asked last.
-        idling_since: since when it has not been ready, by the clock of its host; ``None`` if it
-            was ready last (Kafka: TaskMetadata#timeCurrentIdlingStarted).
+        found_nothing: whether the last attempt to process found no record.
+        idling_since: since when the task has not been ready, by the clock of its host; ``None`` if
+            it was ready last (Kafka: TaskMetadata#timeCurrentIdlingStarted).
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class StreamTask:
         self._enforced: tuple[str, ...] = ()
         self.idling_since: int | None = None
         self._consumed: dict[str, int] = {}
-        # So that markers at the end of an input are committed once, and not again and again.
+        # The committed offsets, so that markers at the end of an input are committed only once.
         self._committed: dict[str, int] = {}
         self.punctuations = Punctuations()
         self._cache = cache
@@ -196,7 +196,7 @@ class StreamTask:
 
     @property
     def traits(self) -> Traits:
-        """What the rules of recovery ask."""
+        """The properties that the rules of recovery depend on."""
         return Traits(self._config.exactly_once, self._config.transactional)
 
     # Opening and closing.
@@ -210,18 +210,18 @@ class StreamTask:
         was_empty: bool,
         app_configs: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Open all stores, and find out how far they are.
+        """Open all stores, and read their committed offsets.
 
         Args:
-            directory: of the task.
-            make_store: makes a store, by name, that is not open.
-            producer: sends what is written.
-            was_empty: whether there was nothing in the directory.
-            app_configs: what stores are told of the release.
+            directory: the directory of the task.
+            make_store: makes a store, not open, given its name.
+            producer: sends changelog records and output.
+            was_empty: whether the directory was empty.
+            app_configs: the configuration of the release, for the stores.
 
         Raises:
-            TaskCorruptedError: wipe the directory, and begin anew; nothing is open then.
-            ProcessorStateError: the files cannot be used; nothing is open then.
+            TaskCorruptedError: wipe the directory, and begin anew. No store is open then.
+            ProcessorStateError: the files cannot be used. No store is open then.
         """
         strict = self._config.exactly_once and not self._config.defect("keeps-unclean-store")
         guarantee = EXACTLY_ONCE if strict else AT_LEAST_ONCE
@@ -267,14 +267,14 @@ class StreamTask:
         holder.offset = None if offset == OFFSET_UNKNOWN else offset
 
     def use(self, producer: Producer) -> None:
-        """Send with another producer from now on; nothing of the one before is in doubt here."""
+        """Send with another producer from now on. The state of the one before does not matter."""
         self._producer = producer
 
     def become(self, state: TaskState) -> None:
-        """Go over into another state; a task that begins to run prepares its processor.
+        """Change the state. A task that begins to run prepares its processor.
 
         Raises:
-            InvalidStateStoreError: that cannot follow: the runtime has made a mistake.
+            InvalidStateStoreError: the new state cannot follow: the runtime has made a mistake.
         """
         if state not in FOLLOWS[self.state]:
             raise InvalidStateStoreError(
@@ -289,7 +289,7 @@ class StreamTask:
             self.spec.subtopology.init(self)
 
     def suspend(self) -> None:
-        """Stop processing; the stores stay open."""
+        """Stop processing. The stores stay open."""
         if self.state is not TaskState.SUSPENDED:
             self.queues.clear()
             self._consumed.clear()
@@ -300,12 +300,13 @@ class StreamTask:
             self.become(TaskState.SUSPENDED)
 
     def close(self, closing: Closing) -> None:
-        """Close all stores; the task was suspended.
+        """Close all stores of a suspended task.
 
-        What is in a record cache by then belongs to no commit: nothing of it may reach a store.
+        Entries that are still in a record cache belong to no commit, and must not reach a store.
+        So the caches are emptied before the stores close, which would flush them.
 
         Args:
-            closing: how it ends, which says whether the offsets are committed.
+            closing: how the task ends, which decides whether the offsets are committed.
         """
         self.corrupted |= closing is Closing.CORRUPTED
         for holder in self.stores.values():
@@ -321,18 +322,18 @@ class StreamTask:
 
     def _close_stores(self) -> None:
         holders, self.stores = list(self.stores.values()), {}
-        # None stays open because another one cannot be closed.
+        # A store that cannot be closed must not keep the others open.
         call_all([holder.store.close for holder in holders])
 
     # Restoring.
 
     def next_restored(self, changelog: str) -> int:
-        """The first offset of a changelog that its store lacks."""
+        """The offset after the last record that the store of a changelog has."""
         offset = self._holder(changelog).offset
         return 0 if offset is None else offset + 1
 
     def apply(self, changelog: str, records: Iterable[LogEntry]) -> None:
-        """Restore a batch."""
+        """Restore a batch of changelog records."""
         holder = self._holder(changelog)
         batch = [
             ChangelogRecord(each.key, each.value, each.offset, each.timestamp) for each in records
@@ -351,7 +352,7 @@ class StreamTask:
 
     @property
     def stream_time(self) -> int:
-        """The largest timestamp that was processed."""
+        """The largest timestamp that the task has processed."""
         return self.queues.stream_time
 
     def store(self, name: str) -> KeyValueStore:
@@ -373,7 +374,7 @@ class StreamTask:
         self._sender().send(partition, key, value, timestamp)
 
     def schedule(self, interval_ms: int, kind: PunctuationType, punctuator: Punctuator) -> None:
-        """Call a punctuator again and again, for as long as the task runs."""
+        """Call a punctuator at each interval, as long as the task runs."""
         self.punctuations.schedule(interval_ms, kind, punctuator)
 
     def request_commit(self) -> None:
@@ -381,17 +382,17 @@ class StreamTask:
         self.commit_requested = True
 
     def punctuate(self, now: int) -> bool:
-        """Call what is due, by stream time first; whether there was something."""
+        """Call the punctuators that are due, by stream time first; return whether any was."""
         by_stream_time = self.punctuate_stream_time()
         return self.punctuate_wall_clock(now) or by_stream_time
 
     def punctuate_stream_time(self) -> bool:
-        """Call what is due by stream time; whether there was something."""
+        """Call the punctuators that are due by stream time; return whether any was."""
         time = self.stream_time
         return time != NO_TIME and self._punctuate("stream time", time)
 
     def punctuate_wall_clock(self, now: int) -> bool:
-        """Call what is due by the clock of the host; whether there was something."""
+        """Call the punctuators that are due by the clock of the host; return whether any was."""
         return self._punctuate("wall-clock time", now)
 
     def _punctuate(self, kind: PunctuationType, now: int) -> bool:
@@ -399,7 +400,7 @@ class StreamTask:
             return False
         punctuated = False
         for punctuator in self.punctuations.due(kind, now):
-            # There is no input record: what is written belongs to the time (Kafka: punctuate()).
+            # A punctuation has no input record: its writes get its own time (Kafka: punctuate()).
             context = self._opened()
             context.record_metadata, context.record_timestamp = None, now
             self._emit("task.punctuated", clock=kind, timestamp=now)
@@ -408,7 +409,7 @@ class StreamTask:
         return punctuated
 
     def process(self, now: int) -> bool:
-        """Process the next record if the task is ready; whether there was one."""
+        """Process the next record, if the task is ready; return whether it did."""
         if self.state is not TaskState.RUNNING:
             return False
         readiness = self.queues.readiness(now)
@@ -438,12 +439,12 @@ class StreamTask:
         return True
 
     def _note(self, found: Readiness, now: int) -> None:
-        """Tell what the task waits for, and what it does without, each time that it changes."""
+        """Emit what the task waits for, and which inputs it goes without, when either changes."""
         if found.ready:
             self.idling_since = None
         elif self.idling_since is None:
             self.idling_since = now
-        # A task that has nothing to process does not wait for anything in particular.
+        # A task without buffered records waits for any record, and for no input in particular.
         waiting = found.waiting if found.waiting and self.queues.total_buffered() else {}
         if waiting != self._waiting:
             self._waiting = waiting
@@ -461,14 +462,14 @@ class StreamTask:
 
     @property
     def consumed(self) -> dict[str, int]:
-        """The offset of the last record that was processed, by partition."""
+        """The offset of the last processed record, by partition."""
         return dict(self._consumed)
 
     def committable_offsets(self, positions: Mapping[str, int | None]) -> dict[str, int]:
-        """What is to be committed of the inputs.
+        """The offsets of the inputs to commit.
 
         Args:
-            positions: of the consumer.
+            positions: the positions of the consumer.
         """
         found = {}
         for partition in self.spec.inputs:
@@ -481,20 +482,20 @@ class StreamTask:
         return found
 
     def committable_times(self) -> dict[str, int]:
-        """How far the times of the inputs have come, to be committed beside the offsets.
+        """The times that the inputs have reached, to be committed beside the offsets.
 
-        Without that, stream time would begin anew with each owner of the task, and a record that
-        was too late for one would not be for the next (KAFKA-7994).
+        Without them stream time would begin anew with each owner of the task, and a record that was
+        too late for one owner would not be too late for the next (KAFKA-7994).
         """
         times = self.queues.partition_times
         return {partition: time for partition, time in times.items() if time != NO_TIME}
 
     def has_passed_markers(self, positions: Mapping[str, int | None]) -> bool:
-        """Whether a position is beyond the last record, so that it should be committed, too.
+        """Whether a position is beyond the last record, so that it has to be committed, too.
 
-        That holds for a task that has not processed anything since it began, as well. Kafka asks
-        only about inputs of which it has: there a committed offset stays before an aborted
-        transaction at the end of an input until there is another record (KAFKA-6607).
+        A task that has not processed anything since it began may have passed markers as well. Kafka
+        asks only about inputs with processed records: there a committed offset stays before an
+        aborted transaction at the end of an input, until another record comes (KAFKA-6607).
         """
         for partition in self.spec.inputs:
             consumed, known = self._consumed.get(partition), self._committed.get(partition)
@@ -507,17 +508,18 @@ class StreamTask:
         return False
 
     def flush_caches(self) -> None:
-        """Write what the record caches hold back, and send it on: before the producer is flushed.
+        """Write the entries of the record caches to the stores, and send them on.
 
-        Only then do the offsets cover it (Kafka: ProcessorStateManager#flushCache).
+        Call this before the producer is flushed: otherwise the committed offsets would not cover
+        these writes (Kafka: ProcessorStateManager#flushCache).
         """
         for holder in self.stores.values():
             if isinstance(holder.store, CachingKeyValueStore):
                 holder.store.flush_cache()
 
     def note_written(self) -> None:
-        """Take over how far the changelogs are written, as the brokers have confirmed it."""
-        # What is restored from an input is as far as that was processed.
+        """Note the changelog offsets that the brokers have confirmed."""
+        # A store that is restored from an input is as far as the input was processed.
         written = {**self._sender().written, **self._consumed}
         for holder in self.stores.values():
             offset = written.get(holder.changelog)
@@ -525,7 +527,7 @@ class StreamTask:
                 holder.offset = offset
 
     def commit_stores(self, closing: Closing) -> None:
-        """Commit the offsets to the stores, if the rules say so; forget them if corrupted."""
+        """Commit the offsets to the stores, if the rules say so. A corrupted task forgets them."""
         if closing is Closing.CORRUPTED:
             for holder in self.stores.values():
                 holder.store.commit({})
@@ -541,17 +543,20 @@ class StreamTask:
         self._emit("store.committed", partition=holder.changelog, offset=max(offset, -1))
 
     def begin_at(self, offsets: Mapping[str, int]) -> None:
-        """Its inputs are read from these offsets on: they are those that are committed."""
+        """Note the committed offsets that the inputs are read from."""
         self._committed |= offsets
 
     def committed(self, offsets: Mapping[str, int] | None = None) -> None:
-        """The commit is done, of these offsets of inputs among others."""
+        """Note that a commit is done, which included these offsets of inputs."""
         known = offsets or {}
         self._committed |= {each: known[each] for each in self.spec.inputs if each in known}
         self.commit_needed = self.commit_requested = False
 
     def uncommitted_bytes(self) -> int:
-        """What the stores have staged."""
+        """How many bytes the stores have staged.
+
+        A store that cannot count (-1) counts as 0, so that it takes nothing from the others.
+        """
         return sum(
             max(each.store.approximate_num_uncommitted_bytes(), 0) for each in self.stores.values()
         )
@@ -566,7 +571,7 @@ class StreamTask:
             self.forward(sink, key, value, timestamp)
 
     def tell_contents(self, kind: str) -> None:
-        """Tell the trace what is in the stores now, so that it can be held against the logs."""
+        """Emit the content of all stores, so that invariants can compare it with the logs."""
         for holder in self.stores.values():
             with holder.store.all() as rows:
                 contents = [[key, value] for key, value in rows]

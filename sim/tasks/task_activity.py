@@ -1,7 +1,7 @@
-"""Which of the running tasks of a thread have something to do: a round looks at these alone.
+"""The running tasks of a thread that have something to do: a round looks at these alone.
 
 A task without a record, whose lags are known, does nothing until a record comes or a punctuation is
-due. So to leave it out changes nothing, and a round costs what is done in it, not what there is.
+due. So leaving it out changes nothing, and a round costs only as much as it does.
 
 Source: Kafka, TaskExecutor#process, which asks all tasks in each round.
 """
@@ -15,7 +15,7 @@ from streamproof.sim.tasks.stream_task import StreamTask, TaskState
 __all__ = ["IDLE_MS", "WorkingTasks"]
 
 IDLE_MS = 5_000
-"""A thread looks up at least once in so many milliseconds, whatever there is to do."""
+"""A thread looks at all of its tasks at least once in this many milliseconds."""
 
 
 class WorkingTasks:
@@ -24,18 +24,18 @@ class WorkingTasks:
     def __init__(self) -> None:
         self._readers: dict[str, StreamTask] = {}
         self._awake: dict[str, StreamTask] = {}
-        # Those that are punctuated by the clock of the host, whether they have records or not.
+        # The tasks with punctuations by the clock of the host, which are due without records, too.
         self._clocked: dict[str, StreamTask] = {}
 
     def began(self, task: StreamTask) -> None:
-        """A task runs from now on."""
+        """Note that a task runs from now on."""
         self._readers |= dict.fromkeys(task.spec.inputs, task)
         self._awake[task.id] = task
         if task.punctuations.next_wall_clock is not None:
             self._clocked[task.id] = task
 
     def ended(self, task: StreamTask) -> None:
-        """A task does not run any more, if it ever did."""
+        """Note that a task does not run any more, if it ever did."""
         for partition in task.spec.inputs:
             if self._readers.get(partition) is task:
                 del self._readers[partition]
@@ -47,28 +47,28 @@ class WorkingTasks:
         return self._readers.get(partition)
 
     def moved(self, partition: str) -> StreamTask | None:
-        """The task whose input has come further: it has something to do."""
+        """Note that an input has moved, and return its task, which has something to do."""
         task = self._readers.get(partition)
         if task is not None:
             self._awake[task.id] = task
         return task
 
     def due(self, now: int) -> list[StreamTask]:
-        """Those that have something to do, in the order of their ids."""
+        """The tasks that have something to do, in the order of their ids."""
         for name, task in self._clocked.items():
             if (task.punctuations.next_wall_clock or 0) <= now:
                 self._awake[name] = task
         return [task for _, task in sorted(self._awake.items()) if task.state is TaskState.RUNNING]
 
     def rest(self, tasks: Iterable[StreamTask]) -> None:
-        """Leave those out from now on that wait for nothing but a record or the time."""
+        """From now on, leave out the tasks that only wait for a record or for the time."""
         for task in tasks:
             waits = task.queues.total_buffered() or not task.queues.knows_lags
             if task.found_nothing and not waits and not task.commit_requested:
                 self._awake.pop(task.id, None)
 
     def idle_ms(self, now: int) -> int:
-        """How long there will be nothing to do unless something happens; 0 if there is something.
+        """How long no task has anything to do unless something happens; 0 if one has.
 
         Args:
             now: the time by the clock of the host, in milliseconds.

@@ -1,4 +1,4 @@
-"""Committing the tasks of a thread, step by step: the host may die between any two of them.
+"""The commit of the tasks of a thread, step by step: the host may die between any two steps.
 
 Sources: KIP-447, KIP-892; Kafka, StreamThread#maybeCommit, TaskExecutor#commitOffsetsOrTransaction
 and StreamsProducer.
@@ -27,19 +27,19 @@ __all__ = ["Committer"]
 
 
 class Committer:
-    """What a thread commits with: its producer, and the steps of a commit in their order.
+    """Commits for a thread: it has the producer, and takes the steps of a commit in their order.
 
     Args:
-        application: what runs.
-        host: the process that the thread belongs to.
-        disk: where its tasks keep their stores.
-        consumer: whose positions are committed.
-        membership: by whom a commit is fenced.
-        actor: the thread, for the trace.
-        transactional_id: empty under at-least-once.
+        application: the application.
+        host: the process of the thread.
+        disk: the state directory of the process.
+        consumer: the consumer of the thread, whose positions are committed.
+        membership: the member that fences a commit.
+        actor: the name of the thread, for the trace.
+        transactional_id: the transactional id; empty under at-least-once.
 
     Attributes:
-        producer: with which the tasks write; another one after each :meth:`renew_producer`.
+        producer: the producer of all tasks; another one after each :meth:`renew_producer`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Committer:
             application.topology.repartitions,
         )
         self._last_commit = host.now
-        # The offsets that were committed here last.
+        # The offsets of the last commits.
         self._known: dict[str, int] = {}
         self.producer = self._new_producer()
 
@@ -81,12 +81,12 @@ class Committer:
         *,
         requested: bool,
     ) -> Generator[Event, Any, bool]:
-        """Commit the running tasks if it is time; whether it was.
+        """Commit the running tasks, if it is time; return whether it was.
 
         Args:
-            running: tells those that process.
-            active: tells these, and those that restore: what they have staged counts, too.
-            requested: whether a processor has asked for it.
+            running: returns the tasks that process.
+            active: returns the tasks that process or restore: both may have staged bytes.
+            requested: whether a processor has asked for a commit.
         """
         bounded = self._config.max_uncommitted_bytes > 0
         staged = sum(task.uncommitted_bytes() for task in active()) if bounded else 0
@@ -115,16 +115,21 @@ class Committer:
 
     @property
     def due_in_ms(self) -> int:
-        """How long until the next periodic commit, by the clock of the host; at least 1."""
+        """The time until the next periodic commit, by the clock of the host; at least 1."""
         due = self._last_commit + self._config.commit_interval_ms + 1
         return max(due - self._host.now, 1)
 
     def commit(self, tasks: Sequence[StreamTask], closing: Closing) -> Steps:
         """Commit tasks.
 
+        The order of the steps is what makes the commit safe. Caches and producer are flushed first,
+        so that the changelogs have every write. Then the input offsets are committed. The stores
+        come last: an offset in a store vouches for changelog records, which must be committed by
+        then.
+
         Args:
-            tasks: all that run on the thread: one transaction has them all (KIP-447).
-            closing: what the commit is for.
+            tasks: all running tasks of the thread, since one transaction covers them all (KIP-447).
+            closing: the reason for the commit.
         """
         positions = self._positions(tasks)
         due = [task for task in tasks if task.commit_needed or task.has_passed_markers(positions)]
@@ -163,13 +168,13 @@ class Committer:
             task.committed(offsets)
 
     def _positions(self, tasks: Iterable[StreamTask]) -> dict[str, int | None]:
-        """How far the consumer is, markers included, with each input."""
+        """The position of the consumer in each input; it passes markers, too."""
         if self._world.defect("commits-last-record"):
             return {each: at + 1 for task in tasks for each, at in task.consumed.items()}
         return {each: self._consumer.position(each) for each in self._consumer.assignment}
 
     def _flush(self, due: list[StreamTask]) -> Steps:
-        """Send on what the record caches hold back, and wait until everything has arrived."""
+        """Flush the record caches, and wait until the brokers have all records."""
         for task in due:
             if not self._world.defect("leaves-caches-unflushed"):
                 task.flush_caches()
@@ -184,7 +189,7 @@ class Committer:
                     task.commit_store(name)
 
     def _commit_transaction(self, offsets: dict[str, int], times: dict[str, int]) -> Steps:
-        """All tasks of the thread in one transaction (KIP-447)."""
+        """Commit all tasks of the thread in one transaction (KIP-447)."""
         if not offsets and not self.producer.in_transaction:
             return
         if self._world.defect("keeps-transaction-open") and offsets.items() <= self._known.items():
@@ -196,11 +201,11 @@ class Committer:
         yield from self.producer.commit()
 
     def renew_producer(self, tasks: Iterable[StreamTask], *, first: bool = False) -> Steps:
-        """A new producer, which fences the one before, and aborts what it left open.
+        """Begin with a new producer, which fences the one before and aborts its open transaction.
 
         Args:
-            tasks: they write with it from now on.
-            first: whether there is none before.
+            tasks: the tasks that write with the new producer from now on.
+            first: whether this is the first producer of the thread.
         """
         if not first:
             self.producer.close()
@@ -212,7 +217,7 @@ class Committer:
                 yield from self.producer.init()
             except RequestTimeoutError:
                 if self._world.defect("dies-of-a-second-fault") and not first:
-                    # What it holds, nobody gives back.
+                    # The thread stops here for ever, and keeps its locks.
                     yield self._world.time.event()
                 continue
             self._world.trace.emit(
@@ -222,10 +227,10 @@ class Committer:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a request that was not answered leaves open what is in the logs.
+        """Whether an unanswered request leaves the thread unable to go on.
 
-        Under exactly-once nobody knows whether the transaction was committed. And a producer that
-        has given up on a record cannot send another one.
+        Under exactly-once the thread cannot know whether the transaction was committed. And a
+        producer that has given up on a record cannot send another one.
         """
         if self._world.defect("goes-on-after-commit-timeout"):
             return False

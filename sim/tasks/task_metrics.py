@@ -59,14 +59,14 @@ class TaskMetrics:
     """The metrics of one task.
 
     Args:
-        metrics: where they are registered.
+        metrics: where the metrics are registered.
         thread_id: the tag ``thread-id``.
         task_id: the tag ``task-id``.
-        buffered: tells how many records are buffered.
+        buffered: returns the number of buffered records.
 
     Attributes:
-        enforced: is recorded each time that readiness is enforced.
-        lateness: is recorded with each record: how far it is behind stream time, in milliseconds.
+        enforced: records each time that the task goes on without an empty input.
+        lateness: records how far each record is behind stream time, in milliseconds.
     """
 
     def __init__(
@@ -80,5 +80,5 @@ class TaskMetrics:
         metrics.gauge(scope, BUFFER_COUNT, tags, buffered)
 
     def close(self) -> None:
-        """Remove them."""
+        """Remove the metrics."""
         self._metrics.remove(self._scope)

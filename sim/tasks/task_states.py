@@ -1,4 +1,4 @@
-"""How far a task is in its life, and what may follow.
+"""The states of a task, and which may follow each.
 
 Source: Kafka, Task.State.
 """
@@ -11,7 +11,7 @@ __all__ = ["FOLLOWS", "TaskState"]
 
 
 class TaskState(Enum):
-    """How far a task is in its life, and what may follow."""
+    """The states of a task, and which may follow each."""
 
     CREATED = "it has no stores yet"
     RESTORING = "its stores are open, and lack something"
