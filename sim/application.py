@@ -25,7 +25,7 @@ __all__ = ["Application", "StreamsConfig"]
 
 
 OUTPUT_RETENTION_MS = 5_000
-"""``retention.ms`` of the outputs, in milliseconds: nobody here reads them."""
+"""``retention.ms`` of the outputs, in milliseconds: no simulated client reads them."""
 
 
 _AT_LEAST_ONE = (
@@ -45,21 +45,22 @@ class StreamsConfig:
         transactional: whether the stores stage their writes (KIP-892).
         commit_interval_ms: Kafka's defaults are 100 under exactly-once, and 30,000.
         max_task_idle_ms: -1 never waits, 0 waits for what the broker has, more waits longer.
-        idling: the rules for that, as the proposal says or as Kafka does.
-        transaction_timeout_ms: at least the commit interval.
+        idling: the rules for waiting: those of the proposal, or those of Kafka.
+        transaction_timeout_ms: how long a transaction may take; at least the commit interval.
         request_timeout_ms: how long a client waits for a reply.
-        max_block_ms: how long a producer asks again before it gives up.
-        max_uncommitted_bytes: of a thread, from which on it commits; -1 is no limit.
-        statestore_cache_max_bytes: of the record caches of a thread; 0 is none, and Kafka's default
-            is 10 MiB, which no short run ever fills.
-        buffered_records_per_partition: with more of them in the buffer, an input is paused.
-        max_poll_records: of a poll, when records are processed and when they are restored.
-        flush_probability: how probable it is that a store is flushed after a record.
+        max_block_ms: how long a producer repeats a request before it gives up.
+        max_uncommitted_bytes: a thread whose stores have staged more bytes commits early; -1 is no
+            limit.
+        statestore_cache_max_bytes: the size of a thread's record caches; 0 is no cache. Kafka's
+            default is 10 MiB, which no short run ever fills.
+        buffered_records_per_partition: an input with more buffered records is paused.
+        max_poll_records: the most records of a poll, for processing and for restoring.
+        flush_probability: the probability that a store is flushed after a record.
         probing_rebalance_interval_ms: how long until the group looks at warm-ups again.
         session_timeout_ms: how long a member may be silent.
         heartbeat_interval_ms: how often a member says that it is alive.
-        state_cleanup_delay_ms: how long a directory must not have been used before it is deleted.
-        assignor: what the assignment aims at.
+        state_cleanup_delay_ms: how long a directory must be unused before it is deleted.
+        assignor: the goals of the assignment.
     """
 
     exactly_once: bool = True
@@ -111,18 +112,18 @@ class StreamsConfig:
 
 
 class Application:
-    """What the instances of an application share.
+    """The shared part of an application's instances.
 
     Args:
         world: the world.
-        topology: what is processed.
-        config: how.
+        topology: the topology of the application.
+        config: its configuration.
 
     Attributes:
         cluster: the brokers.
-        network: the way to them.
-        restore_listener: is told of the restorations of all instances that start from now on.
-        standby_listener: is told how their standbys are updated.
+        network: the way to the brokers.
+        restore_listener: follows the restorations of all instances that start from now on.
+        standby_listener: follows the updates of their standbys.
     """
 
     def __init__(self, world: World, topology: Topology, config: StreamsConfig) -> None:
@@ -167,7 +168,7 @@ class Application:
         )
 
     def global_table(self, host: Host) -> GlobalTable | None:
-        """A new reader of the global stores for a process; ``None`` if there are none."""
+        """A new reader of the global stores, for a process; ``None`` without global stores."""
         if not self.topology.global_stores:
             return None
         return GlobalTable(

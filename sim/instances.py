@@ -29,18 +29,18 @@ class Instance:
         application: what runs.
         name: of the instance, and of each of its processes.
         threads: how many stream threads it has.
-        disk: what outlives the process; a new disk with model stores, if there is none.
+        disk: the disk, which outlives the process; by default a new one with model stores.
         drift_ppm: how much faster its clock runs than the time of the world, in millionths.
-        release: what its next process is a release of.
+        release: the release of the next process.
 
     Attributes:
-        release: what its next process is a release of.
-        disk: what outlives the process.
-        host: the process that runs now; ``None`` if none does.
-        threads: of the process that runs now.
-        is_paused: whether the process that runs now is paused.
-        is_retired: whether no process is to be started any more, for now.
-        state_directory: of the process that runs now, or ran last; ``None`` before the first.
+        release: the release of the next process.
+        disk: the disk, which outlives the process.
+        host: the current process; ``None`` without one.
+        threads: the threads of the current process.
+        is_paused: whether the current process is paused.
+        is_retired: whether no further process is started, for now.
+        state_directory: that of the current or the last process; ``None`` before the first.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class Instance:
         self.state_directory: StateDirectory | None = None
 
     def start(self) -> None:
-        """Start a process; nothing happens if one runs, or none is to be started.
+        """Start a process, unless one runs, or the instance is retired.
 
-        If a store cannot be opened that is there, the process ends at once, as it would.
+        The process ends at once if the files of a store cannot be opened.
         """
         if self.host is not None or self.is_retired:
             return
@@ -124,9 +124,10 @@ class Instance:
         self.threads[number] = self._thread(host, directory, table, number)
 
     def pause(self) -> None:
-        """Process and restore nothing until it is resumed, or starts anew (KIP-834).
+        """Process and restore nothing until the instance is resumed, or starts anew (KIP-834).
 
-        Unlike a process that stands still it stays a member, commits, and keeps its tasks.
+        Unlike a process that stands still, a paused one stays a member, commits, and keeps its
+        tasks.
 
         Source: Kafka, KafkaStreams#pause.
         """
@@ -137,7 +138,7 @@ class Instance:
                 thread.pause()
 
     def resume(self) -> None:
-        """Go on after a pause; nothing happens if it is not paused."""
+        """Go on after a pause. An instance that is not paused stays as it is."""
         if self.is_paused:
             self._application.world.trace.emit("instance.resumed", self.name)
             self.is_paused = False
@@ -145,15 +146,15 @@ class Instance:
                 thread.resume()
 
     def crash(self) -> None:
-        """Kill the process: its memory is gone, and the disk is as it was flushed."""
+        """Kill the process: its memory is lost, and the disk has what was flushed."""
         if self.host is not None:
             self._end("instance.crashed")
             self.disk.crash()
 
     def lose_power(self) -> None:
-        """Switch the machine off: of what was flushed and not synced, some is gone, too.
+        """Switch the machine off: some of the data that was flushed and not synced is lost, too.
 
-        Nothing happens if no process runs.
+        Without a process, nothing happens.
 
         Raises:
             UsageError: the disk has real stores on it.
@@ -165,7 +166,7 @@ class Instance:
     def stop(self) -> Steps:
         """Let the process commit, close everything, leave the group, and end.
 
-        What it should have given back by then, and has not, is told by the event.
+        The event of the stop lists locks and stores that the process should have released.
         """
         host, directory = self.host, self.state_directory
         if host is None or directory is None:

@@ -44,26 +44,26 @@ POLL_MS = 100
 """``poll.ms``: how long a poll waits for records."""
 
 MAX_POLL_INTERVAL_MS = 300_000
-"""``max.poll.interval.ms``: after half of it a thread polls again, whatever there is to do."""
+"""``max.poll.interval.ms``: after half of it a thread polls again, even with work left."""
 
 
 class StreamThread:
     """One stream thread, with its consumer, producer, state updater and membership.
 
     Args:
-        application: what runs.
-        host: the process that it belongs to.
-        disk: the state directory, where its tasks keep their stores.
-        number: of the thread within the process.
-        replace: starts another thread in its place, once it has died.
-        release: what the process is a release of.
-        global_table: the global stores of the process; ``None`` if there are none.
+        application: the application.
+        host: the process of the thread.
+        disk: the state directory of the process.
+        number: the number of the thread within the process.
+        replace: starts another thread in place of this one, once it has died.
+        release: the release of the process.
+        global_table: the global stores of the process; ``None`` without any.
 
     Attributes:
-        name: for the trace.
-        metrics: of its tasks, while they process.
-        tasks: the tasks that it owns, active ones and standbys, by id.
-        stopped: comes about once it has stopped as it was asked to.
+        name: the name of the thread, for the trace.
+        metrics: the metrics of its tasks, while they process.
+        tasks: its tasks, active ones and standbys, by id.
+        stopped: an event that happens once the thread has stopped, after ``stop``.
     """
 
     def __init__(
@@ -178,16 +178,16 @@ class StreamThread:
 
     @property
     def generation(self) -> int:
-        """The generation of the group whose assignment it has taken; -1 while it joins another."""
+        """The generation whose assignment the thread has taken; -1 while it joins another."""
         return -1 if self._membership.is_rebalancing else self._membership.generation
 
     def stop(self) -> None:
-        """Ask it to commit, close its tasks and leave the group: see ``stopped``."""
+        """Ask the thread to commit, to close its tasks and to leave the group: see ``stopped``."""
         self._is_stopping = True
         self._consumer.wakeup()
 
     def pause(self) -> None:
-        """Neither process nor restore until it is resumed, and stay in the group (KIP-834)."""
+        """Neither process nor restore until ``resume``, but stay in the group (KIP-834)."""
         self._is_paused = True
         for name in self.tasks:
             self._updater.pause(name)
@@ -271,13 +271,13 @@ class StreamThread:
     def _poll_ms(self) -> int:
         """How long the next poll may wait.
 
-        A thread without anything to do polls again and again; that is one poll here. What gives it
-        something to do wakes it up, unless it is the time.
+        An idle thread of Kafka polls again and again; here this is one long poll. Everything that
+        gives the thread work wakes it up, except the time.
         """
         idle_ms = self._working.idle_ms(self._host.now)
         if not idle_ms or self._pending:
             return POLL_MS
-        # A task that restores may have to be committed because of what it stages.
+        # A task that restores may have to be committed early, because of its staged bytes.
         if self._config.max_uncommitted_bytes > 0 and len(self._running()) < len(self._active()):
             return POLL_MS
         if self._is_dirty and not self._membership.is_rebalancing:
@@ -287,7 +287,7 @@ class StreamThread:
         return idle_ms
 
     def _process(self, tasks: list[StreamTask], iterations: int) -> Generator[Event, Any, int]:
-        """Up to so many records of each task, in the order of their ids."""
+        """Process up to ``iterations`` records of each task, in the order of the tasks' ids."""
         processed = 0
         for task in tasks:
             for _ in range(iterations):
@@ -300,7 +300,7 @@ class StreamThread:
         return processed
 
     def _maybe_flush(self, task: StreamTask) -> None:
-        """Flush a store now and then: the real ones do it when a buffer is full."""
+        """Flush a store from time to time, as real stores do when a buffer is full."""
         for holder in task.stores.values():
             if self._world.choices.chance(self._config.flush_probability):
                 holder.database.flush()
@@ -331,7 +331,7 @@ class StreamThread:
     def _follow_group(self) -> Steps:
         if self._membership.was_left_out:
             yield from self._handle_lost(None)
-            # Only now: before, it would tell the group that it has what it has lost.
+            # Only now: an earlier report to the group would still name the lost tasks.
             self._membership.take_loss()
         with self._membership.held():
             assignment = self._membership.take_assignment()
@@ -345,7 +345,7 @@ class StreamThread:
         yield from self._open_pending()
 
     def _take(self, assignment: ThreadAssignment) -> Steps:
-        """Give up what is not ours any more, and get ready for what is new."""
+        """Give up the tasks that the thread does not own any more, and prepare the new ones."""
         rejoin = self._assignor.hear(assignment.answer)
         if assignment.is_probe:
             if rejoin:
@@ -373,13 +373,13 @@ class StreamThread:
             try:
                 yield from self._committer.commit(self._running(), Closing.COMMIT)
             except RequestTimeoutError:
-                # What is not ours any more is given up in any case (KAFKA-16876).
+                # Revoked tasks are given up even if their commit fails (KAFKA-16876).
                 closing = Closing.DIRTY
         for task in revoked:
             yield from self._give_up(task, closing)
         if closing is Closing.DIRTY and self._committer.is_in_doubt:
             yield from self._handle_corruption(self._running())
-        # What was never opened is given up as well: the group has counted it as owned.
+        # Tasks that were never opened are given up as well: the group has counted them as owned.
         dropped = [name for name, owned in self._pending.items() if owned and not wanted.get(name)]
         self._pending = {
             name: is_active for name, is_active in wanted.items() if name not in self.tasks
@@ -391,7 +391,7 @@ class StreamThread:
             self._membership.rejoin()
 
     def _open_pending(self) -> Steps:
-        """Open the tasks that were assigned; one whose directory is taken waits."""
+        """Open the assigned tasks. A task whose directory is locked waits."""
         for name, is_active in list(self._pending.items()):
             if not self._disk.lock(name, self.name):
                 self._world.marks.sometimes("a task whose directory was taken waited")
@@ -439,7 +439,7 @@ class StreamThread:
             self._updater.pause(name)
 
     def _check_updater(self) -> Steps:
-        """Let restored tasks run, and begin failed ones anew."""
+        """Let restored tasks run, and begin failed tasks anew."""
         while self._updater.restored:
             task = self._updater.restored[0]
             yield from self._begin(task)
@@ -448,14 +448,14 @@ class StreamThread:
             if isinstance(error, ProcessorStateError):
                 raise error
             died = isinstance(error, UpdaterDiedError)
-            # What the updater died of is not the fault of a store.
+            # If the updater died, the stores are not at fault.
             yield from self._begin_anew([task], Closing.DIRTY if died else Closing.CORRUPTED)
         if self._updater.fatal is not None:
             dead, self._updater = self._updater, self._new_updater()
             self._updater.restored += dead.restored
 
     def _begin(self, task: StreamTask) -> Steps:
-        """Go on from the committed offsets; until these are stable, the task waits."""
+        """Let a task run from the committed offsets. It waits until these are stable."""
         stable = self._config.exactly_once and not self._world.defect("fetches-unstable-offsets")
         group = self._application.cluster.group(self._application.topology.application_id)
         inputs = task.spec.inputs
@@ -493,12 +493,12 @@ class StreamThread:
         self._working.began(task)
 
     def _assign_inputs(self) -> None:
-        """Read the inputs of running tasks; what is not running has no use for records."""
+        """Read the inputs of running tasks alone: other tasks cannot use records."""
         self._consumer.assign(
             partition for task in self._running() for partition in task.spec.inputs
         )
 
-    # What goes wrong.
+    # Failures.
 
     def _give_up(self, task: StreamTask, closing: Closing) -> Steps:
         """Suspend and close a task, and unlock its directory."""
@@ -520,13 +520,13 @@ class StreamThread:
     def _die(self, error: ProcessorStateError) -> Steps:
         """End because of a store, and let another thread begin in its place (KIP-671)."""
         self._world.trace.emit("thread.died", self.name, reason=type(error).__name__)
-        # It says nothing to the group, which learns of it once the session is over.
+        # The thread tells the group nothing; the group notices once the session is over.
         self._membership.abandon()
         for task in list(self.tasks.values()):
-            # A store that cannot be closed properly is closed nonetheless, and not tried again.
+            # A store that fails to close properly counts as closed, and is not tried again.
             while task.id in self.tasks:
                 with suppress(ProcessorStateError):
-                    # A corrupted one has no offsets any more that would tell how far its rows go.
+                    # A corrupted task has no offsets that would say how far its rows go.
                     closing = Closing.CORRUPTED if task.corrupted else Closing.DIRTY
                     yield from self._give_up(task, closing)
         self._disk.unlock_all(self.name)
@@ -558,7 +558,7 @@ class StreamThread:
         self._consumer.close()
 
     def _handle_lost(self, error: BrokerError | None) -> Steps:
-        """Somebody else has our tasks by now: close them without a commit, and begin anew."""
+        """Close the tasks without a commit, because others own them by now, and begin anew."""
         self._world.trace.emit("thread.lost", self.name, reason=type(error).__name__)
         with self._membership.held():
             for task in self._lost_tasks():
@@ -574,7 +574,7 @@ class StreamThread:
         return [] if self._world.defect("keeps-tasks-after-loss") else self._active()
 
     def _handle_corruption(self, tasks: list[StreamTask]) -> Steps:
-        """Begin tasks anew whose stores cannot be trusted."""
+        """Begin the tasks anew whose stores cannot be trusted."""
         yield from self._begin_anew([task for task in tasks if task.state is TaskState.RUNNING])
         yield from self._committer.renew_producer(self.tasks.values())
 
@@ -586,7 +586,7 @@ class StreamThread:
             self._pending[task.id] = is_active
         self._assign_inputs()
 
-    # What there is.
+    # Lookups.
 
     def _active(self) -> list[StreamTask]:
         return [task for name, task in sorted(self.tasks.items()) if name not in self._standbys]

@@ -1,4 +1,4 @@
-"""Topologies: what is read, what is kept, and what is done with each record.
+"""Topologies: their inputs, their stores, and what they do with each record.
 
 Sources: Kafka, Topology and InternalTopologyBuilder.
 """
@@ -30,11 +30,11 @@ PunctuationType = Literal["stream time", "wall-clock time"]
 """The clock that a punctuation follows (KIP-138): that of the records, or that of the host."""
 
 Punctuator = Callable[[int], None]
-"""Is called with the time in milliseconds: as it is, not as it was when the call was due."""
+"""Called with the current time in milliseconds, which may be later than the call was due."""
 
 
 class ProcessorContext(Protocol):
-    """What a processor may use."""
+    """The runtime as a processor sees it."""
 
     @property
     def stream_time(self) -> int:
@@ -42,26 +42,26 @@ class ProcessorContext(Protocol):
         ...
 
     def store(self, name: str) -> KeyValueStore:
-        """A store of the subtopology, or a global one, which is to be read only."""
+        """A store of the subtopology, or a global store, which is to be read only."""
         ...
 
     def forward(
         self, topic: str, key: bytes, value: bytes | None, timestamp: int | None = None
     ) -> None:
-        """Send a record to a topic; without a timestamp, with that of the input record."""
+        """Send a record to a topic. Its timestamp defaults to that of the input record."""
         ...
 
     def schedule(self, interval_ms: int, kind: PunctuationType, punctuator: Punctuator) -> None:
-        """Call a punctuator again and again.
+        """Call a punctuator at each interval.
 
-        By stream time it is due with the first record, and then at each multiple of the interval,
-        once even if several have passed. By wall-clock time it is due an interval after the task
-        has begun to run.
+        By stream time the first call is due with the first record, and the next at each multiple of
+        the interval; if several multiples have passed, one call is made. By wall-clock time the
+        first call is due one interval after the task has begun to run.
 
         Args:
-            interval_ms: milliseconds, at least 1.
-            kind: which time is meant.
-            punctuator: what is called.
+            interval_ms: the interval in milliseconds, at least 1.
+            kind: the clock.
+            punctuator: the function to call.
 
         Raises:
             UsageError: the interval is less than a millisecond.
@@ -79,11 +79,11 @@ Process = Callable[[ProcessorContext, str, LogEntry], None]
 """Processes one record, given its topic."""
 
 Init = Callable[[ProcessorContext], None]
-"""Is called once when a task begins to run: the place to schedule punctuations."""
+"""Called once when a task begins to run: the place to schedule punctuations."""
 
 
 def _nothing(_: ProcessorContext) -> None:
-    """There is nothing to begin with."""
+    """Prepare nothing."""
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,15 @@ class Subtopology:
     """A part of a topology that is connected by more than topics.
 
     Attributes:
-        sources: the topics that are read; they have equally many partitions.
-        process: what is done with a record.
+        sources: the topics that it reads. All have the same number of partitions.
+        process: processes a record.
         stores: the names of its stores, each with a changelog.
-        sinks: the topics that are written.
-        init: what is done before the first record.
-        forwarded: by store, a sink to which its writes are sent on: at once, or, if a record
-            cache is in front of the store, when they leave it (Kafka: TupleForwarder).
-        reused: by store, a source that is its changelog, too: what is put must be what was read
-            (Kafka: ``topology.optimization``, ``reuse.ktable.source.topics``).
+        sinks: the topics that it writes.
+        init: prepares a task before its first record.
+        forwarded: by store, a sink for its writes. They are sent at once or, with a record cache in
+            front of the store, when they leave the cache (Kafka: TupleForwarder).
+        reused: by store, a source that is its changelog, too. The processor must put exactly what
+            it reads (Kafka: ``topology.optimization``, ``reuse.ktable.source.topics``).
     """
 
     sources: tuple[str, ...]
@@ -115,9 +115,9 @@ class TaskSpec(NamedTuple):
     """One partition of a subtopology.
 
     Attributes:
-        subtopology: which one.
-        inputs: the partitions that it reads.
-        changelogs: the partition of the changelog, by store; it may be one of the inputs.
+        subtopology: the subtopology.
+        inputs: the partitions that the task reads.
+        changelogs: the changelog partition of each store; it may be one of the inputs.
     """
 
     subtopology: Subtopology
@@ -126,7 +126,7 @@ class TaskSpec(NamedTuple):
 
 
 def partition_for(key: bytes, count: int) -> int:
-    """Where a key goes: the same on any machine."""
+    """The partition of a key, the same on any machine."""
     return crc32(key) % count
 
 
@@ -135,9 +135,9 @@ class Topology:
     """An application.
 
     Attributes:
-        application_id: its name, which is that of its consumer group, too.
+        application_id: its name, and the name of its consumer group.
         subtopologies: its parts.
-        partitions: how many partitions each topic has, changelogs aside.
+        partitions: the number of partitions of each topic, changelogs aside.
         global_stores: by store, the topic that every instance reads as a whole.
     """
 
@@ -195,7 +195,7 @@ class Topology:
                 )
 
     def _refuse_cycles(self) -> None:
-        """Raise UsageError if a record could come back to where it was processed."""
+        """Raise UsageError if a record could come back to a subtopology that processed it."""
         following = [
             [
                 number
@@ -230,7 +230,7 @@ class Topology:
 
     @property
     def inputs(self) -> list[str]:
-        """The topics that are filled from outside: neither written here, nor changelogs."""
+        """The topics that others fill: neither topics that are written here, nor changelogs."""
         written = {topic for each in self.subtopologies for topic in each.sinks}
         read = dict.fromkeys(topic for each in self.subtopologies for topic in each.sources)
         read |= dict.fromkeys(self.global_stores.values())
@@ -238,20 +238,20 @@ class Topology:
 
     @property
     def repartitions(self) -> list[str]:
-        """The topics that are written and read here: what was read of them may be deleted."""
+        """The topics that are written and read here. Records that were read may be deleted."""
         written = {topic for each in self.subtopologies for topic in each.sinks}
         read = dict.fromkeys(topic for each in self.subtopologies for topic in each.sources)
         return [topic for topic in read if topic in written]
 
     @property
     def outputs(self) -> list[str]:
-        """The topics that are written and not read here."""
+        """The topics that are written, and not read, here."""
         written = dict.fromkeys(topic for each in self.subtopologies for topic in each.sinks)
         read = {topic for each in self.subtopologies for topic in each.sources}
         return [topic for topic in written if topic not in read]
 
     def changelog(self, store: str) -> str:
-        """The topic that backs a store."""
+        """The changelog topic of a store."""
         for each in self.subtopologies:
             if store in each.reused:
                 return each.reused[store]
@@ -259,7 +259,7 @@ class Topology:
 
     @property
     def changelogs(self) -> dict[str, int]:
-        """The topics that back stores and are for nothing else, with their partitions."""
+        """The topics that are changelogs and nothing else, with their numbers of partitions."""
         return {
             self.changelog(name): self.partitions[each.sources[0]]
             for each in self.subtopologies
@@ -269,5 +269,5 @@ class Topology:
 
     @property
     def topics(self) -> dict[str, int]:
-        """All topics with their partitions, changelogs included."""
+        """All topics, changelogs included, with their numbers of partitions."""
         return {**self.partitions, **self.changelogs}

@@ -1,7 +1,7 @@
-"""The state updater: a second actor beside each stream thread, which restores.
+"""The state updater: a second actor beside each stream thread, which restores tasks.
 
-Active tasks are restored until they lack nothing, and are handed back; standbys are kept up to date
-for as long as they are here. While an active task restores, the standbys wait.
+An active task is restored until it lacks nothing, and is then handed back. A standby stays, and is
+kept up to date. While any active task restores, the standbys wait.
 
 Sources: KIP-869, KIP-834 (pausing); Kafka, DefaultStateUpdater and StoreChangelogReader.
 """
@@ -44,31 +44,31 @@ POLL_MS = 100
 """``poll.ms``: how long a poll waits for records."""
 
 METRICS_MS = 5_000
-"""The metrics are put into the trace at most once in so many milliseconds."""
+"""The metrics are emitted at most once in this many milliseconds."""
 
 _APPLY_MS = 3
-"""To apply a batch to a store takes up to so many milliseconds."""
+"""Applying a batch to a store takes up to this many milliseconds."""
 
 _SLOW_MS = 5_000
-"""A slow batch takes up to so many."""
+"""Applying a slow batch takes up to this many milliseconds."""
 
 _COMMIT_MS = 2
-"""To commit a store takes up to so many milliseconds."""
+"""Committing a store takes up to this many milliseconds."""
 
 T = TypeVar("T")
 
 
 class UpdaterConfig(NamedTuple):
-    """How a state updater works.
+    """The configuration of a state updater.
 
     Attributes:
-        isolation: whether aborted records are left out, as they are under exactly-once.
-        group: of the application, whose committed offsets limit what is restored from an input.
-        commit_interval_ms: how often the tasks that are here are committed; in milliseconds.
-        mode: of the metrics, as the proposal says or as Kafka does.
-        listener: is told of restorations.
-        standby_listener: is told how standbys are updated.
-        max_poll_records: at most so many records are restored at a time.
+        isolation: whether aborted records are left out, as under exactly-once.
+        group: the group of the application. Its committed offsets limit restorations from inputs.
+        commit_interval_ms: how often the updater commits its tasks, in milliseconds.
+        mode: the rules of the metrics: those of the proposal, or those of Kafka.
+        listener: follows restorations.
+        standby_listener: follows the updates of standbys.
+        max_poll_records: the largest number of records that a poll returns.
     """
 
     isolation: Isolation
@@ -85,18 +85,19 @@ class StateUpdater:
 
     Args:
         world: the world.
-        host: the process that the thread belongs to.
+        host: the process of the thread.
         network: the way to the brokers.
         cluster: the brokers.
-        config: how it works.
-        actor: its name, for the trace and the metrics.
-        wake: is called when there is a task to be taken.
+        config: the configuration of the updater.
+        actor: the name of the updater, for the trace and the metrics.
+        wake: wakes the thread when it can take a task back.
 
     Attributes:
-        metrics: what it does, in numbers.
-        restored: active tasks that lack nothing, to be taken.
-        failed: tasks whose restoration cannot go on, with the reason, to be taken.
-        fatal: what it died of; then all its tasks have failed. ``None`` while it lives.
+        metrics: the metrics of the updater and its tasks.
+        restored: active tasks that lack nothing, until the thread takes them.
+        failed: tasks whose restoration cannot go on, with the reason, until the thread takes them.
+        fatal: the cause of the updater's death, after which all of its tasks have failed; ``None``
+            while it lives.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class StateUpdater:
         self.fatal: UpdaterDiedError | None = None
         host.start(self._run())
 
-    # What the thread asks for.
+    # The requests of the thread.
 
     @property
     def tasks(self) -> list[StreamTask]:
@@ -152,7 +153,7 @@ class StateUpdater:
         return [each.task for each in self._updating.values()]
 
     def add(self, task: StreamTask, *, is_active: bool) -> None:
-        """Take a task over; one without stores is handed back at once."""
+        """Take a task over. A task without stores is handed back at once."""
         if self.fatal is not None:
             self.failed.append((task, self.fatal))
             return
@@ -167,14 +168,14 @@ class StateUpdater:
         self._wake()
 
     def remove(self, task_id: str, reason: SuspendReason = "migrated") -> StreamTask | None:
-        """Give a task up, wherever it is here; ``None`` if it is not.
+        """Give a task up, in whatever state it is; ``None`` if the updater does not have it.
 
         Args:
-            task_id: the task, which may have been handed back: then its metrics end.
-            reason: why, for a standby.
+            task_id: the task. If it was handed back, its metrics end.
+            reason: why the updates of a standby end.
         """
         self.metrics.remove(task_id)
-        # What has failed, and was not fetched yet, must not come back after it was given up.
+        # A failed task that the thread has not taken yet must not come back after this.
         self.failed = [each for each in self.failed if each[0].id != task_id]
         for task in self.restored:
             if task.id == task_id:
@@ -191,20 +192,20 @@ class StateUpdater:
         return found.task
 
     def pause(self, task_id: str) -> None:
-        """Let a task wait; nothing is told of it, and a task that is not here is no mistake."""
+        """Let a task wait, without telling a listener. A task that is not here is no error."""
         if task_id in self._updating:
             self._set_paused(self._updating[task_id], paused=True)
-            # What it asked the brokers for before must not be applied.
+            # Answers to earlier requests must not be applied.
             self._wake()
 
     def resume(self, task_id: str) -> None:
-        """Go on with a task that was paused."""
+        """Go on with a paused task."""
         if task_id in self._updating:
             self._set_paused(self._updating[task_id], paused=False)
             self._wake()
 
     def close(self) -> None:
-        """Stop; whoever is still here is given up."""
+        """Stop, and give all remaining tasks up."""
         self._is_closed = True
         for task_id in list(self._updating):
             self.remove(task_id)
@@ -223,7 +224,7 @@ class StateUpdater:
         self._count(updating, 1)
 
     def _count(self, updating: Updating, change: int) -> None:
-        """One more, or one less, of a kind, for the metrics."""
+        """Count one more, or one less, task of a kind, for the metrics."""
         thread = self.metrics.thread
         match updating.is_active, updating.is_paused:
             case True, False:
@@ -248,7 +249,7 @@ class StateUpdater:
                 return
 
     def _once(self) -> Steps:
-        """One round: fetch, apply, hand back, commit; or wait until there is something to do."""
+        """One round: fetch, apply, hand back and commit; or wait for something to do."""
         began = self._host.now
         idle = committing = 0
         if any(not each.is_paused for each in self._updating.values()):
@@ -259,7 +260,7 @@ class StateUpdater:
             yield from self._commit()
         committing = self._host.now - restored
         if not any(not each.is_paused for each in self._updating.values()):
-            # What is paused is committed at once: it may stay so for long.
+            # A paused task is committed at once, because the pause may be long.
             yield from self._commit()
             committing, waits = self._host.now - restored, self._host.now
             if not self._is_closed:
@@ -275,7 +276,7 @@ class StateUpdater:
         self._show_metrics()
 
     def _restore(self) -> Generator[Event, Any, int]:
-        """Fetch and apply what there is; how many records that were."""
+        """Fetch and apply records; return how many."""
         yield from self._find_ends()
         yield from self._move_limits()
         self._assign()
@@ -295,7 +296,7 @@ class StateUpdater:
     def _poll_ms(self) -> int:
         """How long the next poll may wait, unless it is woken up.
 
-        Copies are looked at when there is something to apply, to commit, or to show.
+        Standbys need a round only to apply records, to commit them, or to emit the metrics.
         """
         updating = self._updating.values()
         if any(each.is_active and not each.is_paused for each in updating):
@@ -325,7 +326,7 @@ class StateUpdater:
         return log.last_stable_offset if stable else log.end
 
     def _find_ends(self) -> Steps:
-        """Ask where the restorations of active tasks end; what stays unknown is asked again."""
+        """Ask for the ends of the active tasks' restorations; an unknown end is asked for again."""
         unknown = {
             partition: each
             for updating in list(self._updating.values())
@@ -347,7 +348,7 @@ class StateUpdater:
             each.end = end_of(ends[partition], committed.get(partition), is_source=each.is_source)
 
     def _move_limits(self) -> Steps:
-        """Let standbys follow an input of theirs as far as it is committed (KAFKA-8755)."""
+        """Let standbys follow an input as far as it is committed (KAFKA-8755)."""
         behind = {
             partition: each
             for updating in self._updating.values()
@@ -368,11 +369,11 @@ class StateUpdater:
     def _committed(
         self, partitions: list[str]
     ) -> Generator[Event, Any, dict[str, int | None] | None]:
-        """The committed offsets of inputs; ``None`` if they could not be had."""
+        """The committed offsets of inputs; ``None`` if the brokers did not answer."""
         if not partitions:
             return {}
         group = self._cluster.group(self._config.group)
-        # What is in a transaction still would be lacking for good if it were left out.
+        # Offsets in an open transaction count: the records up to them would be missing for good.
         return (
             yield from self._asked(
                 "fetch offsets",
@@ -381,14 +382,14 @@ class StateUpdater:
         )
 
     def _asked(self, what: str, handle: Callable[[], T]) -> Generator[Event, Any, T | None]:
-        """The reply of the brokers; ``None`` if there is none, and then it is asked again."""
+        """The reply of the brokers; ``None`` without one, and then the updater asks again."""
         try:
             return (yield from self._network.call(self._host.name, what, handle))
         except BrokerError:
             return None
 
     def _assign(self) -> None:
-        """Read active tasks first, and standbys only when none is left."""
+        """Read the changelogs of active tasks first, and of standbys only when none is left."""
         going = [each for each in self._updating.values() if not each.is_paused]
         restoring = any(each.is_active for each in going)
         if going:
@@ -406,7 +407,7 @@ class StateUpdater:
             each = updating.changelogs[partition]
             if each.start is None:
                 each.start = updating.task.next_restored(partition)
-                # The consumer may remember the position of somebody who was here before.
+                # The consumer may still have the position of a task that was here before.
                 self._consumer.seek(partition, each.start)
                 self._announcer.started(updating, partition)
             elif self._consumer.position(partition) is None:
@@ -416,10 +417,10 @@ class StateUpdater:
     # Applying.
 
     def _take(self, partition: str, records: list[LogEntry]) -> Generator[Event, Any, int]:
-        """Apply what was fetched, as far as it is to be; how many records that were."""
+        """Apply the fetched records up to the end; return how many."""
         updating = self._owner(partition)
         if updating is None or updating.changelogs[partition].start is None:
-            # Whoever it was fetched for is gone.
+            # The task that the records were fetched for is gone.
             return 0
         each = updating.changelogs[partition]
         each.kept += records
@@ -435,7 +436,7 @@ class StateUpdater:
                 return 0
         if updating.is_active:
             self._complete_if_done(updating, partition, each.kept[count:])
-            # What is behind the end is not for this store: it is processed.
+            # Records behind the end are not restored: the task will process them.
             each.kept.clear()
         else:
             del each.kept[:count]
@@ -452,7 +453,7 @@ class StateUpdater:
         return applicable([record.offset for record in each.kept], each.end)
 
     def _apply(self, updating: Updating, partition: str, records: list[LogEntry]) -> bool:
-        """Apply a batch; whether the store took it."""
+        """Apply a batch; return whether the store took it."""
         each = updating.changelogs[partition]
         try:
             updating.task.apply(partition, records)
@@ -475,7 +476,7 @@ class StateUpdater:
             self._announcer.ended(updating, partition)
 
     def _hand_back(self) -> None:
-        """Active tasks that lack nothing are done, those that never lacked anything included."""
+        """Hand back the active tasks that lack nothing, including those that never lacked any."""
         for task_id, updating in list(self._updating.items()):
             if not updating.is_active:
                 continue
@@ -491,7 +492,7 @@ class StateUpdater:
     # Committing.
 
     def _commit(self) -> Steps:
-        """Commit what was applied, so that a crash does not begin from the start (KAFKA-12634)."""
+        """Commit applied records, so that a crash does not lose them all (KAFKA-12634)."""
         self._last_commit = self._host.now
         for updating in list(self._updating.values()):
             task = updating.task
@@ -519,7 +520,7 @@ class StateUpdater:
         self._wake_owner()
 
     def _die(self, reason: str) -> None:
-        """Take no further step: all tasks have failed, those that are still to come included."""
+        """Take no further step: all tasks have failed, including those that come later."""
         self.fatal = UpdaterDiedError(
             f"{self._actor} died: {reason}. Its tasks have to begin anew with another one."
         )
@@ -531,7 +532,7 @@ class StateUpdater:
         self.close()
         self._wake_owner()
 
-    # What there is.
+    # Lookups.
 
     def _owner(self, partition: str) -> Updating | None:
         return next(
