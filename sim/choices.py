@@ -1,9 +1,9 @@
-"""Every decision that a simulated world leaves open is made here, and nowhere else.
+"""The choices of a simulated world: every open decision is made here, and nowhere else.
 
-A run is a pure function of its configuration, its workload and these choices. They come from one
-of three drivers: a seed, Hypothesis (so that a failing schedule shrinks), or a list that was
-recorded (so that it replays). Whatever the driver, 0 is the plainest choice: the first in line, no
-fault, the least of a range. So a schedule that shrinks becomes a plainer one.
+A run is a pure function of its configuration, its workload and its choices. The choices come from
+one of three drivers: a seed, Hypothesis (which shrinks a failing schedule), or a recorded list
+(which replays a run). With every driver 0 is the plainest choice: the first in line, no fault, the
+least of a range. So a schedule that shrinks becomes plainer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Choices"]
 T = TypeVar("T")
 
 _ODDS = 1 << 16
-"""A probability is a share of so many; the smallest one that is not 0 is 1 in 65,536."""
+"""Probabilities are rounded to multiples of 1 in 65,536."""
 
 _MAX_OPTIONS = 1 << 31
 
@@ -33,14 +33,15 @@ class Choices:
     """The decisions of one run.
 
     Args:
-        below: the driver: a number from 0 up to, not including, its argument, which is at least 2.
-        recording: whether to keep the choices, 4 bytes each, in ``drawn``, and as many bytes for
-            how many options there were, in ``offered``.
+        below: the driver. It returns a number from 0 up to, not including, its argument, which is
+            at least 2.
+        recording: whether to keep the choices in ``drawn``, and their numbers of options in
+            ``offered``, at 4 bytes each.
 
     Attributes:
-        drawn: the choices so far; a run with ``Choices.recorded(drawn)`` is the same run.
-        offered: how many options each of them had.
-        count: how many choices there were.
+        drawn: the choices so far. A run with ``Choices.recorded(drawn)`` is the same run.
+        offered: the number of options of each choice.
+        count: the number of choices so far.
     """
 
     def __init__(self, below: Callable[[int], int], *, recording: bool = False) -> None:
@@ -59,26 +60,26 @@ class Choices:
 
     @classmethod
     def recorded(cls, choices: Sequence[int], *, recording: bool = True) -> Choices:
-        """Choices made before; past the end of the list, always 0.
+        """Recorded choices; past the end of the list, always 0.
 
-        A number that is too large, because the run has become another one, is cut to the largest
-        that is allowed: any list of numbers is a run.
+        A number that is too large, because the run is another one by now, is cut to the largest
+        option. So every list of numbers is a run.
         """
         remaining = iter(choices)
         return cls(lambda options: min(next(remaining, 0), options - 1), recording=recording)
 
     @classmethod
     def strict(cls, pairs: Iterable[tuple[int, int]], *, recording: bool = True) -> Choices:
-        """Choices made before, each with how many options it had; past the end, always 0.
+        """Recorded choices, each with its number of options; past the end, always 0.
 
-        Where ``recorded`` makes a run of any list, this makes the run that was recorded, or none.
+        While ``recorded`` makes a run of any list, ``strict`` repeats the recorded run or fails.
 
         Args:
-            pairs: as another run had them in ``pairs``; those at the end that are 0 may be missing.
+            pairs: the ``pairs`` of another run; zeros at the end may be missing.
             recording: whether to keep the choices.
 
         Raises:
-            DivergedError: (when the choice is made) the run has become another one.
+            DivergedError: (when the choice is made) the run is not the recorded one any more.
         """
         remaining = enumerate(pairs)
 
@@ -96,21 +97,21 @@ class Choices:
 
     @classmethod
     def hypothesis(cls, data: DataObject) -> Choices:
-        """Choices that Hypothesis makes, and makes plainer once a run has failed."""
+        """Choices that Hypothesis makes, and makes plainer after a failed run."""
         from hypothesis import strategies as st
 
         return cls(lambda options: data.draw(st.integers(0, options - 1)), recording=True)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Each choice so far, after how many options it had: a recording for ``strict``."""
+        """Each choice so far, with its number of options first: a recording for ``strict``."""
         return list(zip(self.offered, self.drawn, strict=True))
 
     def below(self, options: int) -> int:
         """A number from 0 up to, not including, ``options``.
 
         Raises:
-            InvalidArgumentError: there is nothing to choose from, or more than 2**31 options.
+            InvalidArgumentError: the number of options is less than 1, or more than 2**31.
         """
         if options <= 1:
             if options == 1:
@@ -130,9 +131,9 @@ class Choices:
         return least + self.below(most - least + 1)
 
     def chance(self, probability: float) -> bool:
-        """Whether something happens that happens with this probability; 0 is never, 1 always.
+        """Whether an event of this probability happens; 0 is never, 1 is always.
 
-        What is certain is not a choice.
+        A certain answer is not a choice, and takes none from the driver.
         """
         share = round(probability * _ODDS)
         if not 0 < share < _ODDS:
@@ -144,6 +145,6 @@ class Choices:
         return options[self.below(len(options))]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """The items in some order; without any other choice than 0, as they are."""
+        """The items in some order; in their own order if every choice is 0."""
         rest = list(items)
         return [rest.pop(self.below(len(rest))) for _ in items]

@@ -1,4 +1,4 @@
-"""Virtual time: a simpy environment in which nobody comes first by accident."""
+"""Virtual time: a simpy environment in which no event comes first by accident."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from streamproof.sim.choices import Choices
 __all__ = ["TIE_WINDOW", "VirtualTime"]
 
 TIE_WINDOW = 8
-"""Of the events that are due at the same moment, one of so many is next.
+"""How many of the events that are due at the same moment a choice picks the next one from.
 
-Any order of all of them can still come about, in several steps; and the price of an event does
-not grow with the number of those that are due with it.
+Several choices can still bring about any order. With a limit, the price of an event does not grow
+with the number of events that are due with it.
 """
 
 _AT_ONCE = EventPriority(-1)
@@ -27,8 +27,8 @@ class VirtualTime(simpy.Environment):
     """An environment whose ties are broken by choices; its unit is the millisecond.
 
     Simpy takes events of one moment in the order in which they were scheduled. Nothing in the real
-    world keeps that order, so that what goes right only in it is a mistake that has to show.
-    What simpy itself puts first, as the start of a process, stays first.
+    world keeps that order, and code that is right only in that order has a mistake that must show.
+    Events that simpy itself puts first, such as the start of a process, stay first.
     """
 
     def __init__(self, choices: Choices) -> None:

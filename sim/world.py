@@ -1,4 +1,4 @@
-"""One simulated world: what all its parts share."""
+"""One simulated world: the objects that all of its parts share."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class World:
     """Time, choices, faults and the trace of one run.
 
     Args:
-        choices: every decision that is left open.
-        watchers: are given each event.
+        choices: makes every open decision.
+        watchers: functions that get each event.
         sites: the faults that may happen, with their probabilities.
-        activation: how probable it is that a fault site is on; 0 is a world without faults.
-        defects: the mistakes that the runtime makes, by name; none, as a rule.
+        activation: the probability that a fault site is on; 0 is a world without faults.
+        defects: the mistakes that the runtime makes, by name; usually none.
 
     Attributes:
-        choices: every decision that is left open.
+        choices: makes every open decision.
         time: virtual time, in milliseconds.
-        trace: what happened.
-        faults: which faults happen.
-        marks: which situations came about.
+        trace: takes the events of the run.
+        faults: decides which faults happen.
+        marks: counts the situations that the run has reached.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class World:
 
     @property
     def now(self) -> int:
-        """The time of the world, which no actor sees but through the clock of its host."""
+        """The time of the world. An actor sees only the clock of its host."""
         return int(self.time.now)
 
     def defect(self, name: str) -> bool:

@@ -1,8 +1,8 @@
 """Which client gets which tasks, so that work goes where the state is already.
 
-A task stays with a client that is caught up while the client that should have it in the end warms
-up: restoration happens beside the work, not instead of it. As long as anything is on its way, the
-group looks again after the probing interval.
+A task stays with a client that is caught up, while the client that should have it in the end warms
+up: restoration happens beside the work, not instead of it. As long as a client warms up, the group
+looks again after the probing interval.
 
 Sources: KIP-441; Kafka, HighAvailabilityTaskAssignor, TaskMovement and ClientState.
 """
@@ -19,11 +19,11 @@ __all__ = ["Assignment", "ClientState", "ClientTasks", "assign"]
 
 
 class ClientState(NamedTuple):
-    """What the leader knows of a client.
+    """A client as the leader knows it (Kafka: ClientState).
 
     Attributes:
-        threads: how many stream threads it has, at least 1.
-        lags: its lag by stateful task, as ``task_lag`` says.
+        threads: the number of its stream threads, at least 1.
+        lags: its lag by stateful task, as ``task_lag`` computes it.
     """
 
     threads: int
@@ -32,7 +32,7 @@ class ClientState(NamedTuple):
 
 @dataclass
 class ClientTasks:
-    """What a client gets.
+    """The tasks of a client.
 
     Attributes:
         active: the tasks that it processes.
@@ -45,7 +45,7 @@ class ClientTasks:
     warmup: set[str] = field(default_factory=set)
 
     def has(self, task: str) -> bool:
-        """Whether it gets the task in any role."""
+        """Whether the client gets the task in any role."""
         return task in self.active or task in self.standby or task in self.warmup
 
     def __len__(self) -> int:
@@ -56,8 +56,8 @@ class Assignment(NamedTuple):
     """The decision.
 
     Attributes:
-        clients: by client.
-        probing: whether something is on its way, so that the group has to look again.
+        clients: the tasks of each client.
+        probing: whether a client warms up, so that the group has to look again.
     """
 
     clients: dict[str, ClientTasks]
@@ -76,12 +76,12 @@ def assign(
     """Place all tasks.
 
     Args:
-        clients: by name, at least one.
-        stateful: the tasks with a changelog, by id.
-        stateless: the others.
-        num_standby_replicas: copies of each stateful task beside the active one.
-        max_warmup_replicas: copies at a time, in the whole group, that are made for a move.
-        acceptable_recovery_lag: how far behind, in records, a client may be to be caught up.
+        clients: the clients by name, at least one.
+        stateful: the ids of the tasks with a changelog.
+        stateless: the ids of the other tasks.
+        num_standby_replicas: how many copies each stateful task has beside the active one.
+        max_warmup_replicas: how many copies the whole group makes for moves at a time.
+        acceptable_recovery_lag: how many records a caught-up client may lack.
     """
     return _Assignor(clients, acceptable_recovery_lag).run(
         sorted(stateful), sorted(stateless), num_standby_replicas, max_warmup_replicas
@@ -147,7 +147,7 @@ class _Assignor:
         return skew > 0 and (after >= 0 or -after < skew)
 
     def _caught_up(self, name: str, task: str) -> bool:
-        # A client that does not name the task lacks all of it.
+        # A client that does not report the task lacks all of its records.
         lag = self._clients[name].lags.get(task)
         return lag is not None and is_caught_up(lag, self._acceptable)
 
@@ -165,7 +165,8 @@ class _Assignor:
         caught_up = [each for each in self._clients if self._caught_up(each, task)]
         if caught_up:
             return caught_up
-        # Nobody is: then whoever has most of it is better than to begin anew (KAFKA-13600).
+        # No client is caught up. Then the client with the most records is better than a new
+        # beginning (KAFKA-13600).
         rank = self._rank(name, task)
         return [each for each in self._clients if self._rank(each, task) < rank]
 

@@ -1,8 +1,8 @@
 """Whether a task may process, and which record is next (KIP-695).
 
-A task with an empty input partition would process the others out of order if records of the
-empty one are still to come. So it waits: for the lag to be known, for data that the broker has to
-arrive, and, once it is caught up, for ``max.task.idle.ms`` more.
+If an input partition is empty, and its next records are older than those of the other inputs, the
+task would process them out of order. So it waits: until the lag of the partition is known, until
+the records that the broker has arrive, and, once it is caught up, for ``max.task.idle.ms`` more.
 
 Sources: KIP-695; Kafka, PartitionGroup#readyToProcess, #updateLags and #nextRecord.
 """
@@ -28,12 +28,12 @@ DISABLED = -1
 """The ``max.task.idle.ms`` with which a task never waits."""
 
 Mode = Literal["proposal", "kafka"]
-"""``proposal``: as KIP-695 says. ``kafka``: with the quirks of the implementation that shipped.
+"""``proposal``: the rules of KIP-695. ``kafka``: the rules of the implementation that shipped.
 
-In Kafka the walk over the partitions ends at the first one that keeps the task waiting, so that
-the idle times of those behind it do not begin before that one is settled: with several empty
-partitions they add up. A lag of -1 counts as unknown there, as Kafka keeps -1 for that. A task
-that never waits is ready there even if it has nothing to process.
+Kafka's walk over the partitions ends at the first one that keeps the task waiting. The idle times
+of later partitions begin only after that one is settled, so that the times of several empty
+partitions add up. A lag of -1 counts as unknown, because Kafka uses -1 for an unknown lag. A task
+that never waits is ready even if it has nothing to process.
 """
 
 Waiting = Literal["lag unknown", "data on the broker", "idling"]
@@ -41,13 +41,13 @@ Waiting = Literal["lag unknown", "data on the broker", "idling"]
 
 
 class Input(Struct, frozen=True, gc=False):
-    """What a task knows of an input partition.
+    """An input partition as its task knows it.
 
     Attributes:
         partition: its name.
-        buffered: how many of its records are in the task's buffer.
-        lag: how many the broker has beyond; ``None`` if that is not known. It may be less than
-            0 after a seek, and is then as good as 0.
+        buffered: how many of its records the task has buffered.
+        lag: how many more records the broker has; ``None`` if it is not known. The lag may be less
+            than 0 after a seek, and then counts as 0.
     """
 
     partition: str
@@ -60,9 +60,10 @@ class Readiness(NamedTuple):
 
     Attributes:
         ready: whether the task may process.
-        waiting: what keeps it, by partition.
-        enforced: the empty partitions whose idle time is over, so that it processes without them.
-        deadlines: by partition, until when the task idles; to be handed in the next time.
+        waiting: the reason to wait, by partition.
+        enforced: the empty partitions whose idle time is over, so that the task goes on without
+            them.
+        deadlines: until when the task idles, by partition; pass them to the next decision.
     """
 
     ready: bool
@@ -82,9 +83,9 @@ def ready_to_process(
     """Whether a task may process a record now.
 
     Args:
-        inputs: the input partitions; the order matters to ``kafka`` only, where it is that of a
-            hash map, and so anybody's guess.
-        deadlines: of the last decision.
+        inputs: the input partitions. Their order matters only to ``kafka``, where it is the order
+            of a hash map.
+        deadlines: the deadlines of the last decision.
         now: the time, in milliseconds.
         max_task_idle_ms: how long to wait once caught up; -1 never waits, 0 waits for data that
             the broker is known to have, or may have, and no longer.

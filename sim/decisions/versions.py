@@ -1,11 +1,12 @@
-"""Metadata versions: how members of different versions find one that all of them speak.
+"""Metadata versions: how members of different releases find a version that all of them speak.
 
-What a member says of itself to the leader, and what the leader answers, is encoded in a version.
-Every member names the version that it used and the newest one that it supports. A leader cannot
-read what is newer than itself, but these two numbers it can: so it answers in the oldest version
-that was used, and names the newest one that all support. Who gets an older version back than it
-has used takes what all support from then on, and asks for another rebalance at once. This is
-*version probing*. Once all support a newer version, everybody goes over to it in the same way.
+The report of a member to the leader, and the leader's answer, are encoded in a version. Every
+report names the version that it uses, and the newest one that its member supports. A leader cannot
+read a report that is newer than itself, except for these two numbers. So it answers in the oldest
+version that was used, and names the newest one that all support. A member that gets an older
+version back than it has used changes to the version that all support, and asks for another
+rebalance at once. This is *version probing*. Once all support a newer version, all members change
+to it in the same way.
 
 Sources: KIP-258, KIP-268; Kafka, StreamsPartitionAssignor and StreamsAssignmentProtocolVersions.
 """
@@ -29,20 +30,20 @@ __all__ = [
 ]
 
 LATEST_SUPPORTED_VERSION = 11
-"""What the present version of Kafka speaks."""
+"""The version of the present release of Kafka."""
 
 EARLIEST_PROBEABLE_VERSION = 3
-"""From this version on a member names what it supports, and is answered if that is too new."""
+"""From this version on reports name the supported version, and even a too new one is answered."""
 
 OFFSET_SUM_VERSION = 7
-"""From this version on a member says how far it is, and is told when to look again (KIP-441)."""
+"""From this version on a report has offset sums, and the answer the next probing (KIP-441)."""
 
 
 class Spoken(NamedTuple):
-    """What any leader can read of what a member says.
+    """The part of a report that any leader can read.
 
     Attributes:
-        used: the version in which it is encoded.
+        used: the version of the report.
         supported: the newest version that the member supports.
     """
 
@@ -51,12 +52,12 @@ class Spoken(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the leader answers to all members.
+    """The answer of the leader to all members.
 
     Attributes:
-        version: the oldest one that was used; the answer is encoded in it.
-        commonly_supported: the newest version that all support.
-        probing: whether somebody has used a version that the leader cannot read.
+        version: the version of the answer: the oldest one that a member has used.
+        commonly_supported: the newest version that all members support.
+        probing: whether a member has used a version that the leader cannot read.
     """
 
     version: int
@@ -65,11 +66,11 @@ class Answer(NamedTuple):
 
 
 class Next(NamedTuple):
-    """What a member makes of the answer.
+    """The decision of a member after the answer.
 
     Attributes:
-        version: what it uses from now on.
-        rejoin: whether it asks for another rebalance at once.
+        version: the version that the member uses from now on.
+        rejoin: whether the member asks for another rebalance at once.
     """
 
     version: int
@@ -77,15 +78,15 @@ class Next(NamedTuple):
 
 
 def answer_of(spoken: Iterable[Spoken], supported: int) -> Answer:
-    """What a leader answers.
+    """The answer of a leader.
 
     Args:
-        spoken: by all members, the leader included.
+        spoken: the versions of all members, the leader included.
         supported: the newest version that the leader supports.
 
     Raises:
-        UsageError: somebody has used a version that the leader cannot read, and somebody else one
-            from before version probing: they can never agree.
+        UsageError: one member has used a version that the leader cannot read, and another one a
+            version from before version probing: they can never agree.
     """
     members = list(spoken)
     oldest = min(each.used for each in members)
@@ -101,9 +102,9 @@ def answer_of(spoken: Iterable[Spoken], supported: int) -> Answer:
 
 
 def next_version(used: int, answer: Answer) -> Next:
-    """What a member uses from now on, after it has used one version and got an answer.
+    """The next version of a member that has used one version, and got an answer.
 
-    An answer from before version probing changes nothing: then somebody is to be restarted still.
+    An answer from before version probing changes nothing: another member has to be restarted first.
     """
     if answer.version < EARLIEST_PROBEABLE_VERSION:
         return Next(used, rejoin=False)

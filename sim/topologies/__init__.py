@@ -1,4 +1,4 @@
-"""Topologies that are worth simulating, each with a reference: what it should have written."""
+"""Topologies that are worth simulating, each with a reference for its expected output."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Reference(Protocol):
     """From the committed records to what is expected."""
 
     def __call__(self, topology: Topology, logs: Logs, /, *, ordered: bool = True) -> Expected:
-        """What the application should have written.
+        """The expected output of the application.
 
         Args:
-            topology: it tells the names of the changelogs.
+            topology: the topology, which names the changelogs.
             logs: the committed records of every partition.
-            ordered: whether each task has processed its inputs in perfect order, which only a
-                long enough ``max.task.idle.ms`` brings about; without it, less is expected.
+            ordered: whether each task has processed its inputs in perfect order, which needs a long
+                enough ``max.task.idle.ms``. Without that order, less is expected.
         """
         ...
 
@@ -40,10 +40,10 @@ class Family(NamedTuple):
     """A topology and its reference.
 
     Attributes:
-        topology: makes it, with so many partitions of each input; at least 1.
-        expected: its reference.
-        settle_ms: so long it goes on by itself, in milliseconds of wall-clock time, once all that
-            came in is processed and committed.
+        topology: makes the topology, given the number of partitions of each input, at least 1.
+        expected: the reference.
+        settle_ms: how long the application goes on by itself once all input is processed and
+            committed, in milliseconds of wall-clock time.
     """
 
     topology: Callable[[int], Topology]

@@ -43,7 +43,7 @@ def count(context: ProcessorContext, _: str, record: LogEntry) -> None:
 def counted(
     records: Iterable[Logged],
 ) -> tuple[dict[bytes, list[frozenset[Result]]], dict[bytes, bytes]]:
-    """What is sent on by key, and what is in the store afterwards."""
+    """The expected output by key, and the final content of the store."""
     sent: dict[bytes, list[frozenset[Result]]] = {}
     counts: dict[bytes, int] = {}
     for each in records:
@@ -55,7 +55,7 @@ def counted(
 
 def expected(topology: Topology, logs: Logs, *, ordered: bool = True) -> Expected:
     """The running count of each key."""
-    del ordered  # A key comes from one partition alone.
+    del ordered  # All records of a key are in one partition.
     sent: dict[bytes, list[frozenset[Result]]] = {}
     stores = {}
     for number, records in by_partition(logs, "in").items():

@@ -1,7 +1,7 @@
 """A join with a global table, which every instance reads as a whole.
 
-The table goes on by itself, beside the tasks: which of its rows a record meets is not told by any
-timestamp. All that is known is that it is one that the table has, or had.
+Each instance reads the table by itself, beside its tasks, so that no timestamp says which row a
+record meets. The reference only knows that the table has that row, or had it before.
 
 Source: Kafka, KStreamGlobalKTableJoin.
 """
@@ -36,7 +36,7 @@ def _joined(left: bytes, right: bytes | None) -> bytes:
 
 
 def expected(_: Topology, logs: Logs, *, ordered: bool = True) -> Expected:
-    """Each record once, with a row that its key has or had, or with none."""
+    """Each record once, with a row that its key has or had, or without a row."""
     del ordered  # The global table is not read in the order of timestamps.
     rows: dict[bytes, set[bytes | None]] = {}
     for entries in by_partition(logs, "table").values():

@@ -1,8 +1,8 @@
-"""Joins: the case for idling, as what comes out depends on the order of two inputs.
+"""Joins: the reason for idling, because their output depends on the order of two inputs.
 
 A stream-table join looks a record up in the table as it is at that moment. A stream-stream join
-keeps both sides for a while, and joins what is close in time; a record that comes too late for the
-time of the task is dropped.
+keeps the records of both sides for a while, and joins records that are close in time. A record that
+comes too late for the time of the task is dropped.
 
 In perfect order, which is that of the heads of both partitions by timestamp, a record comes
 before one of the other side if the largest timestamp of its partition so far is less than that of
@@ -41,10 +41,10 @@ __all__ = [
 ]
 
 WINDOW_MS = 2_000
-"""Records of two streams belong together that are at most so far apart."""
+"""Records of two streams belong together if they are at most this many milliseconds apart."""
 
 GRACE_MS = 1_000
-"""A record may be so much later than the window, and is still joined."""
+"""A record is joined if it is at most this many milliseconds later than the window."""
 
 _SEQUENCES = 1 << 31
 """Sequence numbers in keys of windows are below it."""
@@ -86,7 +86,7 @@ def _joined(left: bytes, right: bytes | None) -> bytes:
 def stream_table_expected(topology: Topology, logs: Logs, *, ordered: bool = True) -> Expected:
     """Each record of the stream once, with the row of the table at its time.
 
-    Without perfect order it may be with any row that the key ever had, or with none.
+    Without perfect order the row may be any row that the key ever had, or none.
     """
     records: dict[bytes, list[frozenset[Result]]] = {}
     stores = {}
@@ -144,7 +144,8 @@ def stream_stream_topology(partitions: int) -> Topology:
 def _join_streams(context: ProcessorContext, topic: str, record: LogEntry) -> None:
     now = context.stream_time
     if record.value is not None and record.timestamp >= now - WINDOW_MS - GRACE_MS:
-        # The offset tells records of one time apart; done again, it is the same row again.
+        # The offset tells records of one time apart. A record that is processed again gets the same
+        # row again.
         sequence = record.offset % _SEQUENCES
         own = window_key(record.key, record.timestamp, sequence)
         context.store(topic).put(own, record.value)
@@ -162,12 +163,12 @@ def _join_streams(context: ProcessorContext, topic: str, record: LogEntry) -> No
 
 
 def _is_expired(time: int, now: int) -> bool:
-    """Whether nothing that is not too late can be joined with it any more."""
+    """Whether every record that could still be joined with this one would come too late."""
     return time < now - 2 * WINDOW_MS - GRACE_MS
 
 
 def stream_stream_expected(topology: Topology, logs: Logs, *, ordered: bool = True) -> Expected:
-    """Each pair once that is close in time and not too late; some of them without perfect order."""
+    """Each pair that is close in time and not too late, once; without perfect order, some pairs."""
     records: dict[bytes, list[frozenset[Result]]] = {}
     stores = {}
     rights = by_partition(logs, "right")

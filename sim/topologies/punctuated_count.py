@@ -1,8 +1,8 @@
-"""Punctuation: counts are sent on now and then, by stream time and by wall-clock time.
+"""Punctuation: counts are sent on from time to time, by stream time and by wall-clock time.
 
-What has changed since it was sent on last is kept in a second store. A punctuation sends it on, and
-asks for a commit; one by wall-clock time does it when the input is silent. How many counts are
-skipped depends on when the punctuations come.
+A second store has the keys whose counts have changed since they were sent on. A punctuation sends
+these counts on, and asks for a commit; one by wall-clock time does so when the input is silent. How
+many counts are skipped depends on when the punctuations come.
 
 Sources: KIP-138; Kafka, PunctuationQueue.
 """
@@ -31,11 +31,11 @@ WALL_CLOCK_MS = 3_000
 """The interval of the punctuation by wall-clock time."""
 
 SETTLE_MS = 2 * WALL_CLOCK_MS
-"""Until the last count is sent on, and that is committed; with a clock that may be slow."""
+"""How long until the last count is sent on and committed, even if the clock is slow."""
 
 
 def topology(partitions: int) -> Topology:
-    """``in`` to ``out``, with the counts, and those that are to be sent on, in two stores."""
+    """``in`` to ``out``, with the counts, and the keys of unsent counts, in two stores."""
     return Topology(
         "punctuated-count",
         (Subtopology(("in",), _process, ("counts", "pending"), ("out",), _init),),
@@ -64,8 +64,8 @@ def _send_on(context: ProcessorContext, time: int) -> None:
 
 
 def expected(topology: Topology, logs: Logs, *, ordered: bool = True) -> Expected:
-    """Rising counts, of which the last one is complete; nothing is left to be sent on."""
-    del ordered  # A key comes from one partition alone.
+    """Rising counts, of which the last one is complete; no count is left unsent."""
+    del ordered  # All records of a key are in one partition.
     sent: dict[bytes, list[frozenset[Result]]] = {}
     stores: dict[str, dict[bytes, bytes]] = {}
     for number, records in by_partition(logs, "in").items():

@@ -1,8 +1,8 @@
-"""What an application should have written, and where what it has written differs.
+"""The expected output of an application, and its differences from the real output.
 
-A reference is a pure function from the committed input to what is expected. It knows nothing of
-tasks, threads, commits or crashes: whatever happens in a run under exactly-once, what is committed
-in the end has to be what the reference says.
+A reference is a pure function from the committed input to the expected output. It knows nothing of
+tasks, threads, commits or crashes: under exactly-once the committed output must be the expected
+output, whatever happens in a run.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Logged(Protocol):
 Logs = Mapping[str, Sequence[Logged]]
 """The records of each partition that were ever committed, in order, without markers.
 
-What was deleted or compacted since then has to be there, too. A partition that never had a record
-may be missing.
+Records that were deleted or compacted since then must be included. A partition that never had a
+record may be missing.
 """
 
 Order = Literal["exact", "updates", "latest", "any", "some"]
@@ -67,11 +67,11 @@ Order = Literal["exact", "updates", "latest", "any", "some"]
 """
 
 _SHOWN = 5
-"""So many records of a sequence are shown in a difference, from where it begins."""
+"""How many records of a sequence a difference shows, from its beginning on."""
 
 
 class Result(Struct, frozen=True, gc=False):
-    """A record that is expected.
+    """An expected record.
 
     Attributes:
         value: ``None`` is a tombstone.
@@ -87,7 +87,7 @@ class Result(Struct, frozen=True, gc=False):
 
 
 class Output(NamedTuple):
-    """What is expected in a topic.
+    """The expected records of a topic.
 
     Attributes:
         records: by key, one after the other; each is one of several.
@@ -100,12 +100,12 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """What an application should have written.
+    """The expected output of an application.
 
     Attributes:
-        outputs: by topic.
-        stores: by partition of a changelog, what its store should hold in the end. A store about
-            which nothing can be said is left out.
+        outputs: the expected records by topic.
+        stores: the expected final content of each store, by its changelog partition. A store
+            without a known content is left out.
     """
 
     outputs: Mapping[str, Output]
@@ -128,7 +128,7 @@ def by_partition(logs: Logs, topic: str) -> dict[int, Sequence[Logged]]:
 
 
 def content(changelog: Iterable[Logged]) -> dict[bytes, bytes]:
-    """What a store holds that was restored from a changelog."""
+    """The content of a store that was restored from this changelog."""
     rows: dict[bytes, bytes] = {}
     for each in changelog:
         if each.value is None:
@@ -139,12 +139,13 @@ def content(changelog: Iterable[Logged]) -> dict[bytes, bytes]:
 
 
 def differences(expected: Expected, logs: Logs, *, cached: bool = False) -> list[str]:
-    """Where what was written differs from what is expected; empty if it does not.
+    """The differences between the real and the expected output; empty without a difference.
 
     Args:
-        expected: by the reference, from the same logs.
-        logs: everything that is committed.
-        cached: whether there were record caches, so that an update may hide the one before.
+        expected: the answer of the reference, from the same logs.
+        logs: all committed records.
+        cached: whether the application had record caches, so that an update may hide the one
+            before.
     """
     found: list[str] = []
     for topic, output in expected.outputs.items():
@@ -176,7 +177,7 @@ def _by_key(logs: Logs, topic: str) -> dict[bytes, list[Logged]]:
 def _compare(
     wanted: Sequence[frozenset[Result]], got: Sequence[Logged], order: Order
 ) -> Iterator[str]:
-    """Say where the records of one key differ."""
+    """Describe where the records of one key differ."""
     if order in ("any", "some"):
         yield from _compare_unordered(wanted, got, complete=order == "any")
         return

@@ -1,6 +1,6 @@
-"""A repartition: two subtopologies with an internal topic between, through which the key changes.
+"""A repartition: two subtopologies, with an internal topic between them, where the key changes.
 
-The last byte of the value becomes the key, and the second part counts how often each was seen.
+The last byte of the value becomes the key, and the second subtopology counts the records of each.
 
 Source: Kafka, KStream#selectKey and #repartition.
 """
@@ -43,9 +43,9 @@ def _select_key(context: ProcessorContext, _: str, record: LogEntry) -> None:
 
 
 def expected(topology: Topology, logs: Logs, *, ordered: bool = True) -> Expected:
-    """Each record once in the internal topic; and what is counted there, in its order.
+    """Each record once in the internal topic, and the counts in the order of that topic.
 
-    Records of one new key come from several tasks, so that their order there is not known.
+    Records of one new key come from several tasks, so that their order in the topic is not known.
     """
     del ordered  # Each of the two tasks of a record has one input partition.
     between: dict[bytes, list[frozenset[Result]]] = {}

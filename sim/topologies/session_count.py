@@ -1,10 +1,10 @@
 """A session aggregation: how many records each key has in each session.
 
-Records of a key belong to one session if no gap between them is longer than it may be; one that
-falls between two sessions merges them. The store is a key-value store whose keys are those that a
-session store writes to its changelog: key, end and start. A session is closed when stream time has
-passed its end by the gap and the grace period: a record that would only come into a closed one is
-dropped (KAFKA-12718), and its row is deleted with the next record that is counted.
+Records of a key belong to one session if no gap between them is too long. A record that falls
+between two sessions merges them. The store is a key-value store with the keys that a session store
+writes to its changelog: key, end and start. A session is closed when stream time has passed its end
+by the gap and the grace period. A record that belongs only to a closed session is dropped
+(KAFKA-12718), and the row of the session is deleted with the next counted record.
 
 Sources: KIP-94, KIP-328; Kafka, KStreamSessionWindowAggregate and SessionKeySchema.
 """
@@ -29,10 +29,10 @@ from streamproof.stores.windowed.keys import parse_session_key, session_key
 __all__ = ["GAP_MS", "GRACE_MS", "expected", "topology"]
 
 GAP_MS = 500
-"""Records of one session are at most so far apart."""
+"""Records of one session are at most this many milliseconds apart."""
 
 GRACE_MS = 1_000
-"""So much longer than the gap a session still takes records."""
+"""How much longer than the gap a session still takes records, in milliseconds."""
 
 
 def topology(partitions: int) -> Topology:
@@ -86,7 +86,7 @@ def expected(topology: Topology, logs: Logs, *, ordered: bool = True) -> Expecte
 def _counted(
     records: Iterable[Logged],
 ) -> tuple[dict[bytes, list[frozenset[Result]]], dict[bytes, bytes]]:
-    """What is sent on by session, and the sessions that are open in the end."""
+    """The expected output by session, and the open sessions in the end."""
     sent: dict[bytes, list[frozenset[Result]]] = {}
     counts: dict[tuple[bytes, int, int], int] = {}
     now = 0

@@ -1,4 +1,4 @@
-"""A stateless map: each value is turned round, and tombstones are left out.
+"""A stateless map: each value is reversed, and tombstones are left out.
 
 Source: Kafka, KStream#filter and #mapValues.
 """
@@ -35,7 +35,7 @@ def _process(context: ProcessorContext, _: str, record: LogEntry) -> None:
 
 def expected(_: Topology, logs: Logs, *, ordered: bool = True) -> Expected:
     """The same records in the same order."""
-    del ordered  # A key comes from one partition alone.
+    del ordered  # All records of a key are in one partition.
     records: dict[bytes, list[frozenset[Result]]] = {}
     for each in (each for entries in by_partition(logs, "in").values() for each in entries):
         if each.value is not None:

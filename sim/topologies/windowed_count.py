@@ -1,9 +1,9 @@
 """A windowed aggregation: how many records each key has in each tumbling window.
 
-The store is a key-value store whose keys are those that a window store writes to its changelog:
-key, window start, and a sequence number of 0. A window is closed when stream time has come to its
-end and the grace period has passed. A record that is still to come for it is dropped; its row is
-deleted when the next new row is written, with a tombstone that is sent on as every update is.
+The store is a key-value store with the keys that a window store writes to its changelog: key,
+window start, and a sequence number of 0. A window is closed when stream time has reached its end
+and the grace period has passed. A later record of the window is dropped. The row of the window is
+deleted when the next new row is written, with a tombstone that is sent on like every update.
 
 Sources: KIP-328; Kafka, KStreamWindowAggregate and WindowKeySchema.
 """
@@ -66,7 +66,7 @@ def _is_closed(start: int, now: int) -> bool:
 
 
 def expected(topology: Topology, logs: Logs, *, ordered: bool = True) -> Expected:
-    """The running count of each window, and a tombstone for each one that is closed."""
+    """The running count of each window, and a tombstone for each closed window."""
     del ordered  # A task has one input partition.
     sent: dict[bytes, list[frozenset[Result]]] = {}
     stores = {}
@@ -79,7 +79,7 @@ def expected(topology: Topology, logs: Logs, *, ordered: bool = True) -> Expecte
 def _counted(
     records: Iterable[Logged],
 ) -> tuple[dict[bytes, list[frozenset[Result]]], dict[bytes, bytes]]:
-    """What is sent on by windowed key, and the windows that are open in the end."""
+    """The expected output by windowed key, and the open windows in the end."""
     sent: dict[bytes, list[frozenset[Result]]] = {}
     counts: dict[tuple[int, bytes], int] = {}
     now = 0
