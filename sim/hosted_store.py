@@ -1,4 +1,4 @@
-"""A real store in a simulated task: in a directory of its own, under the name it has there."""
+"""A real store in a simulated task, in a directory of its own."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from streamproof.stores.wrapped import WrappedKeyValueStore
 __all__ = ["HostedStore", "WatchCall"]
 
 WatchCall = Callable[[str], AbstractContextManager[object]]
-"""Is entered around each call of a store, whose name it is given, as ``put()``."""
+"""Makes a context manager around each call of a store, given the call, such as ``put()``."""
 
 _BUFFER_BYTES = 16 * 1024 * 1024
-"""What a store may hold back: Kafka's figure for RocksDB, and more than a run ever writes to it.
+"""How many bytes a store may buffer: Kafka's figure for RocksDB, and more than a run ever writes.
 
-To ask for it is to say that there is little data, and our RocksDB stores open faster then.
+Setting the number at all tells our RocksDB stores that there is little data, and they open faster.
 """
 
 
 class HostedStore(WrappedKeyValueStore):
-    """Passes everything on to a store of any kind, and names it if it does wrong.
+    """Passes every call on to a store of any kind, and names the store if it does wrong.
 
-    A store may be anything that has the methods, and whoever made it has named it: so each has a
-    directory of its own within that of the task, and knows its changelog by its own name.
+    A store may be any object with the methods, and it has a name of its own. So each store gets its
+    own directory below that of the task, and knows its changelog by its own name.
 
     Args:
-        name: of the store in the topology.
+        name: the name of the store in the topology.
         inner: the store.
-        require_space: is asked before what writes to the disk; it raises ProcessorStateError.
-        watch: sees each call of the store begin and end, so that one that hangs can be told.
+        require_space: called before each write to the disk; it raises ProcessorStateError.
+        watch: sees each call of the store begin and end, so that a call that hangs is noticed.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class HostedStore(WrappedKeyValueStore):
 
         Raises:
             ProcessorStateError: the files cannot be used.
-            TaskCorruptedError: they must be wiped.
-            SubjectError: it raises something else, or registers no way to restore it.
+            TaskCorruptedError: the files must be wiped.
+            SubjectError: the store raises another error, or registers no callback.
         """
         own = replace(
             context,
             state_dir=context.state_dir / self._name,
             app_configs={**context.app_configs, WRITE_BUFFER_BYTES_CONFIG: _BUFFER_BYTES},
             restore_callbacks={},
-            # What is written here is logged by the task already, whatever layers the store has.
+            # The task logs all writes itself, even if the store has a layer for that.
             changelog=None,
         )
         self._task, self._own = context, own
@@ -114,7 +114,7 @@ class HostedStore(WrappedKeyValueStore):
         self._call("close")
 
     def flush(self) -> None:
-        """Flush the store, if it has a way to."""
+        """Flush the store, if it has the method."""
         self._require_space(self._name)
         if hasattr(self._inner, "flush"):
             self._call("flush")
@@ -134,8 +134,8 @@ class HostedStore(WrappedKeyValueStore):
     def _was_closed_without_offset(self, own: StateStoreContext) -> bool:
         """Whether a checkpoint file says that the store was closed before it had an offset.
 
-        The store takes the file away and does not tell of it: but without an offset, what was not
-        closed must be wiped under exactly-once, and what was closed must not.
+        The store deletes the file when it opens, and does not report it. But under exactly-once a
+        store without an offset must be wiped if it was not closed, and must be kept if it was.
         """
         if not isinstance(self._inner, LegacyCheckpointingStateStore):
             return False
@@ -219,7 +219,7 @@ class HostedStore(WrappedKeyValueStore):
 
     @contextmanager
     def _named(self, operation: str) -> Iterator[None]:
-        """Tell the store what is being processed, and blame it for what it may not raise."""
+        """Pass the current record on, and raise SubjectError for an error that no store may raise."""
         if self._task is not None and self._own is not None:
             self._own.record_metadata = self._task.record_metadata
             self._own.record_timestamp = self._task.record_timestamp

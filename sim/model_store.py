@@ -1,10 +1,10 @@
-"""A store that is fast, and whose every way to the disk is a step of its own.
+"""A fast model of a store, in which each way of data to the disk is a step of its own.
 
-It has the layers of the real one: writes that are staged until the commit, if it has
-transactions; a memtable that a crash takes away; and what was flushed. Nothing is flushed by
-itself: when to flush is a choice of the world. And there are two ways to lose something: when the
-process dies, what was not flushed is gone; when the power fails, what was flushed and not synced
-may be gone, too, the latest of it first.
+It has the layers of a real store: staged writes until the commit, if it has transactions; a
+memtable, which a crash takes away; and flushed rows. It never flushes by itself: when to flush is a
+choice of the world. Data can be lost in two ways. When the process dies, everything that was not
+flushed is lost. When the power fails, flushed data that was not synced may be lost, too, the latest
+first.
 
 Sources: KIP-892, KIP-1035; Kafka, RocksDBStore, with atomic flush and without a log.
 """
@@ -35,18 +35,18 @@ from streamproof.stores.iterators import RowIterator, StoreIterator, is_inverted
 __all__ = ["WRITEBACK_MS", "Checkpoint", "Image", "ModelDisk", "ModelStore", "Undo"]
 
 WRITEBACK_MS = 30_000
-"""After so many milliseconds the system has written what was flushed, synced or not (Linux)."""
+"""After this many milliseconds the system has written flushed data, synced or not (Linux)."""
 
 
 class Undo(NamedTuple):
-    """What a loss of power may bring back, as one flush has replaced it.
+    """The state before a flush, which a loss of power may bring back.
 
     Attributes:
-        at: when that was, in milliseconds.
-        rows: the records before it; ``None`` if there was none.
-        offsets: before it.
-        position: before it.
-        is_open: before it.
+        at: the time of the flush, in milliseconds.
+        rows: the records that the flush replaced; ``None`` for a key that had no record.
+        offsets: the offsets before the flush.
+        position: the position before the flush.
+        is_open: the status before the flush.
     """
 
     at: int
@@ -58,14 +58,14 @@ class Undo(NamedTuple):
 
 @dataclass
 class Image:
-    """What is on the disk of one store.
+    """The data of one store on the disk.
 
     Attributes:
         rows: the records.
         offsets: the committed offset by changelog partition.
         position: the input offsets that the rows reflect.
-        is_open: the status: whether the store was not closed.
-        manages: whether it has a place for offsets, which a release before KIP-1035 does not know.
+        is_open: the status, which is true until the store is closed.
+        manages: whether the data has a place for offsets, which releases before KIP-1035 lack.
         unsynced: the flushes that are only in the page cache, oldest first.
     """
 
@@ -88,7 +88,7 @@ class Image:
 
 
 class Checkpoint(NamedTuple):
-    """What the ``.checkpoint`` file of a task says of one of its stores, and the position beside.
+    """The entries of one store in the ``.checkpoint`` file of a task, and the position beside it.
 
     Attributes:
         offsets: the committed offset by changelog partition.
@@ -104,12 +104,11 @@ class ModelDisk:
 
     Args:
         now: the time, in milliseconds.
-        require_space: is asked before a flush, with the name of the store; it raises
+        require_space: called before a flush with the name of the store; it raises
             ProcessorStateError if the disk is full.
 
     Attributes:
-        checkpoints: what older releases have written in files, by directory and store. What is
-            written there is synced at once.
+        checkpoints: the files of older releases, by directory and store. They are synced at once.
     """
 
     def __init__(
@@ -132,11 +131,11 @@ class ModelDisk:
         return self._images.get(directory, {})
 
     def discard(self, directory: Path, name: str) -> None:
-        """Delete one store of a task; what is deleted is not taken back by a loss of power."""
+        """Delete one store of a task. A loss of power does not bring it back."""
         self._images.get(directory, {}).pop(name, None)
 
     def is_empty(self, directory: Path) -> bool:
-        """Whether there is nothing of any store of a task."""
+        """Whether no store of a task has any data."""
         return directory not in self._images
 
     def wipe(self, directory: Path) -> None:
@@ -147,18 +146,18 @@ class ModelDisk:
 
     @property
     def directories(self) -> list[Path]:
-        """The tasks of which there is something, in order."""
+        """The directories of tasks with data, in order."""
         return sorted(self._images)
 
     def lose_power(self, choices: Choices) -> int:
-        """Lose, of each store, some of what was flushed lately and not synced.
+        """Lose some of the latest flushes of each store that were not synced.
 
-        What a store flushes at once is lost at once or not at all, and nothing is kept that came
-        after it: the databases that it stands for check what they read, and stop where it is torn.
-        That a task was wiped is not taken back.
+        One flush is lost as a whole or not at all, and every flush after a lost one is lost as
+        well: real databases check what they read, and stop where it is torn. A wiped task stays
+        wiped.
 
         Returns:
-            how many flushes were lost.
+            The number of lost flushes.
         """
         lost = 0
         images = [
@@ -180,13 +179,12 @@ class ModelStore(KeyValueStore):
     """A key-value store on a model disk.
 
     Args:
-        name: of the store.
-        disk: of the host that it runs on. When the host dies, the store is dropped, and the
-            disk is what is left.
+        name: the name of the store.
+        disk: the disk of its host. When the host dies, the store is dropped, and the disk is left.
         transactional: whether writes are staged until ``commit`` (KIP-892).
-        durability: what a commit does: nothing more (``flush``), a flush (``process``), or a flush
-            and a sync (``power``).
-        persistent: whether it is on the disk at all; otherwise it is empty whenever it is opened.
+        durability: what a commit does beside its own work: nothing (``flush``), a flush
+            (``process``), or a flush and a sync (``power``).
+        persistent: whether the store is on the disk at all. If not, it is empty whenever it opens.
     """
 
     def __init__(
@@ -224,7 +222,7 @@ class ModelStore(KeyValueStore):
 
     @property
     def persistent(self) -> bool:
-        """Whether what was flushed outlives the process."""
+        """Whether flushed data outlives the process."""
         return self._persistent
 
     @property
@@ -245,10 +243,10 @@ class ModelStore(KeyValueStore):
         return position
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open what is on the disk.
+        """Open the data on the disk.
 
         Raises:
-            TaskCorruptedError: the store was not closed, and cannot tell what was committed.
+            TaskCorruptedError: the store was not closed, and cannot tell committed data from other.
         """
         image = self._disk.image(context.state_dir, self._name) if self._persistent else Image()
         if image.is_open and context.exactly_once and not self._transactional:
@@ -260,15 +258,16 @@ class ModelStore(KeyValueStore):
         self._offsets = dict(image.offsets)
         self._position = image.position.copy()
         self._committed_position = image.position
-        # The status reaches the disk with the next flush, as everything does.
+        # The status reaches the disk with the next flush, like all other data.
         self._status_open = not self._transactional
         context.register(root, self.restore)
 
     def close(self) -> None:
-        """Sync, and say that it was closed; what is staged is dropped. Twice is harmless.
+        """Sync, mark the store as closed, and drop staged writes. Closing twice is harmless.
 
         Raises:
-            ProcessorStateError: the disk is full. It is closed then, as a crash would leave it.
+            ProcessorStateError: the disk is full. The store is closed then, and the disk is as
+                after a crash.
         """
         if self._context is None:
             return
@@ -281,7 +280,7 @@ class ModelStore(KeyValueStore):
                 iterator.close()
 
     def flush(self) -> None:
-        """Bring the memtable to the page cache: rows, offsets, position and status together.
+        """Write the memtable to the page cache: rows, offsets, position and status together.
 
         Raises:
             ProcessorStateError: the disk is full; nothing has changed.
@@ -308,7 +307,7 @@ class ModelStore(KeyValueStore):
         image.unsynced.append(Undo(now, before, image.offsets, image.position, image.is_open))
 
     def sync(self) -> None:
-        """Flush, and make what was flushed last through a loss of power.
+        """Flush, and make the flushed data survive a loss of power.
 
         Raises:
             ProcessorStateError: the disk is full.
@@ -317,17 +316,17 @@ class ModelStore(KeyValueStore):
         self._image.unsynced.clear()
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Take what is staged, and these offsets, over into the memtable; empty forgets all.
+        """Move the staged writes and these offsets into the memtable. An empty map forgets all.
 
         Raises:
-            ProcessorStateError: a commit is to last, and the disk is full.
+            ProcessorStateError: the commit has to flush, and the disk is full.
         """
         self._opened()
         self._memtable.update(self._staged)
         self._staged.clear()
         self._position.merge(self._staged_position)
         self._staged_position = Position()
-        # The position is a row that is written by the commit, as the offsets are.
+        # The commit writes the position as a row, like the offsets.
         self._committed_position = self._position.copy()
         if not changelog_offsets:
             self._offsets.clear()
@@ -342,12 +341,12 @@ class ModelStore(KeyValueStore):
             self.flush()
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
-        """The offset that was committed last; ``None`` if there is none."""
+        """The last committed offset; ``None`` without one."""
         self._opened()
         return self._offsets.get(partition)
 
     def restore(self, batch: Sequence[ChangelogRecord]) -> None:
-        """Apply changelog records; they are committed already, and are not staged."""
+        """Apply changelog records. They are committed already, and so they are not staged."""
         self._opened()
         self._memtable.update((record.key, record.value) for record in batch)
 

@@ -1,4 +1,4 @@
-"""Releases: what the processes of an application may differ in while it is upgraded.
+"""Releases: the differences between the processes of an application during an upgrade.
 
 Source: KIP-258, ``upgrade.from``; Kafka, StreamsAssignmentProtocolVersions.
 """
@@ -27,12 +27,12 @@ class Release:
     """A release of the runtime, as it is configured.
 
     Attributes:
-        name: of the version of Kafka.
-        metadata_version: the newest one that it supports.
-        manages_offsets: whether stores have their offsets themselves (KIP-1035).
-        upgrade_from: the older release that is to be able to go on; empty if none is.
-        upgrade_mode: how a newer format is prepared, ``in_place`` or ``roll_over``; empty if none
-            is.
+        name: the version of Kafka.
+        metadata_version: the newest metadata version that it supports.
+        manages_offsets: whether stores keep their offsets themselves (KIP-1035).
+        upgrade_from: the older release that must be able to go on; empty without one.
+        upgrade_mode: how a newer format is prepared, ``in_place`` or ``roll_over``; empty without a
+            preparation.
         timestamped: whether it has the format with timestamps, which is live without a mode.
     """
 
@@ -45,14 +45,14 @@ class Release:
 
     @property
     def formats(self) -> tuple[int, ...]:
-        """What it has of stores: 1 is the older format, 2 the one with timestamps."""
+        """The formats of its stores: 1 is the older format, 2 the format with timestamps."""
         if not self.timestamped or self.upgrade_mode == "roll_over":
             return (1,)
         return (1, 2) if self.upgrade_mode else (2,)
 
     @property
     def used_version(self) -> int:
-        """The metadata version that it uses at first: an older one while a format is prepared."""
+        """The first metadata version that it uses: an older one while a format is prepared."""
         return BEFORE_FORMATS.metadata_version if self.upgrade_mode else self.metadata_version
 
 
@@ -60,18 +60,18 @@ LATEST = Release("4.3")
 """The present one."""
 
 BEFORE_SUMS = Release("2.5", metadata_version=6, manages_offsets=False)
-"""Of before KIP-441: its members do not say how far they are."""
+"""A release from before KIP-441: its members do not report offset sums."""
 
 BEFORE_OFFSETS = Release("4.2", manages_offsets=False)
-"""Of before KIP-1035: offsets are in a file of the task."""
+"""A release from before KIP-1035: offsets are in a file of the task."""
 
 DOWNGRADING = Release("4.3", upgrade_from="4.2")
-"""The present one, which leaves stores such that the one before can go on."""
+"""The present release, which leaves stores in the form that the one before can go on with."""
 
 BEFORE_FORMATS = Release("1.1", metadata_version=2)
-"""Of before KIP-258: there is no other format than plain values.
+"""A release from before KIP-258: its only format has plain values.
 
-It has its offsets in the store nonetheless, so that this is about formats alone.
+It keeps its offsets in the store nonetheless, so that upgrades from it concern formats alone.
 """
 
 PREPARING_IN_PLACE = Release(

@@ -1,9 +1,9 @@
-"""Workloads: what comes into an application from outside, drawn from choices.
+"""Workloads: the input of an application, drawn from choices.
 
-Each input topic has a producer of its own, with a pace of its own. It sends bursts of records with
-silences between, some of them in transactions, of which some are aborted: so readers meet markers
-and aborted records, and a partition may end with them (KAFKA-6607). What is sent reaches the
-brokers at once and once, so that it is known exactly what an application had to process.
+Each input topic has a producer with a pace of its own. It sends bursts of records with silences in
+between. Some bursts are in transactions, and some of these are aborted: so readers meet markers and
+aborted records, and a partition may end with them (KAFKA-6607). Records reach the brokers at once,
+and exactly once, so that the run knows which records the application had to process.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from streamproof.sim.world import World
 __all__ = ["Sent", "Workload", "WorkloadConfig"]
 
 _MAX_PACE = 4
-"""The silences of a topic are up to so many times as long as those of another."""
+"""The silences of one topic are up to this many times as long as those of another."""
 
 
 @dataclass(frozen=True)
 class WorkloadConfig:
-    """What the records of all topics are like. Each share is from 0 to 1.
+    """The properties of all input records. Each share is a number from 0 to 1.
 
     Attributes:
-        records: how many are sent to each topic, those of aborted transactions included.
-        keys: how many keys there are.
+        records: the number of records for each topic, including those of aborted transactions.
+        keys: the number of keys.
         skewed: whether some keys are much more frequent than others.
-        max_burst: so many records are sent at a time at most.
-        max_pause_ms: so long a topic is silent after a burst at most, at the quickest pace.
-        late: the share of records that are older than the time at which they are sent.
-        max_lateness_ms: so much older they are at most.
+        max_burst: the most records of a burst.
+        max_pause_ms: the longest silence after a burst, at the quickest pace.
+        late: the share of records with a timestamp before the time at which they are sent.
+        max_lateness_ms: how far before, at most.
         tombstones: the share of records without a value.
-        transactional: the share of bursts that are sent in a transaction; unless it is 0, the last
-            burst is sent in one.
+        transactional: the share of bursts in transactions. Unless it is 0, the last burst is in a
+            transaction.
         aborted: the share of transactions that are aborted.
-        max_open_ms: so long a transaction is open at most.
+        max_open_ms: how long a transaction is open, at most.
 
     Raises:
         UsageError: a number is out of range.
@@ -76,7 +76,7 @@ class WorkloadConfig:
 
     @classmethod
     def drawn(cls, choices: Choices, records: int = 100) -> WorkloadConfig:
-        """A workload of one run: each trait is there in about every other run."""
+        """A workload of one run, which has each trait in about every other run."""
         return cls(
             records=records,
             keys=choices.pick((5, 1, 2, 20)),
@@ -101,18 +101,18 @@ class Sent(Struct, frozen=True, gc=False):
 
 
 class Workload:
-    """The producers of all inputs of an application; they begin at once.
+    """The producers of all inputs of an application. They begin at once.
 
     Args:
         world: the world.
         cluster: the brokers.
-        topology: whose inputs are filled.
-        config: what the records are like.
+        topology: the topology, whose inputs are filled.
+        config: the properties of the records.
 
     Attributes:
-        sent: what readers of committed data will have seen in the end, by partition, in order.
-        ended: comes about when everything is sent, and every transaction is decided. From then
-            on the application has to come to rest.
+        sent: the records that readers of committed data see in the end, by partition, in order.
+        ended: an event that happens when everything is sent, and every transaction is decided. From
+            then on the application has to come to rest.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Workload:
 
 
 class _Producer:
-    """What fills one topic."""
+    """The producer of one topic."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class _Producer:
         choices, config = self._world.choices, self._config
         keys = choices.between(1, config.keys) if config.skewed else config.keys
         key = b"key-%d" % choices.below(keys)
-        # Each value is there once, so that every record can be told from every other.
+        # Each value is unique, so that every record can be told from every other.
         value = None
         if not choices.chance(config.tombstones):
             value = b"%s-%d" % (self._topic.encode(), self._count)
