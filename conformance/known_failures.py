@@ -1,4 +1,4 @@
-"""Known failures: what is broken, is known to be, and shall not stop anybody until a given day.
+"""Known failures: broken requirements that do not fail a run until a given day.
 
 .. code-block:: toml
 
@@ -10,8 +10,8 @@
     link = "https://example.org/42"  # optional
     expires = 2027-01-31             # the last day on which it is known (UTC)
 
-A known failure is shown with its reason and never counts as a pass, but the command ends as if it
-were none. An entry that has expired, that matches nothing, or that no longer fails, is warned of.
+A report shows a known failure with its reason, and never counts it as a pass; the exit code ignores
+it. A run warns of an entry that has expired, that matches nothing, or that no longer fails.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class KnownFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return f"The known failure of {self.subject}, {self.requirement}{shape},"
 
     def covers(self, subject: str, requirement: str, shape: str | None = None) -> bool:
-        """Whether it is about a failure, or could be about one of a requirement."""
+        """Whether the entry matches a failure, or could match one of a requirement."""
         return (
             fnmatchcase(subject, self.subject)
             and requirement == self.requirement
@@ -63,7 +63,7 @@ class _File(Struct, forbid_unknown_fields=True):
 
 
 class KnownFailures:
-    """The entries of a file, and which of them were of use.
+    """The entries of a file, and which of them matched a failure.
 
     Args:
         today: the day, in UTC, on which an entry counts or has expired.
@@ -85,7 +85,7 @@ class KnownFailures:
         return ""
 
     def warnings(self, results: Iterable[RequirementResult]) -> list[str]:
-        """What is wrong with the entries, after all results are there."""
+        """Warnings about the entries, once all results are known."""
         asked = list(results)
         selected = {each.requirement for each in asked}
         tried = [each for each in asked if each.status not in ("unsupported", "untested")]
@@ -137,7 +137,7 @@ def read_known_failures(path: Path, today: date) -> KnownFailures:
 
 
 def _line_of(text: str, error: str) -> int:
-    """The line that an error is about, which names an entry and a field; else the first."""
+    """The line of the entry and field that an error names; otherwise the first line."""
     place = re.search(r"\$\.known(?:\[(\d+)\])?(?:\.(\w+))?", error)
     if place is None or place[1] is None:
         return 1

@@ -1,4 +1,4 @@
-"""What a store may contain, in the simplest words that say it.
+"""The legal contents of a store after a crash.
 
 A *write* sets or deletes one key and has an offset in one changelog partition. A *commit*
 declares that all writes before it belong together with a map of offsets. The content that a list
@@ -79,7 +79,7 @@ class Commit:
 
 @dataclass
 class History:
-    """What was done to a store until it crashed.
+    """The writes and commits of a store until it crashed.
 
     Attributes:
         writes: all writes that had at least started, in order.
@@ -88,7 +88,7 @@ class History:
         durable: the index of the commit that must have survived, by the declared durability.
         replayed: how many of the writes have been replayed from the changelog, at least in part.
             They are committed there, so that a store may hold them before their commit here.
-        aborted: the writes before an earlier crash that the changelog never got.
+        aborted: the writes before an earlier crash that never reached the changelog.
         exact: whether the content must be that of one commit, neither more nor less; if
             not, writes after the commit may count or not, and a replay must mend it.
     """
@@ -126,7 +126,7 @@ class History:
         return [commit for commit in self.commits if commit.offsets == offsets]
 
     def content_at(self, commit: Commit) -> dict[bytes, bytes]:
-        """What the store holds at a commit, neither more nor less."""
+        """The content of the store at a commit, neither more nor less."""
         return fold(self.writes[: commit.writes])
 
     def early_values(self, commit: Commit) -> dict[bytes, set[bytes | None]]:
@@ -145,7 +145,7 @@ class History:
         )
 
     def position_after(self, count: int) -> dict[int, int]:
-        """The input offset by partition after so many writes; each has that of its record."""
+        """The input offset by partition after ``count`` writes; each has that of its record."""
         return {
             write.partition.partition: write.offset
             for number, write in enumerate(self.writes[:count])

@@ -1,4 +1,4 @@
-"""Verifies single requirements on demand, as a test runner asks for them."""
+"""Verifies single requirements on demand, for a test runner."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Verifier:
             settings: what the check is given; the defaults of ``streamproof verify``, with seed 0.
 
         Raises:
-            UsageError: the subject cannot be loaded, or is not of those that are bound by it.
+            UsageError: the subject cannot be loaded, or the requirement does not bind it.
         """
         settings = settings or Settings()
         if isinstance(requirement, str):

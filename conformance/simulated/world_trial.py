@@ -1,4 +1,4 @@
-"""Runs a world with the store under test inside, and judges what came of it."""
+"""Runs a world with the store under test inside, and judges the run."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ __all__ = ["Tried", "simulate", "try_world"]
 
 
 class Tried:
-    """What came of a world.
+    """The result of a world.
 
     Attributes:
         world: the world.
-        breach: the promise that is broken; ``None`` if none is.
-        situations: what the world put to the test.
-        marks: the situations of the simulator that came about.
+        breach: the promise that the store broke; ``None`` if it broke none.
+        situations: the promises that the world put to the test.
+        marks: the marks of the simulator that the world reached.
     """
 
     def __init__(self, world: Simulated, situations: Situations) -> None:
@@ -64,7 +64,7 @@ def try_world(
 ) -> Tried:
     """Run a world with a store inside, and judge it.
 
-    What is found is laid at the store's door only if the same world with model stores is right.
+    A mistake counts against the store only if the same world with model stores makes none.
 
     Args:
         subject: the store.
@@ -75,7 +75,7 @@ def try_world(
         spec: as long as it has no transactions, the runtime does not rely on them.
 
     Raises:
-        RuntimeError: the simulator is wrong, whatever the store does.
+        RuntimeError: the simulator makes a mistake with model stores as well.
     """
     trial = _WorldTrial(subject, world, guarantee=guarantee, spec=spec)
     tried = trial.run(directory, watch)
@@ -95,10 +95,10 @@ def simulate(
     guarantee: Guarantee,
     spec: Spec,
 ) -> str:
-    """Run a world that is given by its arguments; what is wrong, or nothing.
+    """Run a world given by its arguments; return the mistake, or an empty text.
 
     Raises:
-        UsageError: the arguments are not those of a world.
+        UsageError: the arguments describe no world.
     """
     breach = try_world(
         subject, world_of(world), directory, nullcontext, guarantee=guarantee, spec=spec
@@ -119,7 +119,7 @@ class _WorldTrial:
         self._world = world
         self._plan = plan_of(world, exactly_once=exactly_once, transactional=transactional)
         self._kept = is_kept(capabilities, exactly_once=exactly_once, transactional=transactional)
-        # Of what is run twice only the difference counts; whatever is wrong, others find it.
+        # Of two equal runs only the difference counts; other worlds find other mistakes.
         self._invariants = (
             ()
             if world.twice
@@ -129,7 +129,7 @@ class _WorldTrial:
         )
 
     def run(self, directory: Path, watch: WatchCall) -> Tried:
-        """Run it, twice if it asks for that."""
+        """Run the world, twice if it asks for that."""
         tried, events = self._once(directory / "first", watch)
         if self._world.twice and tried.breach is None:
             again, others = self._once(directory / "second", watch)
@@ -177,7 +177,7 @@ class _WorldTrial:
         )
 
     def control(self) -> str:
-        """What is wrong with the same world with model stores inside; empty as it should be."""
+        """The mistake in the same world with model stores; empty unless the simulator is wrong."""
         claims = self._subject.capabilities
 
         def make_disk(world: World, name: str) -> InstanceDisk:
