@@ -1,8 +1,7 @@
-"""Two runs side by side: where they part, what is different from there on, and what came of it.
+"""Two runs side by side: the first difference, the differences after it, and their effect.
 
-The events of each actor and task are aligned apart from those of the others, and without their
-numbers, times and offsets: one more event, or one more record, makes nothing different that
-follows it.
+The events of each actor and task are aligned separately, and without their numbers, times and
+offsets. So one more event, or one more record, does not make all later events different.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from streamproof.sim.trace import Event
 __all__ = ["Comparison", "EventPair", "Measured", "Setting", "compare"]
 
 CONTEXT = 3
-"""So many events before the first difference are shown."""
+"""How many events before the first difference are shown."""
 
 _SAME_BY = (
     "active",
@@ -40,24 +39,24 @@ _SAME_BY = (
     "value",
     "what",
 )
-"""Attributes by which two events are the same thing that happens."""
+"""Attributes that two events must share to count as the same step in both runs."""
 
 _TELLING = ("rows", "total", "wipe", "waiting", "bytes", "leaks", "release")
-"""Attributes that may be different in two events of the same thing, and are worth a look then."""
+"""Attributes that may differ between two events of the same step, and are shown then."""
 
 _OPENINGS = ("store.opened", "store.found", "store.running")
-"""Events whose offset is worth a look as well."""
+"""Kinds whose offset is shown as well if it differs."""
 
 _What = tuple[str, ...]
 
 
 class Setting(NamedTuple):
-    """Something that is different in the plans of two runs.
+    """A setting that differs between the plans of two runs.
 
     Attributes:
-        name: as in the plan: ``config.max_task_idle_ms``.
-        first: what it is in the first run.
-        second: what it is in the second run.
+        name: its name in the plan, as ``config.max_task_idle_ms``.
+        first: its value in the first run.
+        second: its value in the second run.
     """
 
     name: str
@@ -66,11 +65,11 @@ class Setting(NamedTuple):
 
 
 class EventPair(NamedTuple):
-    """What happens in both runs, or in one of them.
+    """One step of both runs, or of one of them.
 
     Attributes:
-        first: in the first run; ``None`` if it does not happen there.
-        second: in the second run; ``None`` if it does not happen there.
+        first: its event in the first run; ``None`` without one.
+        second: its event in the second run; ``None`` without one.
     """
 
     first: Event | None
@@ -78,18 +77,18 @@ class EventPair(NamedTuple):
 
     @property
     def event(self) -> Event:
-        """One of them, the earlier one if there are two."""
+        """The event; the earlier one of two."""
         found = [each for each in self if each is not None]
         return min(found, key=lambda each: (each.time, each.sequence))
 
 
 class Measured(NamedTuple):
-    """A number that is different.
+    """A number that differs between two runs.
 
     Attributes:
-        measure: what was counted.
-        first: in the first run.
-        second: in the second run.
+        measure: the measure.
+        first: its value in the first run.
+        second: its value in the second run.
     """
 
     measure: Measure
@@ -99,18 +98,18 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs, and what is different.
+    """Two runs and their differences.
 
     Attributes:
         first: a run.
         second: another one.
-        settings: what is different in their plans.
-        common: how many events are the same at their beginning.
-        before: the last few of these.
+        settings: the settings that differ between their plans.
+        common: how many events at the beginning are the same.
+        before: the last few of these events.
         parting: the first difference; ``None`` if there is none.
-        different: all that is different from there on, in the order of time.
-        measured: the numbers that are different.
-        kinds: of each kind of event of which one has more, how many each has.
+        different: all differences from there on, in the order of time.
+        measured: the numbers that differ.
+        kinds: by kind of event, its counts in both runs, where they differ.
     """
 
     first: RecordedRun
@@ -125,11 +124,11 @@ class Comparison:
 
 
 def compare(first: RecordedRun, second: RecordedRun) -> Comparison:
-    """Two runs side by side.
+    """Compare two runs.
 
     Args:
-        first: a run, as one with a defect.
-        second: another one, as the same without it.
+        first: a run, for example one with a defect.
+        second: another run, for example the same one without the defect.
     """
     pairs = [EventPair(*each) for each in zip_longest(first.events, second.events)]
     common = next((index for index, pair in enumerate(pairs) if not _is_same(*pair)), len(pairs))
@@ -154,7 +153,7 @@ def compare(first: RecordedRun, second: RecordedRun) -> Comparison:
 
 
 def _is_same(first: Event | None, second: Event | None) -> bool:
-    """Whether two runs are the same at one place; the settings that the first event tells aside."""
+    """Whether two runs have the same event at one place, apart from the settings."""
     if first is None or second is None:
         return False
     if first.kind == second.kind == "application.started":
@@ -163,7 +162,7 @@ def _is_same(first: Event | None, second: Event | None) -> bool:
 
 
 def _parting(pair: EventPair, different: Iterable[EventPair]) -> EventPair:
-    """The first difference: what of two events at the same place the other run does not have."""
+    """The first difference: of two events at the same place, those that the other run lacks."""
     first, second = pair
     if first is None or second is None or _what(first) == _what(second):
         return pair
@@ -176,7 +175,7 @@ def _when(row: EventPair) -> tuple[int, bool, int]:
     return row.event.time, row.first is None, row.event.sequence
 
 
-# What is different in the plans.
+# Differences between the plans.
 
 
 def _settings(first: RecordedRun, second: RecordedRun) -> Iterator[Setting]:
@@ -188,14 +187,14 @@ def _settings(first: RecordedRun, second: RecordedRun) -> Iterator[Setting]:
 
 
 def _told(run: RecordedRun) -> dict[str, str]:
-    """The settings of a run: of its plan, or else those that its events tell."""
+    """The settings of a run, from its plan or else from its events."""
     if run.plan is None:
         return {name: str(value) for name, value in run.settings.items()}
     return dict(_flat("", run.plan))
 
 
 def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
-    """The settings that are in another one, by their full names."""
+    """The settings within another one, by their full names."""
     for each in fields(value):
         name, found = f"{prefix}{each.name}", getattr(value, each.name)
         if is_dataclass(found):
@@ -205,11 +204,11 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(map(str, found)) if is_list else str(found)
 
 
-# What is different in the events.
+# Differences between the events.
 
 
 def _different(first: Iterable[Event], second: Iterable[Event]) -> Iterator[EventPair]:
-    """What is different, lane by lane."""
+    """The differences, lane by lane."""
     lanes: defaultdict[tuple[str, str], tuple[list[Event], list[Event]]]
     lanes = defaultdict(lambda: ([], []))
     for index, events in enumerate((first, second)):
@@ -231,19 +230,19 @@ def _different_in_lane(first: Sequence[Event], second: Sequence[Event]) -> Itera
 
 
 def _what(event: Event) -> _What:
-    """What happens, whenever that is, and at whatever offset."""
+    """The step that an event stands for, without its time and offset."""
     more = event.attributes
     told = (repr(more[name]) for name in _SAME_BY if name in more)
     return event.kind, event.task, event.partition, *told
 
 
 def _matched(first: Sequence[_What], second: Sequence[_What]) -> dict[int, int]:
-    """Which events of a lane are the same thing, by their places; both are in the same order."""
+    """The events of a lane that are the same step in both runs, by their places, in order."""
     found: dict[int, int] = {}
     spans = [(0, len(first), 0, len(second))]
     while spans:
         begin, end, other_begin, other_end = spans.pop()
-        # Most often there is one more, or one less, and nothing else to find.
+        # Most often one run has one event more, and all others match.
         while begin < end and other_begin < other_end and first[begin] == second[other_begin]:
             found[begin] = other_begin
             begin, other_begin = begin + 1, other_begin + 1
@@ -253,7 +252,7 @@ def _matched(first: Sequence[_What], second: Sequence[_What]) -> dict[int, int]:
         pairs = _anchors(first[begin:end], second[other_begin:other_end])
         anchors = [(begin + index, other_begin + other) for index, other in pairs]
         found.update(anchors)
-        # What is between two of them is looked at anew, by itself.
+        # The events between two anchors are matched separately.
         borders = [(begin - 1, other_begin - 1), *anchors, (end, other_end)]
         for (at, other), (next_at, next_other) in pairwise(borders):
             if anchors and at + 1 < next_at and other + 1 < next_other:
@@ -262,10 +261,10 @@ def _matched(first: Sequence[_What], second: Sequence[_What]) -> dict[int, int]:
 
 
 def _anchors(first: Sequence[_What], second: Sequence[_What]) -> list[tuple[int, int]]:
-    """Places at which both have the same thing, in order.
+    """Places at which both runs have the same step, in order.
 
-    What both have equally often is the surest: the n-th is held against the n-th. Only if there is
-    no such thing, that is done with all.
+    A step that both have equally often is the surest: the n-th is matched with the n-th. Only if
+    there is no such step, the same is done with all common steps.
     """
     counts = Counter(first), Counter(second)
     sure = {what for what, count in counts[0].items() if counts[1][what] == count}
@@ -279,7 +278,7 @@ def _anchors(first: Sequence[_What], second: Sequence[_What]) -> list[tuple[int,
 def _labels(
     events: Sequence[_What], wanted: AbstractSet[_What]
 ) -> Iterator[tuple[int, tuple[_What, int]]]:
-    """The place of each event that is wanted, and the how manieth of its like it is."""
+    """The place of each wanted event, and its count among the events of the same step."""
     seen: Counter[_What] = Counter()
     for place, what in enumerate(events):
         if what in wanted:
@@ -288,12 +287,12 @@ def _labels(
 
 
 def _longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The most pairs that are in the same order on both sides, in n log n steps.
+    """The longest chain of pairs that are in the same order on both sides, in n log n steps.
 
     Args:
         pairs: in the order of their first numbers.
     """
-    # By the length of a chain less one: the least end of such a chain, and the pair that it is of.
+    # By the length of a chain less one: the least end of such a chain, and the pair of that end.
     ends: list[int] = []
     tails: list[int] = []
     # For each pair, the one before it in the longest chain that ends with it.
@@ -312,6 +311,6 @@ def _longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _told_by(event: Event) -> list[Any]:
-    """What is worth a look where it is not the same in two events of the same thing."""
+    """The values that are shown where they differ between two events of the same step."""
     told = [event.attributes.get(name) for name in _TELLING]
     return [*told, event.offset] if event.kind in _OPENINGS else told

@@ -1,4 +1,4 @@
-"""A comparison of two runs as text: good to read at 80 columns and more."""
+"""A comparison of two runs as text of 80 columns or more."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from streamproof.sim.trace import Event
 __all__ = ["render_comparison"]
 
 MAX_ROWS = 40
-"""So many differences are shown."""
+"""How many differences are shown, at most."""
 
 MAX_KINDS = 12
-"""Of so many kinds of events it is shown how many there are."""
+"""For how many kinds of events the counts are shown, at most."""
 
 WEIGHTS = (1, 2, 3)
-"""What is shown, the more there is: all that means something, steps, or turning points only."""
+"""The least weight that is shown: details, steps or turning points. It rises until all fit."""
 
 _MAX_KEYS = 3
-"""So many rows of a store that differ are shown."""
+"""How many differing rows of a store are shown, at most."""
 
 
 def render_comparison(comparison: Comparison, width: int = 120) -> str:
@@ -113,7 +113,7 @@ def _outcome(played: RecordedRun) -> str:
     return f"{first.requirement} is broken: {first.message}"
 
 
-# What happens in them.
+# Their events.
 
 
 def _events(comparison: Comparison) -> Iterator[RenderableType]:
@@ -153,7 +153,7 @@ def _events(comparison: Comparison) -> Iterator[RenderableType]:
 
 
 def _shown(rows: Sequence[EventPair]) -> Sequence[EventPair]:
-    """The differences that mean most, and as many of the others as there is room for."""
+    """The weightiest differences, and as many of the others as fit."""
     found: Sequence[EventPair] = rows
     for weight in WEIGHTS:
         heavy = [row for row in rows if look_of(row.event).weight >= weight]
@@ -190,7 +190,7 @@ def _add(table: Table, sign: str, row: EventPair, names: Mapping[str, str]) -> N
 
 
 def _cell(event: Event | None, other: Event | None, names: Mapping[str, str]) -> str:
-    """What happens, and what of it is not the same in the other run."""
+    """The words of an event, and where it differs from that of the other run."""
     if event is None:
         return ""
     told_of = told(event, names.get(event.partition, ""))
@@ -205,7 +205,7 @@ def _cell(event: Event | None, other: Event | None, names: Mapping[str, str]) ->
 
 
 def _differing_rows(event: Event, other: Event) -> Iterator[str]:
-    """The rows of a store that are not the same in the other run."""
+    """The rows of a store that differ from those of the other run."""
     if "rows" in event.attributes:
         rows, others = (dict(each.attributes["rows"]) for each in (event, other))
         keys = [key for key in sorted(rows | others) if rows.get(key) != others.get(key)]
@@ -215,7 +215,7 @@ def _differing_rows(event: Event, other: Event) -> Iterator[str]:
 
 
 def _differing_attributes(event: Event, other: Event) -> Iterator[str]:
-    """What else is not the same, where both are told in the same words."""
+    """The other differences, where both events have the same words."""
     if event.time != other.time:
         yield f"at {event.time:,} ms"
     for name, value in event.attributes.items():
@@ -223,7 +223,7 @@ def _differing_attributes(event: Event, other: Event) -> Iterator[str]:
             yield f"{name}: {plain(value)}"
 
 
-# What came of it.
+# The effect.
 
 
 def _measured(each: Measured) -> tuple[str, str, str, str]:
@@ -239,7 +239,7 @@ def _measured(each: Measured) -> tuple[str, str, str, str]:
 
 
 def _sentences(comparison: Comparison) -> Iterator[str]:
-    """What the difference led to, in words."""
+    """The effect of the differences, in words."""
     broken = [
         sorted({each.requirement for each in run.violations})
         for run in (comparison.first, comparison.second)

@@ -1,4 +1,4 @@
-"""A run that was kept whole: what every picture, comparison and explanation is made from."""
+"""A complete run: the input of every picture, comparison, slice and walk."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["RecordedRun"]
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What came of one run, with all that happened in it.
+    """One run with all its events and its outcome.
 
     Attributes:
-        name: what was run, as ``KAFKA-20685`` or ``seed 7``.
-        plan: what the run was like; ``None`` if only its events are known.
-        defects: the mistakes that the runtime made.
-        events: everything that happened, in order.
-        violations: what did not hold; the first is what the run ended with.
-        digest: stands for all events; empty if it was not taken.
-        choices: all choices that were made: pairs of how many options there were, and the one that
-            was taken; empty if they were not kept.
-        command: what a user types to see this run again; empty if there is no such command.
-        title: what it is about, in a line; empty if nobody has said so.
-        story: what happens and why it matters, in a few sentences.
+        name: the scenario or seed, as ``KAFKA-20685`` or ``seed 7``.
+        plan: the plan of its world; ``None`` if only the events are known.
+        defects: the defects that were switched on in the runtime.
+        events: all events, in order.
+        violations: the broken invariants; the first one ended the run.
+        digest: the digest of all events; empty if none was taken.
+        choices: all choices, each as the number of options and the option that was taken; empty
+            if they were not recorded.
+        command: the command that shows this run again; empty if there is none.
+        title: one line about the run; empty if it has no title.
+        story: a few sentences on what happens and why it matters.
     """
 
     name: str
@@ -44,7 +44,7 @@ class RecordedRun:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What ``application.started`` tells of the configuration; empty if it is not there."""
+        """The configuration as in ``application.started``; empty without that event."""
         started = (each for each in self.events if each.kind == "application.started")
         first = next(started, None)
         return {} if first is None else first.attributes

@@ -1,4 +1,4 @@
-"""What a run cost and came to, in numbers that two runs can be compared by."""
+"""The cost and the effect of a run, in numbers by which two runs can be compared."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Measure(NamedTuple):
     """A number that every run has.
 
     Attributes:
-        name: what is counted, in the plural; or what takes so long.
-        is_time: whether it is a time in milliseconds, and not a count.
-        of: finds it in the events of a run.
+        name: the counted things, in the plural, or the name of a duration.
+        is_time: whether the number is a duration in milliseconds, and not a count.
+        of: computes it from the events of a run.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Measure(NamedTuple):
 
 
 def _number_of(*kinds: str) -> Callable[[Sequence[Event]], int]:
-    """How many events of these kinds there are."""
+    """Count the events of these kinds."""
 
     def count(events: Sequence[Event]) -> int:
         return sum(event.kind in kinds for event in events)
@@ -35,7 +35,7 @@ def _number_of(*kinds: str) -> Callable[[Sequence[Event]], int]:
 
 
 def _sum_of(attribute: str, *kinds: str) -> Callable[[Sequence[Event]], int]:
-    """What the numbers of events of these kinds add up to."""
+    """Add up an attribute of the events of these kinds."""
 
     def add(events: Sequence[Event]) -> int:
         return sum(event.attributes[attribute] for event in events if event.kind in kinds)
@@ -57,7 +57,7 @@ def _aborted(events: Sequence[Event]) -> int:
 
 
 def _processed_again(events: Sequence[Event]) -> int:
-    """Records that were processed before, by whomever."""
+    """Records that some task had processed before."""
     times = Counter(
         (event.partition, event.offset) for event in events if event.kind == "task.processed"
     )
@@ -65,7 +65,7 @@ def _processed_again(events: Sequence[Event]) -> int:
 
 
 def _out_of_order(events: Sequence[Event]) -> int:
-    """Records that are older than one that the task has taken before, in the same place."""
+    """Records that are older than one that the same task of a thread has processed before."""
     latest: dict[tuple[str, str], int] = {}
     count = 0
     for event in events:
@@ -80,7 +80,7 @@ def _out_of_order(events: Sequence[Event]) -> int:
 
 
 def _longest_wait(events: Sequence[Event]) -> int:
-    """From when a task begins to wait for an input to when it goes on."""
+    """The time from the start of a wait for an input until the task goes on."""
     return _longest(
         events,
         begins=lambda event: event.kind == "task.waiting",
@@ -89,7 +89,7 @@ def _longest_wait(events: Sequence[Event]) -> int:
 
 
 def _longest_restoration(events: Sequence[Event]) -> int:
-    """From when an active task opens its stores to when it runs, or is given up."""
+    """The time from the start of a restoration until the task runs, or is given up."""
     return _longest(
         events,
         begins=lambda event: event.kind == "restore.start",
@@ -115,7 +115,7 @@ def _longest(
 
 
 def _longest_gap(events: Sequence[Event]) -> int:
-    """The longest time in which a task does not run that has run before; it may last to the end."""
+    """The longest time without a running owner of a task that has run before."""
     running: dict[str, set[str]] = {}
     since: dict[str, int] = {}
     longest = 0
@@ -163,4 +163,4 @@ MEASURES = (
         of=lambda events: max((event.time for event in events), default=0),
     ),
 )
-"""What runs are compared by, from what was done to how long it took."""
+"""The measures of every comparison: counts first, durations last."""

@@ -1,9 +1,10 @@
-"""Which events matter: those without which a violation cannot be understood, and no others.
+"""Slicing: which events of a run are needed to understand a violation.
 
-What an event reads and writes is the ``footprint`` of its kind. From the event by which a
-violation was found, and from what its message is about, the walk goes back to who wrote last what
-was read there, and on from these. That something came earlier is no cause: of hundreds of writes
-the last one of a key counts, and of all commits the last one before a loss.
+What an event reads and writes is the ``footprint`` of its kind. The walk starts at the
+event that broke the promise, and at everything that the message of the violation names. From each
+event it goes back to the last events that wrote what this one read. An earlier event alone is no
+cause: of hundreds of writes to a key only the last one counts, and of all commits only the last one
+before a loss.
 
 Source: Weiser, Program Slicing (1981); Agrawal and Horgan, Dynamic Program Slicing (1990).
 """
@@ -26,11 +27,11 @@ from streamproof.sim.trace import Event
 __all__ = ["what_matters"]
 
 MOST_TIMES = 3
-"""If a message speaks of an input, or of a task that has changed hands, so many of the last times
-that it was used or given away count; of anything else, only the last."""
+"""How many of the last writes count for an input, and for a task that has changed hands. For
+anything else only the last write counts."""
 
 SEVERAL = ("input", "owner", "owned", "state")
-"""What happens several times, and each time counts."""
+"""Things of which several writes count, and not only the last one."""
 
 
 MENTIONED = (
@@ -54,14 +55,14 @@ MENTIONED = (
     "state {task}",
     "waiting {task}",
 )
-"""What a message may be about."""
+"""What the message of a violation may be about."""
 
 MENTIONED_ALONE = (
     "restoring {process} {task}",
     "files {process} {task}",
     "looked {process} {task}",
 )
-"""What it may be about as well if it names no partition: otherwise it is of one of the stores."""
+"""What a message may also be about if it names no partition. With one, it is about that store."""
 
 ABOUT = {
     "ALOS": ("touched {partition} {blob}",),
@@ -74,11 +75,11 @@ ABOUT = {
     "TASK-012": ("deleted {partition}",),
     "UPGRADE": ("shares",),
 }
-"""What else a message is about, by the requirement that is broken, or the area of that."""
+"""What else a message is about, by the broken requirement or its area."""
 
 
 def what_matters(played: RecordedRun) -> frozenset[int]:
-    """The sequences of the events that matter to the first violation of a run; none without one.
+    """The sequence numbers of the events that explain the first violation; empty without one.
 
     Args:
         played: the run, with its events.
@@ -90,24 +91,24 @@ def what_matters(played: RecordedRun) -> frozenset[int]:
 
 
 Fields = dict[str, Any]
-"""What an event says, by the names that the rules use; what it does not say is not there."""
+"""The fields of an event by the names that footprints use; absent fields are left out."""
 
 
 class _Write(NamedTuple):
-    """An event has written something, or has had a part in it."""
+    """One event that has written something, with the fields of the part that did."""
 
     sequence: int
     fields: Fields
 
 
 class _Index:
-    """Who has written what, and when.
+    """The events of a run by what they have written.
 
     Args:
         events: of a run, in order, from its first.
 
     Attributes:
-        parts: what an event is about, by its number, if that is more than one thing.
+        parts: by its number, the parts of an event that is about more than one thing.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -125,7 +126,7 @@ class _Index:
                         self._writes[what].append(write)
 
     def last(self, what: str, before: int, times: int = 1) -> list[_Write]:
-        """The last writes of something, so many at most, before an event."""
+        """The last writes of a thing before an event, at most as many as asked for."""
         writes = self._writes.get(what, [])
         end = bisect_left(writes, before, key=lambda each: each.sequence)
         return writes[max(end - times, 0) : end]
@@ -142,7 +143,7 @@ def _footprint(event: Event) -> Footprint:
 
 
 def _filled(template: str, fields: Fields) -> str:
-    """A template with the fields of an event; empty if the event does not have them all."""
+    """A template filled with the fields of an event; empty if a field is missing."""
     try:
         return template.format_map(fields)
     except KeyError:
@@ -150,7 +151,7 @@ def _filled(template: str, fields: Fields) -> str:
 
 
 def _said(event: Event) -> Fields:
-    """What an event says by itself."""
+    """The fields of an event by itself, without any earlier event."""
     fields = dict(event.attributes)
     fields["actor"] = event.actor
     fields["process"] = event.process
@@ -163,7 +164,7 @@ def _said(event: Event) -> Fields:
 
 
 def _kept(record: Fields) -> Fields:
-    """A record that was committed, which is as if there had been no transaction."""
+    """The fields of a committed record, which counts like one without a transaction."""
     return {"partition": record["partition"], "kept": record["offset"]}
 
 
@@ -211,7 +212,7 @@ class _Spread:
                 yield {**fields, **part}
 
     def _about_producer(self, event: Event) -> Fields:
-        """Whose producer it is, and whose transaction is lost."""
+        """The owner of the producer, and the loser of an aborted transaction."""
         producer = event.attributes.get("producer")
         if event.kind == "thread.producer":
             self._owners[event.attributes["producer"]] = event.actor
@@ -280,7 +281,7 @@ class _Spread:
 
 
 class _BackwardWalk:
-    """Goes back from a violation to what has led to it."""
+    """Goes back from a violation to the events that led to it."""
 
     def __init__(self, index: _Index, events: Iterable[Event]) -> None:
         self._index = index
@@ -291,7 +292,7 @@ class _BackwardWalk:
         self._left: list[_Write] = []
 
     def back_from(self, violation: InvariantViolation) -> set[int]:
-        """The sequences of all events that are come to."""
+        """The sequence numbers of all events that the walk reaches."""
         event = violation.event
         if event is not None:
             self._take([_Write(event.sequence, _said(event)), *self._meant(event, violation)])
@@ -307,14 +308,14 @@ class _BackwardWalk:
         return self._found
 
     def _meant(self, event: Event, violation: InvariantViolation) -> list[_Write]:
-        """The last parts of the event that found it which are about the same partition."""
+        """The last parts of the event of the violation that are about a partition it names."""
         said = _WORD.findall(violation.message)
         parts = self._index.parts.get(event.sequence, [])
         meant = [each for each in parts if each.fields.get("partition") in said]
         return meant[-MOST_TIMES:]
 
     def _take_uses(self, write: _Write, before: int) -> None:
-        """What came of an input is asked for, as well as where it came from."""
+        """Also take the later uses of an input record, and not only where it came from."""
         source = self._events[write.sequence]
         if source.kind == "log.appended" and "arrived" in write.fields:
             used = f"input {source.partition} {source.offset}"
@@ -329,7 +330,7 @@ class _BackwardWalk:
                 self._left.append(each)
 
     def _follow(self, write: _Write) -> None:
-        """Take what an event has read."""
+        """Take the writes that an event has read."""
         for reads in _footprint(self._events[write.sequence]).reads:
             for template in reads.split(" | "):
                 what = _filled(template, write.fields)
@@ -346,7 +347,7 @@ _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 
 
 def _mentioned(violation: InvariantViolation, events: Iterable[Event]) -> Iterator[str]:
-    """What a violation is about, by its requirement and the words of its message."""
+    """The things that a violation is about, by its requirement and the words of its message."""
     words = _words(violation, events)
     requirement = violation.requirement
     about = ABOUT.get(requirement, ABOUT.get(requirement.partition("-")[0], ()))
@@ -358,11 +359,11 @@ def _mentioned(violation: InvariantViolation, events: Iterable[Event]) -> Iterat
 
 
 def _words(violation: InvariantViolation, events: Iterable[Event]) -> dict[str, list[str]]:
-    """The words of a message, by what they name."""
+    """The words of a message, grouped by the kind of thing that they name."""
     message, event = violation.message, violation.event
     blobs = list(dict.fromkeys(_BLOB.findall(message)))
     said = dict.fromkeys(_WORD.findall(_BLOB.sub("", message)))
-    # Results are told by their topic: each of its partitions may be meant.
+    # A message about results names a topic: any of its partitions may be meant.
     found = _TOPIC.match(message)
     topic = found[1] if found else None
     partitions: dict[str, None] = {}
@@ -385,7 +386,7 @@ def _words(violation: InvariantViolation, events: Iterable[Event]) -> dict[str, 
         "task": list(tasks),
         "thread": list(threads),
         "process": list(dict.fromkeys(processes)),
-        # Results are numbered as no offset is; what they have is a time.
+        # Numbers of results are no offsets; only the time of a result can be looked up.
         "number": _TIME.findall(message) if topic else [word for word in said if word.isdecimal()],
         "word": list(said),
     }

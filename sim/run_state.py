@@ -1,8 +1,8 @@
 """The state of a world at one moment of a run, as far as its events tell.
 
-These are plain data. Each kind of events declares how it changes them, in
-:mod:`streamproof.sim.event_kinds`; :mod:`streamproof.scenarios.state` applies a run event by event.
-What no event tells is not here either: the rows of a record cache.
+The classes here are plain data. Each kind of events declares in :mod:`streamproof.sim.event_kinds`
+how it changes them, and :mod:`streamproof.scenarios.state` applies the events of a run one by one.
+A state that no event tells is missing here, such as the rows of a record cache.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ __all__ = [
 ]
 
 Rows = dict[bytes, bytes | None]
-"""Written rows by key; ``None`` deletes one that lies beneath."""
+"""Written rows by key; ``None`` deletes the row in the layer below."""
 
 
 @dataclass
 class FoldedThread:
-    """A stream thread that lives.
+    """A live stream thread.
 
     Attributes:
-        generation: of the group, as it follows it; -1 before the first.
-        active: the tasks that it was assigned.
-        standby: the copies that it was assigned.
+        generation: the last generation of the group that it knows; -1 before the first.
+        active: its assigned active tasks.
+        standby: its assigned standby tasks.
         producer: the id of its producer; -1 before it has one.
     """
 
@@ -50,16 +50,16 @@ class FoldedThread:
 
 @dataclass
 class FoldedProcess:
-    """An instance, and the process of it that runs now or ran last.
+    """An instance, with its current or last process.
 
     Attributes:
-        is_up: whether it runs.
-        is_paused: whether it was told to hold its work (KIP-834).
-        troubles: what is wrong with it, or with its instance, for a while, in words.
-        since: when that came about, in milliseconds.
-        release: what it is a release of.
-        manages_offsets: whether its stores have their offsets themselves (KIP-1035).
-        threads: those that live, by name.
+        is_up: whether the process runs.
+        is_paused: whether its tasks are paused (KIP-834).
+        troubles: the faults that affect the process or its instance now, in words.
+        since: the time of its last start or end, in milliseconds.
+        release: its release of Kafka Streams.
+        manages_offsets: whether its stores keep their own offsets (KIP-1035).
+        threads: its live threads, by name.
     """
 
     is_up: bool = True
@@ -71,7 +71,7 @@ class FoldedProcess:
     threads: dict[str, FoldedThread] = field(default_factory=dict)
 
     def copy(self) -> FoldedProcess:
-        """The same process, which goes on apart from this one."""
+        """An independent copy."""
         threads = {name: replace(each) for name, each in self.threads.items()}
         return replace(self, threads=threads)
 
@@ -82,10 +82,10 @@ class FoldedTask:
 
     Attributes:
         state: the name of a ``TaskState``.
-        is_active: whether it processes, or is a copy.
-        since: when its state came about, in milliseconds.
-        processed: the offset behind the last record that it has processed, by input.
-        waiting: the inputs that it waits for, with the reason (KIP-695).
+        is_active: whether it is an active task, and no standby.
+        since: the time of its last change of state, in milliseconds.
+        processed: by input, the offset after the last processed record.
+        waiting: by input that it waits for, the reason (KIP-695).
     """
 
     state: str
@@ -97,25 +97,25 @@ class FoldedTask:
 
 @dataclass
 class FoldedStore:
-    """A store on the disk of a process, open or not, in the layers that a write goes through.
+    """A store of a process, open or closed, with the layers that a write passes through.
 
     Attributes:
         task: the id of its task.
-        name: in the topology; empty before it was opened.
+        name: its name in the topology; empty before it was first opened.
         is_open: whether a thread has it open.
-        is_persistent: whether what was flushed outlives the process.
-        staged: writes that a commit makes part of the store (KIP-892).
-        memory: what is committed, and was not flushed: a kill takes it away.
-        disk: what was flushed: a kill leaves it.
-        offset: up to which offset of its changelog it was last said to be; below 0 if it has none.
-        committed_offset: the last one that was committed; below 0 if there is none.
-        flushed_offset: the committed one that a kill leaves; below 0 if there is none.
-        has_file: whether its offset is in a file beside it (before KIP-1035): then the flushed
-            offset is what the file says, which a flush does not change.
-        flushes: when it was flushed since the last sync, in milliseconds.
-        is_certain: whether nothing has happened since to what was flushed of which no event tells
-            exactly: the power was lost.
-        has_failed: whether the disk was full when it was to be closed.
+        is_persistent: whether flushed rows survive the process.
+        staged: writes that wait for a commit (KIP-892).
+        memory: writes in memory that were not flushed: a kill loses them.
+        disk: flushed rows: they survive a kill.
+        offset: its changelog offset by the last event; below 0 if it has none.
+        committed_offset: the last committed offset; below 0 if there is none.
+        flushed_offset: the committed offset that survives a kill; below 0 if there is none.
+        has_file: whether its offset is in a file beside the store (before KIP-1035). Then the
+            flushed offset is the one in the file, and a flush does not change it.
+        flushes: the times of the flushes since the last sync, in milliseconds.
+        is_certain: whether the flushed rows are known. After a loss of power they are not, until
+            the store is opened again.
+        has_failed: whether the disk was full when the store was to be closed.
     """
 
     task: str
@@ -135,7 +135,7 @@ class FoldedStore:
 
     @property
     def rows(self) -> dict[bytes, bytes]:
-        """What a reader of the store finds."""
+        """The rows that a reader of the store finds."""
         rows: Rows = {**self.disk, **self.memory, **self.staged}
         return {key: value for key, value in rows.items() if value is not None}
 
@@ -147,7 +147,7 @@ class FoldedStore:
         )
 
     def copy(self) -> FoldedStore:
-        """The same store, which changes apart from this one."""
+        """An independent copy."""
         return replace(
             self,
             staged=dict(self.staged),
@@ -157,7 +157,7 @@ class FoldedStore:
         )
 
     def flush(self, now: int) -> None:
-        """What was only in memory is on the disk; not synced, so that the power may take it."""
+        """Move the rows in memory to the disk, unsynced: a loss of power may lose them."""
         if not self.is_persistent:
             return
         for key, value in self.memory.items():
@@ -171,33 +171,33 @@ class FoldedStore:
         self.flushes = [*self.recent_flushes(now), now]
 
     def recent_flushes(self, now: int) -> list[int]:
-        """When it was flushed such that a loss of power may still take that away."""
+        """The times of the flushes that a loss of power may still lose."""
         return [each for each in self.flushes if each > now - WRITEBACK_MS]
 
     def commit(self, offset: int) -> None:
-        """What was staged is part of the store, up to an offset; -1 if it has none."""
+        """Make the staged writes part of the store, up to an offset; -1 if it has none."""
         self.memory |= self.staged
         self.staged.clear()
         self.offset = self.committed_offset = offset
 
     def forget(self) -> None:
-        """What was staged is part of the store, and no offset vouches for it any more."""
+        """Make the staged writes part of the store, and drop its offset."""
         self.commit(-1)
         if self.has_file:
             self.flushed_offset = -1
 
     def write_file(self, now: int) -> None:
-        """Write the file with the offset, and before that what it vouches for."""
+        """Flush the rows, and then write the file with the offset that covers them."""
         self.flush(now)
         self.flushes.clear()
         self.flushed_offset = self.committed_offset
 
     def close(self, now: int, *, leaves_file: bool) -> None:
-        """What is staged is dropped, and the rest is synced, unless there was no space.
+        """Drop the staged writes, and sync the rest, unless the disk was full.
 
         Args:
             now: in milliseconds.
-            leaves_file: whether a file with the offset is written then, if it is in a file.
+            leaves_file: whether the file with the offset is written, if the store has one.
         """
         if self.is_open and not self.has_failed:
             self.flush(now)
@@ -207,14 +207,14 @@ class FoldedStore:
         self.lose_memory()
 
     def lose_memory(self) -> None:
-        """The process is gone, or could not write: only what was flushed is left."""
+        """Keep only the flushed rows: the process is gone, or could not write."""
         self.staged.clear()
         self.memory.clear()
         self.is_open = self.has_failed = False
         self.offset = self.committed_offset = self.flushed_offset
 
     def hold(self, rows: dict[bytes, bytes]) -> None:
-        """Take over what an event has said to be in it, whatever else was known."""
+        """Take over the rows that an event has told, in place of what was known."""
         seen = self.rows
         different = {key for key in seen | rows if seen.get(key) != rows.get(key)}
         for key in different:
@@ -227,12 +227,12 @@ class FoldedTransaction:
     """The last transaction of a producer.
 
     Attributes:
-        name: the transactional id; empty before an event has told it.
+        name: the transactional id; empty before the first event with it.
         state: ``open``, ``committing``, ``aborting``, ``committed`` or ``aborted``.
-        since: when it began, in milliseconds.
-        records: how many records it has, by partition.
-        offsets: of inputs, which are committed with it.
-        marked: where its marker is written already.
+        since: the time of its start, in milliseconds.
+        records: by partition, how many records it has.
+        offsets: by input, the offset to commit with it.
+        marked: the partitions that have its marker.
     """
 
     name: str = ""
@@ -244,23 +244,23 @@ class FoldedTransaction:
 
     @property
     def is_over(self) -> bool:
-        """Whether all markers are written."""
+        """Whether all its markers are written."""
         return self.state in ("committed", "aborted")
 
     def copy(self) -> FoldedTransaction:
-        """The same transaction, which goes on apart from this one."""
+        """An independent copy."""
         return replace(
             self, records=dict(self.records), offsets=dict(self.offsets), marked=list(self.marked)
         )
 
 
 class FoldedLog(Log):
-    """A partition of a topic, as its events tell it.
+    """A partition of a topic, folded from its events.
 
     Attributes:
-        start: the first offset that was not deleted.
-        open: the producers of transactions without a marker here, with their first offsets.
-        compacted: the offsets of records that compaction has taken away.
+        start: the first offset that is not deleted.
+        open: by producer of a transaction without a marker here, the first offset of it.
+        compacted: the offsets of records that compaction has removed.
     """
 
     def __init__(self) -> None:
@@ -271,24 +271,24 @@ class FoldedLog(Log):
 
     @property
     def last_stable_offset(self) -> int:
-        """Readers of committed records get no further."""
+        """The offset before which readers of committed records stop."""
         return min(self.open.values(), default=self.end)
 
     def append(self, record: LogRecord) -> None:
-        """A record was appended."""
+        """Append a record."""
         super().append(record)
         if record.transactional:
             self.open.setdefault(record.producer, record.offset)
 
     def mark(self, producer: int, offset: int, *, commit: bool) -> None:
-        """The marker of a transaction was appended."""
+        """Append the marker of a transaction."""
         self.end = offset + 1
-        # What was decided by a time-out has no event of its own.
+        # A transaction that timed out has no event for the decision.
         self.decide(producer, commit=commit)
         self.open.pop(producer, None)
 
     def compact(self, before: int) -> None:
-        """Before an offset, only the last record of each key is left (PartitionLog#compact)."""
+        """Keep only the last record of each key before an offset (PartitionLog#compact)."""
         stable = min(self.last_stable_offset, before)
         last: dict[bytes, int] = {}
         for record in self.records:
@@ -302,23 +302,23 @@ class FoldedLog(Log):
             last[record.key] = record.offset
 
     def status(self, record: LogRecord) -> str:
-        """What has become of a record: ``committed``, ``aborted`` or ``open``."""
+        """The fate of a record: ``committed``, ``aborted`` or ``open``."""
         if record.offset in self.aborted:
             return "aborted"
         undecided = self.undecided.get(record.producer, ()) if record.transactional else ()
         return "open" if record.offset in undecided else "committed"
 
     def batch(self, after: int, offset: int, count: int, *, exactly_once: bool) -> list[LogRecord]:
-        """The records that a reader was given.
+        """The records that a reader got in one batch.
 
-        An event tells how many there were, and from where to where. What was fetched just before
-        a compaction has what is gone now, and a reader may see what it should not.
+        An event tells only their number and their range. A batch that was fetched just before a
+        compaction has records that are gone now, and with a defect a reader may see aborted ones.
 
         Args:
-            after: the offset before the first of them.
-            offset: of the last.
-            count: how many they are.
-            exactly_once: whether a reader gets committed records only.
+            after: the offset before the first record.
+            offset: the offset of the last record.
+            count: the number of records.
+            exactly_once: whether a reader gets only committed records.
         """
         begin, end = (
             bisect_right(self.records, each, key=lambda record: record.offset)
@@ -336,7 +336,7 @@ class FoldedLog(Log):
         return next((each for each in likely if len(each) == count), likely[0])
 
     def copy(self) -> FoldedLog:
-        """The same log, which goes on apart from this one."""
+        """An independent copy."""
         other = FoldedLog()
         other.start, other.end, other.open = self.start, self.end, dict(self.open)
         other.records, other.aborted = list(self.records), set(self.aborted)
@@ -354,20 +354,20 @@ class Moment:
     """The state of a world right after one event, as far as the events tell.
 
     Args:
-        defects: the mistakes that the runtime makes.
+        defects: the defects that are switched on in the runtime.
 
     Attributes:
-        defects: the mistakes that the runtime makes.
-        sequence: of the event; -1 before the first.
-        time: in virtual milliseconds.
-        settings: what ``application.started`` has told.
-        processes: by name.
-        tasks: by thread and id, those that are open.
-        stores: by process and changelog, those that are open, and what is left of others.
-        logs: by partition.
+        defects: the defects that are switched on in the runtime.
+        sequence: the number of the event; -1 before the first.
+        time: the time of the event, in virtual milliseconds.
+        settings: the attributes of ``application.started``.
+        processes: the processes, by name.
+        tasks: the open tasks, by thread and id.
+        stores: the open stores, and the files of closed ones, by process and changelog.
+        logs: the logs, by partition.
         committed: the committed offset of each input.
-        transactions: by id of the producer, its last one.
-        owners: by id of the producer, the thread whose it is, or was.
+        transactions: by id of the producer, its last transaction.
+        owners: by id of the producer, its thread.
     """
 
     def __init__(self, defects: Iterable[str] = ()) -> None:
@@ -384,7 +384,7 @@ class Moment:
         self.owners: dict[int, str] = {}
 
     def copy(self) -> Moment:
-        """The same moment, which goes on apart from this one."""
+        """An independent copy."""
         other = Moment(self.defects)
         other.sequence, other.time, other.settings = self.sequence, self.time, self.settings
         other.processes = {name: each.copy() for name, each in self.processes.items()}
@@ -408,7 +408,7 @@ class Moment:
         return self.processes.setdefault(process_of(actor), FoldedProcess())
 
     def thread(self, name: str) -> FoldedThread:
-        """A thread, which lives from the first event of it on."""
+        """A thread; it lives from its first event on."""
         return self.process(name).threads.setdefault(name, FoldedThread())
 
     def log(self, partition: str) -> FoldedLog:
@@ -433,7 +433,7 @@ class Moment:
                 yield store
 
     def transaction(self, producer: int) -> FoldedTransaction:
-        """The transaction of a producer that goes on; a new one, if the last is over."""
+        """The open transaction of a producer; a new one if the last one is over."""
         found = self.transactions.get(producer)
         if found is None or found.is_over:
             name = "" if found is None else found.name
@@ -441,7 +441,7 @@ class Moment:
         return found
 
     def name_of(self, producer: int) -> str:
-        """A producer: its transactional id, or whose it is, as far as it was told."""
+        """The name of a producer: its transactional id, or else its owner."""
         known = self.transactions.get(producer)
         if known is not None and known.name:
             return known.name

@@ -1,4 +1,4 @@
-"""Which event led to which: the arrows of a picture, as far as they show where data went."""
+"""The arrows of a picture: they follow data and decisions from event to event."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Arrow", "Links"]
 
 
 class Arrow(NamedTuple):
-    """From one event to another.
+    """An arrow from one event to another.
 
     Attributes:
-        source: the number of the event that it leaves.
-        target: the number of the event that it comes to.
-        what: goes along it, in a few words.
+        source: the number of the event at its start.
+        target: the number of the event at its end.
+        what: the thing that moves along it, in a few words.
     """
 
     source: int
@@ -33,21 +33,21 @@ class Links:
     """Finds the arrows of a run, event by event.
 
     Attributes:
-        arrows: those that were found.
-        senders: who has a producer: a thread, or ``workload``; by its id.
-        origins: by the number of an event that brokers tell of, the number of the event of the
-            application that asked for it.
+        arrows: the arrows that were found.
+        senders: by id of a producer, its owner: a thread, or ``workload``.
+        origins: by the number of an event of the brokers, the event of the application that
+            requested it.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.arrows: list[Arrow] = []
         self.senders: dict[int, str] = {}
         self.origins: dict[int, Event] = {}
-        # Where the last event of a kind was, by whatever tells which of them it is.
+        # The number of the last event of a kind, by the fields that tell such events apart.
         self._last: dict[_Key, int] = {}
-        # Writes to a store that are not in its changelog yet, oldest first.
+        # Writes to a store that have not reached its changelog, oldest first.
         self._sent: defaultdict[tuple[str, bytes, bytes | None], list[Event]] = defaultdict(list)
-        # The records of each partition, in order: their offsets, and the numbers of their events.
+        # By partition, the offsets of its records, and the numbers of their events.
         self._offsets: defaultdict[str, list[int]] = defaultdict(list)
         self._events: defaultdict[str, list[int]] = defaultdict(list)
         self._ways: dict[str, Callable[[Event], None]] = {
@@ -102,7 +102,7 @@ class Links:
         self._events[event.partition].append(event.sequence)
         waiting = self._sent.get((event.partition, more.get("key", b""), more.get("value")), [])
         producer = more.get("producer", -1)
-        # Another process may have sent the same before it died: the producer tells them apart.
+        # A process that died may have sent the same write: the producer tells them apart.
         sender = self.senders.get(producer)
         origin = next((each for each in waiting if sender in {None, each.actor}), None)
         if origin is not None:
@@ -112,7 +112,7 @@ class Links:
             self._draw(origin.sequence, event, "to its changelog")
 
     def _records(self, partition: str, offset: int, count: int) -> list[int]:
-        """The events of so many records of a partition, up to an offset."""
+        """The events of the last records of a partition, up to an offset."""
         end = bisect_right(self._offsets[partition], offset)
         return self._events[partition][max(end - count, 0) : end]
 
@@ -152,10 +152,10 @@ class Links:
         key = ("decided", str(more.get("transactional_id")), str(more.get("commit")))
         decided = self._last.get(key)
         if decided is None:
-            # A new producer has ended what the one before left open: of that no event tells.
+            # A new producer aborted the open transaction of its predecessor, which has no event.
             return
         self._draw(decided, event, "the marker")
-        # The group tells of offsets one event before it tells of the marker that brought them.
+        # The event of the offsets comes right before that of the marker that committed them.
         committed = self._last.get(("offsets",))
         if event.partition.startswith("group:") and committed == event.sequence - 1:
             self.arrows.append(Arrow(decided, committed, "the offsets"))
@@ -167,7 +167,7 @@ class Links:
         for partition in event.attributes.get("offsets", ()):
             self._last["committed", partition] = event.sequence
 
-    # Who has what.
+    # Tasks and their owners.
 
     def _subscribed(self, event: Event) -> None:
         self._last["joined", event.actor] = event.sequence

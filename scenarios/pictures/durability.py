@@ -1,8 +1,8 @@
-"""What is on the disk, and what is in memory only: what a crash takes away, store by store.
+"""The durable and the volatile part of each store during a run: a crash loses the volatile part.
 
-What there is at a moment, :mod:`streamproof.scenarios.state.fold` tells. Here it is noted down
-whenever it changes, with two things that belong to a picture only: in which lanes there is
-anything, and how far the writes to a store are in its changelog.
+:mod:`streamproof.scenarios.state.fold` gives the state at each moment. This module records its
+changes, with two things that only pictures need: the spans in which a lane is in use, and how far
+the writes to a store have reached its changelog.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ NOWHERE = -1
 
 
 class Holding(NamedTuple):
-    """What there is of one store, from one event on.
+    """The content of one store, from one event on.
 
     Attributes:
         sequence: the number of the event.
-        is_open: whether a process has it open.
-        on_disk: how many rows are on the disk.
-        in_memory: how many rows were written and not flushed.
-        staged: how many rows were written and belong to no commit yet.
-        disk_offset: the offset that is on the disk; -1 if there is none.
-        offset: the last offset of its changelog that is in it; -1 if there is none.
+        is_open: whether a process has the store open.
+        on_disk: the number of rows on the disk.
+        in_memory: the number of written rows that are not flushed.
+        staged: the number of written rows that wait for a commit.
+        disk_offset: the offset on the disk; -1 if there is none.
+        offset: the last changelog offset that the store contains; -1 if there is none.
     """
 
     sequence: int
@@ -52,13 +52,13 @@ class Level(NamedTuple):
 
 
 class OpenSpan(NamedTuple):
-    """A part of a lane in which there is somebody, or something.
+    """A span of a run in which a process is up, or a task or a store is open.
 
     Attributes:
-        lane: its key.
+        lane: the key of the lane.
         start: the number of the event with which it begins.
         end: the number of the event with which it ends.
-        is_volatile: whether a crash would take something away.
+        is_volatile: whether a crash would lose something.
     """
 
     lane: str
@@ -68,13 +68,13 @@ class OpenSpan(NamedTuple):
 
 
 class Stock(NamedTuple):
-    """What is where, during a whole run.
+    """The contents of all stores and logs during a run.
 
     Attributes:
-        holdings: by store, what there is of it from each event on that changes it.
-        ends: by partition, where its log ends.
+        holdings: by store, its content after each event that changes it.
+        ends: by partition, the end of its log.
         committed: by input, the committed offset.
-        spans: the parts of the lanes in which there is somebody, or something.
+        spans: the spans in which processes are up, and tasks and stores are open.
     """
 
     holdings: dict[str, list[Holding]]
@@ -98,10 +98,10 @@ def follow(played: RecordedRun, origins: Mapping[int, Event]) -> Stock:
 
 
 class _Follower:
-    """Goes from moment to moment, and notes down what has changed.
+    """Folds the events of a run, and records the changes.
 
     Args:
-        defects: the mistakes that the runtime makes.
+        defects: the defects that are switched on in the runtime.
         origins: as of :func:`follow`.
     """
 
@@ -111,8 +111,7 @@ class _Follower:
         self._origins = origins
         # The lanes of the stores that were ever found, by process and changelog.
         self._stores: dict[tuple[str, str], str] = {}
-        # The last record of each that was written while it is open: it tells its offset itself
-        # only when it commits.
+        # By open store, the last record that it wrote: events tell its offset only at a commit.
         self._written: dict[tuple[str, str], int] = {}
         # By lane, when its present span began, and whether that is volatile.
         self._open: dict[str, tuple[int, bool]] = {}
@@ -137,17 +136,17 @@ class _Follower:
                 self._span(lane, event.sequence, is_volatile=False if is_there else None)
             case "task.closed" | "task.wiped" | "state.cleaned" | "disk.power_lost":
                 self._note_all(process_of(event.actor))
-            # One that is opened is shown once it is known what is in it.
+            # A store that is opened is shown once its rows are known, in the next event.
             case kind if kind.startswith("store.") and kind != "store.opened":
                 self._stored(event)
 
     def end(self) -> None:
-        """The run is over."""
+        """End all spans with the run."""
         for lane in list(self._open):
             self._span(lane, self._moment.sequence + 1, None)
 
     def _span(self, lane: str, sequence: int, is_volatile: bool | None) -> None:
-        """From this event on a lane is like this; ``None`` is empty."""
+        """Begin a span of a lane, and end the one before; ``None`` only ends it."""
         before = self._open.get(lane)
         if before is not None:
             start, was_volatile = before
@@ -159,13 +158,13 @@ class _Follower:
             self._open[lane] = (sequence, is_volatile)
 
     def _ended(self, process: str) -> None:
-        """A process is gone, and what was open in it."""
+        """End the spans of a process and of everything that it had open."""
         for lane in [each for each in self._open if process_of(each) == process]:
             self._span(lane, self._moment.sequence, None)
         self._note_all(process)
 
     def _logged(self, event: Event) -> None:
-        """A log has grown; if by what a store has written, that is as new as the record."""
+        """Record the new end of a log. A store that wrote the record is as new as the record."""
         if event.partition.startswith(GROUP_TARGET):
             return
         end = Level(event.sequence, self._moment.log(event.partition).end)
@@ -177,24 +176,24 @@ class _Follower:
             self._note(where)
 
     def _stored(self, event: Event) -> None:
-        """Something has happened to a store."""
+        """Record the change of a store."""
         process = process_of(event.actor)
         where = process, event.partition
         self._stores[where] = f"{process}/{event.task}/{event.partition}"
         task = self._moment.tasks.get((event.actor, event.task))
         if event.kind == "store.put" and task is not None and event.partition in task.processed:
-            # Its changelog is the input that it comes from.
+            # The changelog of the store is the input itself.
             self._written[where] = task.processed[event.partition] - 1
         self._note(where)
 
     def _note_all(self, process: str) -> None:
-        """Note down what there is of the stores of a process."""
+        """Record the contents of the stores of a process."""
         for where in self._stores:
             if where[0] == process:
                 self._note(where)
 
     def _note(self, where: tuple[str, str]) -> None:
-        """Note down what there is of a store, if anything was ever in its lane."""
+        """Record the content of a store, unless its lane was never used."""
         lane, sequence = self._stores.get(where), self._moment.sequence
         if lane is None:
             return

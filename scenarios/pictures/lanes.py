@@ -1,7 +1,7 @@
-"""What every picture of a run is made from: lanes, events in them, arrows, and what went wrong.
+"""The model of every picture of a run: lanes, their events, arrows, and the violation.
 
-The same :class:`Picture` feeds the text, the page, the Mermaid diagram and the trace for Perfetto.
-So they never tell different stories.
+The text, the page, the Mermaid diagram and the trace for Perfetto are all rendered from one
+:class:`Picture`. So they never tell different stories.
 
 Source: Jepsen's timeline and ShiViz, which have time downwards and a lane for each process.
 """
@@ -32,28 +32,28 @@ _FIXED = {
     "groups": "group coordinator",
     "transactions": "transaction coordinator",
 }
-"""The lanes that are there once, in their order."""
+"""The lanes that belong to no instance, in their order."""
 
 FEW = 60
-"""Of a run in which nothing is wrong, details are shown as well, if there are no more of them."""
+"""The most events of a run without a violation for which details are shown as well."""
 
 OFTEN = 3
-"""So often a turning point that comes about again and again is shown: first and last."""
+"""How often a turning point that repeats is shown, at most: the first times and the last."""
 
 _NUMBERS = re.compile(r"(\d+)")
 
 
 class Lane(NamedTuple):
-    """One place where something happens.
+    """One column of a picture: a place where events happen.
 
     Attributes:
-        key: names it, as ``log``, ``instance-0``, ``instance-0/0_1``,
+        key: its identifier, as ``log``, ``instance-0``, ``instance-0/0_1``,
             ``instance-0/0_1/counts-changelog-1`` or ``instance-0/disk``.
         kind: ``world``, ``log``, ``groups``, ``transactions``, ``instance``, ``task``, ``store`` or
             ``disk``.
-        title: what a person calls it.
-        instance: the process that it belongs to; empty if none.
-        parent: the lane that stands for it where there is no room; empty if none does.
+        title: its name for readers.
+        instance: the instance that it belongs to; empty if none.
+        parent: the lane that it is merged into where space is short; empty if none.
     """
 
     key: str
@@ -68,12 +68,12 @@ class Item(NamedTuple):
 
     Attributes:
         event: the event.
-        lane: the key of the lane that it is in.
-        source: the key of the lane that it comes from; empty if from nowhere else.
+        lane: the key of its lane.
+        source: the key of the lane that it comes from; empty if it comes from no other lane.
         look: how it is drawn.
-        words: what it says, in plain words, on one line.
+        words: its sentence in plain words, on one line.
         matters: whether it is shown by default.
-        repeats: how many others like it were just before it, for which it stands.
+        repeats: how many similar events just before it are represented by it.
     """
 
     event: Event
@@ -91,16 +91,16 @@ class Picture:
 
     Attributes:
         played: the run.
-        name: what was run.
-        command: what a user types to see this run again; empty if there is no such command.
-        about: what the run was like, in a few words each.
-        defects: the mistakes that the runtime made, each with what goes wrong.
-        violation: what did not hold; ``None`` if everything held.
-        lanes: where things happened, from the left to the right.
+        name: the name of the run.
+        command: the command that shows this run again; empty if there is none.
+        about: the settings of the run, in a few words each.
+        defects: the defects that were switched on, each with its effect.
+        violation: the broken promise; ``None`` if every promise was kept.
+        lanes: the lanes, from left to right.
         items: all events, in order.
-        arrows: which event led to which, in the order of the events that they come to.
-        stock: what was on disks and in memory.
-        is_explained: whether the events that matter were given, and not guessed.
+        arrows: the arrows between events, in the order of their targets.
+        stock: the contents of disks and memory.
+        is_explained: whether the events that matter come from a slice, and are not guessed.
     """
 
     played: RecordedRun
@@ -117,23 +117,23 @@ class Picture:
 
     @property
     def title(self) -> str:
-        """What the run is about; empty if nobody has said so."""
+        """The title of the run; empty without one."""
         return harmless(self.played.title)
 
     @property
     def story(self) -> str:
-        """What happens in it and why it matters; empty if nobody has said so."""
+        """What happens in the run and why it matters; empty without a story."""
         return harmless(self.played.story)
 
     @property
     def found_at(self) -> int | None:
-        """The number of the event by which it was found; ``None`` at the end or if all holds."""
+        """The number of the event that broke the promise; ``None`` at the end, or without one."""
         found = self.played.violations[0].event if self.violation else None
         return found.sequence if found else None
 
     @property
     def count(self) -> str:
-        """How much of the run is shown by default, as ``12 of 4,310 events matter``."""
+        """The share of the run that is shown by default, as ``12 of 4,310 events matter``."""
         found = sum(each.matters + each.repeats for each in self.items)
         verb = "matter" if self.is_explained else "are of interest"
         if found == 1:
@@ -142,12 +142,12 @@ class Picture:
 
 
 def picture(played: RecordedRun, matters: AbstractSet[int] | None = None) -> Picture:
-    """What is to be drawn of a run.
+    """The picture of a run.
 
     Args:
         played: the run.
-        matters: the numbers of the events that matter; guessed from the first violation, if they
-            are not given.
+        matters: the numbers of the events that matter. Without them, they are guessed from the
+            first violation.
     """
     links = Links(played.events)
     placing = _Placing(played, links)
@@ -178,16 +178,16 @@ def picture(played: RecordedRun, matters: AbstractSet[int] | None = None) -> Pic
 
 
 def _marked(item: Item) -> Item:
-    """The event by which it was found that something does not hold."""
+    """The item of the event that broke the promise, marked as such."""
     return item._replace(matters=True, look=item.look._replace(glyph="X"))
 
 
 def _guessed(played: RecordedRun, items: Sequence[Item]) -> list[Item]:
-    """The items, with those that are of interest marked: of equal ones in a row the last."""
+    """The items, with the interesting ones marked: of similar ones in a row, only the last."""
     focus = _Focus(played, items)
     found = list(items)
     kept = -1
-    # What goes on for ever, as trying again does: by what is said, where that was of interest.
+    # Steps that repeat, such as retries: by their words, the places where they were of interest.
     said: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for number, item in enumerate(items):
         if not focus.holds(item):
@@ -250,11 +250,11 @@ class _Placing:
                 self._stores[each.partition] = str(each.attributes.get("store", each.partition))
 
     def item(self, event: Event) -> Item:
-        """An event with its place; whether it matters is not known yet."""
+        """An event with its place. Whether it matters is decided later."""
         look = look_of(event)
         sender = self._sender(event)
         if event.kind == "log.appended" and not self._host(sender):
-            # What comes in is there in every run.
+            # Every run has input from outside.
             look = look._replace(weight=0)
         if event.kind == "offsets.committed" and self._exactly_once:
             look = look._replace(source="transactions")
@@ -264,7 +264,7 @@ class _Placing:
         return Item(event, lane, "" if source == lane else source, look, words)
 
     def lanes(self, items: Iterable[Item]) -> tuple[Lane, ...]:
-        """The lanes in which there is anything, from the left to the right."""
+        """The lanes in use, from left to right."""
         keys = {each.lane for each in items} | {each.source for each in items} - {""}
         keys |= {key.rpartition("/")[0] for key in keys if key.count("/") == 2}
         keys |= {key.partition("/")[0] for key in keys if "/" in key}
@@ -285,7 +285,7 @@ class _Placing:
         return Lane(key, "store", visible(title), instance, f"{instance}/{task}")
 
     def _sender(self, event: Event) -> Event:
-        """Who asked the brokers for it: an event of that actor, as far as that is known."""
+        """An event of the actor whose request caused this event, as far as it is known."""
         origin = self._links.origins.get(event.sequence)
         if origin is not None:
             return origin
@@ -316,7 +316,7 @@ class _Placing:
 
 
 NO_PRODUCER = -1
-"""The producer of a record that says nothing of it."""
+"""The producer of a record without one."""
 
 
 def _order(lane: Lane) -> tuple[int, list[tuple[bool, int, str]], bool, str]:
@@ -331,7 +331,7 @@ def _order(lane: Lane) -> tuple[int, list[tuple[bool, int, str]], bool, str]:
 
 
 class _Focus:
-    """Guesses which events matter: the turning points, and what is about what was found.
+    """Guesses which events matter: the turning points, and the events about the violation.
 
     Args:
         played: the run.
@@ -376,7 +376,7 @@ class _Focus:
         self._tasks -= {""}
 
     def names(self, event: Event) -> bool:
-        """Whether it is about the very record of an input that the violation names."""
+        """Whether the event processes the very input record that the violation names."""
         return (
             event.kind == "task.processed"
             and event.partition in self._partitions
@@ -394,12 +394,12 @@ class _Focus:
         if self._keys and key is not None and key not in self._keys:
             return False
         if event.kind == "task.processed" and self._keys:
-            # What it changed tells it all, if it is about one of the keys.
+            # The changes of the record tell more than its processing, if they have one of the keys.
             return event.sequence == self._end
         if event.partition in self._partitions:
             return True
         if event.task in self._tasks:
-            # Of another store than the one that was named nothing is of interest.
+            # If the violation is about one store, other stores are of no interest.
             return not (self._is_of_store and event.partition)
         named = {*event.attributes.get("offsets", ()), *event.attributes.get("tasks", ())}
         if named:
@@ -409,18 +409,18 @@ class _Focus:
 
 
 def chosen(drawn: Picture, most: int) -> list[Item]:
-    """What is shown, in order: the events that matter.
+    """The items to show, in order: those that matter.
 
     Args:
         drawn: the picture.
-        most: so many at most: the turning points first, and then the latest; 0 shows all events.
+        most: the most items to show: turning points first, then the latest. 0 shows all events.
     """
     if not most:
         return [each._replace(repeats=0) for each in drawn.items]
     found = [each for each in drawn.items if each.matters]
     if len(found) <= most:
         return found
-    # A crash long ago is often where it began: so some of the room is kept for turning points.
+    # The story often begins with a crash long ago: so some space is kept for turning points.
     turning = [each for each in found if each.look.weight >= 3]
     broken = [each for each in found if each.look.glyph == "X"]
     kept = {each.event.sequence for each in (*broken, *turning[len(turning) - most // 4 :])}
@@ -444,19 +444,18 @@ def _is_like(one: Item, other: Item) -> bool:
 def merged(
     drawn: Picture, shown: Sequence[Item], most: int
 ) -> tuple[list[Lane], Mapping[str, str]]:
-    """The lanes that are needed for some rows, and no more than there is room for.
+    """The lanes that some rows need, merged where there are too many.
 
-    Where there are too many, stores go into the lanes of their tasks, tasks and disks into those of
-    their instances: first those in which the least is shown.
+    Stores are merged into the lanes of their tasks, and tasks and disks into those of their
+    instances: the least used first.
 
     Args:
         drawn: the picture.
-        shown: what is shown.
-        most: so many lanes at most, if there are not more that nothing else stands for.
+        shown: the items to show.
+        most: the most lanes, apart from those that cannot be merged.
 
     Returns:
-        the lanes, from the left to the right, and by each lane that was there the one that stands
-        for it.
+        the lanes, from left to right, and by original lane the one that it is merged into.
     """
     known = {each.key: each for each in drawn.lanes}
     used = [key for each in shown for key in (each.lane, each.source) if key]

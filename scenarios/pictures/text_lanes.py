@@ -187,12 +187,12 @@ def _broken(found: ExplainedViolation, width: int) -> Iterator[str]:
 
 
 def _legend(shown: Sequence[Item], width: int) -> Iterator[str]:
-    """The meaning of what there is in the picture, and of nothing else."""
+    """The meaning of each sign that the picture contains."""
     used = {each.look.glyph for each in shown}
     meanings = [f"{glyph} {what}" for glyph, what in GLYPHS.items() if glyph in used]
     meanings += [
-        f"{_PRESENT} it is there, and all of it is on the disk",
-        f"{_VOLATILE} a crash would take some of it away",
+        f"{_PRESENT} open, and all of it is on the disk",
+        f"{_VOLATILE} open, and a crash would lose some of it",
         "─▸ from where to where",
     ]
     yield from _wrapped("; ".join(meanings), width, "        ", "Legend: ")

@@ -1,6 +1,6 @@
-"""What was found wrong, in plain words, with the rows and offsets that show it.
+"""A violation in plain words, with the rows and offsets that show it.
 
-What the logs say at that moment is told by the events up to it, as it is told to invariants.
+The state of the logs at that moment is folded from the events up to it, as for invariants.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from streamproof.sim.trace import Event
 __all__ = ["Difference", "ExplainedViolation", "explain"]
 
 MOST_DIFFERENCES = 5
-"""So many rows that differ are shown."""
+"""How many differing rows are shown, at most."""
 
 MOST_PARTITIONS = 4
-"""Of so many partitions it is shown where they end."""
+"""For how many partitions the end is shown, at most."""
 
 MOST_READERS = 4
-"""So many of those who processed a record that is named are shown."""
+"""How many readers of a named record are shown, at most."""
 
 MOST_CHARACTERS = 600
-"""So much is shown of what an invariant says: it may list hundreds of records."""
+"""How much of a message is shown, at most: it may list hundreds of records."""
 
 Rows = dict[bytes, bytes | None]
 
@@ -37,9 +37,9 @@ class Difference(NamedTuple):
     """A row in which a store and its changelog differ.
 
     Attributes:
-        key: of the row.
-        held: what the store has, and from which record.
-        told: what the changelog says, and in which record.
+        key: the key of the row.
+        held: the value in the store, and its record.
+        told: the value in the changelog, and its record.
     """
 
     key: str
@@ -48,16 +48,16 @@ class Difference(NamedTuple):
 
 
 class ExplainedViolation(NamedTuple):
-    """What did not hold.
+    """A violation with the facts that explain it.
 
     Attributes:
-        requirement: the promise that is broken.
-        invariant: what must hold, as a sentence without its end.
-        message: what is wrong.
-        where: the event by which it was found, in a few words.
-        facts: what else there is to know, a sentence each.
-        differences: the rows in which the store that it is about and its changelog differ.
-        others: how many other violations there were.
+        requirement: the broken requirement.
+        invariant: the broken invariant, as a sentence without its end.
+        message: the message of the violation.
+        where: the event that broke it, in a few words.
+        facts: further facts, one sentence each.
+        differences: the rows in which the store and its changelog differ.
+        others: the number of other violations.
     """
 
     requirement: str
@@ -70,7 +70,7 @@ class ExplainedViolation(NamedTuple):
 
 
 def explain(played: RecordedRun) -> ExplainedViolation | None:
-    """The first thing that did not hold in a run; ``None`` if everything held."""
+    """The first violation of a run; ``None`` without one."""
     if not played.violations:
         return None
     found = played.violations[0]
@@ -116,7 +116,7 @@ def _facts(found: InvariantViolation, history: LogHistory) -> Iterator[str]:
 
 
 def _readers(played: RecordedRun, found: InvariantViolation, history: LogHistory) -> Iterator[str]:
-    """Who processed the records of inputs that a violation names."""
+    """The tasks that processed the input records that a violation names."""
     partitions = _partitions(found, history)
     offsets = {int(each) for each in _words(found) if each.isdecimal()}
     events = [
@@ -148,7 +148,7 @@ def _partitions(found: InvariantViolation, history: LogHistory) -> list[str]:
 
 
 def _differences(found: InvariantViolation, history: LogHistory) -> Iterator[Difference]:
-    """Where the store differs from its changelog, as far as the event says what is in it."""
+    """The rows in which the store differs from its changelog, if the event has the rows."""
     event = found.event
     if event is None or not isinstance(event.attributes.get("rows"), list):
         return
@@ -165,10 +165,10 @@ def _differences(found: InvariantViolation, history: LogHistory) -> Iterator[Dif
 
 
 def _said(event: Event, history: LogHistory) -> Rows:
-    """What the changelog says, up to where the store has to be."""
+    """The rows by the changelog, up to the offset that the store has to reach."""
     rows: Rows = {}
     for record in history.visible(event.partition):
-        # What is found or closed has to be as new as its offset; what runs, as its changelog.
+        # A found or closed store has to match its offset, a running one the end of its changelog.
         if event.kind != "store.running" and record.offset > event.offset:
             break
         rows[record.key] = record.value
@@ -176,7 +176,7 @@ def _said(event: Event, history: LogHistory) -> Rows:
 
 
 def _from(log: Log, key: bytes, value: bytes | None) -> str:
-    """A value, and the last record that says so, if there is one."""
+    """A value, and the last record with it, if there is one."""
     words = visible(plain(value))
     for record in reversed(log.records):
         if record.key == key and record.value == value:

@@ -1,4 +1,4 @@
-"""What is different between two moments of a run, in words: one line for each change."""
+"""The changes between two moments of a run, in words: one line for each change."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from streamproof.sim.run_state import (
 __all__ = ["StateChange", "changes", "counted", "offset_of"]
 
 MAX_ROWS = 5
-"""So many rows of a store are named, when more have changed."""
+"""How many changed rows of a store are named, at most."""
 
 
 class StateChange(NamedTuple):
-    """Something that has changed.
+    """One change in the state.
 
     Attributes:
-        what: a process, a thread, a task, a store, a log, an input or a transaction.
-        how: it has changed, as a sentence without its end.
+        what: the process, thread, task, store, log, input or transaction that has changed.
+        how: the change, as a sentence without its subject and its end.
     """
 
     what: str
@@ -35,7 +35,7 @@ class StateChange(NamedTuple):
 
 
 def changes(before: Moment, after: Moment) -> Iterator[StateChange]:
-    """What has changed between two moments, from the processes to the logs.
+    """The changes between two moments, from the processes to the logs.
 
     Args:
         before: the earlier one.
@@ -170,7 +170,7 @@ def _store(old: FoldedStore, new: FoldedStore) -> Iterator[str]:
         if offset_of(was) != offset_of(now):
             yield _to(what, offset_of(was), offset_of(now))
     if old.is_certain and not new.is_certain:
-        yield "has lost flushes: what is left of it shows when it is opened again"
+        yield "has lost flushes: the remaining rows show when it is opened again"
 
 
 def _rows(old: Mapping[bytes, bytes], new: Mapping[bytes, bytes]) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The state at any moment of a run, folded from its events alone.
+"""The state at any moment of a run, folded from its events.
 
-Nothing is run again: each event is applied to the state before it. So a trace that was read from a
-file can be looked into as well as a run that has just ended.
+Nothing runs again: each event is applied to the state before it. So a trace from a file can be
+examined as well as a run that has just ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streamproof.sim.trace import Event
 __all__ = ["Moments", "moments", "take_in"]
 
 SNAPSHOT_EVERY = 1_000
-"""So many events at most are taken in to get to a moment from one that was kept."""
+"""How many events lie between two snapshots: at most so many are applied to reach a moment."""
 
 
 def take_in(moment: Moment, event: Event) -> None:
@@ -29,23 +29,24 @@ def take_in(moment: Moment, event: Event) -> None:
 
 
 class Moments:
-    """All moments of a run, each of them within reach.
+    """The moments of a run, each of which is folded from the nearest snapshot before it.
 
     Args:
-        events: of the run, in order.
-        defects: the mistakes that the runtime has made.
+        events: the events of the run, in order.
+        defects: the defects that were switched on in the runtime.
     """
 
     def __init__(self, events: Sequence[Event], defects: Iterable[str] = ()) -> None:
         self._events = events
-        # Before the first event, and after each thousandth, as far as it was asked for.
+        # Snapshots before the first event and after each thousandth, made when first needed.
         self._kept = [Moment(defects)]
 
     def at(self, sequence: int) -> Moment:
         """The moment right after an event.
 
         Args:
-            sequence: of the event; before the first one it is the beginning, past the last the end.
+            sequence: the number of the event. A smaller number than the first one gives the
+                beginning, a larger one than the last the end.
         """
         count = bisect_right(self._events, sequence, key=lambda event: event.sequence)
         nearest = count // SNAPSHOT_EVERY
@@ -54,12 +55,12 @@ class Moments:
         return self._after(nearest, count)
 
     def _keep(self) -> None:
-        """Keep the next moment."""
+        """Keep the next snapshot."""
         count = len(self._kept) * SNAPSHOT_EVERY
         self._kept.append(self._after(len(self._kept) - 1, count))
 
     def _after(self, kept: int, count: int) -> Moment:
-        """The moment after so many events, from one that was kept."""
+        """The moment after a number of events, folded from a snapshot."""
         moment = self._kept[kept].copy()
         for event in self._events[kept * SNAPSHOT_EVERY : count]:
             take_in(moment, event)

@@ -1,6 +1,6 @@
-"""What there is at one moment of a run, in tables: threads, tasks, stores, logs, transactions.
+"""One moment of a run in tables: threads, tasks, stores, logs and transactions.
 
-Everything is good to read at 80 columns; what does not fit in a column is continued below.
+The tables fit into 80 columns; longer cells are wrapped.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from streamproof.sim.run_state import FoldedStore, Moment
 __all__ = ["log_of", "logs", "offsets", "store_of", "task_of", "transactions", "who"]
 
 MAX_ROWS = 20
-"""So many rows of a store are shown."""
+"""How many rows of a store are shown, at most."""
 
 LAST_RECORDS = 10
-"""So many records of a log are shown, unless another number is asked for."""
+"""How many records of a log are shown, unless another number is asked for."""
 
 
 def _table(*columns: str, numbers: Sequence[str] = ()) -> Table:
@@ -35,7 +35,7 @@ def _table(*columns: str, numbers: Sequence[str] = ()) -> Table:
 
 
 def _add(table: Table, *cells: str) -> None:
-    """Add a row; what is in it is shown as it is, and never taken for markup."""
+    """Add a row; its cells are plain text, and never markup."""
     table.add_row(*map(Text, cells))
 
 
@@ -70,7 +70,7 @@ def who(moment: Moment) -> RenderableType:
 
 
 def _found(moment: Moment, name: str) -> list[tuple[tuple[str, str], FoldedStore]]:
-    """The stores of a task, or of a name, or of a changelog, on every process."""
+    """The stores with this task, name or changelog, on every process."""
     return [
         (where, store)
         for where, store in sorted(moment.stores.items())
@@ -85,7 +85,7 @@ def _require(found: object, what: str, name: str, known: Collection[str]) -> Non
 
 
 def task_of(moment: Moment, name: str) -> RenderableType:
-    """A task, wherever it is open, and its stores.
+    """A task in each thread that has it open, and its stores.
 
     Raises:
         UsageError: there is no such task at this moment.
@@ -130,7 +130,7 @@ _NUMBERS = ("rows", "offset", "committed", "on disk")
 
 
 def store_of(moment: Moment, name: str) -> RenderableType:
-    """The stores of a task, or of a name, on every process, with their rows and where these are.
+    """The stores with this task or name, on every process, with their rows and layers.
 
     Raises:
         UsageError: there is no such store at this moment.
@@ -168,12 +168,12 @@ def _head_of(
     if unsynced:
         lines.append(f"  a loss of power may take {counted(unsynced, 'flush', 'flushes')}")
     if not store.is_certain:
-        lines.append("  the power has failed: what is left shows when it is opened again")
+        lines.append("  the power has failed: the remaining rows show when it is opened again")
     return [Text(each) for each in lines]
 
 
 def _rows_of(moment: Moment, store: FoldedStore, partition: str) -> RenderableType:
-    """Each row, the layer that it is read from, and what its changelog says if that differs."""
+    """Each row with the layer that it is read from, and its changelog where that differs."""
     log = moment.log(partition)
     logged = {each.key: each.value for each in log.records if log.status(each) == "committed"}
     table = _table("key", "value", "is", "beneath", "committed in its changelog")
@@ -207,7 +207,7 @@ def logs(moment: Moment) -> RenderableType:
 
 
 def _layers_of(store: FoldedStore, key: bytes) -> tuple[str, str, str]:
-    """What a reader finds of a key, where that is, and what lies beneath."""
+    """The value that a reader finds for a key, its layer, and the values in the layers below."""
     layers = [
         (plain(rows[key]), name)
         for name, rows in (
@@ -229,8 +229,8 @@ def log_of(moment: Moment, name: str, count: int = LAST_RECORDS) -> RenderableTy
 
     Args:
         moment: the moment.
-        name: of the partition.
-        count: how many records are shown.
+        name: the partition.
+        count: how many records are shown, at most.
 
     Raises:
         UsageError: there is no record in such a partition at this moment.
@@ -264,7 +264,7 @@ def log_of(moment: Moment, name: str, count: int = LAST_RECORDS) -> RenderableTy
 
 
 def offsets(moment: Moment) -> RenderableType:
-    """The committed offset of each input, and what a transaction is about to commit."""
+    """The committed offset of each input, and the offset that a transaction will commit."""
     table = _table("input", "committed", "end", "behind", "in a transaction", numbers=_BEHIND)
     pending = {
         partition: f"{offset} by {moment.name_of(producer)}, {each.state}"

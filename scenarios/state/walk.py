@@ -1,4 +1,4 @@
-"""A walk through a run, event by event: what each has changed, and what there is at that moment."""
+"""A walk through a run, event by event: the changes of each, and the state at that moment."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ PROMPT = "step> "
 
 
 def step(played: RecordedRun, console: Console, read_line: Callable[[str], str]) -> None:
-    """Walk through a run, as the lines say that are read, until ``q`` or the end of the input.
+    """Walk through a run by the commands of the user, until ``q`` or the end of the input.
 
     Args:
         played: the run.
-        console: where everything is shown.
-        read_line: asks for a line with a prompt, as ``input`` does; it raises EOFError at the end.
+        console: shows everything.
+        read_line: asks for a line with a prompt, as ``input`` does. It raises EOFError at the end.
     """
     if not played.events:
         console.print(Text(f"{played.name} has no events: there is nothing to look into."))
@@ -55,7 +55,7 @@ def step(played: RecordedRun, console: Console, read_line: Callable[[str], str])
 
 
 class _Command(NamedTuple):
-    """What a line may begin with."""
+    """A command of the walk."""
 
     usage: str
     help: str
@@ -63,7 +63,7 @@ class _Command(NamedTuple):
 
 
 class _Walk:
-    """Where the walk is, and what it may do there."""
+    """A walk: the run, the present place in it, and the commands."""
 
     def __init__(self, played: RecordedRun, console: Console) -> None:
         self._played = played
@@ -74,7 +74,7 @@ class _Walk:
         self._searched = ""
 
     def begin(self) -> None:
-        """Tell what the run is, and show its first event."""
+        """Introduce the run, and show its first event."""
         played, plan = self._played, self._played.plan
         guarantee = "exactly-once" if played.exactly_once else "at-least-once"
         topology = "" if plan is None else f"{plan.topology}, "
@@ -86,10 +86,10 @@ class _Walk:
         self._show()
 
     def do(self, line: str) -> None:
-        """Do what a line says.
+        """Carry out a command line.
 
         Raises:
-            UsageError: it says nothing that can be done.
+            UsageError: the line is no command.
         """
         if line.startswith("/"):
             self.search(line[1:])
@@ -100,14 +100,14 @@ class _Walk:
             raise UsageError(f"{word!r} is no command; there are: {', '.join(_COMMANDS)}, /TEXT.")
         command.do(self, rest.strip())
 
-    # Where to go.
+    # Moving through the run.
 
     def next(self, rest: str) -> None:
-        """Go on by so many events."""
+        """Go forward by a number of events."""
         self._by(_number(rest or "1", "n 10"))
 
     def back(self, rest: str) -> None:
-        """Go back by so many events."""
+        """Go back by a number of events."""
         self._by(-_number(rest or "1", "b 10"))
 
     def _by(self, count: int) -> None:
@@ -125,14 +125,14 @@ class _Walk:
         self._go(bisect_left(self._events, number, key=lambda event: event.sequence))
 
     def go_to_time(self, rest: str) -> None:
-        """Go to the first event that is not before a time."""
+        """Go to the first event at or after a time."""
         time, last = _number(rest, "t 5000"), self._events[-1].time
         if time > last:
             raise UsageError(f"Nothing happens at {time} ms or later; the end is at {last} ms.")
         self._go(bisect_left(self._events, time, key=lambda event: event.time))
 
     def search(self, text: str) -> None:
-        """Go to the next event that has a text, and from the end on to the first."""
+        """Go to the next event that contains a text; after the last one, search from the first."""
         text = self._searched = text or self._searched
         if not text:
             raise UsageError("What is to be found? Say it, as in: /crash")
@@ -147,7 +147,7 @@ class _Walk:
         raise UsageError(f"No event has {text!r} in it.")
 
     def first_violation(self, _: str) -> None:
-        """Go to where the first violation was found."""
+        """Go to the event that broke the first promise."""
         if not self._played.violations:
             self._say("Nothing is broken in this run.")
             return
@@ -162,7 +162,7 @@ class _Walk:
         self._place = place
         self._show()
 
-    # What there is to see.
+    # Showing the state.
 
     def task(self, rest: str) -> None:
         """Show a task."""
@@ -173,7 +173,7 @@ class _Walk:
         self._print(tables.store_of(self._here(), _name(rest, "store 0_0")))
 
     def log(self, rest: str) -> None:
-        """Show a log, or all of them in short."""
+        """Show one log with its last records, or all logs in short."""
         name, _, count = rest.partition(" ")
         if not name:
             self._print(tables.logs(self._here()))
@@ -194,7 +194,7 @@ class _Walk:
         self._print(tables.who(self._here()))
 
     def help(self, _: str) -> None:
-        """Show what there is to type."""
+        """Show the commands."""
         table = Table.grid(padding=(0, 2))
         for command in _COMMANDS.values():
             table.add_row(Text(command.usage, style="bold"), Text(command.help))
@@ -205,7 +205,7 @@ class _Walk:
         return self._moments.at(self._events[self._place].sequence)
 
     def _show(self) -> None:
-        """Show the event, what it has changed, and what was found to be broken by it."""
+        """Show the event, its changes, and the promises that it broke."""
         event = self._events[self._place]
         head = f"#{event.sequence} of {self._events[-1].sequence} · {event.time:,} ms"
         about = " ".join(each for each in (event.actor, event.kind, event.task) if each)
@@ -234,7 +234,7 @@ class _Walk:
 
 
 def _all_of(event: Event) -> str:
-    """Everything that a search may find in an event."""
+    """The text of an event that a search looks into."""
     return f"{event} {told(event)}"
 
 
@@ -264,4 +264,4 @@ _COMMANDS = {
     "who": _Command("who", "instances and threads, and what they have", _Walk.who),
     "?": _Command("?", "this help", _Walk.help),
 }
-"""By the word that a line begins with."""
+"""The commands, by the first word of a line."""

@@ -1,4 +1,4 @@
-"""What must hold in every run, as small functions over its events."""
+"""The invariants of every run, as small classes that observe its events."""
 
 from streamproof.sim.invariants.assignments import (
     CopiesAreApart,
@@ -96,4 +96,4 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     MirrorsOnlyCopy,
     PositionIsNotAhead,
 )
-"""All that there are."""
+"""All invariants."""

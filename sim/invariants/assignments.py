@@ -1,7 +1,7 @@
-"""How the leader of a group shares tasks out: what holds of each assignment, whoever made it.
+"""Invariants of the assignments that the leader of a group makes.
 
-What the leader knew and what it decided is in one event, so that every rule here is a look at that
-event. The rules are worked out anew here, and not asked of the assignor.
+One event has both the knowledge and the decision of the leader, so every rule checks that event
+alone. The rules are computed independently of the assignor.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = [
 ]
 
 LOOK_AGAIN_SLACK_MS = 60_000
-"""So much later than asked for a rebalance may begin: whoever begins it may stand still, be cut
-off, or wait for the reply to a lost request for so long, and not for longer."""
+"""How much later than asked a rebalance may begin: its initiator may stand still, be cut off, or
+wait for the reply to a lost request, but for no longer than this."""
 
 
 class _Assignments(Invariant):
-    """Looks at what the leader of a group decides."""
+    """An invariant of the decisions of the leader."""
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -58,7 +58,7 @@ class _Assignments(Invariant):
 
 
 def _threads(event: Event) -> dict[str, int]:
-    """How many threads each process has."""
+    """By process, how many threads it has."""
     found: dict[str, int] = {}
     for each in event.attributes["members"].values():
         found[each["process"]] = found.get(each["process"], 0) + 1
@@ -66,29 +66,29 @@ def _threads(event: Event) -> dict[str, int]:
 
 
 def _lags(event: Event, task: str) -> dict[str, int]:
-    """By process that says something of a task, how far it is behind."""
+    """By process that reports a task, its lag."""
     found: dict[str, int] = {}
     end = event.attributes["ends"][task]
     for each in event.attributes["members"].values():
-        # Who only makes copies for now is not asked.
+        # A process that only makes copies for now does not count.
         if task not in each["sums"] or each["process"] not in event.attributes["clients"]:
             continue
         lag, process = task_lag(each["sums"][task], end), each["process"]
         before = found.get(process, lag)
-        # Of two threads, the one that has more tells what the process has.
+        # Of two threads, the one with the smaller lag speaks for the process.
         found[process] = min(before, lag, key=_distance)
     return found
 
 
 def _distance(lag: int | None) -> float:
-    """How much is lacking; everything, if that is not known."""
+    """The lag as a number; infinite if it is unknown."""
     if lag is None or lag == UNKNOWN_OFFSET_SUM:
         return float("inf")
     return -1 if lag == LATEST_OFFSET else lag
 
 
 class EachTaskIsSharedOutOnce(_Assignments):
-    """Each task is active in one place; if its owner has yet to give it up, nobody gets it."""
+    """Each task is active in one place. Until its owner gives it up, no other thread gets it."""
 
     name = "an assignment gives each task to one owner"
     requirement = "ASSIGN-001"
@@ -147,7 +147,7 @@ class StandbysAreAsManyAsAsked(_Assignments):
 
 
 class WorkGoesWhereTheStateIs(_Assignments):
-    """A task goes to a process that is caught up; if none is, to one that lacks least (KIP-441)."""
+    """A task goes to a caught-up process, or else to one with the least lag (KIP-441)."""
 
     name = "a task is active where its state is"
     requirement = "ASSIGN-004"
@@ -168,7 +168,7 @@ class WorkGoesWhereTheStateIs(_Assignments):
 
 
 class WarmUpsAreBounded(_Assignments):
-    """No more copies are made for moves than ``max.warmup.replicas`` (KIP-441)."""
+    """At most ``max.warmup.replicas`` copies warm up at a time (KIP-441)."""
 
     name = "no more tasks are warmed up than max.warmup.replicas"
     requirement = "ASSIGN-005"
@@ -181,7 +181,7 @@ class WarmUpsAreBounded(_Assignments):
 
 
 class WorkIsEven(_Assignments):
-    """Once nothing is on its way any more, no thread has more than one task more than another."""
+    """Once no task is moving, no thread has more than one task more than another."""
 
     name = "an assignment that is final is even"
     requirement = "ASSIGN-006"
@@ -189,7 +189,7 @@ class WorkIsEven(_Assignments):
     def _assigned(self, event: Event) -> Iterator[str]:
         more, threads = event.attributes, _threads(event)
         if more["probing"]:
-            # What is warmed up will be moved, and only then it is even.
+            # Tasks that warm up will be moved; the load is even only after that.
             return
         for kind, tasks in (("", {*more["ends"], *more["stateless"]}), ("stateful ", more["ends"])):
             load = {
@@ -206,10 +206,10 @@ class WorkIsEven(_Assignments):
 
 
 class MembersReportWhatTheyHave(Invariant):
-    """A member says of a task what its process has of it, and no more (KAFKA-10319, KAFKA-20893).
+    """A member reports of a task what its process has, and no more (KAFKA-10319, KAFKA-20893).
 
-    ``LATEST_OFFSET``, -2, stands for an active task that runs, and for nothing else; a sum of
-    offsets is never negative; and who has a task closed has as much of it when it opens it.
+    ``LATEST_OFFSET``, -2, stands only for a running active task. A sum of offsets is never
+    negative. A process that reports a closed task has as much of it when it opens the task.
     """
 
     name = "a member reports of each task what its process has"
@@ -218,11 +218,11 @@ class MembersReportWhatTheyHave(Invariant):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._changelogs: dict[str, Sequence[str]] = {}
-        # By process and task, the state of what is open.
+        # By process and open task, its state.
         self._open: dict[tuple[str, str], str] = {}
-        # The same, what was said of it while it was closed.
+        # By process and closed task, the sum that was reported for it.
         self._said: dict[tuple[str, str], int] = {}
-        # The same, what of it was found since it is being opened.
+        # By process and task that is being opened, the offsets that its stores had.
         self._found: dict[tuple[str, str], dict[str, int]] = {}
 
     @property
@@ -285,7 +285,7 @@ class MembersReportWhatTheyHave(Invariant):
         yield from ()
 
     def _wiped(self, event: Event) -> Iterator[str]:
-        # What is deleted on purpose was there when it was spoken of.
+        # Stores that were deleted on purpose existed when they were reported.
         here = event.process, event.task
         self._said.pop(here, None)
         self._found.pop(here, None)
@@ -299,7 +299,7 @@ class MembersReportWhatTheyHave(Invariant):
 
 
 class GroupLooksAgain(_Assignments):
-    """As long as something is on its way, the group comes together again in time (KIP-441)."""
+    """As long as a task is moving, the next rebalance begins in time (KIP-441)."""
 
     name = "a rebalance follows an assignment that is not final"
     requirement = "ASSIGN-008"
@@ -335,9 +335,9 @@ class GroupLooksAgain(_Assignments):
 
 
 class MembersAgreeOnAVersion(_Assignments):
-    """An assignment is in the oldest version that was used, which everybody can read (KIP-268).
+    """An assignment uses the oldest version of its members, which all can read (KIP-268).
 
-    And who has been answered in an older version than its own speaks next what all support.
+    A member that gets an older version than its own next uses the version that all support.
     """
 
     name = "members of different releases agree on a metadata version"
@@ -345,7 +345,7 @@ class MembersAgreeOnAVersion(_Assignments):
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        # By thread, what it has to speak next.
+        # By thread, the version that it has to use next.
         self._agreed: dict[str, int] = {}
 
     @property
@@ -385,7 +385,7 @@ class MembersAgreeOnAVersion(_Assignments):
             )
 
     def _died(self, event: Event) -> Iterator[str]:
-        # Another one begins in its place, with a version of its own.
+        # Its replacement begins with a version of its own.
         self._agreed.pop(event.actor, None)
         yield from ()
 

@@ -1,4 +1,4 @@
-"""Stores against their changelogs: what "atomic" and "consistent" mean in a running application."""
+"""Stores against their changelogs: "atomic" and "consistent" in a running application."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _rows(event: Event) -> Rows:
 
 
 def _differences(rows: Rows, expected: Rows) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-    """Each key of which something else is there, with what is there, and what is expected."""
+    """Each key with a wrong value, with the actual and the expected one."""
     for key in sorted(rows.keys() | expected.keys()):
         there, wanted = rows.get(key), expected.get(key)
         if there != wanted:
@@ -31,10 +31,10 @@ def _differences(rows: Rows, expected: Rows) -> Iterator[tuple[bytes, bytes | No
 
 
 class _Contents(Invariant):
-    """Contents of a store, held against the log of its changelog."""
+    """An invariant that compares a store with its changelog."""
 
     def _fold(self, event: Event, up_to: int | None) -> Rows:
-        """What the records that count, and that the owner of a store has seen, make of it."""
+        """The rows by the visible records that the owner of the store has seen."""
         rows: Rows = {}
         unseen = self.history.unseen.of(event.process, event.partition)
         for record in self.history.visible(event.partition):
@@ -47,7 +47,7 @@ class _Contents(Invariant):
     def _was_written_later(
         self, event: Event, key: bytes, there: bytes | None, wanted: bytes | None
     ) -> bool:
-        """Whether what is there may be a write that came after what is expected.
+        """Whether the actual value may come from a write after the expected one.
 
         Under at-least-once a store may have a write that did not reach the changelog before the
         process died: its input is processed again, and the write comes again. What came after both
@@ -69,10 +69,10 @@ class _Contents(Invariant):
         )
 
     def _was_compacted(self, event: Event, key: bytes, there: bytes | None) -> bool:
-        """Whether a store may have an earlier value, as the one it should have had is gone.
+        """Whether a store may have an earlier value because the expected one was compacted away.
 
-        What restored from a compacted log, and stopped between a record that is gone and the one
-        that took its place, has what was there before.
+        A restoration from a compacted log may stop between a removed record and the record that
+        replaced it. Then the store has the value from before both.
         """
         clean_until = self.history.compacted.get(event.partition, 0)
         if clean_until <= event.offset:
@@ -87,7 +87,7 @@ class _Contents(Invariant):
     def _is_explained(
         self, event: Event, key: bytes, there: bytes | None, wanted: bytes | None
     ) -> bool:
-        """Whether a store may have another value of a key than its changelog says."""
+        """Whether the store may rightly differ from its changelog for a key."""
         return self._was_written_later(event, key, there, wanted) or self._was_compacted(
             event, key, there
         )
@@ -102,7 +102,7 @@ class _Contents(Invariant):
 
 
 class RunningStoreEqualsChangelog(_Contents):
-    """Restoring has brought a store to exactly what its changelog says (O2)."""
+    """A restored store equals its changelog (O2)."""
 
     name = "a task begins to run with what its changelog says"
     requirement = "TASK-001"
@@ -120,9 +120,9 @@ class RunningStoreEqualsChangelog(_Contents):
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        # By changelog, whose transactions were open in it when its task began to run.
+        # By changelog, the producers with transactions open in it when its task began to run.
         self._open: dict[str, set[int]] = {}
-        # By task, who was assigned it last, and in which generation.
+        # By task, the last generation in which it was assigned, and its owner.
         self._owners: dict[str, tuple[int, str]] = {}
 
     def _assigned(self, event: Event) -> Iterator[str]:
@@ -136,7 +136,7 @@ class RunningStoreEqualsChangelog(_Contents):
             yield from self._ended(partition, event)
 
     def _marked(self, event: Event) -> Iterable[str]:
-        # What was decided by a time-out has no event of its own but its markers.
+        # A transaction that timed out has no event for the decision, only markers.
         return self._ended(event.partition, event) if event.partition in self._open else ()
 
     def _ended(self, partition: str, event: Event) -> Iterator[str]:
@@ -181,7 +181,7 @@ class ClosedStoreEqualsChangelog(_Contents):
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        # What was there at the last opening, by process and changelog.
+        # The rows at the last opening, by process and changelog.
         self._rows: dict[tuple[str, str], Rows] = {}
 
     def _found(self, event: Event) -> Iterator[str]:
@@ -204,10 +204,10 @@ class ClosedStoreEqualsChangelog(_Contents):
 
 
 class FoundStoreIsVouchedFor(_Contents):
-    """What is found at an opening holds what its offset covers, and nothing that was aborted (O1).
+    """A store that is opened has all that its offset covers, and nothing that was aborted (O1).
 
-    It may be further than its offset: a restoration writes without committing. So each key may have
-    any value that it had from the offset on.
+    It may be ahead of its offset, because a restoration writes without committing. So each key may
+    have any value that it had from the offset on.
     """
 
     name = "a store that is found and kept has what its committed offset covers"
@@ -233,7 +233,7 @@ class FoundStoreIsVouchedFor(_Contents):
 
 
 class CommittedOffsetIsInTheLog(Invariant):
-    """An offset that a store commits is one that the log has, and never less than before (O1)."""
+    """A store commits only offsets that the log has, and never a smaller one than before (O1)."""
 
     name = "a committed offset is within the changelog, and does not go back"
     requirement = "TASK-004"

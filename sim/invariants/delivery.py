@@ -1,4 +1,4 @@
-"""Input against what was committed of it: nothing lost, and under exactly-once nothing twice."""
+"""Input records against commits: none is lost, and under exactly-once none counts twice."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Input = tuple[str, int]
 """A partition, and the offset of one of its records."""
 
 _Owner = tuple[str, str]
-"""A thread, and a task that it has."""
+"""A thread, and one of its tasks."""
 
 _Write = tuple[str, bytes, bytes | None]
 """A write: the changelog, the key and the value."""
 
 
 class CommittedInputWasProcessed(Invariant):
-    """A committed offset never passes a record that nobody has processed, and never goes back."""
+    """A committed offset never passes an unprocessed record, and never goes back."""
 
     name = "a committed input offset covers only what was processed"
     requirement = "TASK-005"
@@ -64,7 +64,7 @@ class CommittedInputWasProcessed(Invariant):
                 )
 
     def at_end(self) -> Iterator[str]:
-        """Everything was processed, and that was committed, up to the last marker."""
+        """Everything was processed and committed, up to the last marker."""
         for partition in sorted({each for each, _ in self._processed} | self._committed.keys()):
             end, offset = self.history.log(partition).end, self._committed.get(partition, 0)
             if offset != end:
@@ -80,7 +80,7 @@ class EachInputCountsOnce(Invariant):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._producers: dict[str, int] = {}
-        # By producer, what was processed in its transaction, and the offsets that were added to it.
+        # By producer, the inputs processed in its transaction, and the offsets added to it.
         self._pending: dict[int, list[Input]] = defaultdict(list)
         self._added: dict[int, dict[str, int]] = defaultdict(dict)
         self._counted: dict[Input, int] = {}
@@ -128,7 +128,7 @@ class EachInputCountsOnce(Invariant):
                 yield f"the record of {partition} at {offset} counts {count} times"
 
     def at_end(self) -> Iterator[str]:
-        """What was processed was committed by somebody at last."""
+        """Every processed input was committed in the end."""
         for partition in sorted({each for each, _ in self._counted}):
             for record in self.history.visible(partition):
                 if (partition, record.offset) not in self._counted:
@@ -136,7 +136,7 @@ class EachInputCountsOnce(Invariant):
 
 
 class CommitEndsTheTransaction(Invariant):
-    """Whatever a thread has written is decided by its commit, offsets or none (KAFKA-14294)."""
+    """A commit decides all that a thread has written, with or without offsets (KAFKA-14294)."""
 
     name = "a commit leaves no transaction open"
     requirement = "EOS-002"
@@ -163,7 +163,7 @@ class CommitEndsTheTransaction(Invariant):
 
 
 class CommittedInputIsLogged(Invariant):
-    """Under at-least-once, offsets are committed only after what was written is in the log."""
+    """Under at-least-once, offsets are committed only after the writes are in the log."""
 
     name = "what an input has changed is in the changelog when its offset is committed"
     requirement = "ALOS-001"
@@ -171,12 +171,12 @@ class CommittedInputIsLogged(Invariant):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._actors: dict[int, str] = {}
-        # By who processes it: the last input of a task, and what it has written that is not in a
-        # log yet: each time with the number of the event, and the input that brought it about. A
-        # zombie may process what another one has processed, too.
+        # By owner, the last input of the task, and its writes that are not in a log yet, each with
+        # the number of the event and the input that caused it. A zombie may process the same
+        # inputs as the owner.
         self._inputs: dict[_Owner, Input] = {}
         self._written: dict[_Owner, dict[_Write, list[tuple[int, Input]]]] = defaultdict(dict)
-        # Of each input that is not committed: who has processed it.
+        # By uncommitted input, the owners that have processed it.
         self._takers: dict[Input, dict[_Owner, None]] = defaultdict(dict)
         self._partitions: set[str] = set()
 
@@ -198,7 +198,7 @@ class CommittedInputIsLogged(Invariant):
         return ()
 
     def _state(self, event: Event) -> Iterable[str]:
-        # Who begins to run processes again what was not committed, and writes it again.
+        # A task that begins to run processes uncommitted inputs again, and repeats its writes.
         owner = event.actor, event.task
         self._written.pop(owner, None)
         self._inputs.pop(owner, None)
@@ -217,7 +217,7 @@ class CommittedInputIsLogged(Invariant):
     def _put(self, event: Event) -> Iterable[str]:
         owner, more = (event.actor, event.task), event.attributes
         read = self._inputs.get(owner)
-        # A store whose changelog is the input itself has nothing to log.
+        # A store whose changelog is the input itself logs nothing.
         if read is None or event.partition in self._partitions:
             return ()
         if read in self._takers:
@@ -241,7 +241,7 @@ class CommittedInputIsLogged(Invariant):
         due = [read for read in self._takers if read[1] < offsets.get(read[0], 0)]
         for read in due:
             lacking = [self._unlogged(read, owner) for owner in self._takers.pop(read)]
-            # It is enough that one of those who have processed it has logged it.
+            # One owner that has processed and logged it is enough.
             if lacking and all(lacking):
                 partition, offset = read
                 yield from (
@@ -251,7 +251,7 @@ class CommittedInputIsLogged(Invariant):
                 )
 
     def _unlogged(self, read: Input, owner: _Owner) -> list[tuple[str, str, bytes]]:
-        """What an owner has changed because of an input and not logged: task, changelog, key."""
+        """The changes by an input that an owner has not logged: task, changelog and key."""
         found = sorted(
             (number, changelog, key)
             for (changelog, key, _), times in self._written.get(owner, {}).items()

@@ -1,7 +1,8 @@
-"""Records that came into a changelog behind the back of the task that owns it.
+"""Records in a changelog that the owner of the task has neither written nor read.
 
-Under at-least-once nobody fences a zombie: what it appends while another thread runs the task is
-in the changelog, and the owner, which only writes there, never reads it. Its offsets go past it.
+Under at-least-once no zombie is fenced. It may append to the changelog while another thread runs
+the task. That owner only writes to the changelog, so it never reads those records, and its offsets
+pass them.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ __all__ = ["Unseen"]
 
 
 class Unseen:
-    """What processes that run a task have not seen of its changelog.
+    """The records of changelogs that the processes with the task have not seen.
 
     Attributes:
-        partitions: the changelogs to which a zombie ever appended.
+        partitions: the changelogs to which a zombie has ever appended.
     """
 
     def __init__(self) -> None:
@@ -27,7 +28,7 @@ class Unseen:
         # The changelogs of the tasks that run now, by process and task.
         self._running: dict[tuple[str, str], set[str]] = {}
         self._offsets: dict[tuple[str, str], set[int]] = {}
-        # Where a restoration goes on, by process and changelog.
+        # The next offset of a restoration, by process and changelog.
         self._next: dict[tuple[str, str], int] = {}
         # How far a newer format was built from a changelog, by process and changelog.
         self._rebuilt: dict[tuple[str, str], int] = {}
@@ -40,12 +41,12 @@ class Unseen:
         return self._offsets.get((process, partition), frozenset())
 
     def start_of(self, process: str, partition: str) -> int:
-        """Where the restoration of a changelog in a process goes on."""
+        """The next offset of the restoration of a changelog in a process."""
         return self._next.get((process, partition), 0)
 
     @property
     def observers(self) -> Mapping[str, Callable[[Event], None]]:
-        """Who takes in the events of each kind that matter."""
+        """By kind of event, the observer of such events."""
         return {
             "thread.producer": self._new_producer,
             "store.running": self._run,
@@ -86,7 +87,7 @@ class Unseen:
                 self.partitions.add(partition)
 
     def _restored(self, event: Event) -> None:
-        """A process has read a part of a changelog after all, and what was compacted there."""
+        """Take note that a process has read a part of a changelog, compacted records included."""
         place = event.process, event.partition
         seen = range(self._next.get(place, 0), event.offset + 1)
         self._next[place] = seen.stop
@@ -96,7 +97,7 @@ class Unseen:
         self._rebuilt[event.process, event.partition] = event.offset
 
     def _started(self, event: Event) -> None:
-        """What a newer format was built from was read for it, if it is used from now on."""
+        """Take note that a process uses a newer format, built from records that it has read."""
         process, formats = event.process, event.attributes["formats"]
         if self._formats.get(process, formats) != formats:
             for place in [each for each in self._rebuilt if each[0] == process]:

@@ -1,4 +1,4 @@
-"""What an invariant is, and how a run is watched by several of them."""
+"""The base class of invariants, and the watch that checks several of them during a run."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from streamproof.sim.trace import Event
 __all__ = ["Invariant", "InvariantError", "InvariantViolation", "Observer", "Watch"]
 
 Observer = Callable[[Event], Iterable[str]]
-"""Looks at an event, and says what is broken by it: nothing, as a rule."""
+"""Checks one event, and yields a message for each breach: none, as a rule."""
 
 
 class InvariantError(SuiteError):
-    """An invariant raised: the simulator is wrong, and not what it simulates."""
+    """An invariant raised: the simulator is wrong, and not the simulated application."""
 
 
 class InvariantViolation(Struct, frozen=True):
-    """An invariant that does not hold.
+    """A breach of an invariant.
 
     Attributes:
-        invariant: its name.
-        requirement: the promise that it stands for.
-        message: what is wrong.
-        event: the event by which it was found; ``None`` at the end of the run.
+        invariant: the name of the invariant.
+        requirement: the requirement that it checks.
+        message: what happened, and what should have.
+        event: the event that broke it; ``None`` at the end of the run.
     """
 
     invariant: str
@@ -42,14 +42,14 @@ class InvariantViolation(Struct, frozen=True):
 
 
 class Invariant:
-    """Something that must hold in every run.
+    """A property of every run.
 
     Args:
-        history: what the events have said about the logs, the present event included.
+        history: the logs, folded from the events up to and including the present one.
 
     Attributes:
-        name: what must hold, as a sentence without its end.
-        requirement: the promise that it stands for.
+        name: the property, as a sentence without its end.
+        requirement: the requirement that it checks.
     """
 
     name: ClassVar[str]
@@ -60,24 +60,24 @@ class Invariant:
 
     @property
     def observers(self) -> Mapping[str, Observer]:
-        """Who looks at the events of each kind that matter."""
+        """By kind of event, the observer of such events."""
         raise NotImplementedError
 
     def at_end(self) -> Iterable[str]:
-        """What is broken once faults have stopped, and there was time to recover."""
+        """The breaches at the end, when faults have stopped and there was time to recover."""
         return ()
 
 
 class Watch:
-    """Watches a run.
+    """Checks invariants during a run.
 
     Args:
-        invariants: what must hold.
+        invariants: the invariants to check.
         exactly_once: the guarantee under which the application runs.
 
     Attributes:
-        history: what the events have said about the logs.
-        violations: what did not hold, in the order in which it was found.
+        history: the logs, folded from the events so far.
+        violations: the breaches, in the order in which they were found.
     """
 
     def __init__(self, invariants: Iterable[type[Invariant]], *, exactly_once: bool) -> None:
@@ -90,7 +90,7 @@ class Watch:
         self.violations: list[InvariantViolation] = []
 
     def __call__(self, event: Event) -> None:
-        """Look at an event.
+        """Check an event.
 
         Raises:
             InvariantError: an invariant raised.
@@ -104,7 +104,7 @@ class Watch:
                 raise _raised(invariant, error, event) from error
 
     def end(self) -> list[InvariantViolation]:
-        """Look at what is left once the run is over; all violations.
+        """Check the end of the run, and return all violations.
 
         Raises:
             InvariantError: an invariant raised.

@@ -1,4 +1,4 @@
-"""What must come about once faults have stopped, and what must not be done without need."""
+"""Progress once faults have stopped, and work that must not be done without need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class EveryTaskRuns(Invariant):
-    """Once nothing fails any more, every task runs somewhere (O4)."""
+    """Once faults have stopped, every task runs somewhere (O4)."""
 
     name = "once faults have stopped, every task runs"
     requirement = "TASK-008"
@@ -25,7 +25,7 @@ class EveryTaskRuns(Invariant):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._tasks: list[str] = []
-        # A zombie may begin to run a task that has another owner by now.
+        # A zombie may begin to run a task that has a new owner by now.
         self._running: dict[tuple[str, str], None] = {}
 
     @property
@@ -60,14 +60,14 @@ class EveryTaskRuns(Invariant):
 
 
 class EveryThreadTakesPart(Invariant):
-    """Once nothing fails any more, every thread has its share of the last generation (O4)."""
+    """Once faults have stopped, every thread is part of the last generation (O4)."""
 
     name = "once faults have stopped, every thread follows the group"
     requirement = "TASK-008"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        # By thread that lives: the generation that it follows; -1 before the first.
+        # By live thread, its last generation; -1 before the first.
         self._generations: dict[str, int] = {}
         self._last = -1
 
@@ -108,9 +108,9 @@ class EveryThreadTakesPart(Invariant):
 
 
 class NothingIsWipedWithoutNeed(Invariant):
-    """What was closed cleanly is kept, and opened again as it was (KAFKA-10166, KAFKA-19712).
+    """A cleanly closed task is kept, and opened again as it was (KAFKA-10166, KAFKA-19712).
 
-    A release before KIP-1035 needs to wipe what a newer one has closed without ``upgrade.from``.
+    A release before KIP-1035 has to wipe what a newer one has closed without ``upgrade.from``.
     """
 
     name = "what was closed cleanly is not wiped when it is opened"
@@ -118,11 +118,11 @@ class NothingIsWipedWithoutNeed(Invariant):
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        # By process and task that was closed cleanly, whether an older release can open it.
+        # By process and cleanly closed task, whether an older release can open it.
         self._clean: dict[tuple[str, str], bool] = {}
-        # The same, while it is looked at before the threads start.
+        # The same, while the process examines the task before its threads start.
         self._scanning: dict[tuple[str, str], bool] = {}
-        # By process, whether its stores have their offsets themselves, and give them back.
+        # By process, whether its stores keep their own offsets, and also write them to files.
         self._releases: dict[str, tuple[bool, bool]] = {}
 
     @property
@@ -146,7 +146,7 @@ class NothingIsWipedWithoutNeed(Invariant):
         return gives_back or not manages
 
     def _scanned(self, event: Event) -> Iterator[str]:
-        # Who dies while it looks at what is there leaves it open.
+        # A process that dies while it examines a task leaves the task open.
         here = event.actor, event.task
         self._scanning.clear()
         if here in self._clean:
@@ -183,7 +183,7 @@ class NothingIsWipedWithoutNeed(Invariant):
 
 
 class UncommittedBytesAreBounded(Invariant):
-    """What a thread has staged stays within its bound, but for one round (KIP-892)."""
+    """The staged bytes of a thread stay within the limit, except for one round (KIP-892)."""
 
     name = "a thread commits when its stores have staged too much"
     requirement = "TASK-010"
@@ -199,7 +199,7 @@ class UncommittedBytesAreBounded(Invariant):
             "application.started": self._start,
             "thread.staged": self._staged,
             "thread.committed": self._committed,
-            # A commit that fails is tried again, or the tasks begin anew.
+            # A failed commit is retried, or the tasks start over.
             "thread.timed_out": self._committed,
             "thread.lost": self._committed,
             "task.corrupted": self._committed,

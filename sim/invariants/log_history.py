@@ -1,6 +1,6 @@
-"""What the events of a run say about the logs: the ground that invariants stand on.
+"""The logs of a run, folded from its events: the common ground of the invariants.
 
-Nothing here looks into the world: a trace that was read from a file says the same.
+Nothing here looks into the simulated world: a trace from a file gives the same logs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from streamproof.sim.trace import Event
 __all__ = ["Log", "LogHistory", "LogRecord"]
 
 GROUP_TARGET = "group:"
-"""What the target of a marker begins with if it is a group, and no partition."""
+"""The prefix of the target of a marker that is a group, and no partition."""
 
 
 class LogRecord(Struct, frozen=True, gc=False):
-    """A record that was appended to a partition.
+    """A record of a partition.
 
     Attributes:
         producer: the id of its producer; -1 if it has none.
@@ -36,13 +36,13 @@ class LogRecord(Struct, frozen=True, gc=False):
 
 
 class Log:
-    """One partition, as its events tell it.
+    """One partition, folded from its events.
 
     Attributes:
-        records: those that were ever appended, in order; compaction and retention take none away.
-        end: the offset behind the last record or marker.
-        aborted: offsets of records whose transaction was aborted.
-        undecided: offsets of records whose transaction has not ended, by producer.
+        records: all records that were ever appended, in order, despite compaction and retention.
+        end: the offset after the last record or marker.
+        aborted: the offsets of records of aborted transactions.
+        undecided: by producer, the offsets of records of its open transaction.
     """
 
     def __init__(self) -> None:
@@ -52,26 +52,26 @@ class Log:
         self.undecided: dict[int, list[int]] = {}
 
     def append(self, record: LogRecord) -> None:
-        """A record was appended."""
+        """Append a record."""
         self.records.append(record)
         self.end = record.offset + 1
         if record.transactional:
             self.undecided.setdefault(record.producer, []).append(record.offset)
 
     def decide(self, producer: int, *, commit: bool) -> None:
-        """The transaction of a producer was decided; its marker may follow much later."""
+        """Decide the transaction of a producer. Its marker may follow much later."""
         offsets = self.undecided.pop(producer, [])
         if not commit:
             self.aborted.update(offsets)
 
     def since(self, offset: int) -> Iterator[LogRecord]:
-        """The records from an offset on, in order, as far as they are there now."""
+        """The records from an offset on that exist now, in order."""
         start = bisect_left(self.records, offset, key=lambda each: each.offset) if offset else 0
-        # Who asks takes a few of many as a rule, so that nothing is copied.
+        # Callers usually take a few of many records, so nothing is copied.
         return map(self.records.__getitem__, range(start, len(self.records)))
 
     def committed(self, start: int = 0) -> Iterator[LogRecord]:
-        """The records that count, from an offset on, in order: neither aborted nor undecided."""
+        """The committed records from an offset on, in order: neither aborted nor undecided."""
         hidden = {offset for offsets in self.undecided.values() for offset in offsets}
         for record in self.since(start):
             if record.offset not in self.aborted and record.offset not in hidden:
@@ -82,12 +82,12 @@ class LogHistory:
     """The logs of a run, so far.
 
     Attributes:
-        logs: by partition.
-        stored: when each value first and last came into a store, by processing or by restoring: by
-            process and changelog, by key and value, the numbers of the events. Not kept under
-            exactly-once.
-        unseen: what the owners of tasks have not seen of their changelogs. Not kept under
-            exactly-once.
+        logs: the logs, by partition.
+        stored: by process and changelog, and by key and value, the numbers of the first and the
+            last event that wrote this value into the store, by processing or by restoring. Not
+            kept under exactly-once.
+        unseen: the records of changelogs that the owners of the tasks have not seen. Not kept
+            under exactly-once.
         committed: the committed offset of each input.
         compacted: the offset up to which the log of a partition was ever compacted.
         exactly_once: the guarantee under which the application runs.
@@ -120,7 +120,7 @@ class LogHistory:
         return found
 
     def visible(self, partition: str, start: int = 0) -> Iterator[LogRecord]:
-        """The records of a partition that count under the guarantee, from an offset on."""
+        """The records of a partition that the guarantee makes visible, from an offset on."""
         log = self.log(partition)
         return log.committed(start) if self.exactly_once else log.since(start)
 
@@ -157,7 +157,7 @@ class LogHistory:
         if not event.partition.startswith(GROUP_TARGET):
             log = self.log(event.partition)
             log.end = event.offset + 1
-            # What was decided by a time-out has no event of its own.
+            # A transaction that timed out has no event for the decision.
             log.decide(event.attributes["producer"], commit=event.attributes["commit"])
 
     def _put(self, event: Event) -> None:
@@ -174,10 +174,10 @@ class LogHistory:
         stored[key, value] = first, event.sequence
 
     def _restored(self, event: Event) -> list[LogRecord]:
-        """The records of a batch: from where the restoration was on, up to its offset.
+        """The records of a batch: from the position of the restoration up to the batch's offset.
 
-        If there are more of them than were read, compaction has taken the others away; and if it
-        cannot be told which, as it went on meanwhile, all of them may have been read.
+        If there are more than were read, compaction has removed the others. If it ran meanwhile,
+        and the removed ones cannot be told apart, any of them may have been read.
         """
         records = self.log(event.partition).records
         start = self.unseen.start_of(event.process, event.partition)

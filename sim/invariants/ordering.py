@@ -12,7 +12,7 @@ __all__ = ["LeastTimestampFirst", "WaitsForWhatIsThere"]
 
 
 class LeastTimestampFirst(Invariant):
-    """Of what is buffered, the record of the least timestamp is next (O6)."""
+    """The buffered record with the least timestamp is processed next (O6)."""
 
     name = "the record of the least timestamp is processed first"
     requirement = "IDLE-001"
@@ -35,7 +35,7 @@ class LeastTimestampFirst(Invariant):
 
 
 class WaitsForWhatIsThere(Invariant):
-    """A task that may wait does not process past an empty input of which it lacks records."""
+    """A task that may wait does not go on while an empty input has records on the broker."""
 
     name = "a task waits for an empty input until it is caught up"
     requirement = "IDLE-002"

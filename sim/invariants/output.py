@@ -1,4 +1,4 @@
-"""What an application has committed, against what it would have committed without any fault."""
+"""The committed results of an application, against those of a run without faults."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["OutputIsThatOfARunWithoutFaults"]
 
 
 class OutputIsThatOfARunWithoutFaults(Invariant):
-    """Under exactly-once, faults leave no trace in what is committed, in outputs and changelogs.
+    """Under exactly-once, faults leave no trace in committed outputs and changelogs.
 
-    Of a topology that is not one of ours nothing is known, and nothing is asked.
+    A topology that is not built in has no reference, and is not checked.
     """
 
     name = "what is committed is what a run without faults commits"
@@ -39,7 +39,7 @@ class OutputIsThatOfARunWithoutFaults(Invariant):
         yield from ()
 
     def at_end(self) -> Iterator[str]:
-        """Compare everything that was ever committed, whatever was deleted since."""
+        """Compare everything that was ever committed, including records deleted since."""
         family = TOPOLOGIES.get(self._application)
         if family is None or not self.history.exactly_once:
             return
@@ -49,6 +49,6 @@ class OutputIsThatOfARunWithoutFaults(Invariant):
             for number in range(count)
         }
         topology = family.topology(self._partitions[family.topology(1).inputs[0]])
-        # A task that does not wait long enough may take its inputs in another order.
+        # A task that does not wait long enough may process its inputs in another order.
         expected = family.expected(topology, logs, ordered=False)
         yield from differences(expected, logs, cached=self._cached)

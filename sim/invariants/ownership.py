@@ -1,4 +1,4 @@
-"""Who has which task: one owner in each generation of the group, one holder in each process."""
+"""The owners of tasks: one in each generation of the group, and one thread in each process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class OneOwnerInAGeneration(Invariant):
 
 
 class OwnersFollowEachOther(Invariant):
-    """A task that is taken away is not given to another one in the same generation (KIP-429)."""
+    """A revoked task gets no new owner in the same generation (KIP-429)."""
 
     name = "a task has a new owner only after the old one has given it up"
     requirement = "REBAL-002"
@@ -90,7 +90,7 @@ class OwnersFollowEachOther(Invariant):
 
 
 class AssignedTasksAreKept(Invariant):
-    """What a thread was assigned it has, or tries to have, until it closes it (KAFKA-8187)."""
+    """A thread has an assigned task, or tries to open it, until it closes it (KAFKA-8187)."""
 
     name = "a thread that joins again still has what it was assigned"
     requirement = "TASK-008"
@@ -140,7 +140,7 @@ class AssignedTasksAreKept(Invariant):
 
 
 class OneHolderInAProcess(Invariant):
-    """A task is open in at most one thread of a process: the lock of its directory says so."""
+    """A task is open in at most one thread of a process, by the lock of its directory."""
 
     name = "a task is open in one thread of a process at a time"
     requirement = "TASK-006"
@@ -189,7 +189,7 @@ class RestoringIsPaired(Invariant):
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        # By updater and changelog: the task.
+        # By updater and changelog, the task.
         self._started: dict[tuple[str, str], str] = {}
 
     @property
@@ -220,7 +220,7 @@ class RestoringIsPaired(Invariant):
         self._started.pop(here, None)
 
     def _state(self, event: Event) -> Iterator[str]:
-        """A task that is given up is restored no longer, and somebody waits for the end of it."""
+        """The restoration of a suspended task has to end, because listeners wait for its end."""
         if event.attributes["after"] != "SUSPENDED":
             return
         process = event.process

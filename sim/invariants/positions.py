@@ -1,4 +1,4 @@
-"""The position of a store: up to which input offsets its content is told to reflect."""
+"""The position of a store: the input offsets that its content reflects."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ __all__ = ["PositionIsNotAhead"]
 class PositionIsNotAhead(Invariant):
     """A position covers no input whose writes are not in the store (KIP-796, KAFKA-20760).
 
-    It is looked at when a store is found, when its task begins to run, and when it is closed
-    cleanly: nothing is staged then. Under exactly-once a store that stages its writes has those of
-    committed input alone. Any other may have what was processed and not committed, and a corrupted
-    one under at-least-once keeps what it has staged: never what nobody has processed.
-    A restoration adds no input, so that the position stays behind what was restored.
+    It is checked when a store is found, when its task begins to run, and when it is closed cleanly,
+    because nothing is staged at these times. Under exactly-once, a store that stages its writes has
+    only those of committed inputs. Any other store may have those of inputs that were processed and
+    not committed, and a corrupted one under at-least-once keeps its staged writes. No store has
+    writes of unprocessed inputs. A restoration adds no input, so the position stays behind the
+    restored records.
     """
 
     name = "the position of a store is not ahead of what is in it"
@@ -27,7 +28,7 @@ class PositionIsNotAhead(Invariant):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._is_strict = False
-        # By input, the next offset that nobody has processed, or committed.
+        # By input, the offset after the last processed record, and after the last committed one.
         self._processed: dict[str, int] = {}
         self._committed: dict[str, int] = {}
 

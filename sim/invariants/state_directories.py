@@ -1,4 +1,4 @@
-"""State directories: nothing is left in use, and nothing is deleted that is needed."""
+"""State directories: no stopped instance leaves any in use, and none that is needed is deleted."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from streamproof.sim.trace import Event
 __all__ = ["HotDirectoryIsKept", "NothingIsLeftInUse"]
 
 _TRUE_CLOCKS = 0.99
-"""The share of a time that passes at least while the clock of an instance says that it is over."""
+"""The least share of a duration that has really passed when an instance's clock says it is over."""
 
 
 class NothingIsLeftInUse(Invariant):
-    """Who has stopped has given everything back: no task is locked, and no store is open (O4)."""
+    """A stopped instance has released everything: no task is locked, and no store is open (O4)."""
 
     name = "an instance that was stopped has nothing in use"
     requirement = "TASK-007"
@@ -30,7 +30,7 @@ class NothingIsLeftInUse(Invariant):
 
 
 class HotDirectoryIsKept(Invariant):
-    """Only what nobody has open, or had lately, is cleaned up (KAFKA-20805)."""
+    """Only directories that were unused for long are cleaned up (KAFKA-20805)."""
 
     name = "the directory of a task is cleaned up only if it was not used for long"
     requirement = "TASK-011"

@@ -1,4 +1,4 @@
-"""What an upgrade must not lose: what one process has left is there for the next one."""
+"""Upgrades lose nothing: the next process finds what the last one has left."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from streamproof.sim.trace import Event
 __all__ = ["ClosedStoreKeepsItsOffset", "MirrorsOnlyCopy"]
 
 Place = tuple[str, str, str]
-"""A process, a task, and the changelog of a store of it."""
+"""A process, a task, and the changelog of one of its stores."""
 
 
 class ClosedStoreKeepsItsOffset(Invariant):
-    """Who opens a store that was closed cleanly goes on from there, whatever release it is.
+    """A cleanly closed store is opened with the offset that it had, by any release.
 
-    To begin from an earlier offset would restore again what is there (KIP-1035, Upgrade and
-    Downgrade). What had to be wiped in between begins anew.
+    An earlier offset would restore records again that are there (KIP-1035, Upgrade and Downgrade).
+    A store that had to be wiped in between starts over.
     """
 
     name = "a store that was closed cleanly is opened with the offset that it had"
@@ -29,7 +29,7 @@ class ClosedStoreKeepsItsOffset(Invariant):
         self._closing: dict[Place, int] = {}
         self._closed: dict[Place, int] = {}
         self._rebuilt: dict[Place, int] = {}
-        # The processes that have gone over to a newer format.
+        # The processes that have switched to a newer format.
         self._timestamped: set[str] = set()
         self._in_memory: set[Place] = set()
 
@@ -47,7 +47,7 @@ class ClosedStoreKeepsItsOffset(Invariant):
         }
 
     def _crash(self, event: Event) -> Iterator[str]:
-        """What was built may have been in memory only, or is wiped with all that is there."""
+        """Forget stores that were being built: they may be lost or wiped."""
         for place in [each for each in self._rebuilt if each[0] == event.actor]:
             del self._rebuilt[place]
         yield from ()
@@ -57,7 +57,7 @@ class ClosedStoreKeepsItsOffset(Invariant):
         yield from ()
 
     def _start(self, event: Event) -> Iterator[str]:
-        """With a newer format, what counts is how far that was built."""
+        """A newer format continues from the offset up to which it was built."""
         if event.attributes["formats"] == [2] and event.actor not in self._timestamped:
             self._timestamped.add(event.actor)
             for place in [each for each in self._closed if each[0] == event.actor]:
@@ -72,7 +72,7 @@ class ClosedStoreKeepsItsOffset(Invariant):
         here = event.process, event.task
         for place in [each for each in self._closing if each[:2] == here]:
             offset = self._closing.pop(place)
-            # A store that could not be closed has said so, and its task is not closed cleanly.
+            # If a store could not be closed, its task is not closed cleanly.
             if event.attributes["closing"] == "CLEAN" and place not in self._in_memory:
                 self._closed[place] = offset
         yield from ()
@@ -101,9 +101,9 @@ def _place(event: Event) -> Place:
 
 
 class MirrorsOnlyCopy(Invariant):
-    """While an upgrade rolls over, those with the newer format copy all, and do not work (KIP-258).
+    """In a rolling upgrade, instances of the newer format copy all tasks and run none (KIP-258).
 
-    Otherwise there would be no way back, and work where nothing was restored yet.
+    Otherwise there would be no way back, and tasks would run before they are restored.
     """
 
     name = "instances of the newer format copy every task before they take one over"

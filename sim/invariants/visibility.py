@@ -1,4 +1,4 @@
-"""What a runtime shows of its restorations, and how far it may go with what is not committed."""
+"""Restorations as listeners and metrics show them, and the limits of standbys and purges."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class UpdatingIsPaired(Invariant):
 
 
 class MetricsAddUp(Invariant):
-    """The ratios of an updater sum to 1, and what remains is what the callbacks say (KIP-869)."""
+    """The ratios of an updater sum to 1, and its remaining offsets fit the callbacks (KIP-869)."""
 
     name = "the metrics of restorations add up"
     requirement = "METRIC-101"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        # By updater and changelog: the task, and the offsets that it lacks.
+        # By updater and changelog, the task, its next offset and the end.
         self._open: dict[tuple[str, str], tuple[str, int, int]] = {}
 
     @property
@@ -120,7 +120,7 @@ class MetricsAddUp(Invariant):
 
 
 class StandbyIsNotAhead(Invariant):
-    """A standby follows an input of its task no further than that is committed (KAFKA-8755)."""
+    """A standby follows an input of its task only up to the committed offset (KAFKA-8755)."""
 
     name = "a standby is not ahead of its active task"
     requirement = "STANDBY-001"
@@ -139,14 +139,14 @@ class StandbyIsNotAhead(Invariant):
 
 
 class PurgedWasCommitted(Invariant):
-    """Nothing of a repartition topic is deleted that has to be read again (O5, KAFKA-17635)."""
+    """No record of a repartition topic is deleted that may be read again (O5, KAFKA-17635)."""
 
     name = "what is deleted of a repartition topic was committed"
     requirement = "TASK-012"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        # By producer, what is in its transaction; and what was decided, though not visible yet.
+        # By producer, the offsets in its transaction; by input, the decided offset, visible or not.
         self._added: dict[int, dict[str, int]] = {}
         self._decided: dict[str, int] = {}
 

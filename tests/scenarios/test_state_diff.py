@@ -125,7 +125,7 @@ def test_flushes_that_are_lost_with_the_power() -> None:
     crashed: tuple[str, str, dict[str, Any]] = ("instance.crashed", "instance-0", {})
     lost = told(crashed, ("disk.power_lost", "instance-0", {"flushes": 1}))
     assert [each.how for each in changes(told(crashed), lost)] == [
-        "has lost flushes: what is left of it shows when it is opened again"
+        "has lost flushes: the remaining rows show when it is opened again"
     ]
 
 

@@ -48,7 +48,7 @@ def test_a_store_that_has_lost_flushes() -> None:
     """What is left is not known."""
     lost = told(KILLED, ("disk.power_lost", "instance-0", {"flushes": 1}))
     text = shown(views.store_of(lost, "counts"))
-    assert "the power has failed: what is left shows when it is opened again" in text
+    assert "the power has failed: the remaining rows show when it is opened again" in text
 
 
 @pytest.mark.parametrize("name", ["0_0", "counts", CHANGELOG])
