@@ -219,7 +219,7 @@ class HostedStore(WrappedKeyValueStore):
 
     @contextmanager
     def _named(self, operation: str) -> Iterator[None]:
-        """Pass the current record on, and raise SubjectError for an error that no store may raise."""
+        """Pass the current record on; an error that no store may raise becomes a SubjectError."""
         if self._task is not None and self._own is not None:
             self._own.record_metadata = self._task.record_metadata
             self._own.record_timestamp = self._task.record_timestamp
