@@ -1,13 +1,13 @@
-"""What readers saw beside writers, and which anomalies that shows.
+"""Histories of concurrent readers and writers, and the anomalies that they show.
 
-A *transaction* writes values under keys, and then commits or is rolled back; a write without a
-transaction is one that commits at once. A *read* is one call of a reader: it names the values of
-one key, or of all. Every event has a *span*, from its call to its return, so that a
-history of several threads can be judged as well as one of a single thread. No value is written
-twice and none is deleted, so that a value names its write, and ``None`` the time before any.
+A *transaction* writes values under keys, and then commits or is rolled back. A write without a
+transaction counts as a transaction that commits at once. A *read* is one call of a reader and
+returns the value of one key, or of all keys. Every event has a *span*, from its call to its
+return, so the judge handles several threads as well as one. No value is written twice and none is
+deleted, so a value names its write, and ``None`` stands for the time before any write.
 
-Only the history counts. An anomaly is named if *no* order of what was under way at the same time
-explains what was read: whatever the threads did, a store that is right is never accused.
+The judge knows only the history. It reports an anomaly only if *no* order of the overlapping calls
+explains the values that were read, so a correct store is never accused, whatever the threads did.
 
 The names are those of the field: P1 to P4 and A5A of Berenson et al., "A Critique of ANSI SQL
 Isolation Levels"; G0 and G1a to G1c of Adya, "Weak Consistency".
@@ -82,34 +82,34 @@ PERMITTED: Mapping[IsolationLevel, frozenset[Anomaly]] = {
         Anomaly.STALE_READ,
     },
 }
-"""What a reader of a level may meet; see ``docs/isolation.md`` for the sources."""
+"""The anomalies that each isolation level permits; see ``docs/isolation.md`` for the sources."""
 
 
 class Span(NamedTuple):
-    """When something was called and when it returned, on a clock that all threads share."""
+    """The times of a call and of its return, on a clock that all threads share."""
 
     invoked: int
     returned: int
 
     def before(self, other: Span) -> bool:
-        """Whether this had returned when the other was called."""
+        """Whether this call had returned when the other call began."""
         return self.returned < other.invoked
 
 
 NEVER = Span(2**62, 2**62)
-"""When something happens that had not happened when the history ended."""
+"""The time of an event that had not happened when the history ended."""
 
 
 @dataclass(eq=False)
 class ObservedTransaction:
-    """Writes that belong together.
+    """The writes of one transaction.
 
     Attributes:
-        name: who it is, in messages.
-        began: when it was opened.
-        writes: what it wrote, in order: key, value, and when.
-        outcome: how it ended.
-        end: its commit or rollback; until the end of time while it is open.
+        name: the name in messages.
+        began: the time at which the transaction was opened.
+        writes: the writes in order: key, value and time.
+        outcome: the end of the transaction, or ``open``.
+        end: the time of the commit or rollback; ``NEVER`` while the transaction is open.
     """
 
     name: str
@@ -120,16 +120,16 @@ class ObservedTransaction:
 
     @property
     def committed(self) -> bool:
-        """Whether it committed in the end."""
+        """Whether the transaction committed."""
         return self.outcome == "committed"
 
     @property
     def keys(self) -> set[bytes]:
-        """What it wrote to."""
+        """The keys that the transaction wrote."""
         return {key for key, _, _ in self.writes}
 
     def last(self, key: bytes) -> bytes | None:
-        """The value that it wrote last to a key."""
+        """The last value that the transaction wrote to a key."""
         return next((value for other, value, _ in reversed(self.writes) if other == key), None)
 
 
@@ -138,12 +138,12 @@ class Read:
     """One call of a reader.
 
     Attributes:
-        reader: who it is, in messages.
-        level: what the reader may see.
-        span: when.
-        values: what it got, ``None`` for a key that is absent.
+        reader: the name of the reader in messages.
+        level: the isolation level of the reader.
+        span: the time of the call.
+        values: the values that the reader got; ``None`` for an absent key.
         inside: the transaction that reads, if one does.
-        place: where in the program it is; whatever the recorder makes of it.
+        place: the line of the call in the program, as the recorder counts lines.
     """
 
     reader: str
@@ -155,12 +155,12 @@ class Read:
 
     @property
     def since(self) -> Span:
-        """What was committed before this must be seen; a transaction may read as of its begin."""
+        """The read must see all earlier commits. A transaction may read as of its begin."""
         return self.inside.began if self.inside else self.span
 
 
 class FoundAnomaly(NamedTuple):
-    """An anomaly, the read that shows it, and what it is, in words."""
+    """An anomaly, the read that shows it, and a description."""
 
     anomaly: Anomaly
     read: Read
@@ -168,14 +168,14 @@ class FoundAnomaly(NamedTuple):
 
 
 NOTHING = ObservedTransaction("nobody", Span(-1, -1), [], outcome="committed", end=Span(-1, -1))
-"""Who "wrote" what is absent: before everything else."""
+"""The writer of absent values, before all other transactions."""
 
 
 class IsolationHistory:
-    """What happened, in the order in which it was noted; several threads may note events.
+    """The recorded operations, in the order of recording. Several threads may record.
 
     Args:
-        early: whether a write may reach other readers before its commit, as it may where the
+        early: whether a write may reach other readers before its commit, as it may if the
             writers are at READ_UNCOMMITTED.
     """
 
@@ -191,18 +191,18 @@ class IsolationHistory:
         return next(self._clock)
 
     def span(self, invoked: int) -> Span:
-        """From a tick until now."""
+        """The span from a tick until now."""
         return Span(invoked, self.now())
 
     def begin(self, name: str) -> ObservedTransaction:
-        """A transaction is opened."""
+        """Record that a transaction was opened."""
         transaction = ObservedTransaction(name, self.span(self.now()))
         with self._lock:
             self.transactions.append(transaction)
         return transaction
 
     def read(self, read: Read) -> None:
-        """A read has returned."""
+        """Record a read that has returned."""
         with self._lock:
             self.reads.append(read)
 
@@ -212,7 +212,7 @@ class IsolationHistory:
         outcome: Literal["committed", "rolled back"],
         span: Span,
     ) -> None:
-        """Transactions have ended, all in one call."""
+        """Record transactions that have ended in one call."""
         for transaction in transactions:
             transaction.outcome = outcome
             transaction.end = span
@@ -220,7 +220,7 @@ class IsolationHistory:
     def forbidden(self, level: IsolationLevel | None = None) -> list[FoundAnomaly]:
         """The anomalies that the levels of their readers do not permit, the gravest first.
 
-        ``level`` holds for every reader instead of its own.
+        ``level`` replaces the level of every reader.
         """
         found = [
             each
@@ -231,7 +231,7 @@ class IsolationHistory:
         return sorted(found, key=lambda each: (ranks.index(each.anomaly), each.read.span))
 
     def anomalies(self) -> Iterator[FoundAnomaly]:
-        """Every anomaly that the history shows, whether it is permitted or not."""
+        """Every anomaly that the history shows, permitted or not."""
         yield from _Judge(self.transactions, self.reads, early=self._early).anomalies()
 
 
@@ -247,14 +247,14 @@ class _Judge:
             (key, value): (each, span) for each in transactions for key, value, span in each.writes
         }
         self.commits = _Commits(transactions, self.start)
-        # What each reader has seen by now: the newest commit of each key, and of all (``None``).
+        # The newest commit that each reader has seen, of each key and of all keys (``None``).
         self.seen: dict[
             tuple[str, bytes | None], tuple[ObservedTransaction, bytes, bytes | None]
         ] = {}
         self.inside: dict[ObservedTransaction, list[Read]] = {}
 
     def anomalies(self) -> Iterator[FoundAnomaly]:
-        """Every anomaly, read by read, and then those of several reads."""
+        """Every anomaly of single reads, then those of several reads."""
         for read in self.reads:
             for key, value in read.values.items():
                 yield from self.of_value(read, key, value)
@@ -274,7 +274,7 @@ class _Judge:
     # The writers of values, and the order of their commits.
 
     def writer(self, key: bytes, value: bytes | None) -> ObservedTransaction | None:
-        """The transaction that wrote a value; ``None`` if there is none."""
+        """The transaction that wrote a value; ``None`` if no transaction did."""
         if value is None:
             return NOTHING
         found = self.written.get((key, value))
@@ -520,7 +520,7 @@ class _Commits:
                     newest.append(each)
 
     def newest_before(self, span: Span, key: bytes) -> ObservedTransaction | None:
-        """Of the commits of a key that had returned by then, the one that began last."""
+        """The commit of a key that began last, of those that had returned before a span."""
         count = bisect_left(self.by_key.get(key, []), span.invoked, key=_returned)
         return self.newest[key][count - 1] if count else None
 
@@ -532,7 +532,7 @@ class _Commits:
                 yield each
 
     def last_end_before(self, span: Span) -> Span:
-        """The last commit that had returned by then; the beginning if there is none."""
+        """The last commit that had returned before a span; the beginning if none had."""
         count = bisect_left(self.ends, span.invoked, key=lambda end: end.returned)
         return self.ends[count - 1] if count else NOTHING.end
 

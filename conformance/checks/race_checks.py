@@ -132,7 +132,7 @@ def readers_beside_commits(run: CheckRun) -> None:
             for _ in range(commits):
                 # One round is enough to show what each thread did.
                 del t.lines[kept:]
-                # The first key is written twice, so that there is an intermediate value.
+                # The first key is written twice to have an intermediate value.
                 for key in (KEYS[0], *KEYS):
                     stage.put(stage.writers[0], key)
                 stage.commit(stage.writers[0])

@@ -10,7 +10,7 @@ Entries = list[tuple[bytes, bytes]]
 
 
 def filled(t: Trial, entries: Entries, *, commit_at: int = 0) -> Handle:
-    """A store with entries, of which the first ``commit_at`` are committed."""
+    """A store with entries. The first ``commit_at`` of them are committed."""
     store = t.open()
     for number, (key, value) in enumerate(entries):
         if commit_at and number == commit_at:

@@ -22,7 +22,7 @@ def times_of(t: Trial) -> Times:
 
 
 def filled(t: Trial, puts: Puts, *, commit_at: int = 0) -> tuple[Handle, WindowedContent]:
-    """A store with numbered values, of which the first ``commit_at`` are committed."""
+    """A store with numbered values. The first ``commit_at`` of them are committed."""
     times = times_of(t)
     store = t.open_store()
     content = WindowedContent(times)
