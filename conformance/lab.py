@@ -220,7 +220,7 @@ class Lab:
     def simulate(self, *, spec: Spec = "kips", **world: Any) -> str:
         """Run a simulated world with the subject inside; return the mistake, or an empty text.
 
-        ``world`` has the fields of ``conformance.simulated.store_world.Simulated``.
+        ``world`` is a seed, and the fields of the plan that are not as usual, by name.
         """
         # The simulator takes long to import, and most programs do not need it.
         from streamproof.conformance.simulated.world_trial import simulate

@@ -55,7 +55,7 @@ class SavedChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
         crashes: pairs of a program and the point at which it died, one for each crash in a row
             (see :mod:`streamproof.conformance.value_codec`).
         losses: the same for losses of power: a program and the state that one left.
-        worlds: simulated worlds, as plain values (``simulated.store_world.Simulated``).
+        worlds: simulated worlds, as plain values (``simulated.store_world.values_of``).
         requirement, shape: the promise that the last crash broke, and how. A check may blame
             another requirement for it, which is then the one that fails.
     """

@@ -11,12 +11,13 @@ Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streamproof.errors import UsageError
+from streamproof.scenarios.plan_shrinking import plainest, with_smaller_numbers
 from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.slicing import what_matters
 from streamproof.sim.choices import Choices
@@ -32,8 +33,6 @@ __all__ = [
     "Shape",
     "Shrunk",
     "Step",
-    "changed_fields",
-    "plainest",
     "shape_of",
     "shrink",
 ]
@@ -43,12 +42,6 @@ MOST_RUNS = 600
 
 RESEEDED = 2
 """If a smaller plan does not fail with the choices of the larger one, so many others are tried."""
-
-FEW_RECORDS = (1, 2, 3, 5, 10, 20, 50)
-"""How many records are tried for each input, the fewest first."""
-
-SHORT_MS = (1_000, 2_000, 4_000, 8_000, 15_000, 30_000)
-"""How long faults may happen, in virtual milliseconds; the shortest is tried first."""
 
 SLACK = 1.2
 """A plainer plan may lead to so many times as many events: its choices are made smaller later. It
@@ -266,17 +259,7 @@ class _Search:
 
     def make_numbers_smaller(self) -> None:
         """Send fewer records, and let faults happen for a shorter time."""
-        for records in FEW_RECORDS:
-            workload = replace(self.plan.workload, records=records)
-            if records >= self.plan.workload.records or self._fails_with(
-                replace(self.plan, workload=workload)
-            ):
-                break
-        for safety_ms in SHORT_MS:
-            if safety_ms >= self.plan.safety_ms or self._fails_with(
-                replace(self.plan, safety_ms=safety_ms)
-            ):
-                break
+        with_smaller_numbers(self.plan, self._fails_with)
 
     def _fails_with(self, plan: Plan) -> bool:
         """Whether another plan breaks the same, with these choices or with others."""
@@ -391,72 +374,3 @@ class _Search:
         while self.values and not self.values[-1]:
             self.values.pop()
             self._offered.pop()
-
-
-def plainest(plan: Plan, still_fails: Callable[[Plan], bool], most_runs: int) -> Plan:
-    """The plainest plan that was found that still fails.
-
-    Args:
-        plan: one that fails.
-        still_fails: whether another one does.
-        most_runs: how often that may be asked.
-    """
-    found = plan
-    # What did not help once may help when other things are plainer.
-    for change in 2 * list(_changes(plan)):
-        smaller = _changed(found, change)
-        if most_runs <= 0 or smaller in (found, plan):
-            continue
-        most_runs -= 1
-        if still_fails(smaller):
-            found = smaller
-    return found
-
-
-Change = tuple[tuple[str, ...], Any]
-"""A field, by the names of those that it is in, and the value that it gets."""
-
-
-def _changes(plan: Plan) -> Iterator[Change]:
-    """What may make a plan plainer; what changes most comes first."""
-    for name in ("instances", "threads", "partitions"):
-        yield (name,), 1
-    yield ("kinds",), ()
-    for kind in plan.kinds:
-        yield ("kinds",), tuple(each for each in plan.kinds if each != kind)
-    yield ("activation",), 0.0
-    for each in fields(plan):
-        if each.name in ("upgrade", "persistent", "safety_ms"):
-            yield (each.name,), _default(each)
-    for name in ("workload", "config"):
-        for each in fields(getattr(plan, name)):
-            if each.name not in ("exactly_once", "transactional"):
-                yield (name, each.name), _default(each)
-    yield ("workload", "records"), 20
-
-
-def _changed(value: Any, change: Change) -> Any:
-    (name, *rest), wanted = change
-    if rest:
-        wanted = _changed(getattr(value, name), (tuple(rest), wanted))
-    elif name == "kinds":
-        # Whatever was left out before stays out.
-        wanted = tuple(each for each in value.kinds if each in wanted)
-    return replace(value, **{name: wanted})
-
-
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
-
-
-def changed_fields(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that differ from their defaults, as plain data."""
-    changed = {
-        each.name: getattr(value, each.name)
-        for each in fields(value)
-        if getattr(value, each.name) != _default(each)
-    }
-    return {
-        name: changed_fields(found) if is_dataclass(found) else found
-        for name, found in changed.items()
-    }

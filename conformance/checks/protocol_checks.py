@@ -59,13 +59,10 @@ def library(run: CheckRun) -> None:
     """
     # Imported here, so that a run without these checks does not load the simulator.
     from streamproof.conformance.simulated.scenario_worlds import names_for
-    from streamproof.conformance.simulated.store_world import Simulated, is_ordered, topologies_for
+    from streamproof.conformance.simulated.store_world import Simulated
     from streamproof.conformance.simulated.world_campaign import WorldCampaign
 
-    claims = run.subject.capabilities
-    names = list(
-        names_for(run.settings.guarantee, topologies_for(claims), cached=is_ordered(claims))
-    )
+    names = list(names_for(run.subject.capabilities, run.settings.guarantee))
     Random(run.seed).shuffle(names)
     campaign = WorldCampaign(run)
     wanted = {each for each in run.check.requirements if run.applies(each)}
@@ -93,14 +90,14 @@ def explore(
     from streamproof.conformance.simulated.world_campaign import WorldCampaign
 
     campaign = WorldCampaign(run)
-    random = Random(run.seed)
+    first = Random(run.seed).randrange(2**31)
     wanted = {each for each in run.check.requirements if run.applies(each)}
     for number in range(run.settings.limits.task_worlds + MOST_MORE_WORLDS):
         if number >= run.settings.limits.task_worlds and not wanted - run.evidence.exercised:
             break
         campaign.search(
             drawn(
-                random,
+                first + number,
                 run.subject.capabilities,
                 kinds,
                 instances=instances,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from streamproof.scenarios.shrinking import changed_fields, plainest
+from streamproof.scenarios.plan_shrinking import changed_fields, plainest
 from streamproof.sim.choices import Choices
 from streamproof.sim.plan_space import PlanSpace, draw
 from streamproof.sim.simulation import Outcome, run

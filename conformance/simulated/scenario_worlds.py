@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 
 from streamproof.conformance.results import Guarantee
@@ -11,7 +10,9 @@ from streamproof.errors import UsageError
 from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import library, read
-from streamproof.sim.world_plan import Plan
+from streamproof.sim.plan_space import PlanSpace
+from streamproof.sim.world_plan import Plan, with_staging
+from streamproof.stores.capabilities import Capabilities
 
 __all__ = ["names_for", "plan_of_variant", "scenario_of"]
 
@@ -30,23 +31,17 @@ def _all() -> dict[str, tuple[Scenario, Setup]]:
     }
 
 
-def names_for(guarantee: Guarantee, topologies: list[str], *, cached: bool) -> Iterator[str]:
+def names_for(capabilities: Capabilities, guarantee: Guarantee) -> Iterator[str]:
     """The variants that a store can be put into, by name.
 
     Args:
+        capabilities: the claims of the store.
         guarantee: of the run: a scenario is about one of them.
-        topologies: those that the store can be used in.
-        cached: whether there may be a record cache in front of it.
     """
+    space = PlanSpace(guarantees=[guarantee]).for_store(capabilities)
     for name, (scenario, setup) in _all().items():
-        config = setup.plan.config
-        if (
-            config.exactly_once == (guarantee == "exactly-once")
-            and setup.plan.topology in topologies
-            and not setup.plan.upgrade
-            and (cached or not config.statestore_cache_max_bytes)
-            and not needs_model_stores(scenario, setup)
-        ):
+        plan = with_staging(setup.plan, transactional=capabilities.transactional)
+        if space.has(plan) and not needs_model_stores(scenario, setup):
             yield name
 
 
@@ -65,10 +60,7 @@ def plan_of_variant(name: str, *, transactional: bool) -> Plan:
     Raises:
         UsageError: there is no such variant.
     """
-    plan = _named(name)[1].plan
-    bound = plan.config.max_uncommitted_bytes if transactional else -1
-    config = replace(plan.config, transactional=transactional, max_uncommitted_bytes=bound)
-    return replace(plan, config=config)
+    return with_staging(_named(name)[1].plan, transactional=transactional)
 
 
 def _named(name: str) -> tuple[Scenario, Setup]:

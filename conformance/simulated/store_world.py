@@ -1,9 +1,9 @@
-"""A simulated world as plain data: all that it takes to run it again with a store in it."""
+"""A simulated world for the store under test, as a few plain values that make it again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from random import Random
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
@@ -12,97 +12,55 @@ from msgspec import Struct
 from streamproof.conformance.simulated.scenario_worlds import plan_of_variant
 from streamproof.errors import UsageError
 from streamproof.sim.application import StreamsConfig
+from streamproof.sim.choices import Choices
+from streamproof.sim.plan_space import Options, PlanSpace, draw
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.workloads import WorkloadConfig
-from streamproof.sim.world_plan import Plan
+from streamproof.sim.world_plan import WORLD_VERSION, Plan, require_world_version, with_staging
 from streamproof.stores.capabilities import Capabilities
 
-__all__ = [
-    "Simulated",
-    "arguments_of",
-    "drawn",
-    "is_ordered",
-    "plan_of",
-    "simplifications",
-    "topologies_for",
-    "world_of",
-]
+__all__ = ["USUAL", "Simulated", "arguments_of", "drawn", "plan_of", "values_of", "world_of"]
 
-POINT_TOPOLOGIES = ("count", "stream-table-join", "last-byte-count", "punctuated-count")
-"""Topologies that read and write single keys, or scan all of them."""
-
-SCAN_TOPOLOGIES = ("stream-stream-join", "session-count", "windowed-count")
-"""Those that need the entries whose keys begin alike, or keys in order."""
-
-SAFETY_MS = 30_000
-"""So long faults may happen, in virtual milliseconds: a few of them, so that a world is cheap."""
-
-MAX_PAUSE_MS = 1_000
-"""An input is silent for so many virtual milliseconds at most, times its pace: so there are records
-as long as things go wrong."""
-
-LEAST_SAFETY_MS = 2_000
-"""A world in which things go wrong for so long is not made any shorter."""
-
-SESSION_TIMEOUT_MS = 6_000
-"""So long a member may be silent, in virtual milliseconds: the least that Kafka allows."""
+USUAL = Plan(
+    partitions=1,
+    instances=1,
+    kinds=(),
+    activation=0.0,
+    # A few faults are enough, and a world stays cheap.
+    safety_ms=30_000,
+    config=StreamsConfig(
+        commit_interval_ms=100,
+        flush_probability=0.0,
+        probing_rebalance_interval_ms=5_000,
+        # The least that Kafka allows.
+        session_timeout_ms=6_000,
+        assignor=AssignorConfig(acceptable_recovery_lag=5),
+    ),
+    # Pauses are long enough that records come in as long as faults happen.
+    workload=WorkloadConfig(records=40, keys=3, max_pause_ms=1_000),
+)
+"""The plainest world for a store. A program names only the fields that differ from it."""
 
 
-class Simulated(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Simulated(Struct, frozen=True, kw_only=True):
     """A world; the guarantee and whether writes are staged follow from the run and the store.
 
     Attributes:
-        seed: every decision that is left open follows from it.
-        twice: it is run twice, and must be the same both times.
-        topology: a name in ``sim.topologies.TOPOLOGIES``.
-        partitions: of each input.
-        instances, threads: how many processes there are, and stream threads in each.
-        standbys: ``num.standby.replicas``.
-        records, keys: how many are sent to each input, and how many keys they have.
-        tombstones: the share of records without a value.
-        kinds: what goes wrong with instances, of ``sim.nemesis.KINDS``.
-        activation: how probable it is that a fault site is on.
-        safety_ms: so long things may go wrong, in virtual milliseconds.
-        commit_interval_ms, cache_bytes, uncommitted_bytes: of the application, see
-            ``StreamsConfig``.
-        flush_probability: how probable it is that a store is flushed after a record.
-        scenario: a scenario of the library, with its variant, as ``KAFKA-7192@fixed``; it says all
-            that is not the store's affair, and the other attributes say nothing.
+        seed: every decision that the plan leaves open follows from it.
+        plan: what the world is like.
+        twice: the world is run twice, and both runs must be the same.
+        scenario: a scenario of the library with its variant, as ``KAFKA-7192@fixed``. It replaces
+            the seed and the plan.
     """
 
     seed: int
+    plan: Plan = USUAL
     twice: bool = False
-    topology: str = "count"
-    partitions: int = 1
-    instances: int = 1
-    threads: int = 1
-    standbys: int = 0
-    records: int = 40
-    keys: int = 3
-    tombstones: float = 0.0
-    kinds: tuple[str, ...] = ()
-    activation: float = 0.0
-    safety_ms: int = SAFETY_MS
-    commit_interval_ms: int = 100
-    flush_probability: float = 0.0
-    cache_bytes: int = 0
-    uncommitted_bytes: int = -1
     scenario: str = ""
 
 
-def topologies_for(capabilities: Capabilities) -> list[str]:
-    """The topologies that a store can be used in, by what it can do."""
-    can_scan = capabilities.kind == "key-value" and capabilities.ranges and capabilities.prefix_scan
-    return [*POINT_TOPOLOGIES, *(SCAN_TOPOLOGIES if can_scan else ())]
-
-
-def is_ordered(capabilities: Capabilities) -> bool:
-    """Whether a record cache can merge what it holds into the entries of a store, in order."""
-    return capabilities.ranges or capabilities.kind != "key-value"
-
-
 def drawn(
-    random: Random,
+    seed: int,
     capabilities: Capabilities,
     kinds: tuple[str, ...],
     *,
@@ -110,52 +68,66 @@ def drawn(
     standbys: int = 0,
     twice: bool = False,
 ) -> Simulated:
-    """A world in which things of some kinds go wrong.
+    """A small world that a store can be put into.
+
+    The topologies take turns, so that a few seeds in a row cover as many of them as they can.
 
     Args:
-        random: draws what is not given.
-        capabilities: of the store; they decide which topologies can use it.
-        kinds: what goes wrong.
-        instances: how many processes there are at least.
+        seed: draws the plan, and every decision in the world.
+        capabilities: the claims of the store.
+        kinds: the faults of instances; a kind that is named twice is twice as frequent.
+        instances: the least number of processes.
         standbys: ``num.standby.replicas``.
-        twice: whether it is run twice.
+        twice: whether the world is run twice.
     """
-    return Simulated(
-        seed=random.randrange(2**31),
-        twice=twice,
-        topology=random.choice(topologies_for(capabilities)),
-        partitions=random.choice((1, 2)),
-        instances=random.choice((instances, instances, instances + 1)),
-        threads=random.choice((1, 1, 2)),
-        standbys=standbys,
-        records=random.choice((40, 80)),
-        keys=random.choice((3, 1, 8)),
-        tombstones=random.choice((0.0, 0.1)),
-        kinds=kinds,
-        activation=random.choice((0.0, 0.25)),
-        commit_interval_ms=random.choice((100, 1_000, 5_000)),
-        flush_probability=random.choice((0.05, 0.0, 0.5)),
-        cache_bytes=random.choice((0, 0, 200)) if is_ordered(capabilities) else 0,
-        uncommitted_bytes=random.choice((-1, 100)),
-    )
+    assignor = replace(USUAL.config.assignor, num_standby_replicas=standbys)
+    space = PlanSpace(
+        plan={
+            **_fixed(USUAL, "topology", "upgrade", "config", "workload"),
+            "partitions": [1, 2],
+            "instances": [instances, instances, instances + 1],
+            "threads": [1, 1, 2],
+            "kinds": [kinds],
+            "activation": [0.0, 0.25],
+        },
+        settings={
+            **_fixed(USUAL.config, *_OF_THE_RUN),
+            "commit_interval_ms": [100, 1_000, 5_000],
+            "flush_probability": [0.05, 0.0, 0.5],
+            "statestore_cache_max_bytes": [0, 0, 200],
+            "max_uncommitted_bytes": [-1, 100],
+            "assignor": [assignor],
+        },
+        workload={
+            **_fixed(USUAL.workload),
+            "records": [40, 80],
+            "keys": [3, 1, 8],
+            "tombstones": [0.0, 0.1],
+        },
+    ).for_store(capabilities)
+    topology = space.topologies[seed % len(space.topologies)]
+    space = msgspec.structs.replace(space, topologies=[topology])
+    plan = draw(Choices.seeded(seed), space)
+    return Simulated(seed=seed, plan=_without_run(plan), twice=twice)
 
 
-def world_of(values: Mapping[str, Any]) -> Simulated:
-    """A world from its plain values.
+_OF_THE_RUN = ("exactly_once", "transactional")
+"""Settings that follow from the run and the store, so that no world names them."""
 
-    Raises:
-        UsageError: they are not those of a world.
-    """
-    try:
-        return msgspec.convert(values, Simulated)
-    except msgspec.ValidationError as error:
-        raise UsageError(
-            f"This is no world to simulate: {error}. It may be from another version of streamproof."
-        ) from error
+
+def _fixed(owner: Any, *without: str) -> Options:
+    """The fields of a dataclass, each with its value as its only option."""
+    names = [each.name for each in fields(owner) if each.name not in without]
+    return {name: [getattr(owner, name)] for name in names}
+
+
+def _without_run(plan: Plan) -> Plan:
+    usual = {name: getattr(USUAL.config, name) for name in _OF_THE_RUN}
+    return replace(plan, config=replace(plan.config, **usual))
 
 
 def plan_of(world: Simulated, *, exactly_once: bool, transactional: bool) -> Plan:
-    """The plan of a world, for the swarm.
+    """The whole plan of a world.
 
     Args:
         world: the world.
@@ -164,71 +136,79 @@ def plan_of(world: Simulated, *, exactly_once: bool, transactional: bool) -> Pla
     """
     if world.scenario:
         return plan_of_variant(world.scenario, transactional=transactional)
-    config = StreamsConfig(
-        exactly_once=exactly_once,
-        transactional=transactional,
-        commit_interval_ms=world.commit_interval_ms,
-        max_uncommitted_bytes=world.uncommitted_bytes if transactional else -1,
-        statestore_cache_max_bytes=world.cache_bytes,
-        flush_probability=world.flush_probability,
-        probing_rebalance_interval_ms=5_000,
-        session_timeout_ms=SESSION_TIMEOUT_MS,
-        assignor=AssignorConfig(num_standby_replicas=world.standbys, acceptable_recovery_lag=5),
-    )
-    return Plan(
-        topology=world.topology,
-        partitions=world.partitions,
-        instances=world.instances,
-        threads=world.threads,
-        config=config,
-        workload=WorkloadConfig(
-            records=world.records,
-            keys=world.keys,
-            max_pause_ms=MAX_PAUSE_MS,
-            tombstones=world.tombstones,
-        ),
-        kinds=world.kinds,
-        activation=world.activation,
-        safety_ms=world.safety_ms,
-    )
+    plan = with_staging(world.plan, transactional=transactional)
+    return replace(plan, config=replace(plan.config, exactly_once=exactly_once))
+
+
+# Worlds as plain values.
+
+
+def values_of(world: Simulated) -> dict[str, Any]:
+    """A world as plain values, from which :func:`world_of` makes it again.
+
+    Fields of the plan, of its settings and of its workload stand side by side: their names differ.
+    """
+    if world.scenario:
+        return {"seed": world.seed, "scenario": world.scenario}
+    usual = _flat(_table(USUAL))
+    values = {
+        name: value for name, value in _flat(_table(world.plan)).items() if value != usual[name]
+    }
+    twice = {"twice": True} if world.twice else {}
+    return {"world": WORLD_VERSION, "seed": world.seed, **twice, **values}
 
 
 def arguments_of(world: Simulated) -> str:
-    """A world as the arguments of a call; what is as usual is left out."""
-    return ", ".join(
-        f"{name}={value!r}"
-        for name, value in msgspec.structs.asdict(world).items()
-        if name == "seed" or value != getattr(_USUAL, name)
-    )
+    """A world as the arguments of a call."""
+    return ", ".join(f"{name}={value!r}" for name, value in values_of(world).items())
 
 
-_USUAL = Simulated(seed=0)
+def world_of(values: Mapping[str, Any]) -> Simulated:
+    """A world from its plain values.
 
-
-def simplifications(world: Simulated) -> Iterator[Mapping[str, object]]:
-    """What may be changed to make a world smaller, one thing at a time, what matters most first.
-
-    A scenario is small as it is.
+    Raises:
+        UsageError: they are not the values of a world, or of a world of another version.
     """
-    if world.scenario:
-        return
-    plainest: dict[str, object] = {
-        "instances": 1,
-        "threads": 1,
-        "partitions": 1,
-        "standbys": 0,
-        "activation": 0.0,
-        "cache_bytes": 0,
-        "uncommitted_bytes": -1,
-        "tombstones": 0.0,
-        "topology": "count",
-        "keys": 1,
-        "kinds": (),
+    own = {name: each for name, each in values.items() if name in _OWN}
+    changes = {name: each for name, each in values.items() if name not in _OWN}
+    usual = _table(USUAL)
+    try:
+        for name in sorted(changes.keys() - _flat(usual).keys() - {"world"}):
+            raise msgspec.ValidationError(f"a world has no {name!r}")  # noqa: TRY301 - told below
+        # The table has no settings of the run, and msgspec leaves such fields unset.
+        plan = _without_run(msgspec.convert(_changed(usual, changes), Plan))
+        world = msgspec.convert({**own, "plan": plan}, Simulated)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"This is no world to simulate: {error}. If another version of streamproof wrote it, "
+            "use that version."
+        ) from error
+    require_world_version(
+        values.get("world", WORLD_VERSION), "The world", "Verify the store again with this version."
+    )
+    return world
+
+
+_OWN = ("seed", "twice", "scenario")
+
+
+def _table(plan: Plan) -> dict[str, Any]:
+    """A plan as nested tables, without the settings that follow from the run and the store."""
+    table: dict[str, Any] = msgspec.to_builtins(plan)
+    for name in _OF_THE_RUN:
+        del table["config"][name]
+    return table
+
+
+def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        found |= _flat(value) if isinstance(value, dict) else {name: value}
+    return found
+
+
+def _changed(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _changed(value, changes) if isinstance(value, dict) else changes.get(name, value)
+        for name, value in table.items()
     }
-    yield from ({name: value} for name, value in plainest.items())
-    yield from ({"kinds": (kind,)} for kind in dict.fromkeys(world.kinds))
-    yield {"flush_probability": 0.0}
-    if world.records > 1:
-        yield {"records": world.records // 2}
-    if world.safety_ms > LEAST_SAFETY_MS:
-        yield {"safety_ms": world.safety_ms // 2}

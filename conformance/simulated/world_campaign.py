@@ -14,13 +14,16 @@ from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.simulated.store_world import (
+    USUAL,
     Simulated,
     arguments_of,
-    simplifications,
+    values_of,
     world_of,
 )
 from streamproof.conformance.simulated.world_trial import Tried, try_world
 from streamproof.conformance.violations import brief
+from streamproof.scenarios.plan_shrinking import plainest, with_smaller_numbers
+from streamproof.sim.world_plan import Plan
 
 __all__ = ["WorldCampaign"]
 
@@ -83,17 +86,24 @@ class WorldCampaign(CaseCampaign[Tried]):
         return ruling.requirement, case.breach.shape if case.breach else ""
 
     def _shrunk(self, case: Tried, ruling: Ruling) -> tuple[Tried, Ruling]:
-        wanted, broken, before = self._broken_by(case, ruling), (case, ruling), None
-        while before != broken[0].world and self._tries > 0:
-            before = broken[0].world
-            for change in simplifications(before):
-                candidate = msgspec.structs.replace(broken[0].world, **change)
-                if candidate != broken[0].world:
-                    broken = self._first_break(self._judged([candidate]), wanted) or broken
-        return broken
+        wanted, smallest = self._broken_by(case, ruling), (case, ruling)
+        # A scenario is small as it is.
+        if case.world.scenario:
+            return smallest
+
+        def still_fails(plan: Plan) -> bool:
+            nonlocal smallest
+            candidate = msgspec.structs.replace(case.world, plan=plan)
+            broken = self._first_break(self._judged([candidate]), wanted)
+            smallest = broken or smallest
+            return broken is not None
+
+        plan = plainest(case.world.plan, still_fails, self._tries, USUAL)
+        with_smaller_numbers(plan, still_fails)
+        return smallest
 
     def _saved(self, case: Tried) -> dict[str, list[Any]]:
-        return {"worlds": [msgspec.to_builtins(case.world)]}
+        return {"worlds": [values_of(case.world)]}
 
     def _tried(self, case: Tried, ruling: Ruling) -> str:
         return self._run.check.tried

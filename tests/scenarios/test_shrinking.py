@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from streamproof.errors import UsageError
+from streamproof.scenarios.plan_shrinking import changed_fields, plainest
 from streamproof.scenarios.shrinking import (
     Failing,
     Step,
-    changed_fields,
-    plainest,
     shape_of,
     shrink,
 )
