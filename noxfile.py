@@ -1,9 +1,10 @@
 """Every task of this project, each in an environment of its own: `nox -l` lists them.
 
 The folders at the top of the repository are subpackages of ``streamproof`` only once installed.
-Whatever puts the repository's root into ``sys.path``, as ``python -m`` does, finds the front
-door without its floors. So the sessions install the package like a user would, start tools by
-their own command, and let those that search the current directory run in an empty one.
+A program that puts the root of the repository into ``sys.path``, as ``python -m`` does, finds the
+folder ``streamproof`` without the packages that belong into it. So the sessions install the package
+like a user would, start tools by their own command, and run those tools in an empty directory that
+search the current one.
 """
 
 from __future__ import annotations

@@ -140,13 +140,15 @@ class ToldListener(StateRestoreListener):
 
 
 class Lab:
-    """One subject and one task directory, in which the subject is opened again and again.
+    """One store and one task directory, to open, crash and restore the store by hand.
+
+    Every program that a report prints begins with a lab.
 
     Args:
-        subject: a subject, or its name on the command line.
+        subject: the store, as ``streamproof verify`` takes it.
         guarantee: the processing guarantee in the configuration of the store.
-        directory: the directory of the task; if it is not given, a temporary one, which is
-            deleted when the program ends.
+        directory: the directory of the task; by default a temporary one, which is deleted when the
+            program ends.
         task_id: the id of the task in the context of the store.
     """
 

@@ -1,8 +1,8 @@
 """The pytest plugin: ``pytest --pyargs streamproof.conformance --subject module:factory``.
 
-It is found through its entry point, adds the options of ``streamproof verify`` that make sense
-in a test run, and turns each requirement into a test. In a test module of your own,
-:class:`streamproof.conformance.suite.StateStoreConformance` does the same.
+pytest finds the plugin through its entry point. The plugin adds the options of ``streamproof
+verify`` that make sense in a test run, and turns each requirement into a test. In a test module of
+your own, :class:`streamproof.StateStoreConformance` does the same.
 """
 
 from __future__ import annotations
@@ -30,15 +30,37 @@ __all__ = [
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("streamproof", "conformance of state stores")
-    group.addoption("--subject", action="append", default=[], help="module:factory to verify")
     group.addoption(
-        "--streamproof-guarantee", choices=("exactly-once", "at-least-once"), default="exactly-once"
+        "--subject",
+        action="append",
+        default=[],
+        help="verify this store: module:factory, path/to/file.py:factory, or a built-in name; "
+        "repeatable",
     )
     group.addoption(
-        "--streamproof-spec", choices=("kips", "kafka-4.3", "kafka-4.4"), default="kips"
+        "--streamproof-guarantee",
+        choices=("exactly-once", "at-least-once"),
+        default="exactly-once",
+        help="run the store under this processing guarantee",
     )
-    group.addoption("--streamproof-profile", choices=("smoke", "quick", "full"), default="quick")
-    group.addoption("--streamproof-seed", type=int, default=0, help="the seed of the run")
+    group.addoption(
+        "--streamproof-spec",
+        choices=("kips", "kafka-4.3", "kafka-4.4"),
+        default="kips",
+        help="hold the store to the proposals as accepted, or as a Kafka release shipped them",
+    )
+    group.addoption(
+        "--streamproof-profile",
+        choices=("smoke", "quick", "full"),
+        default="quick",
+        help="try for seconds, for about a minute, or for many minutes",
+    )
+    group.addoption(
+        "--streamproof-seed",
+        type=int,
+        default=0,
+        help="fix every random decision, so that a run can be repeated",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -48,10 +70,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test of each requirement, and of each subject where the options name them."""
-    # A test of another package may have an argument of that name; it is left alone.
+    # A test of another project may have an argument of one of these names by chance.
     if not {"requirement", "streamproof_verifier"} <= set(metafunc.fixturenames):
         return
-    # Imported here, so that a pytest run that has nothing to do with stores stays as fast.
+    # Imported here, so that a pytest run without stores stays as fast as it was.
     from streamproof.conformance.catalogue import requirements_that_bind
 
     if "streamproof_subject" in metafunc.fixturenames:
@@ -65,7 +87,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def streamproof_verifier() -> Iterator[Verifier]:
-    """Verifies requirements; what it has started ends with the session."""
+    """Verifies single requirements. Its processes end with the session."""
     from streamproof.conformance.single_requirement import Verifier
 
     search_directory()
@@ -76,7 +98,7 @@ def streamproof_verifier() -> Iterator[Verifier]:
 
 @pytest.fixture(scope="session")
 def streamproof_settings(pytestconfig: pytest.Config) -> Settings:
-    """What the options ask for."""
+    """The settings of every check, from the options."""
     from streamproof.conformance.settings import Settings
 
     return Settings(

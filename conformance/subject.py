@@ -240,7 +240,7 @@ def _capabilities(name: str, factory: object, store: object) -> Capabilities:
         if declared is not None:
             raise UsageError(
                 f"Subject {name!r}: its attribute 'capabilities' is {type(declared).__name__}, "
-                "not streamproof.stores.capabilities.Capabilities."
+                "not streamproof.Capabilities."
             )
     return _infer_capabilities(store)
 

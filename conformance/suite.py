@@ -1,13 +1,14 @@
-"""The suite inside your own tests: a base class for pytest that runs the same checks.
+"""The suite in the pytest of a store's own project.
 
 Write one class in a test module::
 
-    from streamproof.conformance.suite import StateStoreConformance
+    from streamproof import StateStoreConformance
 
     class TestMyStore(StateStoreConformance):
         subject = "mypackage.stores:make_store"
 
-Each applicable requirement becomes a test, named by its id.
+Each requirement becomes a test that is named by its id. The fixture ``streamproof_verifier``
+verifies a single requirement in a test of your own.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class StateStoreConformance:
     """Subclass it, name the subject, and pytest runs the suite against it.
 
     Attributes:
-        subject: ``module:factory``, ``path/to/file.py:factory``, or a built-in name.
-        guarantee: the processing guarantee.
-        spec: the proposals as accepted, or what a Kafka release shipped of them.
-        profile: how much to try.
-        seed: determines every random decision.
+        subject: the store: ``module:factory``, ``path/to/file.py:factory``, or a built-in name.
+        guarantee: the processing guarantee under which the store runs.
+        spec: the proposals as accepted, or as a Kafka release shipped them.
+        profile: how much to try: ``smoke`` takes seconds, ``quick`` a minute, ``full`` many.
+        seed: fixes every random decision, so that a test run can be repeated.
     """
 
     subject: ClassVar[str]
@@ -41,9 +42,9 @@ class StateStoreConformance:
 
     @classmethod
     def settings(cls) -> Settings:
-        """The settings that the class asks for."""
+        """The settings of every check, from the attributes of the class."""
         return Settings(guarantee=cls.guarantee, spec=cls.spec, profile=cls.profile, seed=cls.seed)
 
     def test_requirement(self, requirement: Requirement, streamproof_verifier: Verifier) -> None:
-        """One requirement: passes if it is kept, skips with the reason if it cannot be tried."""
+        """Pass if the store keeps the requirement; skip, with the reason, if it cannot be tried."""
         assert_kept(streamproof_verifier, self.subject, self.settings(), requirement)

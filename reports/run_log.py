@@ -49,11 +49,16 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class RunLog(msgspec.Struct, frozen=True, kw_only=True):
-    """All records of one run.
+    """All records of one run, as docs/run-log.md describes them.
 
     Attributes:
-        complete: whether the run reached its end. If it died, the records until then count, but
-            there is no verdict.
+        header: the request, the subjects and the versions.
+        results: the status of each requirement of each subject.
+        failures: each way in which a promise is broken, with a program that shows it.
+        footer: the verdicts; ``None`` if the run died.
+        checks: the work that each check did.
+        notes: remarks on the run, such as warnings.
+        complete: whether the run reached its end. A run that died has results, and no verdict.
     """
 
     header: Header

@@ -22,17 +22,17 @@ _HASHED_BYTES = 1 << 16
 
 
 class Event(Struct, frozen=True, gc=False):
-    """One thing that happened.
+    """One thing that happened in a run; docs/events.md lists the kinds.
 
     Attributes:
-        sequence: counted from 0 within a run.
+        sequence: the number of the event within its run, from 0.
         time: virtual milliseconds since the start of the run.
-        actor: who did it, as ``instance-0/thread-1`` or ``broker``.
-        kind: what it was, as ``task.commit``.
-        task: the id of the task that it is about; empty if none.
-        partition: the partition that it is about, as ``topic-0``; empty if none.
-        offset: the offset that it is about; -1 if none.
-        attributes: whatever else there is to say.
+        actor: the process, thread or broker that acted, as ``instance-0/thread-1``.
+        kind: the kind of the event, as ``task.commit``.
+        task: the id of the task; empty if the event is about no task.
+        partition: the partition, as ``topic-0``; empty if the event is about no partition.
+        offset: the offset; -1 if the event is about no offset.
+        attributes: everything else, by the names that the kind has for it.
     """
 
     sequence: int

@@ -64,11 +64,13 @@ _json = msgspec.json.Encoder()
 
 
 class TraceFile:
-    """Keeps the events of a run in a Parquet file, in batches: memory does not grow with time.
+    """Writes the events of a run to a Parquet file; a context manager that is called with events.
+
+    Events are written in batches, so the memory that this takes does not grow with the run.
 
     Args:
-        path: the file; one that is there is replaced.
-        run: names the run.
+        path: the file; an existing file is replaced.
+        run: the name of the run.
     """
 
     def __init__(self, path: Path, run: str) -> None:
@@ -185,10 +187,10 @@ def require_trace(path: Path) -> None:
 
 
 def read_trace(path: Path) -> Iterator[Event]:
-    """The events of a trace file; whoever shows them can do without an attribute.
+    """Read the events of a trace file, in order; an event may lack attributes of its kind.
 
     Raises:
-        UsageError: it is no trace file, was cut off, or is of another version.
+        UsageError: the file is no trace, was cut off, or is of another version.
     """
     try:
         with pq.ParquetFile(path) as file:

@@ -112,7 +112,7 @@ def _written(played: RecordedRun, format_: Format, out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
         if format_ == "parquet":
-            # Whoever writes no trace needs no Arrow.
+            # Imported here, because only a trace needs Arrow.
             from streamproof.sim.trace_files import TraceFile
 
             with TraceFile(path, played.name) as file:

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on, and when it has ended."""
+"""What ``streamproof verify`` prints while a run goes on, and at its end."""
 
 from __future__ import annotations
 
@@ -50,11 +50,10 @@ _MARKS: dict[Status, tuple[str, str]] = {
 """A mark and a style for each status, worst first."""
 
 SHOWN_FAILURES = 8
-"""Failures that the terminal lists; the report has all of them."""
-
+"""The terminal lists at most 8 failures; the report has all of them."""
 
 SHOWN_LINES = 40
-"""Lines of a program that the terminal shows."""
+"""The terminal shows at most 40 lines of a program."""
 
 
 class ConsoleObserver(Observer):
@@ -134,7 +133,7 @@ class ConsoleObserver(Observer):
     # The end.
 
     def interrupted(self, command: str, report: Path) -> None:
-        """Say what is left of a run that was interrupted, and how to run it again."""
+        """Print how many results an interrupted run has, and the command that repeats the run."""
         done = sum(len(results) for results in self._session.results.values())
         self._console.print(f"Interrupted: {done} results so far.")
         self._console.print(f"Report: {escape(str(report))}", soft_wrap=True)
@@ -174,7 +173,7 @@ class ConsoleObserver(Observer):
         console.print(escape(footer.reproduce), soft_wrap=True)
 
     def _strengths(self) -> str:
-        """How many promises were kept on how strong an evidence."""
+        """How many promises were kept, by the strength of the evidence."""
         counts = Counter(
             result.strength
             for results in self._session.results.values()
@@ -185,16 +184,16 @@ class ConsoleObserver(Observer):
         return ", ".join(words) or "none"
 
     def _situations_seen(self) -> str:
-        """How many of the interesting situations came about in simulated worlds, and which not."""
+        """How many situations came about in simulated worlds, and the names of the others."""
         never = sorted(name for name, hits in self._situations.items() if not hits)
         seen = f"{len(self._situations) - len(never)} of {len(self._situations)}"
         more = f"; never: {', '.join(never)}" if never else ""
         return f"Situations that came about: {seen}{more}."
 
     def _matrix(self) -> Table:
-        """Areas by subjects: how many requirements of each status.
+        """A table of areas by subjects: how many requirements have each status.
 
-        Areas in which nothing is asked of any subject are left out.
+        An area without a requirement that applies to any subject is left out.
         """
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         table.add_column("area", no_wrap=True)
