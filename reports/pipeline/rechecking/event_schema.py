@@ -42,8 +42,7 @@ file. Python has a class for it:
 ```python
 from pathlib import Path
 
-from streamproof.sim.trace import Event
-from streamproof.sim.trace_files import TraceFile
+from streamproof import Event, TraceFile
 
 with TraceFile(Path("orders.parquet"), run="orders, on Monday") as file:
     offsets = {{"group": "orders", "offsets": {{"in-0": 7}}}}
