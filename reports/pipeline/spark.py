@@ -1,7 +1,6 @@
-"""The one place where a Spark session is made.
+"""The one place that starts a Spark session.
 
-Nothing but this module decides how Spark is started. PySpark is optional and heavy, so it is
-imported inside the functions that need it.
+PySpark is optional and heavy, so it is imported inside the functions that need it.
 """
 
 from __future__ import annotations
@@ -33,33 +32,33 @@ OLDEST_JAVA = 17
 """The oldest Java that Spark 4 starts on."""
 
 CONNECT_TIMEOUT_S = 5.0
-"""How long a master may take to accept a connection; Spark itself would try for a minute."""
+"""How long a master may take to accept a connection; Spark itself tries for a minute."""
 
 LAST_WORDS_S = 1.0
-"""How long what has failed to start may take to say why."""
+"""How long a JVM that failed to start may take to write the reason."""
 
 MASTER_PORT, CONNECT_PORT = 7077, 15002
-"""Where a standalone master and a Spark Connect server listen if the address names no port."""
+"""The ports of a standalone master and of a Spark Connect server if the address has none."""
 
 MODULE_WARNING = b"WARNING: Using incubator modules: jdk.incubator.vector"
-"""What Java says at each start, since Spark asks it for this module; no setting stops either."""
+"""Java writes this at each start because Spark requests the module; no setting stops it."""
 
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
-"""For a JVM that works for a minute, or waits for Python: to compile its code as well as can be
-takes longer than that saves. Compliance tables over 10,000 logs take two thirds of the time."""
+"""Settings for a JVM that works for a minute, or waits for Python: full compilation takes longer
+than it saves. With these settings, tables over 10,000 logs take two thirds of the time."""
 
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|spark://.+|k8s://.+|yarn")
 
 
 class _Address(NamedTuple):
-    """Where something listens."""
+    """The address of a server."""
 
     host: str
     port: int
 
     @property
     def is_here(self) -> bool:
-        """Whether it listens on the loopback interface of this machine alone."""
+        """Whether the address is on the loopback interface of this machine."""
         return self.host == "localhost" or self.host.startswith("127.") or self.host == "::1"
 
 
@@ -69,23 +68,23 @@ def session(
     name: str = "streamproof",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The Spark session of this process; one that is already running is used as it is.
+    """The Spark session of this process; a session that is already running is used as it is.
 
-    It ends with the process. Nobody else on the network can reach it unless it has to talk to a
-    cluster: then Spark's own settings decide (``spark.driver.host``, ``SPARK_LOCAL_IP``).
+    The session ends with the process. A local session cannot be reached from the network. For a
+    cluster, Spark's own settings decide (``spark.driver.host``, ``SPARK_LOCAL_IP``).
 
     Args:
-        master: what runs the work, as ``local[4]`` or ``spark://HOST:PORT``; all cores of this
-            machine (``local[*]``), if it is empty.
-        remote: a Spark Connect server instead of a master, as ``sc://HOST:PORT``.
-        name: what the session is called in the lists of a cluster.
-        settings: more settings of Spark, which win over ours.
+        master: the Spark master, such as ``local[4]`` or ``spark://HOST:PORT``; empty for all
+            cores of this machine (``local[*]``).
+        remote: a Spark Connect server instead of a master, such as ``sc://HOST:PORT``.
+        name: the name of the session in the lists of a cluster.
+        settings: more settings of Spark, which override the defaults.
 
     Raises:
-        UsageError: PySpark or Java is missing or too old, or nothing answers at that address.
+        UsageError: PySpark or Java is missing or too old, or no server answers at the address.
     """
     if master and remote:
-        raise UsageError("--master and --remote are two ways to run the work: leave one out.")
+        raise UsageError("--master and --remote exclude each other: leave one of them out.")
     _require_pyspark()
     running = _running()
     if running is not None:
@@ -96,10 +95,10 @@ def session(
 
 
 def _require_pyspark() -> None:
-    """See that PySpark is there.
+    """Check that PySpark is installed.
 
     Raises:
-        UsageError: it is not, or is older than 4.
+        UsageError: PySpark is missing, or is older than 4.
     """
     try:
         import pyspark
@@ -115,12 +114,12 @@ def _require_pyspark() -> None:
 
 
 def _running() -> SparkSession | None:
-    """The session that this process has started, if there is one."""
+    """The running session of this process, if there is one."""
     from pyspark.sql import SparkSession
 
     try:
         found: SparkSession | None = SparkSession.getActiveSession()
-    except ImportError:  # In a process that has a Connect URL in its environment, but no grpc.
+    except ImportError:  # The environment has a Connect URL, but grpc is not installed.
         return None
     return found
 
@@ -129,8 +128,8 @@ def _own_session(master: str, name: str, settings: Mapping[str, str]) -> SparkSe
     """A session whose driver is a JVM that this process starts."""
     if not _MASTER.fullmatch(master):
         raise UsageError(
-            f"--master {master}: this is no master. There are: local[N], local[*], "
-            "spark://HOST:PORT, k8s://URL, yarn."
+            f"--master {master}: this is no master. Use local[N], local[*], "
+            "spark://HOST:PORT, k8s://URL or yarn."
         )
     _require_java()
     addresses = _masters(master)
@@ -146,7 +145,7 @@ def _own_session(master: str, name: str, settings: Mapping[str, str]) -> SparkSe
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A time is the same on every machine.
         "spark.sql.session.timeZone": "UTC",
-        # A worker must not find a folder of its current directory in place of a package.
+        # A worker must not import a folder in its current directory instead of a package.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
     }
     if master.startswith("local"):
@@ -158,14 +157,18 @@ def _own_session(master: str, name: str, settings: Mapping[str, str]) -> SparkSe
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**ours, **settings}.items():
         builder = builder.config(key, value)
-    # What py4j has to say about a connection that ends is said better by the error itself.
+    # The error itself explains a lost connection better than the log of py4j.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         with _without_module_warning():
             return builder.getOrCreate()
     except Exception as error:
-        # Something that is no master may have taken the connection, as the master's own web page.
-        hint = " See that a standalone master of this Spark listens there." if addresses else ""
+        # Another server may have accepted the connection, such as the web page of the master.
+        hint = (
+            " Check that a standalone master of this version of Spark listens there."
+            if addresses
+            else ""
+        )
         raise UsageError(
             f"--master {master}: Spark did not start: {_first_line(error)}.{hint}"
         ) from error
@@ -173,7 +176,7 @@ def _own_session(master: str, name: str, settings: Mapping[str, str]) -> SparkSe
 
 @contextmanager
 def _without_module_warning() -> Iterator[None]:
-    """Let whoever is started here say everything but ``MODULE_WARNING`` on the standard error."""
+    """Filter ``MODULE_WARNING`` out of the standard error of processes started here."""
     source, sink = os.pipe()
     told = os.dup(2)
     passing = Thread(target=_pass_on, args=(source, os.dup(told)), daemon=True)
@@ -188,14 +191,14 @@ def _without_module_warning() -> Iterator[None]:
         os.dup2(told, 2)
         os.close(told)
         if not has_started:
-            # It has said why, and that comes first.
+            # Its reason must be printed before the error.
             passing.join(LAST_WORDS_S)
 
 
 def _pass_on(source: int, target: int) -> None:
-    """Copy what is said, without the warning, until nobody is left who could say more."""
+    """Copy the standard error without the warning until all its writers have ended."""
     with open(source, "rb") as lines, open(target, "wb") as out:
-        # Whoever speaks must not have to wait because nobody listens any more.
+        # A writer must never block because its output is read no more.
         with suppress(OSError):
             for line in lines:
                 if line.strip() == MODULE_WARNING:
@@ -210,21 +213,23 @@ def _pass_on(source: int, target: int) -> None:
 
 
 def _logging() -> str:
-    """The address of the file that says what the driver logs."""
+    """The address of the file with the logging settings of the driver."""
     return Path(str(resources.files(__package__) / "log4j2.properties")).as_uri()
 
 
 def _remote_session(remote: str, name: str, settings: Mapping[str, str]) -> SparkSession:
-    """A session on a Spark Connect server, for which no Java is needed here."""
+    """A session on a Spark Connect server, which needs no Java on this machine."""
     if not remote.startswith("sc://"):
-        raise UsageError(f"--remote {remote}: an address of Spark Connect is sc://HOST:PORT.")
+        raise UsageError(
+            f"--remote {remote}: this is no address of a Spark Connect server. Use sc://HOST:PORT."
+        )
     parts = urlsplit(remote.partition(";")[0])
     _require_one(f"--remote {remote}", [_Address(parts.hostname or "", parts.port or CONNECT_PORT)])
     from pyspark.sql import SparkSession
 
     # A time is the same on every machine.
     ours = {"spark.sql.session.timeZone": "UTC"}
-    # Runs are numbered all together, and there are few of them; a JVM of ours only logs this.
+    # Numbering all runs in one partition is right, because there are few.
     warnings.filterwarnings("ignore", "WARN WindowExpression: No Partition Defined")
     try:
         builder = SparkSession.builder.remote(remote).appName(name)
@@ -243,17 +248,17 @@ def _remote_session(remote: str, name: str, settings: Mapping[str, str]) -> Spar
 
 
 def _require_java() -> None:
-    """See that there is a Java that Spark can start on, where Spark looks for it.
+    """Check that Spark finds a Java that it can start on.
 
     Raises:
-        UsageError: there is none, or it is too old.
+        UsageError: Java is missing, or too old.
     """
     home = os.environ.get("JAVA_HOME", "")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     where = f"JAVA_HOME is {home}" if home else "PATH has no java, and JAVA_HOME is not set"
     fix = (
         f"Install a JRE {OLDEST_JAVA} or newer (`apt install openjdk-17-jre-headless` on Debian), "
-        "or let JAVA_HOME name the directory of one."
+        "or set JAVA_HOME to the directory of one."
     )
     try:
         told = subprocess.run(
@@ -265,7 +270,7 @@ def _require_java() -> None:
     version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', text)
     if not version:
         raise UsageError(
-            f"Spark needs Java, and {java} does not tell its version ({_first_line(text)}). {fix}"
+            f"Spark needs Java, and {java} does not print its version ({_first_line(text)}). {fix}"
         )
     if int(version[1]) < OLDEST_JAVA:
         raise UsageError(
@@ -274,7 +279,7 @@ def _require_java() -> None:
 
 
 def _masters(master: str) -> list[_Address]:
-    """The addresses in ``spark://HOST:PORT,HOST:PORT``; of other masters, none is known."""
+    """The addresses in ``spark://HOST:PORT,HOST:PORT``; empty for other masters."""
     if not master.startswith("spark://"):
         return []
     found = []
@@ -287,10 +292,10 @@ def _masters(master: str) -> list[_Address]:
 
 
 def _require_one(what: str, addresses: list[_Address]) -> None:
-    """See that somebody listens at one of these addresses.
+    """Check that a server listens at one of these addresses.
 
     Raises:
-        UsageError: nobody does.
+        UsageError: none of them answers.
     """
     reasons = []
     for each in addresses:
@@ -301,17 +306,17 @@ def _require_one(what: str, addresses: list[_Address]) -> None:
         else:
             return
     raise UsageError(
-        f"{what}: nothing answers there ({'; '.join(reasons)}). See that it is running and that "
-        "this machine may reach it; without the option, the work runs here."
+        f"{what}: nothing answers there ({'; '.join(reasons)}). Check that the server is "
+        "running and that this machine can reach it. Without the option, the work runs here."
     )
 
 
 def _first_line(error: object) -> str:
-    """The first line of what somebody says that says something, without its full stop."""
+    """The first line of an error that gives a reason, without its full stop."""
     lines = str(error).strip().splitlines()
-    # Py4J says first which of its calls failed, and then why.
+    # Py4J writes first which of its calls failed, and then the reason.
     told = [each.removeprefix(": ") for each in lines if not each.startswith(_CALLING)]
-    return next(iter(told), "no reason is given").rstrip(".")
+    return next(iter(told), "no reason was given").rstrip(".")
 
 
 _CALLING = "An error occurred while calling "

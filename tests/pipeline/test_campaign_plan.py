@@ -29,12 +29,15 @@ def plan_of(tmp_path: Path, text: str) -> Path:
 
 
 WRONG = [
-    ("", "the plan asks for nothing"),
+    ("", "the plan is empty. Add a"),
     ("a = = 1", "this is not TOML"),
     ("simulation = 1", "`simulation` is no key of a plan; did you mean `simulate`?"),
     ("[[simulate]]", "`simulate[0]` is wrong: object missing required field `seeds`"),
     ("[[simulate]]\nseeds = [0, 1]\ndefect = 1", "`simulate[0].defect` is no key of a plan"),
-    ("[[simulate]]\nseeds = [3, 3]", "`simulate[0]`: seeds is [from, to], and [3, 3] has none"),
+    (
+        "[[simulate]]\nseeds = [3, 3]",
+        "`simulate[0]`: `seeds` is [from, to], and [3, 3] contains no seed",
+    ),
     ("[[simulate]]\nseeds = [-1, 3]", "`simulate[0].seeds[0]` is wrong: expected `int` >= 0"),
     (f"[[simulate]]\nseeds = [0, {2**63}]", "`simulate[0].seeds[1]` is wrong: expected `int` <="),
     ("[[simulate]]\nseeds = [0, 1]\ntopologies = ['x']", "`simulate[0]`: topologies has 'x'"),

@@ -351,7 +351,7 @@ def test_a_plan_of_which_nothing_is_done_may_be_mended(tmp_path: Path) -> None:
     opened(plan_of(tmp_path, "[[simulate]]\nseeds = [0, 4]"), directory)
     other = plan_of(tmp_path, "[[simulate]]\nseeds = [0, 5]")
     (told,) = opened(other, directory).mended
-    assert told.startswith("No row was done of the plan that was here before")
+    assert told.startswith("The plan that was here before had no finished row")
     assert json.loads((directory / "campaign.json").read_text())["plan_digest"] == other.digest
 
 

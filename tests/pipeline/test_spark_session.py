@@ -49,7 +49,7 @@ def java(directory: Path, text: str) -> str:
     [
         ('openjdk version "11.0.2" 2019-01-15', "Java 11 at .* is too old: Spark needs 17"),
         ('java version "1.8.0_201"', "Java 8 at .* is too old: Spark needs 17"),
-        ("no such thing", r"does not tell its version \(no such thing\)"),
+        ("no such thing", r"does not print its version \(no such thing\)"),
     ],
 )
 def test_an_old_java(text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,9 +86,12 @@ def test_an_old_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"master": "local[2]", "remote": "sc://x"}, "leave one out"),
-        ({"master": "spark"}, r"--master spark: this is no master\. There are: local\[N\]"),
-        ({"remote": "spark://x"}, "--remote spark://x: an address of Spark Connect is sc://HOST"),
+        ({"master": "local[2]", "remote": "sc://x"}, "leave one of them out"),
+        ({"master": "spark"}, r"--master spark: this is no master\. Use local\[N\]"),
+        (
+            {"remote": "spark://x"},
+            "--remote spark://x: this is no address of a Spark Connect server",
+        ),
     ],
 )
 def test_what_is_no_address(asked: dict[str, Any], told: str) -> None:
@@ -124,7 +127,7 @@ def test_what_listens_is_no_master(monkeypatch: pytest.MonkeyPatch) -> None:
             session(address)
     assert str(error.value) == (
         f"--master {address}: Spark did not start: java.lang.IllegalStateException: It was "
-        "stopped. See that a standalone master of this Spark listens there."
+        "stopped. Check that a standalone master of this version of Spark listens there."
     )
 
 

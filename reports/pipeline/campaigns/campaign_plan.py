@@ -1,4 +1,4 @@
-"""The plan of a campaign: a TOML file, and the series of rows that it means.
+"""The plan of a campaign: a TOML file, and the series of rows that it describes.
 
 .. code-block:: toml
 
@@ -21,7 +21,7 @@
     seeds = [0, 5]
     only = ["CRASH"]
 
-In each of them, ``limit_s`` is how many seconds one row may take.
+In each block, ``limit_s`` is the time limit of one row in seconds.
 """
 
 from __future__ import annotations
@@ -58,27 +58,27 @@ LAST_SEED = 2**63 - 1
 """The tables have no place for a larger one."""
 
 Seeds = tuple[Annotated[int, Meta(ge=0, le=LAST_SEED)], Annotated[int, Meta(ge=1, le=LAST_SEED)]]
-"""From the first to the last, which is left out."""
+"""The first seed, and the first one after the last."""
 
 Seconds = Annotated[float, Meta(gt=0, le=10_000_000)]
-"""More than a hundred days is a slip, and more than a clock of the system can hold is infinite."""
+"""More than a hundred days is a slip, and the timers of the system cannot hold much more."""
 
 WORLD_LIMIT_S = 300.0
-"""So many seconds a world may take if the plan does not say; most take a few hundredths."""
+"""The time limit of a world without one in the plan; most take a few hundredths of a second."""
 
 VERIFY_LIMIT_S = 3_600.0
-"""The same of ``verify``."""
+"""The time limit of a verification without one in the plan."""
 
 
 class SimulateBlock(PlanSpace, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Worlds that are drawn from what is left of the swarm, and watched by all invariants.
+    """Worlds drawn from a part of the swarm, and watched by all invariants.
 
     Attributes:
-        seeds: of the worlds.
-        subjects: the store in them, in turn; the empty name is the model stores.
-        defects: the mistake that the runtime makes, in turn; the empty name is none.
-        keep_events: of which worlds the events are kept.
-        limit_s: how long a world may take, in seconds.
+        seeds: the seeds of the worlds.
+        subjects: the stores in them, in turn; the empty name means the model stores.
+        defects: the mistakes of the runtime, in turn; the empty name means none.
+        keep_events: the worlds whose events are kept.
+        limit_s: the time limit of a world, in seconds.
     """
 
     seeds: Seeds
@@ -92,11 +92,12 @@ class ScenariosBlock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Scenarios, each in all its variants.
 
     Attributes:
-        names: of the library, or paths that every worker can read; or all of the library.
-        variants: which of them; all, if it is empty. A name means all that the matrix makes of it.
-        subjects: the store in them, in turn; the empty name is the model stores.
-        keep_events: of which runs the events are kept.
-        limit_s: how long a run may take, in seconds.
+        names: names in the library, ``all``, or paths that every worker can read.
+        variants: the variants; all, if this is empty. A name means all variants that the matrix
+            makes of it.
+        subjects: the stores in them, in turn; the empty name means the model stores.
+        keep_events: the runs whose events are kept.
+        limit_s: the time limit of a run, in seconds.
     """
 
     names: list[str] | Literal["all"] = "all"
@@ -110,13 +111,13 @@ class VerifyBlock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Runs of ``streamproof verify``.
 
     Attributes:
-        subjects: who is judged, in turn.
-        guarantees: under which guarantee, in turn.
-        specs: against which specification, in turn.
-        profiles: how much is tried, in turn.
-        seeds: where random decisions follow from, in turn.
-        only: ids or areas of requirements; all, if it is empty.
-        limit_s: how long a run may take, in seconds.
+        subjects: the subjects to judge, in turn.
+        guarantees: the guarantees, in turn.
+        specs: the specifications, in turn.
+        profiles: the profiles, in turn.
+        seeds: the seeds of all random decisions, in turn.
+        only: ids or areas of requirements; all, if this is empty.
+        limit_s: the time limit of a run, in seconds.
     """
 
     subjects: Annotated[list[str], Meta(min_length=1)]
@@ -129,7 +130,7 @@ class VerifyBlock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class _PlanFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A plan, as it is written."""
+    """The content of a plan file."""
 
     simulate: list[SimulateBlock] = []
     scenarios: list[ScenariosBlock] = []
@@ -137,13 +138,13 @@ class _PlanFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Conditions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a row asks for besides its columns.
+    """The settings of a row that have no column of their own.
 
     Attributes:
-        swarm: what a world is drawn from.
+        swarm: the space that a world is drawn from.
         keep_events: whether its events are kept.
-        spec, profile, only: of ``verify``.
-        limit_s: how long it may take, in seconds.
+        spec, profile, only: the options of ``verify``.
+        limit_s: the time limit of the row, in seconds.
     """
 
     swarm: PlanSpace = EVERYTHING
@@ -154,7 +155,7 @@ class Conditions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limit_s: float = 0.0
 
     def encoded(self) -> str:
-        """The same as a JSON object; equal conditions are equal texts."""
+        """The conditions as a JSON object; equal conditions give equal texts."""
         return msgspec.json.encode(self, order="deterministic").decode()
 
 
@@ -165,14 +166,14 @@ class RowSeries(NamedTuple):
     """Rows that differ in nothing but the seed.
 
     Attributes:
-        kind: what is done.
-        subject: with which store; empty for model stores.
-        scenario: ``NAME@VARIANT``; empty if it is none.
-        defect: the mistake that the runtime makes; empty for none.
-        guarantee: of ``verify``; otherwise it is drawn, or the scenario says it.
+        kind: the kind of the rows.
+        subject: the store; empty for model stores.
+        scenario: ``NAME@VARIANT``; empty for other kinds.
+        defect: the mistake of the runtime; empty for none.
+        guarantee: of ``verify``; other kinds draw it, or take it from the scenario.
         settings: :class:`Conditions`, encoded.
         first: the first seed; -1 in a scenario.
-        end: the first seed that is left out.
+        end: the first seed after the last.
     """
 
     kind: RowKind
@@ -186,17 +187,17 @@ class RowSeries(NamedTuple):
 
     @property
     def conditions(self) -> Conditions:
-        """What its rows ask for besides."""
+        """The settings of its rows that have no column of their own."""
         return msgspec.json.decode(self.settings, type=Conditions)
 
     @property
     def is_isolated(self) -> bool:
-        """Whether each row has a process of its own, because it runs code that is not ours."""
+        """Whether each row runs foreign code, and so has a process of its own."""
         return self.kind == "verify" or bool(self.subject)
 
     @property
     def turn(self) -> int:
-        """When it comes: 0 is first, and what may take longest."""
+        """The place of the series: 0 comes first, and has the rows that may take longest."""
         if self.kind == "verify":
             return _LONGEST_FIRST.index(self.conditions.profile)
         return len(_LONGEST_FIRST) + (not self.is_isolated)
@@ -204,12 +205,12 @@ class RowSeries(NamedTuple):
 
 @dataclass(frozen=True)
 class CampaignPlan:
-    """What a campaign is to do.
+    """The rows that a campaign carries out.
 
     Attributes:
-        path: the file that says it.
-        series: all rows; none of them is in two series.
-        left_out: what was asked for and cannot be done, each in a sentence.
+        path: the plan file.
+        series: all rows; no row is in two series.
+        left_out: parts of the plan that cannot be carried out, in a sentence each.
     """
 
     path: Path
@@ -218,12 +219,12 @@ class CampaignPlan:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return sum(each.end - each.first for each in self.series)
 
     @property
     def digest(self) -> str:
-        """32 hexadecimal digits that stand for all rows."""
+        """32 hexadecimal digits that follow from all rows."""
         return sha256(msgspec.json.encode(self.series)).hexdigest()[:32]
 
 
@@ -231,7 +232,7 @@ def read_plan(path: Path) -> CampaignPlan:
     """Read the plan of a campaign.
 
     Raises:
-        UsageError: it cannot be read, or something in it is wrong.
+        UsageError: the plan cannot be read, or is wrong.
     """
     try:
         table = tomllib.loads(path.read_text("utf-8"))
@@ -254,13 +255,13 @@ def read_plan(path: Path) -> CampaignPlan:
             raise UsageError(f"{path}: `{place}`: {told}") from error
     if not series:
         raise UsageError(
-            f"{path}: the plan asks for nothing. Add a [[simulate]], [[scenarios]] or [[verify]]."
+            f"{path}: the plan is empty. Add a [[simulate]], [[scenarios]] or [[verify]]."
         )
     return CampaignPlan(path, _merged(series), tuple(left_out))
 
 
 def _merged(series: Iterable[RowSeries]) -> tuple[RowSeries, ...]:
-    """The same rows, each of them in one series alone."""
+    """The same rows, each one in exactly one series."""
     merged: dict[tuple[str, ...], list[RowSeries]] = {}
     for each in sorted(series, key=lambda one: one.first):
         alike = merged.setdefault(each[:-2], [])
@@ -286,7 +287,7 @@ _BLOCKS: dict[str, type[Struct]] = {
 
 
 def _told(error: str) -> str:
-    """What does not have the form of a plan, with its place, and what would be allowed."""
+    """The part that does not have the form of a plan, with its place and the allowed values."""
     text, _, place = error.partition(" - at `$")
     keys = place.rstrip("`").lstrip(".")
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
@@ -304,13 +305,13 @@ def _told(error: str) -> str:
 def _series_of(
     block: SimulateBlock | ScenariosBlock | VerifyBlock, path: Path, left_out: list[str]
 ) -> Iterator[RowSeries]:
-    """The rows that a block means."""
+    """The rows that a block describes."""
     if isinstance(block, ScenariosBlock):
         yield from _scenarios(block, left_out)
         return
     first, end = block.seeds
     if first >= end:
-        raise UsageError(f"seeds is [from, to], and [{first}, {end}] has none in between.")
+        raise UsageError(f"`seeds` is [from, to], and [{first}, {end}] contains no seed.")
     yield from (_simulate(block, path) if isinstance(block, SimulateBlock) else _verify(block))
 
 
@@ -358,10 +359,10 @@ def _verify(block: VerifyBlock) -> Iterator[RowSeries]:
 
 
 def _require_stores(subjects: Iterable[str]) -> None:
-    """See that these are stores, which can be put into a world.
+    """Check that all subjects are stores, which can be put into a world.
 
     Raises:
-        UsageError: one of them is not there, or is the runtime.
+        UsageError: a subject cannot be found, or is the runtime.
     """
     for subject in subjects:
         if binds_of(subject) == "runtime":

@@ -1,4 +1,4 @@
-"""What a campaign came to: how many rows came to what, the distinct findings, and the worst."""
+"""The summary of a campaign: the number of rows by outcome, and the distinct findings."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 __all__ = ["CampaignFinding", "Summary", "summarise"]
 
 MOST_PROBLEMS = 10
-"""So many different reasons why there is no answer are told, the most frequent ones."""
+"""How many reasons for missing answers are listed, the most frequent ones first."""
 
 
 class CampaignFinding(NamedTuple):
     """A way in which a promise is broken.
 
     Attributes:
-        kind: of the row with the smallest seed that shows it.
-        requirement: its id; empty where a scenario came otherwise than expected.
-        shape: the name of the invariant, or what the check calls it.
-        level: of the requirement, as ``verify`` has it; empty in simulated worlds.
+        kind: the kind of the row with the smallest seed that shows it.
+        requirement: its id; empty if a scenario ended unexpectedly.
+        shape: the name of the invariant, or the name that the check gives the failure.
+        level: the level of the requirement in ``verify``; empty in simulated worlds.
         rows: how many rows of the plan show it.
-        found: what is wrong, in a few words.
-        command: what a user types to see it.
+        found: the failure in a few words.
+        command: the command that shows it again.
     """
 
     kind: str
@@ -43,15 +43,15 @@ class CampaignFinding(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What a campaign came to.
+    """The summary of a campaign.
 
     Attributes:
         outcomes: how many rows there are, by kind and outcome.
-        findings: distinct failures, the worst first; those that are known to a list are no finding.
-        problems: why there is no answer, with how many rows that is so for.
-        never: situations that no simulated world came to; ``None`` if there was no world.
-        reproduce: what a user types to see the worst finding, or a row without an answer; empty if
-            there is nothing of the kind.
+        findings: distinct failures, the worst first, without known failures.
+        problems: the reasons for missing answers, with the number of rows for each.
+        never: situations that no simulated world reached; ``None`` if there was no world.
+        reproduce: the command that shows the worst finding, or a row without an answer; empty if
+            there is neither.
     """
 
     outcomes: Counter[tuple[str, str]]
@@ -62,7 +62,7 @@ class Summary(NamedTuple):
 
 
 def summarise(spark: SparkSession, directory: Path) -> Summary:
-    """What is in the tables of a campaign."""
+    """The summary of the tables of a campaign."""
     from pyspark.sql import functions as f
 
     runs = read_table(spark, directory, "runs")
@@ -109,7 +109,7 @@ _ORDER = {each.name: number for number, each in enumerate(INVARIANTS)}
 
 
 def _badness(finding: CampaignFinding) -> tuple[object, ...]:
-    """What real stores do comes first, then what stores hold before what the group does."""
+    """Failures of real stores come first, then contents of stores, then the group."""
     return (
         ("verify", "scenario", "simulate").index(finding.kind),
         ("MUST", "SHOULD", "MAY", "").index(finding.level),
@@ -120,7 +120,7 @@ def _badness(finding: CampaignFinding) -> tuple[object, ...]:
 
 
 def _problems(runs: DataFrame) -> list[tuple[str, int, str]]:
-    """Why there is no answer, for how many rows, and the command of one of them."""
+    """The reasons for missing answers, the number of rows for each, and a command of one row."""
     from pyspark.sql import functions as f
 
     grouped = runs.where("outcome = 'error'").groupBy(
@@ -132,7 +132,7 @@ def _problems(runs: DataFrame) -> list[tuple[str, int, str]]:
 
 
 def _never(runs: DataFrame) -> list[str]:
-    """The situations that no world has come to."""
+    """The situations that no world has reached."""
     from pyspark.sql import functions as f
 
     worlds = runs.where("kind = 'simulate'")

@@ -1,17 +1,17 @@
-"""The tables of a campaign: what is known of each row of its plan, in Parquet.
+"""The tables of a campaign: the results of each row of its plan, in Parquet.
 
 .. code-block:: text
 
-    DIR/campaign.json     what is carried out, by which version, in which schema
-    DIR/runs/             a row for each row of the plan that is done: a file here makes it so
-    DIR/results/          what became of each requirement that a `verify` row asked for
+    DIR/campaign.json     the plan, the version of streamproof, and the version of the schema
+    DIR/runs/             one row for each finished row of the plan; a file here finishes it
+    DIR/results/          the result of each requirement of a `verify` row
     DIR/failures/         ways in which a promise is broken
-    DIR/events/           what happened in worlds whose events are kept
+    DIR/events/           the events of worlds whose events are kept
     DIR/logs/ROW/         the run log of a `verify` row, and its saved failures
 
-Rows are written in chunks: one file for each table that the chunk has something for, all of the
-same name. The file in ``runs`` comes last. A file of another table counts only if ``runs`` has a
-file of its name; whoever reads the tables by :func:`read_table` sees just that.
+Rows are written in chunks: one file for each table that the chunk has rows for, all with the same
+name. The file in ``runs`` comes last. A file of another table counts only if ``runs`` has a file of
+the same name; :func:`read_table` leaves out all other files.
 """
 
 from __future__ import annotations
@@ -49,40 +49,40 @@ SCHEMA_VERSION = 1
 """Raised when a table changes in a way that an older reader would misread."""
 
 MANIFEST = "campaign.json"
-"""The file that says what is carried out in a directory."""
+"""The file that describes the campaign in a directory."""
 
 RowKind = Literal["simulate", "scenario", "verify"]
 
 RowOutcome = Literal["pass", "partial", "fail", "error"]
-"""What became of a row of the plan.
+"""The outcome of a row of the plan.
 
-``pass``: every promise held, or a scenario came as it is expected to. ``partial``: nothing is
-broken, but not all could be tried (``verify`` alone). ``fail``: a promise is broken, or a scenario
-came otherwise. ``error``: there is no answer: the row raised, died or took too long.
+``pass``: every promise held, or a scenario ended as expected. ``partial``: the verdict of
+``verify`` is partial. ``fail``: a promise is broken, or a scenario ended unexpectedly. ``error``:
+the row gave no answer, because it raised an error, died or took too long.
 """
 
 TableName = Literal["runs", "results", "failures", "events"]
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
-    """What became of one row of the plan.
+    """The result of one row of the plan.
 
     Attributes:
-        row: the id of the row: 32 hexadecimal digits that follow from what it asks for.
-        subject: the store in it; empty for model stores.
-        scenario: ``NAME@VARIANT``; empty if it is none.
-        defect: the mistake that the runtime makes; empty if none.
-        settings: what else the plan asks for, as a JSON object.
-        guarantee: under which it ran; empty if it did not come to that.
-        seed: every random decision follows from it; -1 in a scenario.
-        problem: why there is no answer; empty if there is one.
+        row: the id of the row: 32 hexadecimal digits that follow from its settings.
+        subject: the store; empty for model stores.
+        scenario: ``NAME@VARIANT``; empty for other kinds.
+        defect: the mistake of the runtime; empty if none.
+        settings: the settings without a column of their own, as a JSON object.
+        guarantee: the guarantee that the row ran under; empty if it did not get that far.
+        seed: determines every random decision; -1 in a scenario.
+        problem: the reason for a missing answer; empty if there is an answer.
         topology: of the simulated application; empty if there is none.
-        digest: stands for everything that happened in a simulated world.
-        events: how many events there were in it.
-        marks: how often each interesting situation came about; what never did may be 0.
+        digest: follows from all events of a simulated world.
+        events: the number of events in the world.
+        marks: how often each interesting situation came about.
         verdict: of ``verify``; empty otherwise.
         summary: the verdict in one sentence.
-        package: the distribution that the subject comes from, if that could be told.
+        package: the distribution that the subject comes from, if known.
         version: the version of that distribution.
         description: the subject in one line.
         capabilities: what the subject claims, as a JSON object.
@@ -90,8 +90,8 @@ class RunRow(Struct, frozen=True, kw_only=True):
         spec: of ``verify``; empty otherwise.
         run_id: of the run log; empty without one.
         started_at: UTC, ISO 8601.
-        duration_s: seconds that it took.
-        command: what a user types to see the same.
+        duration_s: the duration in seconds.
+        command: the command that shows the same result.
         tool_version: of streamproof.
     """
 
@@ -125,7 +125,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
 
 
 class ResultRow(Struct, frozen=True, kw_only=True):
-    """What became of one requirement in a ``verify`` row.
+    """The result of one requirement in a ``verify`` row.
 
     From ``requirement`` on, the attributes are those of ``conformance.results.RequirementResult``.
 
@@ -164,19 +164,20 @@ class FailureRow(Struct, frozen=True, kw_only=True):
 
     Attributes:
         row: the id of the row of the plan; ``runs`` has the rest of it.
-        requirement: its id; empty where a scenario came otherwise than expected.
-        shape: the name of the invariant, or what tells it from other ways in which a check found
-            the promise broken.
+        requirement: its id; empty if a scenario ended unexpectedly.
+        shape: the name of the invariant, or the name that the check gives this way to break the
+            promise.
         check: the check that found it; empty in a simulated world.
         sequence: the event by which it was found; -1 at the end of a world, or if there is none.
         time: when that was, in virtual milliseconds; -1 if there is no such event.
         tried: what the check did.
         program: the smallest program that shows it: runnable Python; empty if there is none.
         expected: what the promise demands.
-        found: what came instead.
-        command: what a user types to see the same.
-        saved: the file to run just this again, from the directory of the campaign; empty if none.
-        known: why it does not count; empty if it does.
+        found: what happened instead.
+        command: the command that shows the same failure.
+        saved: the file that repeats only this failure, from the directory of the campaign; empty
+            if none.
+        known: the reason why a known failure does not count; empty otherwise.
     """
 
     row: str
@@ -239,15 +240,15 @@ TABLES: dict[TableName, pa.Schema] = {
 
 
 def is_campaign(directory: Path) -> bool:
-    """Whether a campaign is carried out in a directory, or was."""
+    """Whether a directory has a campaign."""
     return (directory / MANIFEST).is_file()
 
 
 def read_table(spark: SparkSession, directory: Path, name: TableName) -> DataFrame:
-    """A table of a campaign: of each row of the plan that is done, and of no other, once.
+    """A table of a campaign, with each finished row of the plan exactly once.
 
     Raises:
-        UsageError: no campaign was carried out there.
+        UsageError: the directory has no campaign.
     """
     if not is_campaign(directory):
         raise UsageError(
@@ -263,9 +264,9 @@ def read_table(spark: SparkSession, directory: Path, name: TableName) -> DataFra
 
 
 def finished_rows(spark: SparkSession, directory: Path) -> DataFrame:
-    """The ids of the rows that are done; one that is in two files is there twice.
+    """The ids of the finished rows; a row that is in two files is here twice.
 
-    To open a file costs Spark more than to read it, and this opens each of them once.
+    Opening a file costs Spark more than reading it, so each file is opened once.
     """
     return _files(spark, directory, "runs").select("row")
 
@@ -276,7 +277,7 @@ def _files(spark: SparkSession, directory: Path, name: TableName) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     path = directory / name
-    # A file that is not whole costs its own rows alone; `mend` and the tables of problems tell.
+    # A damaged file costs only its own rows; `mend` and the table of problems report it.
     reader = spark.read.schema(from_arrow_schema(TABLES[name])).option("ignoreCorruptFiles", "true")
     table = reader.parquet(str(path.absolute()))
     return table.select("*", col("_metadata.file_name").alias("file"))

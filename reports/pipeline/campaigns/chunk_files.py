@@ -1,4 +1,4 @@
-"""Chunks of rows in files: written whole or not at all, and mended where a process was killed."""
+"""Chunks of rows in files: written completely or not at all, and mended after a kill."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 UNFINISHED = "."
-"""What the name of a file begins with that is not whole yet; Spark does not look at it."""
+"""The prefix of the names of unfinished files, which Spark ignores."""
 
 BROKEN = "broken"
-"""Where files go that cannot be read."""
+"""The directory for files that cannot be read."""
 
 COMMIT = "runs"
 """The table that is written last: its file makes a chunk count."""
@@ -48,10 +48,10 @@ METADATA = {"streamproof.campaign": str(SCHEMA_VERSION)}
 
 
 class RowRecords(Struct, frozen=True, kw_only=True):
-    """What one row of a plan came to.
+    """The records of one row of a plan.
 
     Attributes:
-        run: what is kept of it in any case.
+        run: the record that every row has.
     """
 
     run: RunRow
@@ -60,32 +60,32 @@ class RowRecords(Struct, frozen=True, kw_only=True):
 
 
 def chunk_name(rows: Iterable[str]) -> str:
-    """The name of the files for these rows: the same rows have the same one."""
+    """The name of the files for these rows; the same rows have the same name."""
     return f"{sha256(''.join(rows).encode()).hexdigest()[:24]}.parquet"
 
 
 def is_begun(directory: Path) -> bool:
-    """Whether any row of a campaign is done, or was, and cannot be read now."""
+    """Whether any row of a campaign is finished, even if its file cannot be read now."""
     return any(
         each for name in (COMMIT, f"{BROKEN}/{COMMIT}") for each in (directory / name).glob("*")
     )
 
 
 def is_committed(directory: Path, chunk: str) -> bool:
-    """Whether the rows of a chunk are done."""
+    """Whether the rows of a chunk are finished."""
     return (directory / COMMIT / chunk).exists()
 
 
 def write_chunk(
     directory: Path, chunk: str, found: Sequence[RowRecords], traces: Sequence[Path]
 ) -> None:
-    """Write what rows came to: when the file in ``runs`` is there, all of it is.
+    """Write the records of rows; when the file in ``runs`` exists, all other files do.
 
     Args:
         directory: of the campaign.
         chunk: its name.
-        found: what the rows came to.
-        traces: files with the events of some of them.
+        found: the records of the rows.
+        traces: files with the events of some rows.
     """
     if traces:
         with _whole(directory / "events" / chunk) as unfinished:
@@ -104,7 +104,7 @@ def write_chunk(
 
 
 def _join(traces: Sequence[Path], path: Path) -> None:
-    """Write one file with the events of all; in memory, there is one trace at a time."""
+    """Write one file with all events; only one trace at a time is in memory."""
     with pq.ParquetWriter(path, pq.read_schema(traces[0]), compression="zstd") as writer:
         for each in traces:
             writer.write_table(pq.read_table(each))
@@ -112,9 +112,9 @@ def _join(traces: Sequence[Path], path: Path) -> None:
 
 @contextlib.contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """What to write to for a file to be there in the end, whole, also after a loss of power.
+    """An unfinished file that becomes the file at the end, safe even from a loss of power.
 
-    Nothing is left of one that cannot be written: the disk may be full.
+    If writing fails, nothing is left: the disk may be full.
     """
     unfinished = path.with_name(f"{UNFINISHED}{path.name}-{os.getpid()}")
     try:
@@ -133,10 +133,11 @@ def _whole(path: Path) -> Iterator[Path]:
 
 
 def mend(directory: Path) -> list[str]:
-    """Put the tables in order before a campaign goes on; what was done, a sentence each.
+    """Mend the tables before a campaign continues; returns a sentence for each change.
 
-    What a killed process has not finished is deleted: nobody counts it, and it is made again. What
-    cannot be read goes to ``broken``, with all other files of its chunk, whose rows are done again.
+    Files that a killed process did not finish are deleted, because no reader counts them, and their
+    rows run again. Files that cannot be read are moved to ``broken``, with all other files of their
+    chunks, whose rows run again as well.
     """
     told = []
     unfinished = [each for name in TABLES for each in (directory / name).glob(f"{UNFINISHED}*")]
@@ -178,13 +179,13 @@ def _unreadable(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 class CampaignTally:
-    """Counts what is done in the directory of a campaign, while others write there.
+    """Counts the finished rows in the directory of a campaign, while workers write there.
 
     Args:
         directory: of the campaign.
 
     Attributes:
-        outcomes: how many rows came to each.
+        outcomes: the number of rows with each outcome.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -194,17 +195,17 @@ class CampaignTally:
 
     @property
     def rows(self) -> int:
-        """How many rows are done."""
+        """The number of finished rows."""
         return self.outcomes.total()
 
     def look(self) -> None:
-        """Count what is new."""
+        """Count the new files."""
         new: set[str] = set()
         # A campaign that has just been started may have no directory yet.
         with contextlib.suppress(FileNotFoundError), os.scandir(self._runs) as entries:
             new = {each.name for each in entries if each.name.endswith(".parquet")}
         for name in new - self._seen:
-            # Of which there may be hundreds of thousands: `read_table` takes twice as long.
+            # There may be hundreds of thousands of files, and `read_table` takes twice as long.
             with pq.ParquetFile(self._runs / name) as file:
                 self.outcomes.update(file.read(["outcome"])["outcome"].to_pylist())
             self._seen.add(name)

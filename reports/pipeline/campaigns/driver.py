@@ -1,4 +1,4 @@
-"""A campaign: rows of a plan that are not done yet, handed to Spark until all are."""
+"""Runs a campaign: hands the unfinished rows of a plan to Spark until all are finished."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ PARTS = 4
 than one, because some take longer than others."""
 
 MOST_WORLDS = 16 * CHUNK
-"""So many worlds a partition has, about, where there are very many: a few minutes of work, so that
-a slow machine keeps nobody waiting for hours."""
+"""About how many worlds a partition of a very large plan has: a few minutes of work, so that a slow
+machine does not keep the campaign waiting for hours."""
 
 ALONE_PARTS = 64
-"""Partitions for each core, at most, of rows with a process of their own: each takes a second."""
+"""The most partitions for each core of rows with processes, which take about a second each."""
 
 IDLE_JOBS = 3
-"""So many jobs in a row may fail without getting any further."""
+"""How many jobs in a row may fail without progress."""
 
 LOOK_EVERY_S = 1.0
-"""How often it is looked what is done, at most."""
+"""The shortest time between two looks at the finished rows."""
 
 LOOKING_SHARE = 0.1
-"""How much of the time that may take: a directory with a million files has a long list."""
+"""The inverse of the share of time for these looks: listing a million files takes long."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class CampaignDirectory:
     """A directory in which a plan is carried out.
 
     Attributes:
-        plan: what is to be done.
-        directory: where it is kept; every worker sees it under this path.
-        mended: what had to be put in order before it goes on, a sentence each.
+        plan: the plan of the campaign.
+        directory: its path, which must be the same for every worker.
+        mended: a sentence for each repair before the campaign continues.
     """
 
     plan: CampaignPlan
@@ -72,13 +72,13 @@ class CampaignDirectory:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a campaign is.
+    """The progress of a campaign.
 
     Attributes:
-        rows: how many there are in all.
-        before: how many were done before this run of the command.
-        tally: what is done.
-        elapsed_s: seconds since Spark was given the rest.
+        rows: the number of rows in the plan.
+        before: the number of rows that were finished before this run of the command.
+        tally: counts the finished rows.
+        elapsed_s: seconds since Spark began with the rest.
     """
 
     rows: int
@@ -87,7 +87,7 @@ class Progress:
     elapsed_s: float
 
     def __str__(self) -> str:
-        # A row that two workers have written, as one that was lost may have, is one row.
+        # If a lost worker and its successor both wrote a row, it counts once.
         done, failed = min(self.tally.rows, self.rows), self.tally.outcomes["fail"]
         rate = (done - self.before) / max(self.elapsed_s, 0.001)
         text = f"{done:,} of {self.rows:,} rows, {rate:.1f}/s, {failed:,} failed"
@@ -96,11 +96,11 @@ class Progress:
 
 
 def opened(plan: CampaignPlan, directory: Path) -> CampaignDirectory:
-    """A directory for a plan: a new one, or one in which the same plan goes on.
+    """A directory for a plan: a new one, or one in which the same plan continues.
 
     Raises:
-        UsageError: it cannot be written, another plan is carried out there, or another process
-            is at work there.
+        UsageError: the directory cannot be written, has another plan, or is in use by another
+            process.
     """
     directory = directory.absolute()
     known = {
@@ -113,7 +113,7 @@ def opened(plan: CampaignPlan, directory: Path) -> CampaignDirectory:
         for name in (*TABLES, "logs", "swarms"):
             (directory / name).mkdir(parents=True, exist_ok=True)
         _lock(directory)
-        # Those of a process that was killed mean nothing now.
+        # The attempts of a killed process mean nothing now.
         shutil.rmtree(directory / ATTEMPTS, ignore_errors=True)
         (directory / ATTEMPTS).mkdir(exist_ok=True)
         for each in plan.series:
@@ -133,12 +133,12 @@ def opened(plan: CampaignPlan, directory: Path) -> CampaignDirectory:
 
 
 def _require_same(directory: Path, wanted: dict[str, Any]) -> list[str]:
-    """See that no other plan is carried out in a directory; what is to be told of it.
+    """Check that a directory has no other plan; returns sentences for the user.
 
-    A plan of which no row is done gives way: it may have been mended since.
+    A plan without a finished row is replaced: the user may have corrected it.
 
     Raises:
-        UsageError: one is, or there is something else in it.
+        UsageError: the directory has another plan, or other files.
     """
     manifest = directory / MANIFEST
     if not manifest.exists():
@@ -157,7 +157,7 @@ def _require_same(directory: Path, wanted: dict[str, Any]) -> list[str]:
             "with --out."
         ) from error
     if different and not is_begun(directory):
-        return ["No row was done of the plan that was here before: this one is in its place."]
+        return ["The plan that was here before had no finished row; this plan replaces it."]
     if different:
         told = ", ".join(
             f"its {name} is {found[name]}, and this one's is {wanted[name]}" for name in different
@@ -169,10 +169,10 @@ def _require_same(directory: Path, wanted: dict[str, Any]) -> list[str]:
 
 
 def _lock(directory: Path) -> None:
-    """Keep other processes out until this one ends: what they have not finished is not theirs.
+    """Keep other processes out of the directory until this one ends.
 
     Raises:
-        UsageError: another process is at work there.
+        UsageError: another process uses the directory.
     """
     descriptor = os.open(directory / "lock", os.O_CREAT | os.O_RDWR, 0o644)
     try:
@@ -197,16 +197,16 @@ def run(
     tell: Callable[[Progress], None],
     chunk: int = CHUNK,
 ) -> Progress:
-    """Carry out what is not done yet; how far it is in the end.
+    """Run the unfinished rows; returns the progress at the end.
 
     Args:
         spark: the session.
         campaign: the directory, and the plan.
-        tell: is told how far it is, about once a second.
-        chunk: rows that are written together.
+        tell: called with the progress about once a second.
+        chunk: the number of rows that are written together.
 
     Raises:
-        UsageError: the workers of Spark cannot run rows, or have no room for what they find.
+        UsageError: the workers of Spark cannot run rows, or their disk is full.
     """
     directory = campaign.directory
     attempts = directory / ATTEMPTS / uuid4().hex
@@ -230,14 +230,14 @@ def run(
             if error is None:
                 return progress()
             if f"[Errno {errno.ENOSPC}]" in str(error):
-                # To try again would cost all the rows of a chunk, and end in the same way.
+                # Another attempt would run all rows of a chunk again, and fail in the same way.
                 raise UsageError(
                     f"The disk is full: {_reason(error)}. Make room in {directory}, and where "
-                    "workers have their databases. What is finished is kept, and the same "
-                    "command goes on."
+                    "workers have their databases. Finished rows are kept, and the same "
+                    "command continues."
                 ) from error
-            # A row during which a worker has died is done in a process of its own from now on: so
-            # a job that had too many of them gets further when it is begun again.
+            # From now on, a row during which a worker died runs in a process of its own. So a job
+            # that failed because of too many such rows gets further the next time.
             begun.update(each.name for each in attempts.iterdir())
             idle = idle + 1 if (progress().tally.rows, len(begun)) == seen else 0
             if idle == IDLE_JOBS:
@@ -252,7 +252,7 @@ def run(
 def _carry_out(
     spark: SparkSession, campaign: CampaignDirectory, worker: Worker, look: Callable[[], None]
 ) -> Exception | None:
-    """Let Spark run what is left; why it has given up, or ``None``."""
+    """Let Spark run the unfinished rows; returns the error that ended the job, or ``None``."""
     errors: list[Exception] = []
 
     def work() -> None:
@@ -278,14 +278,14 @@ def _carry_out(
 
 
 def pending(spark: SparkSession, campaign: CampaignDirectory) -> DataFrame:
-    """The rows that are not done, shared out: those that may take longest come first.
+    """The unfinished rows in partitions; the rows that may take longest come first.
 
-    Spark begins the partitions in their order. So no core is left with an hour of work when the
-    others have none.
+    Spark begins the partitions in their order, so that no core is left with an hour of work when
+    the others have none.
 
     Args:
-        spark: the session; the more it does at a time, the more partitions there are.
-        campaign: the plan, and the directory that says what is done.
+        spark: the session; more cores give more partitions.
+        campaign: the plan, and the directory with the finished rows.
     """
     directory, cores = campaign.directory, _cores(spark)
     done = finished_rows(spark, directory) if is_begun(directory) else None
@@ -298,18 +298,18 @@ def pending(spark: SparkSession, campaign: CampaignDirectory) -> DataFrame:
         left = left if done is None else left.join(done, "row", "left_anti")
         rows = sum(each.end - each.first for each in some)
         if some[0].is_isolated:
-            # Ranges of so few rows have a row each: none of them waits for another one's end.
+            # With so few rows, each range has one row, so that no row waits for another.
             left = left.repartitionByRange(min(rows, ALONE_PARTS * cores), "row")
         else:
             parts_of_worlds = max(PARTS * cores, rows // MOST_WORLDS)
             left = left.repartition(min(rows, parts_of_worlds), "row")
-        # A worker that takes over from another one so finds the same chunks.
+        # In this order, a worker that takes over from another one finds the same chunks.
         parts.append(left.sortWithinPartitions("row"))
     return reduce(lambda table, part: table.unionByName(part), parts)
 
 
 def _cores(spark: SparkSession) -> int:
-    """How many tasks run at a time; 8, where a Connect server does not tell."""
+    """How many tasks run at a time; 8 if a Connect server does not say."""
     try:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - the class depends on the version of PySpark
@@ -317,7 +317,7 @@ def _cores(spark: SparkSession) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """The line of an error of Spark that says what went wrong in Python, or else its first."""
+    """The line with the Python error in an error of Spark, or else its first line."""
     lines = [each.strip() for each in str(error).splitlines() if each.strip()]
     python = [each for each in lines if "Error: " in each and not each.startswith("at ")]
     return (python or lines or [type(error).__name__])[-1 if python else 0].rstrip(".")

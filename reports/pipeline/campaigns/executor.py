@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does with its share of the rows: it runs them, chunk by chunk."""
+"""Runs the rows of a Python worker of Spark, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from streamproof.reports.pipeline.campaigns.verify_row import LOG, verify
 __all__ = ["ATTEMPTS", "CHUNK", "DONE", "Worker"]
 
 CHUNK = 256
-"""Rows that are written together; so many are done again where a worker is killed, at most."""
+"""The number of rows that are written together, and at most run again after a kill."""
 
 ATTEMPTS = "attempts"
-"""The directory, below that of the campaign, with a file for each row that is under way."""
+"""The subdirectory of the campaign with a file for each row that is running."""
 
 DONE = "rows bigint"
-"""What a worker tells Spark: how many rows each chunk had."""
+"""The answer of a worker to Spark: the number of rows in each chunk."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """Runs rows of a plan and writes what they come to, as ``mapInArrow`` calls it.
+    """Runs rows of a plan and writes their records; called by ``mapInArrow``.
 
     Attributes:
-        directory: of the campaign; every worker sees it under this path.
-        session: names this run of the command: attempts of an earlier one do not count.
-        current: the directory in which modules and files of a plan are looked for, if it is there.
-        chunk: rows that are written together.
+        directory: the directory of the campaign, under the same path for every worker.
+        session: the name of this run of the command; attempts of an earlier run do not count.
+        current: the directory with modules and files of the plan, if it exists on this machine.
+        chunk: the number of rows that are written together.
     """
 
     directory: str
@@ -66,7 +66,7 @@ class Worker:
             yield pa.RecordBatch.from_pydict({"rows": [len(chunk)]})
 
     def _chunks(self, units: Iterable[Unit]) -> Iterator[list[Unit]]:
-        """Rows that are written together: one that has a process of its own is written alone."""
+        """Groups of rows that are written together; a row with its own process is written alone."""
         for alone, some in itertools.groupby(units, lambda unit: unit.is_isolated):
             while chunk := list(itertools.islice(some, 1 if alone else self.chunk)):
                 yield chunk
@@ -75,7 +75,7 @@ class Worker:
         directory = Path(self.directory)
         chunk = chunk_name(each.row for each in units)
         if is_committed(directory, chunk):
-            # Spark has lost this worker, or its answer, after the chunk was written.
+            # Spark lost the worker that wrote this chunk, or its answer.
             return
         with work_directory() as work:
             traces, found = [], []
@@ -83,7 +83,7 @@ class Worker:
                 scratch = work / unit.row
                 scratch.mkdir()
                 found.append(self._attempt(unit, directory, scratch))
-                # Those of a row without an answer may have no end.
+                # The events of a row without an answer may be cut off.
                 if found[-1].run.outcome != "error" and (scratch / EVENTS).exists():
                     traces.append((scratch / EVENTS).rename(work / f"{unit.row}.parquet"))
                 _keep_log(scratch / LOG, directory / "logs" / unit.row)
@@ -109,7 +109,7 @@ class Worker:
 
 
 def _keep_log(log: Path, kept: Path) -> None:
-    """Keep the log of a verification and its saved failures: reports can be made again."""
+    """Keep the log of a verification and its saved failures, so that reports can use them."""
     if (log / "run.ndjson").exists():
         unfinished = kept.with_name(f".{kept.name}-{os.getpid()}")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -122,11 +122,11 @@ def _keep_log(log: Path, kept: Path) -> None:
 
 
 class _RowTooLongError(BaseException):
-    """A world takes too long. Nothing in it catches this, because it is no ``Exception``."""
+    """A world takes too long. No code in a world catches this, as it is no ``Exception``."""
 
 
 def _in_time(unit: Unit, directory: Path, scratch: Path) -> RowRecords:
-    """Run a row here, and give it up when its time is over."""
+    """Run a row in this process, and end it when its time is over."""
     limit_s = unit.conditions.limit_s
     before = signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, limit_s)

@@ -1,4 +1,4 @@
-"""Units of work: the rows of a plan, as a table that Spark makes and shares out."""
+"""Units of work: the rows of a plan as a table that Spark makes and distributes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["Unit", "frame", "row_id", "swarm_path", "swarm_text"]
 
 LONG = 10_000
-"""A series of more rows than this is not spread out from a single row."""
+"""A longer series is made as a range, and not spread out from a single row."""
 
 
 class Unit(Struct, frozen=True, kw_only=True):
     """One row of a plan; but for ``row`` and ``seed``, its attributes are those of ``RowSeries``.
 
     Attributes:
-        row: its id: 32 hexadecimal digits that follow from all the rest.
-        seed: where every random decision follows from; -1 in a scenario.
+        row: its id: 32 hexadecimal digits that follow from all other columns.
+        seed: determines every random decision; -1 in a scenario.
     """
 
     row: str
@@ -45,12 +45,12 @@ class Unit(Struct, frozen=True, kw_only=True):
 
     @property
     def conditions(self) -> Conditions:
-        """What it asks for besides."""
+        """The settings that have no column of their own."""
         return msgspec.json.decode(self.settings, type=Conditions)
 
     @property
     def is_isolated(self) -> bool:
-        """Whether it has a process of its own, because it runs code that is not ours."""
+        """Whether the row runs foreign code, and so has a process of its own."""
         return self.kind == "verify" or bool(self.subject)
 
 
@@ -64,7 +64,7 @@ def row_id(*values: Any) -> str:
 
 
 def frame(spark: SparkSession, series: Iterable[RowSeries]) -> DataFrame:
-    """The rows of these series, which have none in common; the driver never has them all."""
+    """The rows of these series, which share no row; the driver never holds all rows."""
     from pyspark.sql import functions as f
 
     long: list[RowSeries] = []
@@ -101,10 +101,10 @@ def _ranged(spark: SparkSession, series: RowSeries) -> DataFrame:
 
 
 def swarm_path(directory: Path, swarm: PlanSpace) -> Path | None:
-    """Where a campaign keeps what worlds are drawn from, as a file for ``streamproof explore``.
+    """The file of a campaign for ``streamproof explore --swarm``.
 
     Returns:
-        ``None`` if nothing is left out, so that no file is needed.
+        ``None`` if worlds are drawn from the whole swarm, so that no file is needed.
     """
     if swarm == EVERYTHING:
         return None
@@ -112,7 +112,7 @@ def swarm_path(directory: Path, swarm: PlanSpace) -> Path | None:
 
 
 def swarm_text(swarm: PlanSpace) -> str:
-    """The same as TOML: what is in it is written there as in JSON."""
+    """The swarm as TOML; its values are written as in JSON."""
     table = msgspec.to_builtins(swarm)
     flat = {name: value for name, value in table.items() if isinstance(value, list)}
     lines = [f"{name} = {json.dumps(value)}" for name, value in flat.items()]

@@ -1,1 +1,1 @@
-"""Events that were kept, judged again: by the invariants of the simulator, and as sets."""
+"""Judges kept events again: by the invariants of the simulator, and by checks over sets."""

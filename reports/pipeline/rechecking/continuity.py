@@ -1,4 +1,4 @@
-"""The offsets of a log follow each other: nothing of it is missing among the events."""
+"""The offsets of a log follow each other, so that no part of it is missing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["OffsetsAreContinuous"]
 class OffsetsAreContinuous(Invariant):
     """Each record or marker of a partition has the offset after that of the one before.
 
-    A log of the simulator cannot break this. Events that were collected from real brokers can: then
-    something of the log is missing, came twice, or is in the wrong order. It stands for no promise.
+    A log of the simulator cannot break this. Events that were collected from real brokers can, if a
+    part of the log is missing, came twice, or is in the wrong order. This is no promise of a store.
     """
 
     name = "the offsets of a log follow each other"

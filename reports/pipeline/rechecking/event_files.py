@@ -1,4 +1,4 @@
-"""Files of events, to be read by Spark, and of what was found in them."""
+"""Reads files of events with Spark, and writes files of findings."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 __all__ = ["event_files", "read_events", "write_findings"]
 
 EVENTS = "events"
-"""The directory of a campaign in which its events are."""
+"""The directory of a campaign with its events."""
 
 UNFINISHED = "_temporary"
-"""The directory in which Spark has what it has not finished; it is gone in the end."""
+"""The directory with unfinished files of Spark; Spark removes it at the end."""
 
 BATCH = 10_000
-"""Findings that are in memory before they are written."""
+"""How many findings are held in memory before they are written."""
 
 
 def event_files(paths: Iterable[Path]) -> list[Path]:
-    """The files with events, each of them once; their ends have been looked at.
+    """The files with events, each of them once; checks that they are complete.
 
     Args:
         paths: traces, directories of traces at any depth, and directories of campaigns.
 
     Raises:
-        UsageError: there is none, or one of them cannot be read.
+        UsageError: there is no file, or a file cannot be read.
     """
     files: dict[Path, None] = {}
     for path in paths:
@@ -58,7 +58,7 @@ def _files_in(path: Path) -> list[Path]:
         raise UsageError(
             f"{directory} was not written to its end: {UNFINISHED} is in it still. Write it anew."
         )
-    # What begins so is not finished, or says something of the other files.
+    # These prefixes mark unfinished files, and files about other files.
     found = [
         each
         for each in sorted(directory.rglob("*.parquet"))
@@ -70,27 +70,27 @@ def _files_in(path: Path) -> list[Path]:
 
 
 def read_events(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """The events of all files as one table, of which nothing is read yet.
+    """The events of all files as one table, which is not read yet.
 
     Args:
         spark: its workers must see the files under the same paths.
         files: as :func:`event_files` has found them.
     """
     schema = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
-    # A bracket in a name is a bracket, and no pattern.
+    # A bracket in a name must not be taken for a pattern.
     paths = [re.sub(r"[][{}*?\\]", r"\\\g<0>", f"file://{each}") for each in files]
     return spark.read.schema(schema).parquet(*paths)
 
 
 def write_findings(findings: DataFrame, directory: Path) -> Iterable[RecheckFinding]:
-    """Write what was found, in the order of runs, as ``violations.parquet`` and ``.ndjson``.
+    """Write findings in the order of runs, as ``violations.parquet`` and ``.ndjson``.
 
     Args:
-        findings: what was found, with the columns of ``RecheckFinding``.
-        directory: where the files go. Those that are there are replaced once it is complete.
+        findings: a table with the columns of ``RecheckFinding``.
+        directory: the directory for the files. Existing files are replaced at the end.
 
     Returns:
-        The findings, one after the other; all of them have to be taken.
+        The findings, one after the other; the caller must take all of them.
     """
     parquet, lines = (directory / f"violations.{each}" for each in ("parquet", "ndjson"))
     unfinished = [each.with_name(f".{each.name}") for each in (parquet, lines)]

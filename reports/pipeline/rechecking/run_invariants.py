@@ -1,7 +1,7 @@
-"""Invariants over events that were kept: each run by itself, in one worker, by the same classes.
+"""Judges the events of each run by the classes of the simulator, in one worker for each run.
 
-What comes of a run is what came of it while it ran: the world of a simulation ends soon after its
-first violation, and what must hold in the end is only asked for if everything held until then.
+A run gets the same result as while it ran: a simulated world ends soon after its first violation,
+and the conditions at the end are only checked if everything held until then.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 KNOWN: tuple[type[Invariant], ...] = (OffsetsAreContinuous, *INVARIANTS)
-"""What is asked for unless something else is: whether the events are all there, and the rest."""
+"""The default invariants: that no event of a log is missing, and those of the simulator."""
 
 FINDINGS = pa.schema(
     [
@@ -55,25 +55,25 @@ FINDINGS = pa.schema(
         pa.field("sequence", pa.int64(), nullable=False),
     ]
 )
-"""The columns of what was found; see :class:`RecheckFinding`."""
+"""The columns of findings; see :class:`RecheckFinding`."""
 
 COLUMNS = (
     "run string, what string, invariant string, requirement string, message string, sequence bigint"
 )
-"""The same in the words of Spark."""
+"""The same columns as a schema of Spark."""
 
 
 class RecheckFinding(Struct, frozen=True):
-    """Something that was found in the events of a run.
+    """A finding about the events of a run.
 
     Attributes:
         run: the name of the run.
-        what: ``violation``; ``unreadable``, if the run could not be judged; or ``duplicate``, if it
-            was there more than once, and was judged once.
-        invariant: the name of the invariant that does not hold; empty unless it is a violation.
-        requirement: the promise that it stands for; empty unless it is a violation.
-        message: what is wrong.
-        sequence: the number of the event by which it was found; -1 at the end of the run.
+        what: ``violation``; ``unreadable`` if the run could not be judged; or ``duplicate`` if it
+            was read more than once, and judged once.
+        invariant: the name of the broken invariant; empty unless this is a violation.
+        requirement: the id of the broken promise; empty unless this is a violation.
+        message: the finding in words.
+        sequence: the number of the event that shows the finding; -1 at the end of the run.
     """
 
     run: str
@@ -85,10 +85,10 @@ class RecheckFinding(Struct, frozen=True):
 
 
 def find_invariants(names: Iterable[str]) -> tuple[type[Invariant], ...]:
-    """The invariants of these names or requirements; all, if there are none.
+    """The invariants with these names or requirements; all, if no name is given.
 
     Raises:
-        UsageError: there is no such invariant.
+        UsageError: no invariant has one of the names.
     """
     wanted = set(names)
     unknown = wanted - {word for each in KNOWN for word in (each.name, each.requirement)}
@@ -105,14 +105,14 @@ def recheck(events: DataFrame, invariants: Sequence[type[Invariant]] = INVARIANT
     """Judge every run by itself; a worker holds one run at a time.
 
     Args:
-        events: of any number of runs, with the columns of a trace; in any order.
-        invariants: what must hold. Workers must be able to import them.
+        events: the events of any number of runs, with the columns of a trace, in any order.
+        invariants: the invariants to check. Workers must be able to import them.
 
     Returns:
-        What was found, with the columns of :class:`RecheckFinding`.
+        The findings, with the columns of :class:`RecheckFinding`.
 
     Raises:
-        UsageError: a column is missing, or is of another type.
+        UsageError: a column is missing, or has another type.
     """
     require_events(events)
     chosen = tuple(invariants)
@@ -127,8 +127,8 @@ def judge(rows: pa.Table, invariants: Sequence[type[Invariant]]) -> Iterator[Rec
     """Judge one run.
 
     Args:
-        rows: its events, in any order, under the schema of a trace.
-        invariants: what must hold.
+        rows: its events, in any order, with the schema of a trace.
+        invariants: the invariants to check.
     """
     run = rows.column("run")[0].as_py() or ""
     try:
@@ -154,13 +154,13 @@ def in_order(rows: pa.Table) -> pa.Table:
     """The events of one run in their order, each of them once.
 
     Args:
-        rows: in any order, under the schema of a trace.
+        rows: the events in any order, with the schema of a trace.
 
     Raises:
-        UsageError: a value is missing, different runs have this name, or events are missing.
+        UsageError: a value or an event is missing, or different runs have the same name.
     """
     if any(each.null_count for each in rows.columns):
-        # It says where, and what should be there.
+        # Its message says where the value is missing, and which one it is.
         next(events_of(rows))
     numbers = rows.column("sequence").combine_chunks()
     if numbers.equals(pa.array(range(len(rows)), pa.int64())):
@@ -180,15 +180,15 @@ def in_order(rows: pa.Table) -> pa.Table:
 def violations_in(
     events: Iterator[Event], invariants: Sequence[type[Invariant]]
 ) -> list[InvariantViolation]:
-    """What does not hold in a run, in the order in which it is found.
+    """The violations in a run, in the order in which they are found.
 
     Args:
-        events: of the run, in order; there is at least one.
-        invariants: what must hold.
+        events: the events of the run, in order; there is at least one.
+        invariants: the invariants to check.
 
     Raises:
-        UsageError: it does not begin with the event that tells the guarantee.
-        InvariantError: an invariant raised, as something is missing.
+        UsageError: the run does not begin with the event that has the guarantee.
+        InvariantError: an invariant raised an error, because an event is missing.
     """
     first = next(events)
     if first.kind != START:
@@ -207,9 +207,10 @@ def violations_in(
 
 
 def _watched(invariants: Sequence[type[Invariant]]) -> list[type[Invariant]]:
-    """What has to be watched to judge a run by some invariants.
+    """All invariants that must run to judge a run by some of them.
 
-    A world ends when any of ours is broken; what must hold in the end is asked for if none was.
+    A world ends when any invariant of the simulator is broken, and the conditions at the end are
+    only checked if none was.
     """
     if all(each.at_end is Invariant.at_end for each in invariants):
         return list(invariants)

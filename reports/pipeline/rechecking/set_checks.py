@@ -1,8 +1,8 @@
 """Checks over all events at once, for runs that are too large for one worker.
 
-Each is an invariant in the words of Spark: windows over the few events that matter to it, which
-are shared out by partition, task or thread. They find what the invariant of the same name finds
-in the same events, message by message.
+Each check is an invariant as expressions of Spark: windows over the few events that matter to the
+check, distributed by partition, task or thread. A check finds exactly what the invariant of the
+same name finds in the same events, with the same messages.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["SET_CHECKS", "SetCheck", "recheck_sets"]
 
 
 class SetCheck(NamedTuple):
-    """An invariant, as far as it can be checked over all events at once.
+    """The part of an invariant that can be checked over all events at once.
 
     Attributes:
-        invariant: the one that finds the same.
-        find: from the events as ``told`` gives them, what is broken: ``run``, ``message`` and
-            ``sequence``.
+        invariant: the invariant with the same findings.
+        find: makes the violations (``run``, ``message`` and ``sequence``) from the events that
+            ``told`` returns.
     """
 
     invariant: type[Invariant]
@@ -46,15 +46,15 @@ def recheck_sets(
     """Check all runs at once; no worker needs to hold one of them.
 
     Args:
-        events: of any number of runs, with the columns of a trace; in any order. What matters of
-            them is persisted while what was found is used.
-        invariants: of those in ``SET_CHECKS``; all of them, if they are not given.
+        events: the events of any number of runs, with the columns of a trace, in any order. The
+            events that matter are persisted while the findings are used.
+        invariants: some of those in ``SET_CHECKS``; all, if none are given.
 
     Yields:
-        What was found, with the columns of ``invariants.Finding``.
+        The findings, with the columns of ``RecheckFinding``.
 
     Raises:
-        UsageError: one of the invariants cannot be checked so, or these are no events.
+        UsageError: an invariant cannot be checked in this way, or the table has no events.
     """
     require_events(events)
     from pyspark.sql import functions as f
@@ -113,32 +113,32 @@ def _findings(events: DataFrame, check: SetCheck) -> DataFrame:
     )
 
 
-# What the checks are made of.
+# The parts of the checks.
 
 
 def _over(*by: str) -> Any:
-    """A window over the events of a run that have the same, in their order."""
+    """A window over the events of a run with equal values in some columns, in their order."""
     from pyspark.sql import Window
 
     return Window.partitionBy("run", *by).orderBy("sequence")
 
 
 def _before(*by: str) -> Any:
-    """The same, up to the event before."""
+    """The same window, up to the event before."""
     from pyspark.sql import Window
 
     return _over(*by).rowsBetween(Window.unboundedPreceding, -1)
 
 
 def _so_far(*by: str) -> Any:
-    """The same, up to the present event."""
+    """The same window, up to the present event."""
     from pyspark.sql import Window
 
     return _over(*by).rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
 def _from_here(*by: str) -> Any:
-    """The same, from the present event on."""
+    """The same window, from the present event on."""
     from pyspark.sql import Window
 
     return _over(*by).rowsBetween(Window.currentRow, Window.unboundedFollowing)
@@ -197,7 +197,7 @@ def _went_back(events: DataFrame) -> DataFrame:
 
 
 def _two_owners(events: DataFrame) -> DataFrame:
-    """Tasks with two owners in one generation; what comes late, of an earlier one, is left out."""
+    """Tasks with two owners in one generation; late events of an earlier one are left out."""
     from pyspark.sql import functions as f
 
     assigned = events.where("kind = 'thread.assigned'")
@@ -235,7 +235,7 @@ def _not_given_up(events: DataFrame) -> DataFrame:
     columns = ["run", "sequence", "generation", "actor"]
     given = had.select(*columns, f.explode("active").alias("task"), f.lit(True).alias("is_given"))
     asked = had.select(*columns, f.explode("had").alias("task"), f.lit(False).alias("is_given"))
-    # In one event, what a thread is given comes before what is asked of it.
+    # In one event, the tasks that a thread gets come before the tasks that it must give back.
     window = (
         Window.partitionBy("run", "generation", "task")
         .orderBy("sequence", f.desc("is_given"))
@@ -255,7 +255,7 @@ def _not_given_up(events: DataFrame) -> DataFrame:
 
 
 def _with_ends(events: DataFrame, assigned: DataFrame) -> DataFrame:
-    """What threads were assigned, and when they lost all of it: nothing is active from then on."""
+    """The assignments of threads, and the moments at which a thread lost all of its tasks."""
     from pyspark.sql import functions as f
 
     columns = ["run", "sequence", "actor", "kind", "generation", "active"]
@@ -314,17 +314,17 @@ def _counted_twice(events: DataFrame) -> DataFrame:
 
 
 def _numbered() -> Any:
-    """A window over the times that an input was counted, in the order in which it was."""
+    """A window over the times that an input was counted, in their order."""
     from pyspark.sql import Window
 
     return Window.partitionBy("run", "partition", "offset").orderBy("end", "sequence")
 
 
 def _transactions(events: DataFrame) -> DataFrame:
-    """What belongs to transactions of strict runs, each with its ``end`` and what became of it.
+    """The events in transactions of exactly-once runs, each with the end of its transaction.
 
-    That is the first decision about its producer that follows, unless the producer begins anew
-    before that: then it never counts.
+    The end is the first decision about the producer that follows. If the producer begins anew
+    before that, the transaction never counts.
     """
     from pyspark.sql import functions as f
 
@@ -350,7 +350,7 @@ SET_CHECKS: tuple[SetCheck, ...] = (
     SetCheck(OwnersFollowEachOther, _not_given_up),
     SetCheck(EachInputCountsOnce, _counted_twice),
 )
-"""All that there are.
+"""All checks over sets.
 
-Of two invariants it is a part: that offsets never go back, and that no input counts more than once.
+Two of them cover a part of their invariants: offsets never go back, and no input counts twice.
 """

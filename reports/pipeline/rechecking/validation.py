@@ -1,4 +1,4 @@
-"""What is wrong with the events of a run, so that nothing can be said of what they tell."""
+"""Finds runs whose events are damaged or incomplete, so that they cannot be judged."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = [
 ]
 
 START = "application.started"
-"""What a run begins with, because it tells the guarantee."""
+"""The kind of the first event of a run, which has the guarantee."""
 
-# These are filled in by Python, and by Spark.
+# Python and Spark both fill in these texts.
 
 DIFFERENT = (
     "Different runs have this name, so that none of them is judged. Check them apart, or give them "
@@ -59,7 +59,7 @@ USED: dict[str, dict[str, str]] = {
     "transaction.decided": {"producer": "bigint", "commit": "boolean"},
     "transaction.marker": {},
 }
-"""By kind that checks over all events look at, the attributes that matter, with types of Spark."""
+"""The kinds that checks over sets read, with the attributes that matter and their types."""
 
 
 COLUMNS = {
@@ -77,10 +77,10 @@ COLUMNS = {
 
 
 def require_events(events: DataFrame) -> None:
-    """See that a table has the columns of a trace.
+    """Check that a table has the columns of a trace.
 
     Raises:
-        UsageError: one is missing, or is of another type.
+        UsageError: a column is missing, or has another type.
     """
     found = dict(events.dtypes)
     for name, type_ in COLUMNS.items():
@@ -93,7 +93,7 @@ def require_events(events: DataFrame) -> None:
 
 
 def told(events: DataFrame) -> DataFrame:
-    """The events that checks look at, with the attributes that they look at as columns."""
+    """The events that checks read, with the attributes that they read as columns."""
     from pyspark.sql import functions as f
 
     types = {name: type_ for each in USED.values() for name, type_ in each.items()}
@@ -107,13 +107,13 @@ def told(events: DataFrame) -> DataFrame:
 
 
 def unsound(events: DataFrame, told: DataFrame) -> DataFrame:
-    """Runs that are not as they should be: ``run``, ``what`` and ``message``.
+    """Damaged runs, with the columns ``run``, ``what`` and ``message``.
 
-    What is ``unreadable`` cannot be judged; a ``duplicate`` can, once its events are there once.
+    An ``unreadable`` run cannot be judged. A ``duplicate`` can, after its copies are removed.
 
     Args:
-        events: all of them.
-        told: what :func:`told` has made of them.
+        events: all events.
+        told: the same events, as :func:`told` returns them.
     """
     return _miscounted(events).unionByName(_lacking(told))
 

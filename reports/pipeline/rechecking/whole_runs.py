@@ -1,7 +1,7 @@
-"""Runs that are in one piece in one file: whoever reads the file judges them, and nothing is moved.
+"""Judges runs that are in one piece in one file, without moving their events between workers.
 
-To share out events by their run, Spark turns every row round four times, which takes as long as to
-judge it. The files of a campaign need none of that.
+To distribute events by run, Spark converts every row four times, which takes as long as judging the
+events. The files of a campaign do not need that, because each run is in one piece.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["mixed_files", "recheck_files"]
 
 LARGEST = 64 << 20
-"""Bytes of a file that one worker judges alone, for half a minute at most; a larger one is shared
-out by run."""
+"""The largest file, in bytes, that one worker judges alone, in at most half a minute; the runs of a
+larger file are distributed."""
 
 BYTES_A_TASK = 1 << 20
-"""A task has so many bytes of files, which take it about half a second: ten times what a task of
-Spark costs."""
+"""The bytes of files for each task. They take about half a second, ten times the cost of a task of
+Spark."""
 
 _PLACE = pa.schema([("path", pa.string()), ("run", pa.string())])
 
@@ -47,10 +47,10 @@ def recheck_files(
     Args:
         spark: its workers must see the files under the same paths.
         files: as ``event_files`` has found them; at least one.
-        invariants: what must hold. Workers must be able to import them.
+        invariants: the invariants to check. Workers must be able to import them.
 
     Returns:
-        What was found, with the columns of ``invariants.Finding``.
+        The findings, with the columns of ``RecheckFinding``.
     """
     chosen = tuple(invariants)
     mixed = mixed_files(spark, files)
@@ -65,7 +65,7 @@ def recheck_files(
 
 
 def mixed_files(spark: SparkSession, files: Sequence[Path]) -> set[str]:
-    """The files that cannot be judged one by one: too large, or a run is in several pieces.
+    """The files that cannot be judged one by one: large ones, and those with a run in pieces.
 
     Args:
         spark: its workers must see the files under the same paths.
@@ -91,7 +91,7 @@ def _by_file(
     work: Callable[[str], Iterator[pa.RecordBatch]],
     columns: str,
 ) -> DataFrame:
-    """What comes of each file, in few tasks: each of them costs about 40 ms."""
+    """The findings of each file, in few tasks, because each task costs about 40 ms."""
 
     def work_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -105,7 +105,7 @@ def _by_file(
 
 
 def _pieces(path: str) -> Iterator[pa.RecordBatch]:
-    """The runs in a file, each of them as often as it has pieces."""
+    """The runs in a file, each as often as it has pieces."""
     with pq.ParquetFile(path) as file:
         pieces = groupby(_slices(file, ["run"]), itemgetter(0))
         runs = [run for run, _ in pieces]
@@ -113,7 +113,7 @@ def _pieces(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def _judged(path: str, invariants: Sequence[type[Invariant]]) -> Iterator[pa.RecordBatch]:
-    """What is found in the runs of a file, which are in one piece each."""
+    """The findings about the runs of a file, each of which is in one piece."""
     with pq.ParquetFile(path) as file:
         for _, slices in groupby(_slices(file, SCHEMA.names), itemgetter(0)):
             rows = pa.Table.from_batches([each for _, each in slices])
@@ -125,7 +125,7 @@ def _judged(path: str, invariants: Sequence[type[Invariant]]) -> Iterator[pa.Rec
 def _slices(
     file: pq.ParquetFile, columns: Sequence[str]
 ) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Rows of a file that follow each other and are of one run, with the run, as they come."""
+    """Each run of a file with its consecutive rows, in the order of the file."""
     # Each core has a worker already.
     for batch in file.iter_batches(columns=list(columns), use_threads=False):
         ends = pc.run_end_encode(batch.column("run"))

@@ -1,4 +1,4 @@
-"""Compliance tables: what thousands of runs say together, as Spark jobs.
+"""Compliance tables: the combined results of thousands of runs, as Spark jobs.
 
 Importing this needs neither Spark nor pandas; making a table needs both.
 """

@@ -15,15 +15,15 @@ from streamproof.reports.pipeline.tables.spark_tables import SparkTables
 __all__ = ["Tables", "load_tables"]
 
 BYTES_A_PARTITION = 64 * 1024 * 1024
-"""Of logs, for each partition of what is made from them: about 100,000 results."""
+"""Bytes of logs for each partition of the tables: about 100,000 results."""
 
 
 def load_tables(
     *paths: Path | str, master: str = "", remote: str = "", spark: SparkSession | None = None
 ) -> Tables:
-    """What :func:`streamproof.reports.pipeline.load` does."""
+    """Load tables, as :func:`streamproof.reports.pipeline.load` does."""
     sources = find_sources(*paths)
-    # Spark's 200 partitions are made for far more: each costs as much as thousands of rows.
+    # Spark's default of 200 partitions is for far more rows: each costs as much as thousands.
     partitions = max(4, sources.size // BYTES_A_PARTITION)
     settings = {"spark.sql.shuffle.partitions": str(partitions)}
     spark = spark or session(master, remote, "streamproof tables", settings)
@@ -31,16 +31,16 @@ def load_tables(
 
 
 class Tables:
-    """Every compliance table as a pandas DataFrame, made by Spark when it is asked for.
+    """Every compliance table as a pandas DataFrame, made by Spark on request.
 
     The columns, their types and the order of the rows are those of
-    :data:`~streamproof.reports.pipeline.tables.columns.TABLES`, and no value is missing.
+    :data:`~streamproof.reports.pipeline.tables.columns.TABLES`. No value is missing.
 
     Args:
         spark: makes the tables.
 
     Attributes:
-        spark: the same tables as DataFrames of Spark, for what does not fit into memory.
+        spark: the same tables as DataFrames of Spark, for tables that do not fit into memory.
     """
 
     def __init__(self, spark: SparkTables) -> None:
@@ -59,7 +59,7 @@ class Tables:
         return _pandas(self.spark.requirements())
 
     def results(self) -> DataFrame:
-        """What became of each requirement of each subject in each run."""
+        """The result of each requirement for each subject in each run."""
         return _pandas(self.spark.results())
 
     def failures(self) -> DataFrame:
@@ -75,7 +75,7 @@ class Tables:
         return _pandas(self.spark.verdicts())
 
     def strength(self) -> DataFrame:
-        """How much is known of each requirement of each subject and version."""
+        """The evidence for each requirement of each subject and version."""
         return _pandas(self.spark.strength())
 
     def trends(self) -> DataFrame:
@@ -83,15 +83,15 @@ class Tables:
         return _pandas(self.spark.trends())
 
     def difference(self, baseline: Tables) -> DataFrame:
-        """What is not as it was in other runs.
+        """The requirements whose status differs from that in a baseline.
 
         Args:
-            baseline: the tables of those.
+            baseline: the tables of the baseline.
         """
         return _pandas(self.spark.difference(baseline.spark))
 
     def flaky(self) -> DataFrame:
-        """What held in some runs, and was broken in others."""
+        """The requirements that held in some runs and were broken in others."""
         return _pandas(self.spark.flaky())
 
     def restorations(self) -> DataFrame:
@@ -99,7 +99,7 @@ class Tables:
         return _pandas(self.spark.restorations())
 
     def restoration_times(self) -> DataFrame:
-        """How restorations were spread."""
+        """The distributions of restorations."""
         return _pandas(self.spark.restoration_times())
 
     def waits(self) -> DataFrame:
@@ -107,7 +107,7 @@ class Tables:
         return _pandas(self.spark.waits())
 
     def waiting_times(self) -> DataFrame:
-        """How waits were spread."""
+        """The distributions of waits."""
         return _pandas(self.spark.waiting_times())
 
     def situations(self) -> DataFrame:
@@ -119,11 +119,11 @@ class Tables:
         return _pandas(self.spark.marks_never())
 
     def problems(self) -> DataFrame:
-        """What could not be read, or was left out."""
+        """The files and lines that could not be read, or were left out."""
         return _pandas(self.spark.problems())
 
     def close(self) -> None:
-        """Let Spark forget what it has read; it runs on. The tables can be made no more."""
+        """Release the rows that Spark has read; these tables cannot be made again."""
         self.spark.close()
 
 

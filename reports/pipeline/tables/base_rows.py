@@ -1,4 +1,4 @@
-"""The rows that all tables start from: of every run once, from run logs and from campaigns."""
+"""The rows that all tables start from, with every run of logs and campaigns exactly once."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ AGE = ("started_at", "run_id", "path")
 
 
 class Base:
-    """The rows of each kind, without what was read twice.
+    """The rows of each kind, without duplicate runs.
 
-    Logs are read by the first table that needs them. What was read is kept by the workers, on
-    their disks where it does not fit into memory.
+    The first table that needs the logs reads them. The workers keep the rows, on their disks if
+    they do not fit into memory.
 
     Args:
         spark: the session.
-        sources: what is read.
+        sources: the run logs and campaigns.
     """
 
     def __init__(self, spark: SparkSession, sources: Sources) -> None:
         self._spark = spark
         self._logs = sources.logs
         told = {each: list(campaign_problems(each)) for each in sources.campaigns}
-        # What is wrong with the manifest is wrong with everything.
+        # If the manifest cannot be read, nothing of the campaign can.
         manifests = {str(Path(each, CAMPAIGN_FILE)) for each in sources.campaigns}
         self._campaigns = [
             each for each, rows in told.items() if not any(row[0] in manifests for row in rows)
@@ -53,7 +53,7 @@ class Base:
 
     @cached_property
     def _has_copies(self) -> bool:
-        """Whether anything was read twice: as a rule nothing was, and nothing must be left out."""
+        """Whether a run was read twice; usually none was, and no row need be left out."""
         return not self._dropped.isEmpty()
 
     def table(self, kind: str) -> DataFrame:
@@ -61,34 +61,34 @@ class Base:
         found = self._all(kind)
         if kind == "problems":
             return union([found, self._dropped, _shared_ids(self.table("runs"))])
-        # Of copies of a log, whichever was read last has described the requirements: let it.
+        # Of several copies of a log, any may describe the requirements.
         return found if kind == "requirements" else self._once(found)
 
     def kept(self, name: str, make: Callable[[Base], DataFrame]) -> DataFrame:
-        """A table that others are made from: made once, and kept like what was read.
+        """A table that others are made from; it is made once, and kept like the rows.
 
         Args:
-            name: of the table.
-            make: makes it from these rows.
+            name: the name of the table.
+            make: makes the table from these rows.
         """
         if name not in self._kept:
             self._kept[name] = make(self).persist(StorageLevel.MEMORY_AND_DISK)
         return self._kept[name]
 
     def events(self) -> DataFrame:
-        """The events that campaigns have kept, with the ``path`` of their run; logs have none."""
+        """The events that campaigns kept, with the ``path`` of their run; logs have no events."""
         found = [campaign_events(self._spark, each) for each in self._campaigns]
         if not found:
             return self._spark.createDataFrame([], EVENTS)
         return self._once(union(found))
 
     def close(self) -> None:
-        """Let the workers forget what they have read."""
+        """Let the workers release the rows."""
         for frame in (*self._kept.values(), self._dropped, self._rows):
             frame.unpersist()
 
     def _once(self, found: DataFrame) -> DataFrame:
-        """Some rows, without those of runs that were read twice."""
+        """Some rows, without those of duplicate runs."""
         if not self._has_copies:
             return found
         return found.join(self._dropped.select("path"), "path", "left_anti")
@@ -105,7 +105,7 @@ class Base:
 
 
 def union(frames: list[DataFrame]) -> DataFrame:
-    """The rows of all these frames; there is at least one."""
+    """The rows of all these frames, of which there must be at least one."""
     return reduce(DataFrame.unionByName, frames)
 
 
@@ -114,7 +114,7 @@ def newest(*columns: str, before: Column | None = None) -> Column:
 
     Args:
         columns: their names.
-        before: what counts before the age: the greatest comes first.
+        before: an expression that counts before the age; the greatest value wins.
     """
     first = [] if before is None else [before]
     return sql.max_by(sql.struct(*columns), sql.struct(*first, *AGE))
@@ -123,7 +123,7 @@ def newest(*columns: str, before: Column | None = None) -> Column:
 def numbers(base: Base) -> DataFrame:
     """The number of each run, from 1 for the oldest: whole numbers are compared faster than ages.
 
-    There are as many as runs, so a worker has room for all of them.
+    There is one number for each run, so they fit into the memory of a worker.
     """
     return sql.broadcast(base.kept("numbers", _numbers))
 
@@ -140,11 +140,11 @@ def numbered(base: Base) -> DataFrame:
 
 
 def _dropped(runs: DataFrame) -> DataFrame:
-    """The problems of runs that were read more than once: all but one of each are left out.
+    """The problems of duplicate runs: all but one copy of each run are left out.
 
-    Logs with the same header are of the same run. If their contents differ, the one with the most
-    that is broken is kept, and of these the one with the most results: so a copy that was made
-    before the run had ended gives way to the whole log, and an embellished one to the true one.
+    Logs with the same header are of the same run. If their contents differ, the log with the most
+    broken promises is kept, and among several of these the one with the most results. So the
+    complete log wins over a copy made during the run, and the true log over an embellished one.
     """
     best = [sql.desc("bad"), sql.desc("results"), sql.desc("complete"), sql.desc("content")]
     same = Window.partitionBy("run_id", "head").orderBy(*best, "path")
@@ -166,7 +166,7 @@ def _dropped(runs: DataFrame) -> DataFrame:
 
 
 def _shared_ids(runs: DataFrame) -> DataFrame:
-    """The problems of logs of different runs with one id, as two may begin in the same second."""
+    """The problems of different runs with the same id, which may begin in the same second."""
     same = Window.partitionBy("run_id")
     first = sql.first("path").over(same.orderBy("path"))
     found = runs.where("origin = 'log'").select("*", first.alias("other"))

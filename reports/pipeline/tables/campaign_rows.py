@@ -1,8 +1,7 @@
 """Reads the Parquet files of campaigns into the rows that all tables start from.
 
-A row of ``verify`` is a run like one that a log tells of. A simulated world judges the runtime:
-of its results, a subject is only told what was found broken with it, and only where no mistake
-was made on purpose.
+A row of ``verify`` is a run like that of a log. A simulated world judges the runtime. A subject
+gets only the failures that were found with it, and only in worlds without a deliberate mistake.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Row = tuple[str, int, str, str, str]
 _FIX = "the same `streamproof campaign` command mends it"
 
 _NAMES_SUBJECT = "subject != '' AND defect = ''"
-"""Of which rows of a plan a subject is told."""
+"""The rows of a plan whose failures count for a subject."""
 
 _RUN_ID = "if(run_id = '', row, run_id)"
 AREA = """
@@ -51,18 +50,18 @@ _KINDS = {each: f"coalesce(crash_points['{each}'], 0L)" for each in ("boundary",
 
 
 class _Manifest(msgspec.Struct):
-    """What every version of ``campaign.json`` has."""
+    """The part that all versions of ``campaign.json`` share."""
 
     schema_version: int
 
 
 def campaign_rows(spark: SparkSession, directory: str, kind: str) -> DataFrame:
-    """The rows of one kind that a campaign has, with the columns that logs are read into.
+    """The rows of one kind in a campaign, with the same columns as those of logs.
 
     Args:
         spark: the session.
         directory: of the campaign.
-        kind: as ``results``.
+        kind: the kind, such as ``results``.
     """
     make = {
         "runs": _runs,
@@ -77,9 +76,9 @@ def campaign_rows(spark: SparkSession, directory: str, kind: str) -> DataFrame:
 
 
 def campaign_problems(directory: str) -> Iterator[Row]:
-    """What cannot be read of a campaign, as rows of ``problems``.
+    """The unreadable files of a campaign, as rows of ``problems``.
 
-    One about ``campaign.json`` itself means that nothing of the campaign can be read.
+    If ``campaign.json`` itself is unreadable, nothing of the campaign can be read.
 
     Args:
         directory: of the campaign.
@@ -108,7 +107,7 @@ def _problem(path: Path, kind: str, what: str) -> Row:
 
 
 def campaign_events(spark: SparkSession, directory: str) -> DataFrame:
-    """The events that a campaign has kept; ``path`` tells the row of which they are.
+    """The events that a campaign kept; ``path`` names their row.
 
     Args:
         spark: the session.
@@ -121,7 +120,7 @@ def campaign_events(spark: SparkSession, directory: str) -> DataFrame:
 
 
 def _table(spark: SparkSession, directory: str, name: TableName) -> DataFrame:
-    """A table of a campaign, with what it has by another name in logs."""
+    """A table of a campaign, with its columns renamed as in logs."""
     found = read_table(spark, Path(directory), name)
     path = sql.concat(sql.lit(f"{directory}/"), "row")
     found = found.withColumn("path", path)
@@ -146,7 +145,7 @@ def _runs(spark: SparkSession, directory: str) -> DataFrame:
             sql.lit("").alias("reproduce"),
             sql.expr("coalesce(n, 0L)").alias("results"),
             sql.lit(0).alias("bad"),
-            # A row that is carried out again, in another campaign, is another run.
+            # The same row in another campaign is another run.
             sql.concat("row", sql.lit(" "), "started_at").alias("head"),
             sql.concat("row", sql.lit(" "), "started_at").alias("content"),
         )
@@ -154,7 +153,7 @@ def _runs(spark: SparkSession, directory: str) -> DataFrame:
 
 
 _SPEC = "if(kind != 'verify', 'kips', spec)"
-"""What a row judges by: the simulator does as the proposals say."""
+"""The spec of a row; the simulator follows the proposals."""
 
 _STATED = """
     CASE WHEN kind = 'verify' THEN verdict WHEN outcome = 'pass' THEN 'success'
@@ -188,7 +187,7 @@ def _results(spark: SparkSession, directory: str) -> DataFrame:
 
 
 def _broken_worlds(spark: SparkSession, directory: str) -> DataFrame:
-    """What simulated worlds found broken with a subject, as results."""
+    """The failures of subjects in simulated worlds, as results."""
     counts = ("examples", "operations", "crashes", *_KINDS, "other", "mutants", "duration_ms")
     found = _failures(spark, directory).where(
         "kind != 'verify' AND requirement != '' AND known_because = ''"
@@ -210,7 +209,7 @@ def _broken_worlds(spark: SparkSession, directory: str) -> DataFrame:
 
 def _failures(spark: SparkSession, directory: str) -> DataFrame:
     runs = _table(spark, directory, "runs").select("path", "run_id", "started_at", "spec")
-    # Nothing but the simulator leaves the level out, and what it is not known to be is a MUST.
+    # Only the simulator leaves the level out, and an unknown level counts as a MUST.
     level = sql.expr("if(level = '', 'MUST', level)")
     return (
         _table(spark, directory, "failures")

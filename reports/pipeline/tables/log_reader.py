@@ -1,8 +1,8 @@
-"""Reads run logs with Spark: each once, by the thousand, into the rows that all tables start from.
+"""Reads thousands of run logs with Spark, each once, into the rows that all tables start from.
 
-The rows of all kinds travel as one table, whose column ``row`` tells them apart. Nearly all of
-them are results, and the columns are those of results. A row of any other kind is text in one
-more column, as a JSON object.
+The rows of all kinds travel as one table, with the kind in the column ``row``. Nearly all rows are
+results, so the columns are those of results. A row of any other kind is a JSON object in one more
+column.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["STAGED", "base_table", "staged_rows"]
 
 BYTES_A_TASK = 16 * 1024 * 1024
-"""Of logs, for each task: reading them takes a few times as long as starting the task."""
+"""Bytes of logs for each task: reading them takes a few times as long as starting the task."""
 
 ROWS_A_BATCH = 20_000
-"""Rows that are gathered before Spark gets them: whoever has many small logs has few batches."""
+"""How many rows are gathered before Spark gets them, so that small logs share a batch."""
 
 _EXTRA = {
     "runs": {"bad": "bigint", "head": "string", "content": "string"},
@@ -59,7 +59,7 @@ _SCHEMA = pa.schema([(name, _ARROW[type_]) for name, type_ in _TRAVELLING.items(
 
 
 def staged_rows(spark: SparkSession, sources: Sources) -> DataFrame:
-    """The rows of all kinds that are in the logs; nothing is read before somebody asks.
+    """The rows of all kinds in the logs, which are read on demand.
 
     Args:
         spark: the session.
@@ -85,7 +85,7 @@ def _sql(columns: dict[str, str]) -> str:
 
 
 def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Reads logs; runs where the work is done."""
+    """Reads logs in a worker."""
     kept = _Kept()
     for batch in batches:
         for path in batch.column("path").to_pylist():
@@ -117,7 +117,7 @@ class _Kept:
             self.count += len(columns["path"])
 
     def _describe(self, columns: Columns) -> None:
-        # All are of one run.
+        # All rows are of one run.
         age = tuple(columns[name][0] for name in ("started_at", "run_id", "path") if columns[name])
         for index, requirement in enumerate(columns["requirement"]):
             newest = self._newest.get(requirement)
@@ -125,7 +125,7 @@ class _Kept:
                 self._newest[requirement] = age, columns, index
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """One batch for each kind; then nothing is kept any more."""
+        """Return one batch for each kind, and begin anew."""
         newest = list(self._newest.values())
         if newest:
             names = newest[0][1]

@@ -1,8 +1,8 @@
 """From one run log to the rows that the tables are made of.
 
-Nothing here trusts a log to be whole or true. One that cannot be read is a row among the problems.
-In others, a broken promise counts as broken even if its result is missing, and what was planned
-and never decided is ``no result``.
+A log may be damaged or wrong. A log that cannot be read becomes a row among the problems. In a
+readable log, a broken promise counts as broken even if its result is missing, and a requirement
+that was planned and never decided has ``no result``.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from streamproof.reports.run_log_errors import RunLogError, RunLogLineError, Run
 __all__ = ["MAX_COUNT", "MAX_LOG_BYTES", "Columns", "area_of", "read_log"]
 
 MAX_LOG_BYTES: Final = 256 * 1024 * 1024
-"""No log is longer than this: one log is in memory as a whole. A full run writes about 1 MB."""
+"""The longest log, because a whole log is in memory. A full run writes about 1 MB."""
 
 MAX_COUNT: Final = 2**40
-"""No log counts more than this of anything, so that sums over millions of rows fit 64 bits."""
+"""The largest number in a log, so that sums over millions of rows fit into 64 bits."""
 
 _CRASH_KINDS = ("boundary", "line", "syscall")
 
@@ -38,7 +38,7 @@ _Answer = tuple[Shown, RequirementResult]
 
 
 def read_log(path: str) -> dict[str, Columns]:
-    """The rows of a log, by kind; of one that cannot be read, a row of ``problems``.
+    """The rows of a log by kind; an unreadable log becomes a row of ``problems``.
 
     Args:
         path: of the log.
@@ -69,14 +69,14 @@ def area_of(requirement: str) -> str:
 
 
 def _digests(path: str) -> tuple[str, str]:
-    """What stands for the header of a log, and for its whole content."""
+    """The digests of the header and of the whole content of a log."""
     content = Path(path).read_bytes()
     head = content.partition(b"\n")[0]
     return hashlib.sha256(head).hexdigest(), hashlib.sha256(content).hexdigest()
 
 
 def _without(path: str, error: RunLogError) -> str:
-    """What an error says, without the path that a column of its own tells."""
+    """The message of an error without the path, which has a column of its own."""
     return str(error).removeprefix(f"{path}: ")
 
 
@@ -86,7 +86,7 @@ def _problem(path: str, line: int, kind: str, what: str) -> dict[str, Columns]:
 
 
 def _absurd(rows: dict[str, Columns]) -> str:
-    """What no log can truly count; empty if all is within bounds."""
+    """The problem with an impossible number in a log; empty if all are within bounds."""
     for columns in rows.values():
         for name, values in columns.items():
             if values and type(values[0]) is int:
@@ -155,7 +155,7 @@ def _subjects(run: dict[str, str], log: RunLog) -> Columns:
 
 
 def _described(log: RunLog) -> dict[str, RequirementResult]:
-    """What the log says of each requirement, from whichever record says it first."""
+    """The first record about each requirement in the log."""
     known = {result.requirement: result for result in reversed(log.results)}
     for failure in log.failures:
         if failure.requirement not in known:
@@ -167,7 +167,7 @@ def _described(log: RunLog) -> dict[str, RequirementResult]:
 
 
 def _lost_result(failure: Failure) -> RequirementResult:
-    """The result that a run would have given to a failure, had it lived."""
+    """The result that a run would have written for a failure if it had not died."""
     return RequirementResult(
         subject=failure.subject,
         requirement=failure.requirement,
@@ -185,7 +185,7 @@ def _lost_result(failure: Failure) -> RequirementResult:
 def _undecided(
     requirement: str, subject: str = "", about: RequirementResult | None = None
 ) -> RequirementResult:
-    """Stands for a result that is missing; what nothing is known of is assumed to matter."""
+    """Stands for a missing result; an unknown requirement is assumed to be a core MUST."""
     return RequirementResult(
         subject=subject,
         requirement=requirement,
@@ -200,12 +200,12 @@ def _undecided(
 
 
 def _answers(log: RunLog, described: dict[str, RequirementResult]) -> list[_Answer]:
-    """A status for every requirement of every subject, and what else is known of it."""
-    # Of several failures of one requirement, the one that counts is not a known one.
+    """The result of every requirement for every subject."""
+    # Of several failures of one requirement, one that is not known decides.
     failures = sorted(log.failures, key=lambda each: not each.known)
     broken = {(each.subject, each.requirement): each for each in failures}
     answered = {(each.subject, each.requirement): each for each in log.results}
-    # Whatever a result says, a failure was shown.
+    # A failure was shown, even if the result says otherwise.
     found: list[_Answer] = [
         ("fail" if key in broken and result.status != "known" else result.status, result)
         for key, result in answered.items()
@@ -223,7 +223,7 @@ def _answers(log: RunLog, described: dict[str, RequirementResult]) -> list[_Answ
 
 
 def _requirements(run: dict[str, str], described: dict[str, RequirementResult]) -> Columns:
-    # What has no title was only planned: this log does not describe it.
+    # A requirement without a title was only planned, and this log does not describe it.
     told = [each for each in described.values() if each.title]
     return _repeated(run, count=len(told)) | {
         **_about(told),
@@ -298,11 +298,11 @@ def _situations(run: dict[str, str], log: RunLog) -> Columns:
 
 
 def _repeated(run: dict[str, str], *, count: int, **more: str | int) -> Columns:
-    """What is the same in all rows of a run."""
+    """The values that all rows of a run share."""
     return {name: [value] * count for name, value in {**run, **more}.items()}
 
 
 def _milliseconds(seconds: float) -> int:
     """Whole milliseconds, because sums of them do not depend on their order."""
-    # What is far out of range, and may be no whole number at all, is refused like one below 0.
+    # A number far out of range, which may be infinite, is refused like one below 0.
     return round(seconds * 1000) if 0 <= seconds < MAX_COUNT else -1

@@ -25,7 +25,7 @@ _WHO = ("subject", "version", "guarantee", "spec")
 _CELL = (*_WHO, "requirement")
 
 _NUMBERS = 2**40
-"""All numbers of runs are less than this, so that two more facts fit beside one into 64 bits."""
+"""More than the number of any run, so that two more values fit beside one into 64 bits."""
 
 
 def make_subjects(base: Base) -> DataFrame:
@@ -35,7 +35,7 @@ def make_subjects(base: Base) -> DataFrame:
 
 def _subjects(base: Base) -> DataFrame:
     best = base.table("results").groupBy("path", "subject").agg(allowed("status").alias("best"))
-    # Worlds say what they found broken and no more: there is nothing to see their verdict by.
+    # Worlds report only broken promises, so their verdict cannot be checked against statuses.
     found = sql.expr("CASE WHEN NOT judged THEN stated ELSE coalesce(best, 'error') END")
     verdict = sql.when(sql.expr("stated = ''"), "incomplete").otherwise(worse("stated", "found"))
     return (
@@ -60,11 +60,11 @@ def make_runs(base: Base) -> DataFrame:
 
 
 def make_matrix(base: Base) -> DataFrame:
-    """The combined status and the newest of each requirement of each subject."""
+    """The combined and the newest status of each requirement of each subject."""
     last = numbers(base).selectExpr(
         "number AS last_number", "run_id AS latest_run", "started_at AS latest_at"
     )
-    # Most results have no reason. Those that have one are looked up for the cells that show it.
+    # Most results have no reason. The others are joined only to the cells that show them.
     shown = ["subject", "requirement", "worst_number"]
     reasons = numbered(base).where("reason != ''").withColumnRenamed("number", "worst_number")
     found = make_cells(base).join(last, "last_number")
@@ -72,15 +72,15 @@ def make_matrix(base: Base) -> DataFrame:
 
 
 def make_cells(base: Base) -> DataFrame:
-    """What the matrix, the evidence and more are made from: all in one look at all results."""
+    """The base of the matrix, the evidence and more, made in one pass over all results."""
     return base.kept("cells", _cells)
 
 
 def _cells(base: Base) -> DataFrame:
-    """Gathers nothing but whole numbers, for which Spark need not sort the results by their cells.
+    """Aggregates only whole numbers, so that Spark need not sort the results by cell.
 
-    So what is to be known of one result is packed into one number, the weightiest in front: the
-    greatest is that of the result that counts.
+    Several values of a result are packed into one number, the most important value in front. The
+    greatest number is that of the result that counts.
     """
     weight = len(STATUS_ORDER) - rank("status", STATUS_ORDER)
     is_decided = sql.expr("cast(status != 'no result' AS bigint)")
@@ -90,7 +90,7 @@ def _cells(base: Base) -> DataFrame:
         numbered(base)
         .withColumn("last", run * 128 + says)
         .withColumn("worst", weight * _NUMBERS + sql.col("number"))
-        # Then all that is counted in a cell is in one place, the seeds included.
+        # Then all results of a cell are in one partition, and seeds can be counted there.
         .repartition(*_CELL)
         .groupBy(*_CELL)
         .agg(

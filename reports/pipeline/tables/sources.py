@@ -1,4 +1,4 @@
-"""Finds the run logs and campaigns that somebody names: files, directories, patterns."""
+"""Finds run logs and campaigns by files, directories and patterns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ CAMPAIGN_FILE = "campaign.json"
 
 
 class Sources(NamedTuple):
-    """What tables are made from; each is named once.
+    """The run logs and campaigns that tables are made from, each of them once.
 
     Attributes:
         logs: the paths of run logs, sorted.
         campaigns: the directories of campaigns, sorted.
-        size: bytes of all logs.
+        size: the size of all logs in bytes.
     """
 
     logs: list[str]
@@ -41,7 +41,7 @@ def find_sources(*paths: Path | str) -> Sources:
             all below it for both, or a pattern like ``runs/2026-*/run.ndjson``.
 
     Raises:
-        UsageError: there is nothing at a path, or no log and no campaign in it.
+        UsageError: a path does not exist, or has neither a log nor a campaign.
     """
     logs: set[str] = set()
     campaigns: set[str] = set()
@@ -59,7 +59,7 @@ def find_sources(*paths: Path | str) -> Sources:
 
 def _found(path: str) -> tuple[set[str], set[str]]:
     """The logs and the campaigns at one path."""
-    # A pattern may be absolute, which pathlib does not take.
+    # A pattern may be absolute, which pathlib does not support.
     matches = [path] if Path(path).exists() else glob(path, recursive=True)  # noqa: PTH207
     if not matches:
         raise UsageError(f"{path}: there is nothing. Name run logs, or directories that have them.")
@@ -100,4 +100,4 @@ def _size(path: str) -> int:
     try:
         return Path(path).stat().st_size
     except OSError:
-        return 0  # Whoever reads it tells what is wrong with it.
+        return 0  # The reader of the log reports the error.

@@ -16,22 +16,22 @@ __all__ = ["SparkTables"]
 
 
 class SparkTables:
-    """The tables that are made from some run logs and campaigns, each when it is asked for.
+    """The tables of some run logs and campaigns, each made on request.
 
-    The columns of each, their types, and the order of the rows are those of
+    The columns, their types and the order of the rows are those of
     :data:`~streamproof.reports.pipeline.tables.columns.TABLES`. The same runs give the same rows,
     on one core and on a cluster, in whatever order they are read.
 
     Args:
-        spark: the session; it does the work.
-        sources: what is read, once, when the first table is made.
+        spark: the session.
+        sources: the logs and campaigns, which are read once, for the first table.
     """
 
     def __init__(self, spark: SparkSession, sources: Sources) -> None:
         self._base = Base(spark, sources)
 
     def close(self) -> None:
-        """Let Spark forget what it has read; the tables can be made no more."""
+        """Release the rows that Spark has read; these tables cannot be made again."""
         self._base.close()
 
     def runs(self) -> DataFrame:
@@ -47,7 +47,7 @@ class SparkTables:
         return self._made("requirements", _make_requirements)
 
     def results(self) -> DataFrame:
-        """What became of each requirement of each subject in each run."""
+        """The result of each requirement for each subject in each run."""
         return self._made("results", lambda base: base.table("results"))
 
     def failures(self) -> DataFrame:
@@ -63,7 +63,7 @@ class SparkTables:
         return self._made("verdicts", matrix.make_verdicts)
 
     def strength(self) -> DataFrame:
-        """How much is known of each requirement of each subject and version."""
+        """The evidence for each requirement of each subject and version."""
         return self._made("strength", strength.make_strength)
 
     def trends(self) -> DataFrame:
@@ -71,24 +71,24 @@ class SparkTables:
         return self._made("trends", trends.make_trends)
 
     def difference(self, baseline: SparkTables) -> DataFrame:
-        """What is not as it was in other runs.
+        """The requirements whose status differs from that in a baseline.
 
         Args:
-            baseline: the tables of those.
+            baseline: the tables of the baseline.
         """
         before = baseline._base
         return self._made("difference", lambda base: trends.make_difference(before, base))
 
     def flaky(self) -> DataFrame:
-        """What held in some runs, and was broken in others."""
+        """The requirements that held in some runs and were broken in others."""
         return self._made("flaky", trends.make_flaky)
 
     def restorations(self) -> DataFrame:
-        """Each restoration in simulated world_tables."""
+        """Each restoration in simulated worlds."""
         return self._made("restorations", world_tables.make_restorations)
 
     def restoration_times(self) -> DataFrame:
-        """How restorations were spread."""
+        """The distributions of restorations."""
         return self._made("restoration_times", world_tables.make_restoration_times)
 
     def waits(self) -> DataFrame:
@@ -96,7 +96,7 @@ class SparkTables:
         return self._made("waits", world_tables.make_waits)
 
     def waiting_times(self) -> DataFrame:
-        """How waits were spread."""
+        """The distributions of waits."""
         return self._made("waiting_times", world_tables.make_waiting_times)
 
     def situations(self) -> DataFrame:
@@ -108,7 +108,7 @@ class SparkTables:
         return self._made("marks_never", world_tables.make_marks_never)
 
     def problems(self) -> DataFrame:
-        """What could not be read, or was left out."""
+        """The files and lines that could not be read, or were left out."""
         return self._made("problems", lambda base: base.table("problems"))
 
     def _made(self, name: str, make: Callable[[Base], DataFrame]) -> DataFrame:

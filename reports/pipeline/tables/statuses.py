@@ -33,7 +33,7 @@ TRIED = "status IN ('pass', 'known', 'fail')"
 
 
 def combined(status: str) -> Column:
-    """The one status of a group: that which outweighs all others of a column."""
+    """The combined status of a group: the status that outweighs all others in a column."""
     return by_rank(sql.min(rank(status, STATUS_ORDER)), STATUS_ORDER)
 
 
@@ -49,20 +49,17 @@ def worse(one: str, other: str) -> Column:
 
 
 def counts(status: str) -> list[Column]:
-    """How many of a group have each status, in the columns that all tables have for it."""
+    """How many rows of a group have each status, in the columns that all tables share."""
     return [number_of(f"{status} = '{each}'").alias(name) for each, name in COUNTED.items()]
 
 
 def number_of(condition: str) -> Column:
-    """For how many of a group a condition in SQL holds."""
+    """For how many rows of a group a condition in SQL holds."""
     return sql.count_if(sql.expr(condition))
 
 
 def allowed(status: str) -> Column:
-    """The best verdict that the statuses of a group allow; they come with ``level`` and ``core``.
-
-    This is ``best_verdict`` as an expression of Spark.
-    """
+    """``best_verdict`` over a group of rows, which have the columns ``level`` and ``core``."""
     broken = number_of(f"{status} = 'fail' AND level = 'MUST'")
     silent = number_of(f"{status} = 'error'")
     short = number_of(f"{status} IN ('fail', 'known', 'no result') OR {status} = 'skip' AND core")
@@ -76,7 +73,7 @@ def allowed(status: str) -> Column:
 
 
 def evidence() -> list[Column]:
-    """What is known of a group of results, over those that tried something."""
+    """The evidence of a group of results, from those that tried the requirement."""
     sums = ("examples", "operations", "crashes", "boundary", "line", "syscall", "other")
     strengths = [*STRENGTHS, ""]
     best = sql.min(rank(f"if({TRIED}, strength, NULL)", strengths))
@@ -91,7 +88,7 @@ def evidence() -> list[Column]:
 
 
 def rank(column: str, order: Iterable[str]) -> Column:
-    """The place of a value in an order, from 1; what is not in it counts as the first."""
+    """The place of a value in an order, from 1; an unknown value counts as the first."""
     place = sql.array_position(sql.array(*map(sql.lit, order)), sql.expr(column))
     return sql.when(place == 0, 1).otherwise(place)
 

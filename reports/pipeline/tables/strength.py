@@ -1,7 +1,7 @@
-"""How much is known of a requirement: the evidence of all runs, and what kills come to.
+"""The evidence for a requirement over all runs, and the estimate from kills.
 
-A run of a crash requirement kills until it has found a violation. So of all crashes of several
-runs, each run that found it broken stands for one that shows a fault, and the others for none.
+A run of a crash requirement kills until it finds a violation. So among the crashes of several runs,
+each run that found the requirement broken counts as one crash with a fault.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def _low() -> Column:
 def _high() -> Column:
     """The upper end of Wilson's interval; where no crash has shown a fault, the exact bound.
 
-    If a kill showed a fault with a greater probability than that, so many crashes without one
-    would come about in less than 5 % of all cases.
+    If a kill showed a fault with a greater probability, that many crashes without a fault would
+    occur in less than 5 % of all cases.
     """
     nothing = sql.expr("1D - pow(0.05D, 1D / crashes)")
     return (

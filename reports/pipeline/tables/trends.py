@@ -1,4 +1,4 @@
-"""How subjects do over versions and days, what changed between two sets of runs, what is flaky."""
+"""Subjects over versions and days, changes between two sets of runs, and flaky results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _trend(subjects: DataFrame, statuses: DataFrame, by: str) -> DataFrame:
 
 
 def make_difference(baseline: Base, current: Base) -> DataFrame:
-    """Every requirement that is not as it was, by the newest version of each side."""
+    """Every requirement whose status changed between the newest versions of both sides."""
     keys = ["subject", "guarantee", "spec", "requirement"]
     before, after = (_newest_version(base) for base in (baseline, current))
     columns = ("status", "version", "area", "level", "core")
@@ -66,7 +66,7 @@ _CHANGE = """
     WHEN new.status = 'pass' AND old.status IN ('fail', 'known') THEN 'fixed'
     ELSE 'changed' END
 """
-"""What is skipped now, and was broken, is not fixed."""
+"""A requirement that was broken and is skipped now is not fixed."""
 
 
 def _newest_version(base: Base) -> DataFrame:
@@ -79,7 +79,7 @@ def _newest_version(base: Base) -> DataFrame:
 
 
 def make_flaky(base: Base) -> DataFrame:
-    """What held in some runs, and was broken in others that asked for the same."""
+    """Requirements that held in some runs and were broken in others with the same settings."""
     cells = make_cells(base).where("passed > 0 AND failed + known > 0")
     found = cells.withColumns({"held": sql.col("passed"), "broken": sql.expr("failed + known")})
     for what in ("held", "broken"):

@@ -1,4 +1,4 @@
-"""What happened in simulated worlds: restorations, waits, and situations that never came about."""
+"""Tables of simulated worlds: restorations, waits, and situations that never came about."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_marks_never(base: Base) -> DataFrame:
 
 
 def make_restorations(base: Base) -> DataFrame:
-    """Each restoration, from its start to the next that is heard of it (KIP-869, restore ends)."""
+    """Each restoration, from its start to the next event about it (KIP-869, restore ends)."""
     ends = {"restore.end": "ended", "restore.suspended": "suspended"}
     events = base.events().where(_kind_in("restore.start", *ends))
     each = Window.partitionBy("path", "actor", "task", "partition").orderBy("sequence")
@@ -63,10 +63,10 @@ def make_restoration_times(base: Base) -> DataFrame:
 
 
 def make_waits(base: Base) -> DataFrame:
-    """Each time that a task waited, from its first reason to the record that it went on with.
+    """Each time that a task waited, from its first reason to the record that ends the wait.
 
-    A task that waits for something else than before still waits. One that goes over into another
-    state, or is closed, has not gone on.
+    A task that now waits for another reason still waits. A task that changes to another state, or
+    is closed, has not continued.
     """
     ends = {"task.processed": "processed", "task.enforced": "enforced"}
     kinds = ("task.waiting", *ends, "task.state", "task.closed")
@@ -95,7 +95,7 @@ def make_waits(base: Base) -> DataFrame:
 
 
 def make_waiting_times(base: Base) -> DataFrame:
-    """How long tasks waited that then went on."""
+    """How long tasks waited before they continued."""
     found = make_waits(base).where("end != 'cut off'").groupBy("reasons", "end")
     return found.agg(*_spread("duration_ms"))
 
@@ -105,7 +105,7 @@ def _kind_in(*kinds: str) -> Column:
 
 
 def _named(ends: dict[str, str]) -> Column:
-    """What came next, in the words of the tables."""
+    """The end of a wait or restoration, in the words of the tables."""
     named: Column = sql.lit("cut off")
     for kind, name in ends.items():
         named = sql.when(sql.expr(f"next.kind = '{kind}'"), name).otherwise(named)
@@ -113,13 +113,13 @@ def _named(ends: dict[str, str]) -> Column:
 
 
 def _spread(column: str) -> list[Column]:
-    """Least, most and quantiles: exact ones, so that they do not depend on where work is done."""
+    """Minimum, maximum and exact quantiles, which do not depend on the distribution of work."""
     quantiles = {"median": 0.5, "p90": 0.9, "p99": 0.99}
     return [
         sql.count("*").alias("count"),
         sql.min(column).alias("least"),
         sql.max(column).alias("most"),
         *[sql.percentile(column, share).alias(name) for name, share in quantiles.items()],
-        # The quotient of two whole numbers, whatever the order in which they were summed.
+        # The quotient of two whole numbers does not depend on the order of the sums.
         (sql.sum(column) / sql.count("*")).alias("mean"),
     ]
