@@ -45,7 +45,7 @@ ALOS: tuple[Guarantee] = ("at-least-once",)
 
 DEFECTS: dict[str, Defect] = {
     "keeps-unclean-store": Defect(
-        "Under exactly-once, a task uses a store that was not closed and holds aborted writes.",
+        "A task uses a store that was not closed and holds aborted writes.",
         "TASK-003",
         "KAFKA-7192, KAFKA-9891",
         EOS,
