@@ -10,7 +10,7 @@ from streamproof.errors import UsageError
 from streamproof.scenarios.pictures.lanes import picture
 from streamproof.scenarios.pictures.text_lanes import render_text
 from streamproof.scenarios.scenario_writer import pytest_text, scenario_text, variant_of
-from streamproof.scenarios.shrinking import MOST_RUNS, Failing, Shape, Shrunk, Step, shrink
+from streamproof.scenarios.shrinking import MOST_RUNS, Failing, Shape, ShrinkStep, Shrunk, shrink
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import Explored, SeededWorlds
 from streamproof.sim.invariants import INVARIANTS
@@ -57,7 +57,7 @@ def finding_of(
     worlds: SeededWorlds,
     run: Explored,
     most_runs: int = MOST_RUNS,
-    progress: Callable[[Step], None] | None = None,
+    progress: Callable[[ShrinkStep], None] | None = None,
 ) -> Shrunk:
     """Make the failure of a run small.
 

@@ -31,8 +31,8 @@ __all__ = [
     "MOST_RUNS",
     "Failing",
     "Shape",
+    "ShrinkStep",
     "Shrunk",
-    "Step",
     "shape_of",
     "shrink",
 ]
@@ -98,7 +98,7 @@ class Failing:
     simulate: Simulate = run
 
 
-class Step(NamedTuple):
+class ShrinkStep(NamedTuple):
     """How far shrinking has come.
 
     Attributes:
@@ -136,7 +136,7 @@ class Shrunk:
 
 
 def shrink(
-    world: Failing, most_runs: int = MOST_RUNS, progress: Callable[[Step], None] | None = None
+    world: Failing, most_runs: int = MOST_RUNS, progress: Callable[[ShrinkStep], None] | None = None
 ) -> Shrunk:
     """Make a failing run small.
 
@@ -204,7 +204,7 @@ class _Search:
     """
 
     def __init__(
-        self, world: Failing, most_runs: int, progress: Callable[[Step], None] | None
+        self, world: Failing, most_runs: int, progress: Callable[[ShrinkStep], None] | None
     ) -> None:
         self._world = world
         self._most_runs = most_runs
@@ -345,7 +345,7 @@ class _Search:
         if outcome is not None and fails:
             self._take(plan, choices, outcome)
         if self._progress is not None:
-            self._progress(Step(self.runs, self._events, len(self._places())))
+            self._progress(ShrinkStep(self.runs, self._events, len(self._places())))
         return fails
 
     def _bounded(self, plan: Plan, choices: Choices, most_events: int) -> Outcome | None:

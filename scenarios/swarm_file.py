@@ -1,4 +1,4 @@
-"""What an exploration draws from: everything, or what a TOML file leaves of it.
+"""Swarm files: TOML that restricts the plans that an exploration draws.
 
 .. code-block:: toml
 
@@ -16,7 +16,7 @@
     [workload]                          # of sim.workloads.WorkloadConfig
     records = [20]
 
-What is not named is drawn as ever.
+Fields that the file does not name stay unrestricted.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ __all__ = ["check_space", "read_swarm"]
 
 
 def read_swarm(path: Path) -> PlanSpace:
-    """Read what an exploration is to draw from.
+    """Read the plan space of a swarm file.
 
     Raises:
-        UsageError: the file cannot be read, or something in it is not there to be drawn.
+        UsageError: the file cannot be read, or names something that does not exist.
     """
     try:
         space = msgspec.convert(tomllib.loads(path.read_text("utf-8")), PlanSpace)
@@ -63,14 +63,14 @@ def read_swarm(path: Path) -> PlanSpace:
 
 
 def check_space(space: PlanSpace, path: Path) -> None:
-    """See that all that is named is there to be drawn.
+    """Refuse a space that names something that does not exist.
 
     Args:
-        space: what is left to draw from.
-        path: the file that says so.
+        space: the plans that may be drawn.
+        path: the file that names them.
 
     Raises:
-        UsageError: something is not there.
+        UsageError: a name or a value is not known.
     """
     for key, known in (
         ("topologies", [*TOPOLOGIES]),

@@ -59,7 +59,7 @@ def library(run: CheckRun) -> None:
     """
     # Imported here, so that a run without these checks does not load the simulator.
     from streamproof.conformance.simulated.scenario_worlds import names_for
-    from streamproof.conformance.simulated.store_world import Simulated
+    from streamproof.conformance.simulated.store_world import StoreWorld
     from streamproof.conformance.simulated.world_campaign import WorldCampaign
 
     names = list(names_for(run.subject.capabilities, run.settings.guarantee))
@@ -70,7 +70,7 @@ def library(run: CheckRun) -> None:
         is_enough = number >= SCENARIOS_PER_WORLD * run.settings.limits.task_worlds
         if is_enough and not wanted - run.evidence.exercised:
             break
-        campaign.search(Simulated(seed=0, scenario=name))
+        campaign.search(StoreWorld(seed=0, scenario=name))
 
 
 def explore(

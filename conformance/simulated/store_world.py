@@ -19,7 +19,7 @@ from streamproof.sim.workloads import WorkloadConfig
 from streamproof.sim.world_plan import WORLD_VERSION, Plan, require_world_version, with_staging
 from streamproof.stores.capabilities import Capabilities
 
-__all__ = ["USUAL", "Simulated", "arguments_of", "drawn", "plan_of", "values_of", "world_of"]
+__all__ = ["USUAL", "StoreWorld", "arguments_of", "drawn", "plan_of", "values_of", "world_of"]
 
 USUAL = Plan(
     partitions=1,
@@ -42,7 +42,7 @@ USUAL = Plan(
 """The plainest world for a store. A program names only the fields that differ from it."""
 
 
-class Simulated(Struct, frozen=True, kw_only=True):
+class StoreWorld(Struct, frozen=True, kw_only=True):
     """A world; the guarantee and whether writes are staged follow from the run and the store.
 
     Attributes:
@@ -67,7 +67,7 @@ def drawn(
     instances: int = 1,
     standbys: int = 0,
     twice: bool = False,
-) -> Simulated:
+) -> StoreWorld:
     """A small world that a store can be put into.
 
     The topologies take turns, so that a few seeds in a row cover as many of them as they can.
@@ -108,7 +108,7 @@ def drawn(
     topology = space.topologies[seed % len(space.topologies)]
     space = msgspec.structs.replace(space, topologies=[topology])
     plan = draw(Choices.seeded(seed), space)
-    return Simulated(seed=seed, plan=_without_run(plan), twice=twice)
+    return StoreWorld(seed=seed, plan=_without_run(plan), twice=twice)
 
 
 _OF_THE_RUN = ("exactly_once", "transactional")
@@ -126,7 +126,7 @@ def _without_run(plan: Plan) -> Plan:
     return replace(plan, config=replace(plan.config, **usual))
 
 
-def plan_of(world: Simulated, *, exactly_once: bool, transactional: bool) -> Plan:
+def plan_of(world: StoreWorld, *, exactly_once: bool, transactional: bool) -> Plan:
     """The whole plan of a world.
 
     Args:
@@ -143,7 +143,7 @@ def plan_of(world: Simulated, *, exactly_once: bool, transactional: bool) -> Pla
 # Worlds as plain values.
 
 
-def values_of(world: Simulated) -> dict[str, Any]:
+def values_of(world: StoreWorld) -> dict[str, Any]:
     """A world as plain values, from which :func:`world_of` makes it again.
 
     Fields of the plan, of its settings and of its workload stand side by side: their names differ.
@@ -158,12 +158,12 @@ def values_of(world: Simulated) -> dict[str, Any]:
     return {"world": WORLD_VERSION, "seed": world.seed, **twice, **values}
 
 
-def arguments_of(world: Simulated) -> str:
+def arguments_of(world: StoreWorld) -> str:
     """A world as the arguments of a call."""
     return ", ".join(f"{name}={value!r}" for name, value in values_of(world).items())
 
 
-def world_of(values: Mapping[str, Any]) -> Simulated:
+def world_of(values: Mapping[str, Any]) -> StoreWorld:
     """A world from its plain values.
 
     Raises:
@@ -177,7 +177,7 @@ def world_of(values: Mapping[str, Any]) -> Simulated:
             raise msgspec.ValidationError(f"a world has no {name!r}")  # noqa: TRY301 - told below
         # The table has no settings of the run, and msgspec leaves such fields unset.
         plan = _without_run(msgspec.convert(_changed(usual, changes), Plan))
-        world = msgspec.convert({**own, "plan": plan}, Simulated)
+        world = msgspec.convert({**own, "plan": plan}, StoreWorld)
     except msgspec.ValidationError as error:
         raise UsageError(
             f"This is no world to simulate: {error}. If another version of streamproof wrote it, "

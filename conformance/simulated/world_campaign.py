@@ -15,7 +15,7 @@ from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.simulated.store_world import (
     USUAL,
-    Simulated,
+    StoreWorld,
     arguments_of,
     values_of,
     world_of,
@@ -38,7 +38,7 @@ class WorldCampaign(CaseCampaign[Tried]):
     def __init__(self, run: CheckContext) -> None:
         super().__init__(run, run.settings.limits.shrink_worlds)
 
-    def search(self, world: Simulated) -> None:
+    def search(self, world: StoreWorld) -> None:
         """Try a world; a promise that is broken is made small and recorded."""
         for tried, rulings in self._judged([world]):
             self._run.evidence.examples += 1
@@ -52,7 +52,7 @@ class WorldCampaign(CaseCampaign[Tried]):
         if broken := self._first_break(judged, (choices.requirement, choices.shape)):
             self._record(*broken)
 
-    def _judged(self, worlds: Iterable[Simulated]) -> Iterator[tuple[Tried, list[Ruling]]]:
+    def _judged(self, worlds: Iterable[StoreWorld]) -> Iterator[tuple[Tried, list[Ruling]]]:
         """Try worlds; the rulings on each: one that is broken, or those that held."""
         for world in worlds:
             tried = self._try(world)
@@ -62,7 +62,7 @@ class WorldCampaign(CaseCampaign[Tried]):
                 seen = filter(self._run.applies, tried.situations.seen)
                 yield tried, [Ruling(requirement) for requirement in seen]
 
-    def _try(self, world: Simulated) -> Tried:
+    def _try(self, world: StoreWorld) -> Tried:
         directory = self._run.new_directory()
         try:
             return try_world(

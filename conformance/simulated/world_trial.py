@@ -10,7 +10,7 @@ from typing import Any
 
 from streamproof.conformance.results import Guarantee, Spec
 from streamproof.conformance.simulated.scenario_worlds import scenario_of
-from streamproof.conformance.simulated.store_world import Simulated, plan_of, world_of
+from streamproof.conformance.simulated.store_world import StoreWorld, plan_of, world_of
 from streamproof.conformance.simulated.subject_disks import disks_of
 from streamproof.conformance.simulated.world_judge import (
     SAME_TWICE,
@@ -46,7 +46,7 @@ class Tried:
         marks: the marks of the simulator that the world reached.
     """
 
-    def __init__(self, world: Simulated, situations: Situations) -> None:
+    def __init__(self, world: StoreWorld, situations: Situations) -> None:
         self.world = world
         self.breach: Breach | None = None
         self.situations = situations
@@ -55,7 +55,7 @@ class Tried:
 
 def try_world(
     subject: Subject,
-    world: Simulated,
+    world: StoreWorld,
     directory: Path,
     watch: WatchCall,
     *,
@@ -110,7 +110,7 @@ class _WorldTrial:
     """One world with a store of one kind."""
 
     def __init__(
-        self, subject: Subject, world: Simulated, *, guarantee: Guarantee, spec: Spec
+        self, subject: Subject, world: StoreWorld, *, guarantee: Guarantee, spec: Spec
     ) -> None:
         capabilities = subject.capabilities
         exactly_once = guarantee == "exactly-once"

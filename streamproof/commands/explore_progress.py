@@ -12,7 +12,7 @@ from rich.text import Text
 
 from streamproof.scenarios.exploration_findings import findings, shape_found
 from streamproof.scenarios.exploration_ledger import Ledger
-from streamproof.scenarios.shrinking import Shape, Step
+from streamproof.scenarios.shrinking import Shape, ShrinkStep
 from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.exploration import Explored
 
@@ -124,7 +124,7 @@ class ShrinkingProgress:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def tell(self, step: Step) -> None:
+    def tell(self, step: ShrinkStep) -> None:
         """Show the smallest run so far."""
         line = f"{self._name}: {step.runs} runs, {step.events:,} events, {step.choices:,} choices"
         self._bar.update(self._line, description=line)

@@ -22,7 +22,7 @@ from streamproof.scenarios.exploration_findings import (
     write_finding,
 )
 from streamproof.scenarios.exploration_ledger import Ledger
-from streamproof.scenarios.shrinking import MOST_RUNS, Step
+from streamproof.scenarios.shrinking import MOST_RUNS, ShrinkStep
 from streamproof.scenarios.swarm_file import read_swarm
 from streamproof.search_path import search_directory
 from streamproof.sim.defects import require_defects
@@ -198,7 +198,7 @@ def shrunk_finding(
     worlds: SeededWorlds,
     run: Explored,
     request: ExploreRequest,
-    progress: Callable[[Step], None] | None = None,
+    progress: Callable[[ShrinkStep], None] | None = None,
 ) -> Finding:
     """Shrink a failure, and write it as a scenario, a test and a picture.
 

@@ -12,7 +12,7 @@ from streamproof.errors import UsageError
 from streamproof.scenarios.plan_shrinking import changed_fields, plainest
 from streamproof.scenarios.shrinking import (
     Failing,
-    Step,
+    ShrinkStep,
     shape_of,
     shrink,
 )
@@ -43,7 +43,7 @@ def test_a_failure_becomes_small_and_stays_the_same(defect: str, seed: int) -> N
     """A fraction of the events, of which some dozens matter, and the run replays strictly."""
     world = failing(defect, seed)
     before = run(Choices.recorded(world.choices), world.plan, defects=[defect])
-    steps: list[Step] = []
+    steps: list[ShrinkStep] = []
     shrunk = shrink(world, 200, steps.append)
     assert shape_of(shrunk.violations[0]) == shape_of(before.violations[0])
     assert len(shrunk.played.events) * 3 < before.events
