@@ -1,4 +1,4 @@
-"""Marks: what must happen in *some* run, or the exploration is blind there."""
+"""Marks: situations that *some* run must reach; without them, an exploration has a blind spot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MARKS = (
     "the directory of a task was cleaned up",
     "the group looked again at what was on its way",
 )
-"""The situations that an exploration must have seen."""
+"""The situations that an exploration must have reached."""
 
 
 EVENT_MARKS: dict[str, str] = {
@@ -51,38 +51,38 @@ EVENT_MARKS: dict[str, str] = {
     "task.enforced": "a task went on without an empty input",
     "task.punctuated": "a punctuation was due",
 }
-"""The marks that an event of a kind hits by itself."""
+"""The marks that each event of a kind hits."""
 
 WAITING_MARKS: dict[str, str] = {
     "data on the broker": "a task waited for records that the broker had",
     "idling": "a task idled",
     "lag unknown": "a task waited for a lag that was not known",
 }
-"""The marks of a task that waits, by the reason."""
+"""The marks of a waiting task, by the reason of the wait."""
 
 
 class Marks:
-    """How often each interesting situation came about.
+    """Counts how often a run reached each situation.
 
     Args:
-        names: the marks that there are.
+        names: the names of all marks.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._hits: Counter[str] = Counter(dict.fromkeys(names, 0))
 
     def sometimes(self, name: str, *, holds: bool = True) -> None:
-        """Note that a situation came about, if it did.
+        """Count a situation, if ``holds``.
 
         Raises:
-            UsageError: there is no mark of that name.
+            UsageError: no mark has this name.
         """
         if name not in self._hits:
             raise UsageError(f"There is no mark {name!r}: add it to the marks of the run.")
         self._hits[name] += holds
 
     def see(self, event: Event) -> None:
-        """Note the situations that an event tells of."""
+        """Count the situations that an event shows."""
         if event.kind in EVENT_MARKS:
             self.sometimes(EVENT_MARKS[event.kind])
         elif event.kind == "task.waiting":
@@ -90,15 +90,15 @@ class Marks:
                 self.sometimes(WAITING_MARKS[reason])
 
     def add(self, hits: Mapping[str, int]) -> None:
-        """Add what another run hit: a ledger of many runs."""
+        """Add the hits of another run, to sum up many runs."""
         self._hits.update(hits)
 
     @property
     def hits(self) -> dict[str, int]:
-        """How often each was hit, by name."""
+        """The number of hits of each mark, by name."""
         return dict(sorted(self._hits.items()))
 
     @property
     def never(self) -> list[str]:
-        """The marks that were not hit."""
+        """The marks without a hit."""
         return [name for name, count in self.hits.items() if not count]

@@ -1,4 +1,4 @@
-"""Exploration: many runs of the swarm, on several cores, and what they came to together."""
+"""Exploration: many runs of the swarm on several cores, and their joint results."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from streamproof.sim.world_plan import Plan
 __all__ = ["Explored", "Searched", "SeededWorlds", "Simulate", "explore", "search"]
 
 CHUNK = 4
-"""Runs that a process takes at a time."""
+"""The number of runs that a process gets at once."""
 
 AHEAD = 3
-"""Chunks for each process that are handed out before their turn has come to be told."""
+"""The number of chunks for each process that are handed out ahead of the next result."""
 
 Simulate = Callable[..., Outcome]
 """Runs a world as ``simulation.run`` does, with choices, a plan, ``defects`` and ``watchers``."""
@@ -35,11 +35,11 @@ Simulate = Callable[..., Outcome]
 
 @dataclass(frozen=True)
 class SeededWorlds:
-    """The worlds that seeds stand for; it can be pickled.
+    """The meaning of a seed: how its world is drawn and run. Instances can be pickled.
 
     Attributes:
-        space: the plans that they are drawn from.
-        defect: the mistake that the runtime makes; none if it is empty.
+        space: the plans that the worlds are drawn from.
+        defect: the mistake that the runtime makes; empty for none.
         simulate: runs a world.
         subject: the name of the store in the worlds; empty for model stores.
 
@@ -53,7 +53,7 @@ class SeededWorlds:
     subject: str = ""
 
     def __post_init__(self) -> None:
-        # A defect that can do no harm is refused before the first world is run.
+        # Refuse a defect that can do no harm here, before any world runs in another process.
         self.space.for_defect(self.defect)
 
     @property
@@ -67,18 +67,18 @@ class SeededWorlds:
 
 
 class Explored(Struct, frozen=True):
-    """What is kept of one run.
+    """A summary of one run.
 
     Attributes:
-        seed: it tells the whole run.
-        topology: its name.
-        exactly_once: the guarantee.
-        digest: stands for everything that happened.
-        events: how many events there were.
-        violations: what did not hold: requirement and message.
-        invariant: the name of the invariant that found the first of them; empty if all held.
-        marks: how often each situation came about.
-        problem: what was raised; empty if the run came to its end.
+        seed: the seed, which determines the whole run.
+        topology: the name of the topology.
+        exactly_once: whether the guarantee was exactly-once.
+        digest: identifies the sequence of all events.
+        events: the number of events.
+        violations: the broken promises: requirement and message.
+        invariant: the name of the invariant that broke first; empty if all held.
+        marks: how often the run reached each situation.
+        problem: the error that ended the run; empty if the run completed.
     """
 
     seed: int
@@ -98,15 +98,16 @@ def explore(
     """Run the world of each seed; yield the results in the order of the seeds.
 
     Args:
-        seeds: of the worlds; they may be infinitely many.
-        worlds: what a seed stands for; without it, any plan and no defect.
-        jobs: processes that run at a time.
+        seeds: the seeds of the worlds; the sequence may be infinite.
+        worlds: the meaning of a seed; by default any plan and no defect.
+        jobs: the number of processes.
     """
     one = _Run(worlds or SeededWorlds())
     if jobs == 1:
         yield from map(one, seeds)
         return
-    # A fork would take the threads of databases along that this process may have opened.
+    # Spawn, because a fork would copy the locks of databases that this process may have open, but
+    # not the threads that release them.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin)
     left = iter(seeds)
@@ -119,17 +120,17 @@ def explore(
         while running:
             yield from running.popleft().result()
     finally:
-        # Whoever has seen enough does not wait for what was handed out ahead.
+        # A caller that stops early must not wait for the chunks that have not begun.
         pool.shutdown(cancel_futures=True)
 
 
 class Searched(NamedTuple):
-    """What came of one search for a defect.
+    """The result of a search for a defect.
 
     Attributes:
-        defect: its name.
-        seeds: how many it took to find it; ``None`` if that was not enough.
-        others: in how many runs another promise than its own was broken on the way.
+        defect: the name of the defect.
+        seeds: the number of seeds until the defect showed; ``None`` if it never did.
+        others: the number of runs that broke another requirement, by requirement.
     """
 
     defect: str
@@ -138,12 +139,12 @@ class Searched(NamedTuple):
 
 
 def search(defect: str, start: int, most: int) -> Searched:
-    """Explore from a seed on until a defect breaks the promise that it is said to break.
+    """Explore one seed after the other until a defect breaks its own requirement.
 
     Args:
-        defect: its name.
-        start: the first seed; the next is one larger.
-        most: how many seeds to try, at most.
+        defect: the name of the defect.
+        start: the first seed.
+        most: the largest number of seeds to try.
     """
     wanted, others = DEFECTS[defect].requirement, Counter[str]()
     for each in explore(range(start, start + most), SeededWorlds(defect=defect)):
@@ -184,7 +185,7 @@ def _some(one: _Run, seeds: list[int]) -> list[Explored]:
 
 
 def _begin() -> None:
-    """Get a process ready: Ctrl-C is for the one that has started it, and it ends with that."""
+    """Prepare a worker process: it ignores Ctrl-C, and ends together with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
 
@@ -193,5 +194,5 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        # Nobody is left to take what this process would still come to.
+        # Nobody is left to take the results. sys.exit would end this thread alone.
         os._exit(1)

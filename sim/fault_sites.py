@@ -1,7 +1,7 @@
-"""Faults by name, switched on in two steps, so that each run has its own few of them.
+"""Faults by name. A fault happens in two steps: a run switches some sites on, and those fire.
 
-In most runs most sites are off: what two faults do together shows only where the others do not
-drown it. A site that is on in a run then fires now and then.
+Most sites are off in most runs, because the effect of two faults together would drown among many
+others. A site that is on fires now and then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SITES: dict[str, float] = {
     "updater.died": 0.01,
     "updater.slow": 0.1,
 }
-"""The sites that there are, with the probability that one that is on fires when it is asked."""
+"""All sites, and the probability that a site that is on fires at one question."""
 
 ACTIVATION = 0.25
 """The share of runs in which a site is on."""
@@ -40,13 +40,13 @@ class Faults:
 
     Args:
         choices: decides which sites are on, and when they fire.
-        sites: how probable it is that a site that is on fires, each time that it is asked.
-        activation: how probable it is that a site is on; 1 switches all on, 0 none.
+        sites: the probability that a site that is on fires, for each question.
+        activation: the probability that a site is on; 1 switches all on, 0 none.
 
     Attributes:
         fired: how often each site fired.
-        scripted: is asked before anything is left to choice: whether a fault happens at a site, to
-            whom, and with what request. Nothing is scripted, as a rule.
+        scripted: decides before any choice whether a fault happens, given the site, the victim and
+            the request. Scenarios set it; in other runs it is ``None``.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Faults:
     ) -> None:
         self._choices = choices
         self._sites = dict(sites)
-        # In the order of their names: the order of a mapping must not decide anything.
+        # Sorted by name: the order of the mapping must not decide which site gets which choice.
         self._on = {site: choices.chance(activation) for site in sorted(sites)}
         self.fired = dict.fromkeys(sorted(sites), 0)
         self.scripted: Callable[[str, str, str], bool] | None = None
@@ -65,15 +65,15 @@ class Faults:
         return [site for site, on in self._on.items() if on]
 
     def happens(self, site: str, whom: str = "", what: str = "") -> bool:
-        """Whether this fault happens here and now.
+        """Whether this fault happens now. A question about a site that is on takes a choice.
 
         Args:
             site: its name.
-            whom: the host or the partition that it would happen to.
-            what: the request that it would happen to.
+            whom: the host or the partition that would suffer the fault.
+            what: the request that would suffer the fault.
 
         Raises:
-            UsageError: there is no site of that name.
+            UsageError: no site has this name.
         """
         if self.scripted is not None and self.scripted(site, whom, what):
             self.fired[site] += 1
@@ -90,6 +90,6 @@ class Faults:
         return happens
 
     def stop(self) -> None:
-        """End all faults: from now on, what is broken has to heal."""
+        """End all faults, so that the application can recover."""
         self._on = dict.fromkeys(self._on, False)
         self.scripted = None

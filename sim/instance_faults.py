@@ -1,4 +1,4 @@
-"""What goes wrong with an instance for a while, each with an event, so that a trace tells of it."""
+"""Faults of an instance that begin and end. Each emits an event, so that the trace shows it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["Troubles"]
 
 
 class Troubles:
-    """What can go wrong with the instances of an application, and end again.
+    """Begins and ends the faults of the instances of an application.
 
     Args:
         world: the world.
-        network: of the application.
+        network: the network of the application.
     """
 
     def __init__(self, world: World, network: Network) -> None:
@@ -22,20 +22,20 @@ class Troubles:
         self._network = network
 
     def pause(self, instance: Instance) -> None:
-        """Let the process stand still, as in a long garbage collection."""
+        """Stop the process for a while, as a long garbage collection does."""
         if instance.host is not None and instance.host.is_up:
             self._tell("instance.stood_still", instance)
             instance.host.pause()
 
     def resume(self, instance: Instance) -> None:
-        """Let the process go on: what it was waiting for may have happened long ago."""
+        """Let the process go on. The events that it awaited may lie far in the past."""
         host = instance.host
         if host is not None and host.is_alive and not host.is_up:
             self._tell("instance.went_on", instance)
             host.resume()
 
     def cut(self, instance: Instance) -> None:
-        """Separate the instance from the brokers: nothing passes in either direction."""
+        """Cut the instance off from the brokers, in both directions."""
         self._tell("network.cut", instance)
         self._network.cut(instance.name)
 
@@ -46,18 +46,19 @@ class Troubles:
             self._network.heal(instance.name)
 
     def fill(self, instance: Instance) -> None:
-        """Let the disk be full."""
+        """Fill the disk."""
         self._tell("disk.filled", instance)
         instance.disk.is_full = True
 
     def empty(self, instance: Instance) -> None:
-        """Let the disk have space again."""
+        """Free space on the disk."""
         if instance.disk.is_full:
             self._tell("disk.emptied", instance)
             instance.disk.is_full = False
 
     def end(self, instance: Instance) -> None:
-        """End all of it, and start what does not run."""
+        """End all faults of the instance, and start it if it does not run."""
+        # Repair first: an instance that starts uses its disk and its network at once.
         self.heal(instance)
         self.empty(instance)
         instance.resume()

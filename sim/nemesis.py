@@ -1,8 +1,8 @@
-"""The nemesis: what goes wrong with instances, and the bounce that an operator does on purpose.
+"""The nemesis: faults of instances, and rolling restarts as an operator does them.
 
-A run has two phases. In the *safety phase* instances die, stand still, are cut off, and run out of
-disk: whatever is promised at any time must hold there. Then all is healed and stays so: that is the
-*liveness phase*, in which everything that was asked for has to come about.
+A run has two phases. In the *safety phase* instances die, stand still, lose their network and run
+out of disk. Promises about every moment must hold there. Then the nemesis repairs everything, and
+the *liveness phase* begins: promises about what finally happens must come true.
 """
 
 from __future__ import annotations
@@ -30,45 +30,45 @@ __all__ = [
 ]
 
 KINDS = ("crash", "pause", "cut", "fill", "bounce", "power", "hold")
-"""What can go wrong: a process is killed, stands still, is separated from the brokers, has a full
-disk, is stopped cleanly and started again, loses its power, or is told to hold its work."""
+"""The faults: a process is killed, stands still, loses its network, has a full disk, restarts
+cleanly, loses its power, or gets paused (KIP-834), in the order of the names."""
 
 DRIFTS_PPM = (0, 100, -100, 500, -500)
-"""By how many millionths a clock is too fast; the worst are those of a bad quartz."""
+"""How fast a clock may be, in millionths; the extremes are those of a bad quartz."""
 
 GRACE_MS = 30_000
-"""So long a process may take to stop, before it is killed."""
+"""The time that a process has to stop before it is killed."""
 
 _MAX_QUIET_MS = 8_000
-"""Something goes wrong at least once in so many milliseconds, if the last has ended."""
+"""The longest time without a fault, from the end of one to the start of the next."""
 
 _MAX_DOWN_MS = 5_000
-"""A process that ended is started again after so many milliseconds at most."""
+"""The longest time that an ended process stays down."""
 
 _MAX_TROUBLE_MS = 15_000
-"""A pause, a cut or a full disk lasts so long at most: longer than a session of a member."""
+"""The longest pause, cut or full disk: longer than the session of a member."""
 
 
 def drawn_drift(choices: Choices) -> int:
-    """By how much the clock of an instance is too fast, in millionths."""
+    """Draw how fast the clock of an instance is, in millionths."""
     return choices.pick(DRIFTS_PPM)
 
 
 class Nemesis:
-    """Lets things go wrong for a while, one after the other, and then heals them all.
+    """Causes faults, one after the other, and then heals them all.
 
     Args:
         world: the world.
-        network: of the application.
-        instances: whom it may hurt.
-        kinds: what may go wrong; nothing, if there is none.
-        safety_ms: when everything is healed.
+        network: the network of the application.
+        instances: the possible victims.
+        kinds: the possible faults, of ``KINDS``; none if empty.
+        safety_ms: the time at which everything is healed.
 
     Attributes:
-        healed: comes about when nothing goes wrong any more.
+        healed: triggers when all faults have ended for good.
 
     Raises:
-        UsageError: there is no such kind.
+        UsageError: a kind is not in ``KINDS``.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Nemesis:
         self.healed: Event = world.time.event()
 
     def run(self) -> Steps:
-        """The safety phase, up to the moment when all is healed; to be started as a process."""
+        """Run the safety phase, and heal everything at its end. Start this as a process."""
         world = self._world
         while self._kinds:
             left = self._safety_ms - world.now
@@ -116,7 +116,8 @@ class Nemesis:
         self._heal()
 
     def _heal(self) -> None:
-        """Repair everything, and start what does not run."""
+        """End all faults, and start the instances that do not run."""
+        # Stop the fault sites first: the instances that start now must meet no new fault.
         self._world.faults.stop()
         self._world.trace.emit("world.healed", "nemesis")
         for each in self._instances:
@@ -164,15 +165,16 @@ class Nemesis:
 
 
 def stop_in_time(world: World, instance: Instance, grace_ms: int = GRACE_MS) -> Steps:
-    """Stop an instance, and kill it if it does not stop in time, as whoever supervises it does.
+    """Stop an instance, and kill it if it does not stop in time, as a supervisor does.
 
     Args:
         world: the world.
         instance: the instance.
-        grace_ms: how long it may take, in milliseconds.
+        grace_ms: the time that the instance has to stop, in milliseconds.
     """
     stopping = world.time.process(instance.stop())
     yield world.time.any_of([stopping, world.time.timeout(grace_ms)])
+    # An instance that has stopped has no process left, so this does nothing to it.
     instance.crash()
 
 
@@ -183,9 +185,9 @@ def rolling_bounce(
 
     Args:
         world: the world.
-        instances: in the order in which they are restarted.
-        down_ms: how long each is away.
-        apart_ms: how long the others have before the next one is stopped.
+        instances: the instances, in the order of their restarts.
+        down_ms: the time that each instance stays down.
+        apart_ms: the time between a start and the next stop.
     """
     for each in instances:
         yield from stop_in_time(world, each)

@@ -1,7 +1,7 @@
-"""Upgrades and downgrades: all instances are restarted with another release, one after the other.
+"""Upgrades and downgrades: each instance in turn restarts with another release.
 
-Meanwhile input goes on, and whatever else may go wrong does. So for a while instances of both
-releases are members of one group, and each may get the tasks that the other one had.
+Input goes on meanwhile, and so do the faults of the nemesis. For a while the group has members of
+both releases, and each release may get tasks that the other one had.
 
 Sources: KIP-258 and KIP-1035, Compatibility, Deprecation, and Migration Plan; KIP-268.
 """
@@ -42,25 +42,25 @@ UPGRADES: dict[str, tuple[Release, ...]] = {
     "format-offline": (BEFORE_FORMATS, WITH_FORMATS),
     "offsets-up-and-down": (BEFORE_OFFSETS, DOWNGRADING, BEFORE_OFFSETS),
 }
-"""What each instance is a release of, one after the other, by name of the upgrade.
+"""The releases that each instance runs, in order, by the name of the upgrade.
 
-Some begin with an old release and stay there: what it does must be right as well.
+One "upgrade" stays on its old release: an old release alone must be correct, too.
 """
 
 OFFLINE = frozenset(["format-offline"])
-"""Upgrades for which all instances are stopped, and then all are started."""
+"""Upgrades that stop all instances before they start any of them again."""
 
 ROLL_OVER = frozenset(["format-roll-over"])
-"""Upgrades in which, in the end, as many new instances take over, and the old ones are stopped."""
+"""Upgrades in which an equal number of new instances takes over, and the old ones stop."""
 
 _MAX_APART_MS = 8_000
-"""The next instance is restarted after so many milliseconds at most."""
+"""The longest time before the next instance restarts, in milliseconds."""
 
 _MAX_COPYING_MS = 15_000
-"""New instances have so many milliseconds at most before the old ones are stopped."""
+"""The longest time that new instances have before the old ones stop, in milliseconds."""
 
 _MAX_DOWN_MS = 2_000
-"""An instance is started again after so many milliseconds at most."""
+"""The longest time that an instance stays down, in milliseconds."""
 
 
 class RollingUpgrade:
@@ -68,16 +68,16 @@ class RollingUpgrade:
 
     Args:
         world: the world.
-        instances: in the order in which they are restarted; none of them has been started. If the
-            upgrade rolls over, the second half of them are those that take over.
-        upgrade: its name in ``UPGRADES``; if it is empty, nothing is done.
-        every_ms: so many milliseconds lie before each step; drawn, if it is 0.
+        instances: the instances, in the order of their restarts; none has been started. If the
+            upgrade rolls over, the second half takes over from the first.
+        upgrade: its name in ``UPGRADES``; empty for no upgrade.
+        every_ms: the time before each step, in milliseconds; 0 draws it.
 
     Attributes:
-        done: comes about once every instance runs the last release.
+        done: triggers once every instance runs the last release.
 
     Raises:
-        UsageError: there is no such upgrade.
+        UsageError: no upgrade has this name.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class RollingUpgrade:
             each.release, each.is_retired = WITH_FORMATS, True
 
     def run(self) -> Steps:
-        """Restart all instances, once for each further release; to be started as a process."""
+        """Restart all instances once for each further release. Start this as a process."""
         for release in self._releases[1:]:
             yield from self._all_at_once(release) if self._is_offline else self._roll(release)
         if self._new:
@@ -111,24 +111,27 @@ class RollingUpgrade:
         self.done.succeed()
 
     def _quiet(self, most: int) -> Event:
-        """The time before the next step: drawn up to so many milliseconds, if it is not given."""
+        """Wait before the next step: the given time, or a drawn one of at most ``most`` ms."""
         world = self._world
         return world.time.timeout(self._every_ms or world.choices.between(1, most))
 
     def _roll_over(self) -> Steps:
-        """Start the new instances, let them make copies, and stop the old ones."""
+        """Start the new instances, give them time to copy the state, and stop the old ones."""
         world = self._world
         for each in self._new:
             each.is_retired = False
             each.start()
         yield self._quiet(_MAX_COPYING_MS)
         for each in self._instances:
+            # Retire before the stop: the nemesis must not start an old instance again.
             each.is_retired = True
             yield from stop_in_time(world, each)
         world.marks.sometimes("new instances took over from old ones")
 
     def _all_at_once(self, release: Release) -> Steps:
         yield self._quiet(_MAX_APART_MS)
+        # Retire all before the first stop: the nemesis must not restart one of them while others
+        # still stop, as no two releases may run at the same time.
         for each in self._instances:
             each.is_retired = True
         for each in self._instances:
@@ -142,7 +145,8 @@ class RollingUpgrade:
         world = self._world
         for each in self._instances:
             yield self._quiet(_MAX_APART_MS)
-            # Whoever starts it again, if it dies meanwhile, starts the other release.
+            # Set the release before the stop: if the instance dies meanwhile, the nemesis may start
+            # it again, and must start the new release.
             each.release = release
             yield from stop_in_time(world, each)
             world.marks.sometimes("an instance was restarted with another release")

@@ -1,10 +1,10 @@
-"""The swarm: a world that a seed draws, with everything in it that may go wrong.
+"""The swarm: simulate one world, with all its faults, from a seed.
 
-Topology, settings, instances, workload and faults are choices, as all that follows is: so one
-number tells the whole run, and a run that fails can be made smaller.
+Topology, settings, instances, workload and faults are choices, and so is everything that follows.
+Therefore one number determines the whole run, and a failing run can be shrunk.
 
-Source: Groce et al., Swarm Testing (2012): a run with a few features, drawn anew each time, finds
-what a run with all of them hides.
+Source: Groce et al., Swarm Testing (2012): runs with a few features each, drawn anew every time,
+find bugs that a run with all features hides.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from streamproof.sim.world_plan import Plan
 __all__ = ["Direct", "MakeDisk", "Outcome", "Stage", "run"]
 
 LIVENESS_MS = 240_000
-"""So long the application has after that to come to rest: twice what a lost request, a session and
-a transaction that nobody ends may take one after the other."""
+"""The time that the application has to come to rest after the last fault and the last input. It is
+twice the sum of a lost request, an expired session and an abandoned transaction."""
 
 MakeDisk = Callable[[World, str], InstanceDisk]
 """Makes the disk of an instance, by its name."""
 
 
 class Stage(NamedTuple):
-    """The parts of a world that has not begun yet, for whoever directs what happens in it."""
+    """The parts of a world before it begins, for a function that directs it."""
 
     world: World
     application: Application
@@ -49,25 +49,25 @@ class Stage(NamedTuple):
 
 
 Direct = Callable[[Stage], None]
-"""Gets a world ready for what is to happen in it by plan, and not by choice."""
+"""Prepares a world for events that follow a script, instead of choices."""
 
 _CHECK_MS = 1_000
-"""How often it is looked whether everything has come to rest."""
+"""The time between two looks whether the world has come to rest."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        plan: what it was like.
-        violations: what did not hold, in the order in which it was found.
-        digest: stands for everything that happened.
-        events: how many events there were.
-        marks: how often each situation came about.
+        plan: the plan of the world.
+        violations: the broken promises, in the order of their discovery.
+        digest: identifies the sequence of all events.
+        events: the number of events.
+        marks: how often the run reached each situation.
         fired: how often each fault site fired.
-        ended_ms: when everything had come to rest, or the time was up.
-        choices: all choices that were made, if they were recorded.
+        ended_ms: the virtual time at the end of the run.
+        choices: all choices of the run, if they were recorded.
     """
 
     plan: Plan
@@ -90,22 +90,24 @@ def run(
     make_disk: MakeDisk | None = None,
     direct: Direct | None = None,
 ) -> Outcome:
-    """Simulate one world: faults at first, then time to recover, and stop at the first violation.
+    """Simulate one world: first faults, then time to recover. Stop at the first violation.
 
     Args:
-        choices: all decisions.
-        plan: what the run is like; without it, one of all plans is drawn.
+        choices: makes every decision.
+        plan: the plan of the world; without it, the first choices draw one of all plans.
         defects: the mistakes that the runtime makes.
-        invariants: what must hold.
-        watchers: are given each event.
-        make_disk: makes the disk of an instance; without it, model stores are on it.
-        direct: gets the world ready, before anything happens in it.
+        invariants: the promises that must hold.
+        watchers: functions that get each event.
+        make_disk: makes the disk of an instance; without it, the disk holds model stores.
+        direct: prepares the world before its first event.
 
     Raises:
-        UsageError: there is no such defect.
-        InvariantError: an invariant raised.
-        SubjectError: a store raised what no store may raise.
+        UsageError: no defect has one of the names.
+        InvariantError: an invariant itself raised an error.
+        SubjectError: a store raised an error that the contract does not allow.
     """
+    # The order of the constructions below is part of the world: each takes choices, and the same
+    # seed must give the same run.
     if plan is None:
         plan = draw(choices)
     watch = Watch(invariants, exactly_once=plan.config.exactly_once)
@@ -133,7 +135,7 @@ def run(
 
 
 class _Swarm:
-    """The parts of a world that the plan asks for."""
+    """Builds and runs the parts of a world that its plan names."""
 
     def __init__(
         self, world: World, plan: Plan, history: LogHistory, make_disk: MakeDisk | None
@@ -155,17 +157,17 @@ class _Swarm:
             world,
             self._application.network,
             self._instances,
-            # What real stores lose with the power is not simulated.
+            # The simulator does not know which data real stores lose with the power.
             [each for each in plan.kinds if make_disk is None or each != "power"],
             safety_ms=plan.safety_ms,
         )
-        # When nothing came in any more, and nothing failed; 0 before that.
+        # The time since which input, faults and upgrade have ended; 0 before.
         self._since = 0
-        # Since when everything that came in is processed and committed; 0 if it is not.
+        # The time since which all input is processed and committed; 0 while some is not.
         self._rested = 0
 
     def begin(self) -> None:
-        """Start the instances, and what happens to them."""
+        """Start the instances, the upgrade and the nemesis."""
         for each in self._instances:
             each.start()
         self._world.time.process(self._upgrade.run())
@@ -181,12 +183,12 @@ class _Swarm:
         return Instance(self._application, name, self._plan.threads, disk=disk, drift_ppm=drift)
 
     def close(self) -> None:
-        """Free the files of real stores."""
+        """Close the files of real stores."""
         for each in self._instances:
             each.disk.close()
 
     def is_over(self) -> bool:
-        """Whether everything is done, or there is no time left."""
+        """Whether the world has come to rest, or its time is up."""
         now = self._world.now
         ended = (self._nemesis.healed, self._workload.ended, self._upgrade.done)
         if not all(each.triggered for each in ended):
@@ -195,7 +197,8 @@ class _Swarm:
         if now >= self._since + LIVENESS_MS:
             return True
         self._rested = (self._rested or now) if self._is_at_rest() else 0
-        # A group may look again and again at what is on its way: it still rests in between.
+        # Probing rebalances may go on as long as copies warm up. The world rests between them, so
+        # wait until the members have joined the last one.
         settled_at = self._rested + TOPOLOGIES[self._plan.topology].settle_ms
         return self._rested > 0 and now >= settled_at and self._all_follow_the_group()
 
@@ -209,7 +212,7 @@ class _Swarm:
             for task in thread.tasks.values()
             if task.state is TaskState.RUNNING
         ]
-        # What was asked for may still wait for a request that got lost.
+        # A requested commit may still wait to repeat a lost request.
         if any(task.commit_requested for task in running):
             return False
         ends = {

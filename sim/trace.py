@@ -1,8 +1,8 @@
-"""What happens in a simulated world: one stream of events, digested, watched, and kept in columns.
+"""The trace of a simulated world: a stream of events, with watchers and a digest.
 
-The digest is taken over every event. Two runs of the same configuration, workload and choices
-have the same one, on any machine, whether the events are kept or not; where they have not,
-:func:`first_divergence` names the first event that differs.
+The digest covers every event. Two runs with the same configuration, workload and choices have the
+same digest, on any machine, whether or not the events are kept. If two digests differ,
+:func:`first_divergence` finds the first event that differs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 __all__ = ["Divergence", "Event", "Trace", "Watcher", "first_divergence"]
 
 _HASHED_BYTES = 1 << 16
-"""So many bytes of events are digested at a time: one by one it would take longer."""
+"""The number of bytes that are hashed at a time, because hashing each event takes longer."""
 
 
 class Event(Struct, frozen=True, gc=False):
@@ -66,10 +66,10 @@ class Trace:
 
     Args:
         now: the virtual time.
-        watchers: are given each event as it happens: invariants, and what keeps the events.
+        watchers: functions that get each event as it happens, such as invariants and trace files.
 
     Attributes:
-        count: how many events there were.
+        count: the number of events so far.
     """
 
     def __init__(self, now: Callable[[], float], watchers: Iterable[Watcher] = ()) -> None:
@@ -90,7 +90,7 @@ class Trace:
         offset: int = -1,
         **attributes: Any,
     ) -> None:
-        """Note that something happens now."""
+        """Emit an event that happens now."""
         event = Event(
             self.count, int(self._now()), actor, kind, task, partition, offset, attributes
         )
@@ -103,7 +103,7 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """32 hexadecimal digits that stand for all events so far, in their order."""
+        """32 hexadecimal digits that identify the sequence of all events so far."""
         self._take_in()
         return self._hash.hexdigest()
 
@@ -113,10 +113,10 @@ class Trace:
 
 
 class Divergence(NamedTuple):
-    """The first event in which two runs differ; ``None`` where one of them had ended.
+    """The first pair of events that differ between two runs; ``None`` for a run that has ended.
 
     Attributes:
-        common: the last event that both have; ``None`` if they differ from the start.
+        common: the last event that both runs share; ``None`` if they differ from the start.
     """
 
     first: Event | None
@@ -130,7 +130,7 @@ class Divergence(NamedTuple):
 
 
 def first_divergence(first: Iterable[Event], second: Iterable[Event]) -> Divergence | None:
-    """Where two runs that should be the same are not; ``None`` if they are."""
+    """The first difference between two runs; ``None`` if they are equal."""
     common = None
     for one, other in zip_longest(first, second):
         if one != other:

@@ -1,7 +1,8 @@
-"""Traces in files: the events of runs in columns, as Parquet.
+"""Trace files: the events of runs in columns, as Parquet.
 
-The attributes of an event are JSON, with bytes in base64. ``KINDS`` says of which type each of them
-is, and by that they come back exactly as they were. docs/events.md is made from the same table.
+The attributes of an event are JSON, with bytes in base64. ``KINDS`` gives the type of each
+attribute, so that a reader restores exactly the value that was written. docs/events.md is generated
+from the same table.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ __all__ = [
 ]
 
 BATCH = 16_384
-"""Events that are in memory before they are written as columns."""
+"""The number of events that are collected in memory before they are written."""
 
 REPEATED = ["run", "actor", "kind", "task", "partition"]
-"""The columns in which few values come again and again: only these are kept as dictionaries."""
+"""The columns with few distinct values; only these are stored as dictionaries."""
 
 SCHEMA_VERSION = 1
-"""It is raised when a reader of another version would misread an event."""
+"""The version of the schema; raised when a reader of another version would misread an event."""
 
 VERSION_KEY = b"streamproof.events"
-"""Where a file says its version, in the metadata of its schema; without it, that is 1."""
+"""The key of the version in the metadata of a file's schema; a file without it has version 1."""
 
 SCHEMA = pa.schema(
     [
@@ -59,7 +60,8 @@ SCHEMA = pa.schema(
 )
 """The columns of a trace; ``attributes`` is a JSON object."""
 
-# Whoever judges a trace again must find what is in an attribute in the order in which it was.
+# The encoder must keep the order inside attributes: invariants that read the trace again may
+# depend on it.
 _json = msgspec.json.Encoder()
 
 
@@ -98,7 +100,7 @@ class TraceFile:
         self.close()
 
     def close(self) -> None:
-        """Write what is left, and the end of the file."""
+        """Write the remaining events, and the footer of the file."""
         self._write()
         self._writer.close()
 
@@ -111,8 +113,8 @@ def batch_of(run: str, events: Sequence[Event]) -> pa.RecordBatch:
     """Events as rows under the schema.
 
     Args:
-        run: names the run.
-        events: of that run.
+        run: the name of the run.
+        events: the events of the run.
     """
     columns: dict[str, Any] = {"run": pa.repeat(run, len(events))}
     for name in SCHEMA.names[1:-1]:
@@ -124,15 +126,15 @@ def batch_of(run: str, events: Sequence[Event]) -> pa.RecordBatch:
 def events_of(rows: pa.RecordBatch | pa.Table, *, complete: bool = True) -> Iterator[Event]:
     """The events in rows under the schema, in the order of the rows.
 
-    What ``KINDS`` does not list of a kind is left out; of a kind that it does not know, everything
-    comes as JSON has it.
+    Attributes that ``KINDS`` does not list for a kind are left out. For an unknown kind, all
+    attributes come back as plain JSON values.
 
     Args:
-        rows: under the schema; other columns are left alone.
+        rows: rows under the schema; other columns are ignored.
         complete: whether each event must have all attributes of its kind.
 
     Raises:
-        UsageError: a value is missing, or is of another type than its kind has it.
+        UsageError: a value is missing, or has the wrong type for its kind.
     """
     runs, *columns, texts = (_values(rows, name) for name in SCHEMA.names)
     sequences, kinds = columns[0], columns[3]
@@ -174,10 +176,10 @@ def _decoder(kind: str, *, complete: bool) -> msgspec.json.Decoder[dict[str, Any
 
 
 def require_trace(path: Path) -> None:
-    """See that a file is a trace, by its end, where Parquet has its schema.
+    """Check that a file is a trace. This reads only its footer, which holds the schema.
 
     Raises:
-        UsageError: it is none, was cut off, or is of another version.
+        UsageError: the file is no trace, was cut off, or has another version.
     """
     try:
         schema = pq.read_schema(path)
@@ -190,7 +192,7 @@ def read_trace(path: Path) -> Iterator[Event]:
     """Read the events of a trace file, in order; an event may lack attributes of its kind.
 
     Raises:
-        UsageError: the file is no trace, was cut off, or is of another version.
+        UsageError: the file is no trace, was cut off, or has another version.
     """
     try:
         with pq.ParquetFile(path) as file:
@@ -215,7 +217,7 @@ def _require_schema(path: Path, schema: pa.Schema) -> None:
                 f"{field.name!r}. docs/events.md says which there are."
             )
         found = schema.field(field.name).type
-        # Other programs write texts so, which is the same in a file.
+        # Other programs write texts with this type. Both are the same in a file.
         if found == pa.large_string():
             found = pa.string()
         if found != field.type:

@@ -1,8 +1,8 @@
 """The metrics of a state updater and its tasks: KIP-869's, on the clock of the simulated host.
 
-What they are called, and how they follow from recordings, is said once, by
-``streamproof.stores.runtime.restore_metrics``: a real runtime and a simulated one are measured
-alike. Here is what a state updater of a simulated thread feeds, and what it can be asked.
+``streamproof.stores.runtime.restore_metrics`` defines the names and the formulas once, so that a
+real runtime and a simulated one measure alike. This module connects them with the state updater of
+a simulated thread.
 
 Source: KIP-869, "Restoration metrics"; Kafka, StateUpdaterMetrics and TaskMetrics.
 """
@@ -23,22 +23,22 @@ from streamproof.stores.runtime.restore_metrics import (
 __all__ = ["RATIOS", "UpdaterMetrics"]
 
 RATIOS = ("idle-ratio", "active-restore-ratio", "standby-update-ratio", "checkpoint-ratio")
-"""What a state updater spends its time on: they sum to 1 once it has spent any."""
+"""The shares of a state updater's time. They sum to 1 once it has spent any time."""
 
 
 class UpdaterMetrics:
-    """The metrics of one state updater and of the tasks that it is given.
+    """The metrics of one state updater and of its tasks.
 
     Args:
         thread_id: the tag ``thread-id``: the name of the updater.
-        clock: of the host, in milliseconds.
-        mode: as the proposal says, one of the two ratios of restoring and updating is always zero;
-            Kafka keeps the old window when it goes over from one to the other, so that for a while
-            neither is.
+        clock: the clock of the host, in milliseconds.
+        mode: decides about a switch between restoring and updating. Under ``proposal``, one of
+            the two ratios is always 0. ``kafka`` keeps the old window at a switch, so for a while
+            neither is 0.
 
     Attributes:
-        registry: all metrics, from level DEBUG on.
-        thread: those of the updater.
+        registry: all metrics of level DEBUG and above.
+        thread: the metrics of the updater.
     """
 
     def __init__(self, thread_id: str, clock: Clock, mode: Mode = "proposal") -> None:
@@ -49,7 +49,7 @@ class UpdaterMetrics:
         self._standby: dict[str, TaskUpdateMetrics] = {}
 
     def add(self, task_id: str, *, is_active: bool) -> StateRestoreListener:
-        """Begin to measure a task; what is returned is to be told how its restoration goes."""
+        """Begin to measure a task; return the listener that must hear of its restoration."""
         self.remove(task_id)
         if not is_active:
             self._standby[task_id] = TaskUpdateMetrics(self.registry, self._thread_id, task_id)
@@ -58,26 +58,26 @@ class UpdaterMetrics:
         return found
 
     def remove(self, task_id: str) -> None:
-        """Forget a task: its metrics stay until it leaves its thread, restored or not."""
+        """Remove the metrics of a task. Call this when the task leaves its thread."""
         for found in (self._active.pop(task_id, None), self._standby.pop(task_id, None)):
             if found is not None:
                 found.close()
 
     def updated(self, task_id: str, count: int) -> None:
-        """A standby was given this many records."""
+        """Record that a standby got this many records."""
         self._standby[task_id].record(count)
 
     @property
     def remaining(self) -> dict[str, int]:
-        """How many offsets the active tasks lack still, by task."""
+        """The number of offsets that each active task still has to restore."""
         return {name: each.remaining for name, each in sorted(self._active.items())}
 
     def rows(self) -> list[MetricRow]:
-        """All metrics as of now."""
+        """The current values of all metrics."""
         return self.registry.rows()
 
     def gauges(self) -> dict[str, float]:
-        """The counts and ratios of the updater as of now, by Kafka's names."""
+        """The current counts and ratios of the updater, by Kafka's names."""
         return {
             row.name: row.value
             for row in self.rows()

@@ -1,10 +1,11 @@
 """Model stores of two formats on one disk: plain values, and values with timestamps (KIP-258).
 
-The newer format is in a place of its own, ``<store>-v2``, with its own offsets. Whoever has it as
-the live one restores it from its own offset on, and discards the older one once it has come as far.
-An upgrade in place prepares that: the older format is served, and the newer one is built beside it
-from the changelog. That is what real stores do in ``stores/upgrade.py``; as there, what is live
-follows from the configuration of the instance alone, and not from what others in the group do.
+The newer format lies in its own place, ``<store>-v2``, with its own offsets. An instance that
+serves the newer format restores it from those offsets, and deletes the older format once the newer
+one has caught up. An upgrade in place prepares this step: the instance serves the older format, and
+builds the newer one beside it from the changelog. Real stores do the same in ``stores/upgrade.py``.
+Here as there, the configuration of the instance alone decides which format is live. The other
+members of the group have no influence.
 
 Source: KIP-258, In-place upgrade and Offline upgrade.
 """
@@ -27,7 +28,7 @@ from streamproof.stores.checkpoint import OFFSET_UNKNOWN
 __all__ = ["NEWER", "PreparingStore", "TimestampedStore", "timestamped"]
 
 NEWER = "-v2"
-"""What the place of the newer format is called, behind the name of the store."""
+"""The suffix that names the place of the newer format, after the name of the store."""
 
 _TIMESTAMP_BYTES = 8
 
@@ -40,11 +41,11 @@ def timestamped(value: bytes | None, timestamp: int) -> bytes | None:
 
 
 class TimestampedStore(ManagingStore):
-    """A store in the newer format, which shows plain values.
+    """A store in the newer format. It shows plain values.
 
     Attributes:
-        discards: whether the older format is deleted once this one has come as far.
-        takes_older_offsets: whether it begins where the older format ends: for a defect.
+        discards: whether the store deletes the older format once this one has caught up.
+        takes_older_offsets: whether this format begins where the older one ends; a defect.
     """
 
     discards = True
@@ -52,14 +53,14 @@ class TimestampedStore(ManagingStore):
 
     @property
     def name(self) -> str:
-        """The name of the store, which its place on the disk is not."""
+        """The name of the store, without the suffix of its place on the disk."""
         return self._name.removesuffix(NEWER)
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open what is on the disk; an older format is not touched before this one is as far.
+        """Open the files on the disk; delete an older format only if this one has caught up.
 
         Raises:
-            TaskCorruptedError: the store was not closed, and cannot tell what was committed.
+            TaskCorruptedError: the store was not closed, so its committed offset is unknown.
         """
         super().init(context, root)
         self._is_new = not self._image.rows and not self._image.offsets
@@ -69,18 +70,18 @@ class TimestampedStore(ManagingStore):
         self._discard_older()
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Commit, and delete the older format if this one is as far now.
+        """Commit, and delete the older format if this one has caught up.
 
         Raises:
-            ProcessorStateError: a commit is to last, and the disk is full.
+            ProcessorStateError: the commit must survive a crash, and the disk is full.
         """
         super().commit(changelog_offsets)
         self._discard_older()
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
-        """The offset that was committed last; ``OFFSET_UNKNOWN`` if there was nothing at all.
+        """The last committed offset; ``OFFSET_UNKNOWN`` if this format was empty at its opening.
 
-        Only the older format is there then: that is no sign of a crash.
+        An empty newer format beside an older one is no sign of a crash.
         """
         found = super().committed_offset(partition)
         return OFFSET_UNKNOWN if found is None and self._is_new else found
@@ -94,7 +95,8 @@ class TimestampedStore(ManagingStore):
             self._offsets.get(partition, -1) >= offset
             for partition, offset in older.offsets.items()
         ):
-            # What takes its place must not be lost together with the power.
+            # Sync first: after the deletion the newer format is the only one, and a loss of power
+            # must not take it.
             self.sync()
             self._disk.discard(directory, self.name)
 
@@ -118,24 +120,27 @@ class TimestampedStore(ManagingStore):
 
 
 class PreparingStore(ManagingStore):
-    """A store whose older format is live, while the newer one is built beside it."""
+    """A store that serves its older format, and builds the newer one beside it."""
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
         """Open both formats.
 
         Raises:
-            TaskCorruptedError: the live one was not closed, and cannot tell what was committed.
+            TaskCorruptedError: the live format was not closed, so its committed offset is unknown.
         """
         super().init(context, root)
         place = f"{self._name}{NEWER}"
         if self._disk.image(context.state_dir, place).is_open:
-            # It was live, and crashed, before the upgrade was taken back.
+            # The newer format was live when the process crashed, and the upgrade was taken back
+            # afterwards: the rows may hold aborted writes.
             self._disk.discard(context.state_dir, place)
-        # What stages its writes marks no status: nothing but the changelog is ever in there.
+        # A store that stages its writes keeps no mark "open" on the disk. The newer format needs
+        # none, because it only ever holds committed records of the changelog.
         self._newer = TimestampedStore(place, self._disk, transactional=True)
         self._newer.discards = False
         self._next: dict[TopicPartition, int] = {}
-        # What the runtime restores is the live format; the other one is fed.
+        # The runtime restores the live format only. The newer one gets its records from feed(),
+        # so its callback must not replace the one of the live format.
         own = replace(context, restore_callbacks={}, changelog=None, metrics=None)
         self._newer.init(own, self._newer)
 
@@ -143,7 +148,7 @@ class PreparingStore(ManagingStore):
         """Close both formats.
 
         Raises:
-            ProcessorStateError: the disk is full. They are closed then, as after a crash.
+            ProcessorStateError: the disk is full. Both formats are closed then, as after a crash.
         """
         if not self.is_open:
             return
@@ -153,7 +158,7 @@ class PreparingStore(ManagingStore):
             super().close()
 
     def next_offset(self, partition: TopicPartition) -> int:
-        """The first offset of the changelog that was not looked at for the newer format."""
+        """The next offset of the changelog to read for the newer format."""
         offset = self._newer.committed_offset(partition)
         return self._next.get(partition, max(-1 if offset is None else offset, -1) + 1)
 
@@ -163,9 +168,9 @@ class PreparingStore(ManagingStore):
         """Apply the next records of the changelog to the newer format.
 
         Args:
-            partition: of the changelog.
-            batch: the records; none, if there are only markers, or what was aborted.
-            next_offset: where to go on.
+            partition: the partition of the changelog.
+            batch: the records; empty if only markers or aborted records were read.
+            next_offset: the offset to read from next.
         """
         if batch:
             self._newer.restore(batch)
@@ -173,6 +178,6 @@ class PreparingStore(ManagingStore):
         self._next[partition] = next_offset
 
     def is_prepared(self, partition: TopicPartition) -> bool:
-        """Whether the newer format is as far as the live one has committed."""
+        """Whether the newer format has read the changelog up to the live format's last commit."""
         live = self.committed_offset(partition)
         return live is not None and self.next_offset(partition) > live

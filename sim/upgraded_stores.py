@@ -1,13 +1,13 @@
-"""Model stores of different releases on one disk: who keeps the offsets, and where (KIP-1035).
+"""Model stores of different releases on one disk: where each release keeps offsets (KIP-1035).
 
-Before KIP-1035 the offsets of a task were in its ``.checkpoint`` file: under exactly-once only
-while the task did not run, so that a crash left none, and a missing one said that the store cannot
-be trusted. Since then the store has them itself. A newer release takes over what the file says,
-and an older one refuses a store that has offsets in it, unless ``upgrade.from`` made the newer one
-put them back into the file when it closed the store.
+Before KIP-1035 the ``.checkpoint`` file of a task held its offsets. Under exactly-once the file
+existed only while the task did not run. A crash left no file, and a missing file said that the
+store cannot be trusted. Since KIP-1035 the store itself holds the offsets. A newer release imports
+the offsets of the file. An older release refuses a store that holds offsets, unless the newer one
+ran with ``upgrade.from`` and wrote them back into the file when it closed the store.
 
-That is what real stores do in ``stores/legacy.py``, ``offset_import.py`` and ``downgrade.py``; here
-each opening and each closing is one step that a crash does not divide.
+Real stores do the same in ``stores/legacy.py``, ``offset_import.py`` and ``downgrade.py``. Here
+each opening and each closing is a single step: a crash comes before it or after it.
 
 Sources: KIP-1035, Upgrade and Downgrade; Kafka 4.2, ProcessorStateManager#checkpoint.
 """
@@ -24,35 +24,36 @@ from streamproof.stores.errors import TaskCorruptedError
 __all__ = ["OFFSET_DELTA_THRESHOLD", "AheadStore", "CheckpointingStore", "ManagingStore"]
 
 OFFSET_DELTA_THRESHOLD = 10
-"""Under at-least-once the file is written once the offset has grown by more than so many records.
+"""Under at-least-once, a commit writes the file once the offsets grew by more than this number.
 
-It is 10,000 in Kafka; a run that short would never write one.
+Kafka uses 10,000. The runs here are too short to ever reach that.
 """
 
 
 def _has_lost_its_offsets(
     image: Image, context: StateStoreContext, left: Checkpoint | None
 ) -> bool:
-    """Whether a release before KIP-1035 has crashed here, under exactly-once."""
+    """Whether a release before KIP-1035 crashed on this disk, under exactly-once."""
     return context.exactly_once and left is None and not image.manages and bool(image.rows)
 
 
 class ManagingStore(ModelStore):
-    """A persistent store that has its offsets itself, where an older release may have been.
+    """A persistent store that keeps its own offsets, on a disk that an older release may have used.
 
     Attributes:
-        leaves_checkpoint: whether it is closed such that an older release can go on with it.
+        leaves_checkpoint: whether ``close`` leaves a file that an older release can continue from.
     """
 
     leaves_checkpoint = False
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open what is on the disk, and take over the offsets of an older release.
+        """Open the files on the disk, and import the offsets of an older release.
 
         Raises:
-            TaskCorruptedError: the store was not closed, and cannot tell what was committed.
+            TaskCorruptedError: the store was not closed, so its committed offset is unknown.
             ProcessorStateError: the disk is full; nothing has changed.
         """
+        # Import first: the model store reads the offsets when it opens.
         self._take_over(context)
         super().init(context, root)
 
@@ -65,18 +66,20 @@ class ManagingStore(ModelStore):
                 f"{context.state_dir}, and no offsets: wipe it and restore."
             )
         if left is not None:
+            # Check the space before any change: a full disk must leave the file as it was.
             self._disk.require_space(self._name)
             image.offsets, image.position = dict(left.offsets), left.position
             del self._disk.checkpoints[context.state_dir, self._name]
         image.manages = True
 
     def close(self) -> None:
-        """Close the store, and put the offsets back into the file if an older release is to come.
+        """Close the store; move the offsets back into the file if an older release comes next.
 
         Raises:
-            ProcessorStateError: the disk is full. It is closed then, as a crash would leave it.
+            ProcessorStateError: the disk is full. The store is closed then, as after a crash.
         """
         context, image = self._context, self._image
+        # Closing brings the last commit to the disk, and the file must have its offsets.
         super().close()
         if context is not None and self.leaves_checkpoint:
             if image.offsets:
@@ -86,10 +89,10 @@ class ManagingStore(ModelStore):
 
 
 class AheadStore(ManagingStore):
-    """A store whose position on the disk is that of staged writes, too: for a defect."""
+    """A defect: the position on the disk includes staged writes."""
 
     def flush(self) -> None:
-        """Bring the memtable to the page cache, and a position that is not that of it.
+        """Write the memtable to the page cache, together with a position that is too far ahead.
 
         Raises:
             ProcessorStateError: the disk is full; nothing has changed.
@@ -99,16 +102,16 @@ class AheadStore(ManagingStore):
 
 
 class CheckpointingStore(ModelStore):
-    """A persistent store of a release before KIP-1035, with its offsets in a file of the task.
+    """A persistent store of a release before KIP-1035; a file of the task holds its offsets.
 
     Attributes:
-        keeps_checkpoint: whether the file stays there while the task runs: for a defect.
+        keeps_checkpoint: whether the file stays on the disk while the task runs; a defect.
     """
 
     keeps_checkpoint = False
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open what is on the disk; under exactly-once the file is deleted.
+        """Open the files on the disk; under exactly-once, delete the file with the offsets.
 
         Raises:
             TaskCorruptedError: the store was not closed, or a newer release has opened it.
@@ -130,7 +133,7 @@ class CheckpointingStore(ModelStore):
             self._disk.checkpoints.pop(here, None)
 
     def flush(self) -> None:
-        """Bring the memtable to the page cache; the offsets are not part of it.
+        """Write the memtable to the page cache, without the offsets.
 
         Raises:
             ProcessorStateError: the disk is full; nothing has changed.
@@ -139,9 +142,9 @@ class CheckpointingStore(ModelStore):
         self._image.offsets = {}
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Remember the offsets, and write the file if it is due; without any, delete it.
+        """Remember the offsets, and write the file if it is due; without offsets, delete it.
 
-        Under exactly-once there is a commit only when the task does not process.
+        Under exactly-once, a release before KIP-1035 commits only while the task does not process.
 
         Raises:
             ProcessorStateError: the disk is full.
@@ -159,7 +162,8 @@ class CheckpointingStore(ModelStore):
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of ``key``; ``None`` deletes it.
 
-        From now on no offset vouches for what is there, under exactly-once (KAFKA-20685).
+        Under exactly-once, this deletes the file: its offsets no longer describe the content
+        (KAFKA-20685).
         """
         context = self._opened()
         if context.exactly_once and not self.keeps_checkpoint:
@@ -170,7 +174,7 @@ class CheckpointingStore(ModelStore):
         """Close the store, and under at-least-once write the file.
 
         Raises:
-            ProcessorStateError: the disk is full. It is closed then, as a crash would leave it.
+            ProcessorStateError: the disk is full. The store is closed then, as after a crash.
         """
         context = self._context
         super().close()
@@ -178,7 +182,8 @@ class CheckpointingStore(ModelStore):
             self._leave(context.state_dir)
 
     def _write(self, directory: Path) -> None:
-        # The file must not promise what a loss of power may take.
+        # Sync before the file is written: its offsets must not cover rows that a loss of power
+        # could still take.
         self.sync()
         self._leave(directory)
 

@@ -1,6 +1,6 @@
 """The plan of a world: everything that is fixed before the world begins.
 
-All other decisions are choices that are made as the world runs. ``plan_space`` draws plans.
+All other decisions are choices, made while the world runs. ``plan_space`` draws plans.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ SAFETY_MS = 60_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is like.
+    """The plan of a world.
 
     Attributes:
-        topology: its name in ``TOPOLOGIES``.
-        partitions: of each input.
-        instances: how many processes there are.
-        threads: how many stream threads each of them has.
-        config: of the application.
-        workload: what comes in.
-        kinds: what goes wrong with instances, of ``nemesis.KINDS``.
-        activation: how probable it is that a fault site is on.
-        safety_ms: so long faults may happen.
-        upgrade: which upgrade goes on meanwhile, of ``UPGRADES``; none if it is empty.
-        upgrade_every_ms: so many milliseconds lie before each step of it; drawn, if it is 0.
-        persistent: whether model stores are on the disk, or in memory only.
+        topology: the name of the topology in ``TOPOLOGIES``.
+        partitions: the number of partitions of each input.
+        instances: the number of instances.
+        threads: the number of stream threads of each instance.
+        config: the configuration of the application.
+        workload: the input.
+        kinds: the faults of instances, of ``nemesis.KINDS``.
+        activation: the probability that a fault site is on.
+        safety_ms: how long faults may happen, in virtual milliseconds.
+        upgrade: the name of an upgrade that happens meanwhile, in ``UPGRADES``; empty for none.
+        upgrade_every_ms: the time before each step of the upgrade; 0 draws it.
+        persistent: whether model stores keep their data on the disk, rather than in memory.
     """
 
     topology: str = "count"

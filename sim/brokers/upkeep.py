@@ -1,6 +1,6 @@
-"""What brokers do by themselves: they compact, delete what is old, and fail over.
+"""Upkeep by the brokers: they compact logs, delete old records, and fail over.
 
-Each of it is a fault site: in a world without faults nothing of it happens.
+Each of these is a fault site, so a world without faults has no upkeep.
 
 Sources: Kafka, LogCleaner and LogManager (cleanup.policy, delete.retention.ms, retention.ms);
 GroupCoordinator and TransactionCoordinator, which move to another broker when theirs fails.
@@ -33,34 +33,35 @@ CLEANER_BACKOFF_MS = 15_000
 """``log.cleaner.backoff.ms``: how often the cleaner looks for something to compact."""
 
 RETENTION_CHECK_MS = 10_000
-"""How often old records are looked for; Kafka: ``log.retention.check.interval.ms``, 5 minutes."""
+"""The time between two deletions; Kafka: ``log.retention.check.interval.ms``, 5 minutes."""
 
 _FAIL_OVER_CHECK_MS = 5_000
-"""How often a coordinator may fail."""
+"""The time between two chances of a coordinator to fail."""
 
 _LEAST_AWAY_MS = 500
 _MOST_AWAY_MS = 8_000
-"""A coordinator that fails over is away for so long: less than any session or transaction lasts."""
+"""The bounds of a failover: shorter than any session or transaction."""
 
 _IDLE_CHECK_MS = 1_000
-"""How often transactional ids are looked for that nobody uses."""
+"""The time between two searches for idle transactional ids."""
 
 _IDLE_MS = 2_000
-"""A transactional id expires only after so many milliseconds without use; Kafka: 7 days."""
+"""The time without use after which a transactional id may expire; Kafka: 7 days."""
 
 _KEPT_FOREVER = -1
 
 
 @dataclass(frozen=True)
 class TopicConfig:
-    """What becomes of the records of a topic.
+    """How long the records of a topic are kept.
 
     Attributes:
-        compacted: ``cleanup.policy`` has ``compact``: of each key, the last record stays.
-        retention_ms: ``retention.ms``, with ``delete`` in ``cleanup.policy``: records go once they
-            are older, in milliseconds; -1 keeps them.
-        delete_retention_ms: ``delete.retention.ms``: how long a tombstone stays at least, in
-            milliseconds. A store that comes back from a longer absence keeps what was deleted.
+        compacted: ``cleanup.policy`` has ``compact``: of each key, only the last record stays.
+        retention_ms: ``retention.ms``, with ``delete`` in ``cleanup.policy``: the age in
+            milliseconds at which records are deleted; -1 keeps them.
+        delete_retention_ms: ``delete.retention.ms``: the least time that a tombstone stays, in
+            milliseconds. A store that was away for longer misses the tombstone, and keeps the
+            deleted entry.
     """
 
     compacted: bool = False
@@ -97,7 +98,7 @@ class Brokers(Protocol):
 
 
 def clean_up(world: World, cluster: Brokers, configs: Mapping[str, TopicConfig]) -> Steps:
-    """Compact a log now and then, up to somewhere: the end of a log is never cleaned."""
+    """Compact logs now and then, each up to a drawn offset. The last record always stays."""
     while True:
         yield world.time.timeout(CLEANER_BACKOFF_MS)
         for name, log, config in _configured(cluster, configs):
@@ -114,7 +115,7 @@ def clean_up(world: World, cluster: Brokers, configs: Mapping[str, TopicConfig])
 
 
 def delete_what_is_old(world: World, cluster: Brokers, configs: Mapping[str, TopicConfig]) -> Steps:
-    """Give up records that are older than the topic keeps them, committed or not."""
+    """Delete records beyond the retention of their topic, committed or not."""
     while True:
         yield world.time.timeout(RETENTION_CHECK_MS)
         for name, log, config in _configured(cluster, configs):
@@ -140,9 +141,10 @@ def _configured(
 
 
 def fail_over(world: World, cluster: Brokers) -> Steps:
-    """Let a coordinator be away for a while: another broker has to load what it knew.
+    """Take a coordinator away for a while, as if another broker had to load its state.
 
-    Requests are refused, clients try again, and what was decided goes on afterwards.
+    Meanwhile the coordinator refuses requests, and clients try again. Decided transactions go on
+    afterwards.
     """
     while True:
         yield world.time.timeout(_FAIL_OVER_CHECK_MS)
@@ -165,14 +167,15 @@ def _set_away(cluster: Brokers, now: int, *, transactions: bool, away: bool) -> 
         cluster.groups_are_away = away
         for group in cluster.groups.values():
             group.is_away = away
-            # Who was silent because nobody was there to be heard is not late.
+            # Members could not reach the coordinator, so their silence must not count against
+            # their sessions.
             group.hear_of_all(now)
 
 
 def forget_idle_transactions(world: World, cluster: Brokers) -> Steps:
     """Let the transactional id of an idle producer expire (KAFKA-16699).
 
-    The next request of the producer is refused, as if another one had fenced it.
+    The coordinator refuses the next request of the producer, as if another producer had fenced it.
     """
     while True:
         yield world.time.timeout(_IDLE_CHECK_MS)
