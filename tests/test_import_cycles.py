@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -24,12 +25,22 @@ def sources() -> dict[str, str]:
     return found
 
 
+@cache
+def statements(source: str) -> list[ast.Import | ast.ImportFrom]:
+    """The import statements of a source: at the top, in functions, and for type checkers.
+
+    Parsing the product takes seconds, so each source is parsed once for all tests.
+    """
+    nodes = ast.walk(ast.parse(source))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imported(source: str, modules: Mapping[str, str]) -> Iterator[str]:
-    """The modules that a source imports: at the top, in functions, and for type checkers."""
-    for node in ast.walk(ast.parse(source)):
+    """The modules that a source imports."""
+    for node in statements(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.module, "The product has no relative imports, so that any can be found."
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (name if name in modules else node.module for name in names)
