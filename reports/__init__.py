@@ -1,1 +1,1 @@
-"""The run log, and the reports that are rendered from one run log."""
+"""Verifying subjects, the run log of a verification, and the reports rendered from the log."""

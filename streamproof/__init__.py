@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from streamproof.reports.pipeline import load
     from streamproof.reports.pipeline.tables.api import Tables
     from streamproof.reports.run_log import RunLog, read_run_log
+    from streamproof.reports.verification import verify
     from streamproof.runs.exploration import Exploration, explore
     from streamproof.runs.scenario_runs import replay
     from streamproof.runs.single_world import simulate
-    from streamproof.runs.verification import verify
     from streamproof.scenarios.recorded_run import RecordedRun
     from streamproof.sim.trace import Event
     from streamproof.sim.trace_files import TraceFile, read_trace
@@ -105,10 +105,10 @@ _MODULES = {
     "reports.pipeline": ("load",),
     "reports.pipeline.tables.api": ("Tables",),
     "reports.run_log": ("RunLog", "read_run_log"),
+    "reports.verification": ("verify",),
     "runs.exploration": ("Exploration", "explore"),
     "runs.scenario_runs": ("replay",),
     "runs.single_world": ("simulate",),
-    "runs.verification": ("verify",),
     "scenarios.recorded_run": ("RecordedRun",),
     "sim.trace": ("Event",),
     "sim.trace_files": ("TraceFile", "read_trace"),

@@ -15,7 +15,7 @@ from streamproof.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from streamproof.conformance.session import Session
-    from streamproof.runs.verification import VerifyRequest
+    from streamproof.reports.verification import VerifyRequest
 
 __all__ = ["verify"]
 
@@ -168,7 +168,7 @@ def verify(
     if no_bank and bank is not None:
         raise UsageError("--bank and --no-bank exclude each other: leave one of them out.")
     from streamproof.conformance.settings import Settings
-    from streamproof.runs.verification import VerifyRequest, with_defect
+    from streamproof.reports.verification import VerifyRequest, with_defect
 
     request = VerifyRequest(
         subjects=tuple(dict.fromkeys(with_defect(subjects, defect))),
@@ -196,7 +196,7 @@ def _verify(request: VerifyRequest) -> int:
     from rich.console import Console
 
     from streamproof.commands.verify_progress import ConsoleObserver
-    from streamproof.runs.verification import run_verification
+    from streamproof.reports.verification import run_verification
 
     console = Console(highlight=False)
     observers: list[ConsoleObserver] = []

@@ -14,7 +14,7 @@ from streamproof.conformance.single_requirement import Verifier
 from streamproof.conformance.subject import binds_of, defect_of, load_subject
 from streamproof.errors import UsageError
 from streamproof.reports.report_builder import build_view
-from streamproof.runs.verification import require_one_kind
+from streamproof.reports.verification import require_one_kind
 from streamproof.sim.coverage_marks import MARKS
 from streamproof.sim.defects import DEFECTS
 

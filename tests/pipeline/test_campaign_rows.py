@@ -22,7 +22,7 @@ from streamproof.reports.pipeline.campaigns.driver import opened
 from streamproof.reports.pipeline.campaigns.row_process import COMMAND, RowOrder, isolated
 from streamproof.reports.pipeline.campaigns.row_records import failed_to_run
 from streamproof.reports.pipeline.campaigns.units import IDENTITY, Unit, row_id
-from streamproof.reports.pipeline.campaigns.verify_row import PROGRAM, verify
+from streamproof.reports.pipeline.campaigns.verify_row import LOG
 
 
 def unit_of(tmp_path: Path, subject: str, limit_s: float) -> Unit:
@@ -90,43 +90,68 @@ def test_a_row_does_not_outlive_its_worker(tmp_path: Path) -> None:
 
 
 WORKER = """
-import sys
+import json, sys
 from pathlib import Path
-from streamproof.reports.pipeline.campaigns.own_process import run_alone
-hang = "import os, time; print(os.getpid(), file=open('pid.new', 'w'), flush=True); " \\
-    "os.rename('pid.new', 'pid'); time.sleep(3600)"
-run_alone([sys.executable, "-P", "-c", hang], Path(), 3600)
+from streamproof.reports.pipeline.campaigns.row_process import isolated
+from streamproof.reports.pipeline.campaigns.units import Unit
+isolated(Unit(**json.loads(sys.argv[1])), Path(), Path("scratch"))
 """
 
 
 def test_a_verification_does_not_outlive_its_worker(tmp_path: Path) -> None:
-    """Its process reads no input, so Linux ends it."""
-    worker = subprocess.Popen([sys.executable, "-P", "-c", WORKER], cwd=tmp_path)
-    while not (tmp_path / "pid").exists():
-        assert worker.poll() is None
-        time.sleep(0.05)
-    pid = int((tmp_path / "pid").read_text())
-    assert is_running(pid)
-    worker.kill()
-    worker.wait()
+    """All its processes end with the worker: its own, and those that it starts for checks."""
+    (tmp_path / "subjects.py").write_text(SUBJECTS, "utf-8")
+    unit = verify_unit(tmp_path, "{}/subjects.py:Telling")
+    (tmp_path / "scratch").mkdir()
+    command = [sys.executable, "-P", "-c", WORKER, msgspec.json.encode(unit).decode()]
+    worker = subprocess.Popen(command, cwd=tmp_path)
+    try:
+        pids = processes_below(worker, wait_for_pid(worker, tmp_path / "pid"))
+    finally:
+        worker.kill()
+        worker.wait()
+    assert len(pids) >= 2, "The row has a process, and so has the check."
     end = time.monotonic() + 30
-    while is_running(pid):
+    while any(map(is_running, pids)):
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def wait_for_pid(worker: subprocess.Popen[bytes], path: Path) -> int:
+    """Wait until a process has written its number to a file."""
+    while not path.exists():
+        assert worker.poll() is None
+        time.sleep(0.05)
+    return int(path.read_text())
+
+
+def processes_below(worker: subprocess.Popen[bytes], pid: int) -> list[int]:
+    """A process, and the processes between it and the worker that started them all."""
+    found = []
+    while pid != worker.pid:
+        assert is_running(pid)
+        found.append(pid)
+        pid = int(status(pid)[1])
+    return found
 
 
 def is_running(pid: int) -> bool:
     """Whether a process runs; one that nobody has waited for yet does not."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return status(pid)[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def status(pid: int) -> list[str]:
+    """The state of a process, its parent, and more."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 @pytest.mark.parametrize(
     ("subject", "more", "problem"),
     [
-        ("{}/gone.py:Own", "", "verify ended with 3: There is no file "),
+        ("{}/gone.py:Own", "", "There is no file "),
         ("in-memory", "limit_s = 0.1", "it took longer than 0.1 s, and was ended; see limit_s"),
     ],
 )
@@ -136,27 +161,56 @@ def test_a_verification_without_a_log(
     unit = verify_unit(tmp_path, subject, more)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    found = verify(unit, tmp_path, scratch)
+    found = isolated(unit, tmp_path, scratch)
     assert found.run.outcome == "error"
     assert found.run.problem.startswith(problem)
     assert found.run.started_at
+    assert found.run.duration_s
+    assert found.run.command.startswith(f"streamproof verify {unit.subject}")
 
 
 def test_a_verification_is_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker starts the command itself, without a process between them."""
-    started: list[list[str]] = []
+    """The worker starts the process of the row, and the verification runs in that process."""
+    started = started_instead(monkeypatch, "raise SystemExit('no log')")
+    unit = verify_unit(tmp_path, "in-memory")
+    found = isolated(unit, tmp_path, tmp_path)
+    assert found.run.problem == "its process ended with 1, without an answer (no log)"
+    assert started == [COMMAND]
+
+
+def started_instead(monkeypatch: pytest.MonkeyPatch, code: str) -> list[tuple[str, ...]]:
+    """Let Python run this code instead of every process that is started; what would have run."""
+    started: list[tuple[str, ...]] = []
     popen = subprocess.Popen
 
-    def start(command: list[str], **options: Any) -> Any:
+    def start(command: tuple[str, ...], **options: Any) -> Any:
         started.append(command)
-        return popen([sys.executable, "-c", "raise SystemExit('no log')"], **options)
+        return popen([sys.executable, "-c", code], **options)
 
     monkeypatch.setattr(subprocess, "Popen", start)
-    unit = verify_unit(tmp_path, "in-memory")
-    found = verify(unit, tmp_path, tmp_path)
-    assert found.run.problem == "verify ended with 1: no log"
-    (command,) = started
-    assert command[: len(PROGRAM) + 2] == [*PROGRAM, "verify", "in-memory"]
+    return started
+
+
+def test_a_verification_that_dies_keeps_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run log has all that was found by then; no verdict follows from a part of a run."""
+    unit, scratch = verify_unit(tmp_path, "in-memory", "only = ['KV-001']"), tmp_path / "scratch"
+    scratch.mkdir()
+    whole = isolated(unit, tmp_path, scratch)
+    assert whole.run.outcome == "pass", whole.run.problem
+    log = scratch / LOG / "run.ndjson"
+    *lines, footer = log.read_bytes().splitlines(keepends=True)
+    assert b'"type":"footer"' in footer
+    log.write_bytes(b"".join(lines))
+    (scratch / "found.json").unlink()
+    started_instead(monkeypatch, "import os; os.kill(os.getpid(), 9)")
+    found = isolated(unit, tmp_path, scratch)
+    assert found.run.outcome == "error"
+    assert found.run.problem == "its process died of SIGKILL, without an answer"
+    assert found.run.verdict == ""
+    assert found.run.run_id == whole.run.run_id
+    assert found.results == whole.results
 
 
 def test_nothing_is_left_of_a_chunk_that_cannot_be_written(

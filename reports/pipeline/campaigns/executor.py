@@ -21,12 +21,12 @@ from streamproof.reports.pipeline.campaigns.chunk_files import (
     is_committed,
     write_chunk,
 )
-from streamproof.reports.pipeline.campaigns.own_process import too_long
 from streamproof.reports.pipeline.campaigns.row import EVENTS, perform
-from streamproof.reports.pipeline.campaigns.row_process import isolated
+from streamproof.reports.pipeline.campaigns.row_process import isolated, too_long
 from streamproof.reports.pipeline.campaigns.row_records import failed_to_run
 from streamproof.reports.pipeline.campaigns.units import Unit
-from streamproof.reports.pipeline.campaigns.verify_row import LOG, verify
+from streamproof.reports.pipeline.campaigns.verify_row import LOG
+from streamproof.reports.verification import RUN_LOG
 
 __all__ = ["ATTEMPTS", "CHUNK", "DONE", "Worker"]
 
@@ -99,10 +99,7 @@ class Worker:
         path = directory / ATTEMPTS / self.session / unit.row
         died = path.exists()
         path.touch()
-        if unit.kind == "verify":
-            run = verify
-        else:
-            run = isolated if unit.is_isolated or died else _in_time
+        run = isolated if unit.is_isolated or died else _in_time
         found = run(unit, directory, scratch)
         path.unlink(missing_ok=True)
         return found
@@ -110,11 +107,11 @@ class Worker:
 
 def _keep_log(log: Path, kept: Path) -> None:
     """Keep the log of a verification and its saved failures, so that reports can use them."""
-    if (log / "run.ndjson").exists():
+    if (log / RUN_LOG).exists():
         unfinished = kept.with_name(f".{kept.name}-{os.getpid()}")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        shutil.copy(log / "run.ndjson", unfinished)
+        shutil.copy(log / RUN_LOG, unfinished)
         if (log / "failures").is_dir():
             shutil.copytree(log / "failures", unfinished / "failures")
         shutil.rmtree(kept, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A row of a plan that runs in this process: a world drawn from a seed, or a scenario."""
+"""A row of a plan: a world drawn from a seed, a scenario, or a verification."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from streamproof.reports.pipeline.campaigns.row_records import (
     run_row,
 )
 from streamproof.reports.pipeline.campaigns.units import Unit
+from streamproof.reports.pipeline.campaigns.verify_row import verify
 from streamproof.scenarios.scenario_reader import find, read
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import Simulate
@@ -34,16 +35,20 @@ EVENTS = "events.parquet"
 
 
 def perform(unit: Unit, directory: Path, scratch: Path) -> RowRecords:
-    """Run the world or the scenario of a row; an error that ends it is what was found.
+    """Run a row in this process; an error that ends the row is what was found.
 
     Args:
         unit: the row.
         directory: of the campaign; it is in the commands that show the same again.
         scratch: an empty directory, for files.
     """
-    if unit.kind == "scenario":
-        return recorded(unit, directory, lambda: _play(unit, scratch))
-    return recorded(unit, directory, lambda: _simulate(unit, directory, scratch))
+    match unit.kind:
+        case "verify":
+            return recorded(unit, directory, lambda: verify(unit, scratch))
+        case "scenario":
+            return recorded(unit, directory, lambda: _play(unit, scratch))
+        case "simulate":
+            return recorded(unit, directory, lambda: _simulate(unit, directory, scratch))
 
 
 def _simulate(unit: Unit, directory: Path, scratch: Path) -> RowRecords:

@@ -7,17 +7,28 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from streamproof.conformance.results import Guarantee
+from streamproof.conformance.session import verify_command
+from streamproof.conformance.settings import Settings
 from streamproof.errors import UsageError
 from streamproof.reports.pipeline.campaigns.campaign_tables import FailureRow, RunRow
 from streamproof.reports.pipeline.campaigns.chunk_files import RowRecords
 from streamproof.reports.pipeline.campaigns.units import Unit, swarm_path
 from streamproof.version import __version__
 
-__all__ = ["command_of", "failed_to_run", "failure_row", "recorded", "run_row", "verify_words"]
+__all__ = [
+    "command_of",
+    "failed_to_run",
+    "failure_row",
+    "problem_of",
+    "recorded",
+    "run_row",
+    "settings_of",
+]
 
 
 def _now() -> str:
@@ -56,22 +67,28 @@ def recorded(unit: Unit, directory: Path, carry_out: Callable[[], RowRecords]) -
     try:
         found = carry_out()
     except Exception as error:  # noqa: BLE001 - one row that breaks must not end the others
-        kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
-        found = failed_to_run(unit, directory, f"{kind}{error}")
+        found = failed_to_run(unit, directory, problem_of(error))
     run = msgspec.structs.replace(
         found.run,
         started_at=found.run.started_at or started_at,
-        duration_s=round(time.monotonic() - started, 3),
+        # The process of a row knows better how long the row took.
+        duration_s=found.run.duration_s or round(time.monotonic() - started, 3),
         tool_version=__version__,
     )
     return msgspec.structs.replace(found, run=run)
 
 
+def problem_of(error: Exception) -> str:
+    """The reason for a missing answer that an error gives."""
+    kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
+    return f"{kind}{error}"
+
+
 def command_of(unit: Unit, directory: Path) -> str:
     """The command that shows the result of a row again."""
-    words = ["streamproof"]
     if unit.kind == "verify":
-        return shlex.join([*words, *verify_words(unit)])
+        return verify_command([unit.subject], settings_of(unit), unit.conditions.only)
+    words = ["streamproof"]
     if unit.kind == "scenario":
         words += ["replay", unit.scenario]
     else:
@@ -82,9 +99,9 @@ def command_of(unit: Unit, directory: Path) -> str:
     return shlex.join([*words, *(["--subject", unit.subject] if unit.subject else [])])
 
 
-def verify_words(unit: Unit) -> list[str]:
-    """The command of a verification, without the name of the program."""
+def settings_of(unit: Unit) -> Settings:
+    """The settings of a verification."""
     asked = unit.conditions
-    words = ["verify", unit.subject, "--guarantee", unit.guarantee, "--spec", asked.spec]
-    words += ["--profile", asked.profile, "--seed", str(unit.seed)]
-    return [*words, "--only", ",".join(asked.only)] if asked.only else words
+    # Of all kinds of rows, verifications have a guarantee from the start.
+    guarantee = cast(Guarantee, unit.guarantee)
+    return Settings(guarantee=guarantee, spec=asked.spec, profile=asked.profile, seed=unit.seed)

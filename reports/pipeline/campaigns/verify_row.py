@@ -1,8 +1,7 @@
-"""Rows that verify a subject, each by the command ``streamproof verify``."""
+"""Rows that verify a subject."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,55 +11,65 @@ from streamproof.conformance.results import Failure, RequirementResult
 from streamproof.errors import StreamproofError, UsageError
 from streamproof.reports.pipeline.campaigns.campaign_tables import FailureRow, ResultRow, RunRow
 from streamproof.reports.pipeline.campaigns.chunk_files import RowRecords
-from streamproof.reports.pipeline.campaigns.own_process import last_line, run_alone, too_long
 from streamproof.reports.pipeline.campaigns.row_records import (
     failure_row,
-    recorded,
+    problem_of,
     run_row,
-    verify_words,
+    settings_of,
 )
 from streamproof.reports.pipeline.campaigns.units import Unit
-from streamproof.reports.run_log import RunLog, read_run_log
+from streamproof.reports.run_log import read_run_log
+from streamproof.reports.verification import RUN_LOG, VerifyRequest, run_verification
 
-__all__ = ["LOG", "verify"]
+__all__ = ["LOG", "records_of_log", "verify"]
 
 LOG = "log"
-"""The directory in the scratch directory that ``streamproof verify`` writes to."""
-
-PROGRAM = (sys.executable, "-P", "-m", "streamproof")
-"""The program. Starting it as a user does keeps the command line out of what is imported here."""
+"""The directory in the scratch directory with the run log and the reports of a verification."""
 
 _OUTCOMES = {"success": "pass", "partial": "partial", "failure": "fail", "error": "error"}
 
 
-def verify(unit: Unit, directory: Path, scratch: Path) -> RowRecords:
-    """Let ``streamproof verify`` judge a subject, and take over the content of its log.
+def verify(unit: Unit, scratch: Path) -> RowRecords:
+    """Verify the subject of a row, and take over the content of the run log.
 
     Args:
         unit: the row.
-        directory: of the campaign.
         scratch: an empty directory, for files.
+
+    Raises:
+        UsageError: the verification did not begin.
     """
-    return recorded(unit, directory, lambda: _verify(unit, scratch))
-
-
-def _verify(unit: Unit, scratch: Path) -> RowRecords:
-    out, limit_s = scratch / LOG, unit.conditions.limit_s
-    # One check at a time: the other cores have rows of their own to work on.
-    own = ["--jobs", "1", "--no-bank", "--out", str(out), "--work-dir", str(scratch)]
-    code = run_alone([*PROGRAM, *verify_words(unit), *own], scratch, limit_s)
-    if code is None:
-        raise UsageError(too_long(limit_s))
-    reason = last_line(scratch).removeprefix("streamproof: ") or "it said nothing"
+    request = VerifyRequest(
+        subjects=(unit.subject,),
+        settings=settings_of(unit),
+        only=tuple(unit.conditions.only),
+        out=scratch / LOG,
+        work_dir=scratch,
+        # One check at a time: the other cores have rows of their own to work on.
+        jobs=1,
+    )
     try:
-        log = read_run_log(out / "run.ndjson")
+        run_verification(request)
+    except Exception as error:  # noqa: BLE001 - the log has what was found before the error
+        return records_of_log(unit, scratch, problem_of(error))
+    return records_of_log(unit, scratch, "the verification was interrupted")
+
+
+def records_of_log(unit: Unit, scratch: Path, problem: str) -> RowRecords:
+    """The records of a row from the run log of its verification.
+
+    Args:
+        unit: the row.
+        scratch: the directory for the files of the row.
+        problem: the reason why the run log may lack its end.
+
+    Raises:
+        UsageError: there is no run log, for this reason.
+    """
+    try:
+        log = read_run_log(scratch / LOG / RUN_LOG)
     except StreamproofError as error:
-        raise UsageError(f"verify ended with {code}: {reason}") from error
-    return _of_log(unit, log, f"verify ended with {code} before its end: {reason}")
-
-
-def _of_log(unit: Unit, log: RunLog, died: str) -> RowRecords:
-    """The records of a row from the run log of its verification."""
+        raise UsageError(problem) from error
     header, footer = log.header, log.footer
     (info,) = header.subjects
     marks: Counter[str] = Counter()
@@ -70,7 +79,7 @@ def _of_log(unit: Unit, log: RunLog, died: str) -> RowRecords:
     run = run_row(
         unit,
         outcome=_OUTCOMES[verdict],
-        problem="" if footer else died,
+        problem="" if footer else problem,
         marks=dict(marks),
         verdict=verdict if footer else "",
         summary=footer.verdicts[0].summary if footer else "",

@@ -60,6 +60,7 @@ from streamproof.sim.defects import DEFECTS, require_defects
 from streamproof.version import __version__
 
 __all__ = [
+    "RUN_LOG",
     "VerifiedRun",
     "VerifyRequest",
     "Watch",
@@ -70,6 +71,7 @@ __all__ = [
 ]
 
 RUN_LOG = "run.ndjson"
+"""The name of the run log in the output directory."""
 
 LIBRARIES = ("rocksdict", "hypothesis")
 """The libraries whose versions the header of a run log names."""
@@ -129,6 +131,10 @@ Watch = Callable[[Session], AbstractContextManager[Observer]]
 """Makes what watches a session, for as long as the session runs."""
 
 
+def _unwatched(_: Session) -> AbstractContextManager[Observer]:
+    return nullcontext(Observer())
+
+
 def verify(
     *subjects: str,
     guarantee: Guarantee = "exactly-once",
@@ -170,20 +176,20 @@ def verify(
         out=Path(out),
         jobs=jobs or os.cpu_count() or 1,
     )
-    done = run_verification(request, lambda _: nullcontext(Observer()))
+    done = run_verification(request)
     if done.footer is None:
         raise KeyboardInterrupt
     return read_run_log(done.log)
 
 
-def run_verification(request: VerifyRequest, watch: Watch) -> VerifiedRun:
+def run_verification(request: VerifyRequest, watch: Watch = _unwatched) -> VerifiedRun:
     """Carry out a run: write the log while it goes on, and render the reports at its end.
 
     Ctrl-C ends the run early, and loses nothing that was found.
 
     Args:
         request: the run.
-        watch: makes what watches the session.
+        watch: makes what watches the session; by default, nothing does.
 
     Raises:
         UsageError: something in the request is wrong.
