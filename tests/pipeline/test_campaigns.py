@@ -27,6 +27,7 @@ from typer.testing import CliRunner
 
 from streamproof.cli import app
 from streamproof.errors import UsageError
+from streamproof.exit_codes import ExitCode
 from streamproof.reports.pipeline.campaigns import driver as running
 from streamproof.reports.pipeline.campaigns import executor as executing
 from streamproof.reports.pipeline.campaigns.campaign_plan import read_plan
@@ -45,6 +46,7 @@ from streamproof.reports.run_log import read_run_log
 from streamproof.sim.exploration import SeededWorlds, explore
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import read_trace
+from streamproof.sim.world_plan import WORLD_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -344,6 +346,39 @@ def test_another_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         opened(other, directory)
     assert (directory / "runs" / "0.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        ({"world_version": WORLD_VERSION + 1}, f"carries version {WORLD_VERSION + 1} of the"),
+        ({}, "carries no version of the"),
+    ],
+)
+def test_rows_of_another_world_are_refused(tmp_path: Path, kept: dict[str, int], told: str) -> None:
+    """Before anything runs: the rows of one campaign would come from two worlds."""
+    out = tmp_path / "out"
+    plan = plan_of(tmp_path, "[[simulate]]\nseeds = [0, 4]")
+    opened(plan, out)
+    (out / "runs" / "0.parquet").touch()
+    manifest = out / "campaign.json"
+    content = json.loads(manifest.read_text())
+    assert content.pop("world_version") == WORLD_VERSION
+    manifest.write_text(json.dumps({**content, **kept}))
+    before = manifest.read_bytes()
+    # Without a Java, the campaign could not start Spark.
+    done = subprocess.run(
+        [COMMAND, "campaign", plan.path, "--out", out],
+        env={**os.environ, "JAVA_HOME": "/nowhere"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == ExitCode.USAGE, done.stderr
+    assert done.stderr.startswith(f"streamproof: {manifest} {told} simulated world, and this")
+    assert done.stderr.endswith("Choose another directory with --out.\n")
+    assert manifest.read_bytes() == before
+    assert [each.name for each in out.glob("runs/*")] == ["0.parquet"]
 
 
 def test_a_plan_of_which_nothing_is_done_may_be_mended(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 .. code-block:: text
 
-    DIR/campaign.json     the plan, the version of streamproof, and the version of the schema
+    DIR/campaign.json     the plan, and the versions of streamproof, the world and the schema
     DIR/runs/             one row for each finished row of the plan; a file here finishes it
     DIR/results/          the result of each requirement of a `verify` row
     DIR/failures/         ways in which a promise is broken

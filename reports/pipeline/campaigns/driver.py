@@ -27,6 +27,7 @@ from streamproof.reports.pipeline.campaigns.campaign_tables import (
 from streamproof.reports.pipeline.campaigns.chunk_files import CampaignTally, is_begun, mend
 from streamproof.reports.pipeline.campaigns.executor import ATTEMPTS, CHUNK, DONE, Worker
 from streamproof.reports.pipeline.campaigns.units import frame, swarm_path, swarm_text
+from streamproof.sim.world_plan import WORLD_VERSION, require_world_version
 from streamproof.version import __version__
 
 if TYPE_CHECKING:
@@ -99,13 +100,14 @@ def opened(plan: CampaignPlan, directory: Path) -> CampaignDirectory:
     """A directory for a plan: a new one, or one in which the same plan continues.
 
     Raises:
-        UsageError: the directory cannot be written, has another plan, or is in use by another
-            process.
+        UsageError: the directory cannot be written, has another plan or rows of another version of
+            the simulated world, or is in use by another process.
     """
     directory = directory.absolute()
     known = {
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
+        "world_version": WORLD_VERSION,
         "plan_digest": plan.digest,
     }
     try:
@@ -138,7 +140,8 @@ def _require_same(directory: Path, wanted: dict[str, Any]) -> list[str]:
     A plan without a finished row is replaced: the user may have corrected it.
 
     Raises:
-        UsageError: the directory has another plan, or other files.
+        UsageError: the directory has another plan, other files, or rows of another version of the
+            simulated world.
     """
     manifest = directory / MANIFEST
     if not manifest.exists():
@@ -149,7 +152,8 @@ def _require_same(directory: Path, wanted: dict[str, Any]) -> list[str]:
             )
         return []
     try:
-        found = json.loads(manifest.read_text("utf-8"))
+        # A campaign of an older streamproof names no version of the world.
+        found = {"world_version": 0, **json.loads(manifest.read_text("utf-8"))}
         different = [name for name in wanted if found[name] != wanted[name]]
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(
@@ -158,6 +162,9 @@ def _require_same(directory: Path, wanted: dict[str, Any]) -> list[str]:
         ) from error
     if different and not is_begun(directory):
         return ["The plan that was here before had no finished row; this plan replaces it."]
+    require_world_version(
+        found["world_version"], str(manifest), "Choose another directory with --out."
+    )
     if different:
         told = ", ".join(
             f"its {name} is {found[name]}, and this one's is {wanted[name]}" for name in different
