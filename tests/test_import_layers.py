@@ -94,6 +94,17 @@ def test_a_report_on_one_run_must_not_import_the_pipeline(house: Path, module: s
     assert "streamproof.reports.pipeline" in result.stdout
 
 
+def test_a_report_on_one_run_must_not_import_verifying(house: Path) -> None:
+    """Otherwise a report would reach the whole suite through the exemption of verifying."""
+    badge = house / "streamproof" / "reports" / "badge.py"
+    badge.write_text(badge.read_text() + "\nfrom streamproof.reports import verification\n")
+
+    result = lint_imports(house, "--contract", "pipeline-apart")
+
+    assert result.returncode == 1, result.stdout
+    assert "streamproof.reports.badge -> streamproof.reports.verification" in result.stdout
+
+
 def test_a_new_report_module_must_be_given_its_layer(house: Path) -> None:
     (house / "streamproof" / "reports" / "attic.py").touch()
 
