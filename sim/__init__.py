@@ -1,1 +1,1 @@
-"""The simulated world around a store: time, decisions, and what happens to a task."""
+"""The simulated world around a store: time, decisions, and the life of tasks."""

@@ -1,4 +1,4 @@
-"""An application in a world: what all its instances share."""
+"""An application in a world: the parts that all its instances share."""
 
 from __future__ import annotations
 
@@ -85,29 +85,31 @@ class StreamsConfig:
     def __post_init__(self) -> None:
         if self.max_task_idle_ms < DISABLED:
             raise UsageError(
-                f"max.task.idle.ms is {self.max_task_idle_ms}: -1 never waits, 0 and more are "
-                "milliseconds."
+                f"max.task.idle.ms is {self.max_task_idle_ms}; give milliseconds from 0, or -1 to "
+                "never wait."
             )
         if self.statestore_cache_max_bytes < 0:
             raise UsageError(
-                f"statestore.cache.max.bytes is {self.statestore_cache_max_bytes}: 0 is no cache, "
-                "and more are bytes."
+                f"statestore.cache.max.bytes is {self.statestore_cache_max_bytes}; give 0 for no "
+                "cache, or more bytes."
             )
         if self.buffered_records_per_partition < 1:
             raise UsageError(
-                f"buffered.records.per.partition is {self.buffered_records_per_partition}: at "
+                f"buffered.records.per.partition is {self.buffered_records_per_partition}; give at "
                 "least 1."
             )
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
-                raise UsageError(f"{name.replace('_', '.')} is {getattr(self, name)}: at least 1.")
+                raise UsageError(
+                    f"{name.replace('_', '.')} is {getattr(self, name)}; give at least 1."
+                )
         if self.commit_interval_ms < 0:
-            raise UsageError(f"commit.interval.ms is {self.commit_interval_ms}: 0 or more.")
+            raise UsageError(f"commit.interval.ms is {self.commit_interval_ms}; give 0 or more.")
         if self.exactly_once and self.transaction_timeout_ms < self.commit_interval_ms:
             raise UsageError(
                 f"transaction.timeout.ms is {self.transaction_timeout_ms}, less than "
-                f"commit.interval.ms, {self.commit_interval_ms}: every transaction would be "
-                "aborted before it is committed. Raise the one, or lower the other."
+                f"commit.interval.ms, {self.commit_interval_ms}, so every transaction would be "
+                "aborted before its commit. Raise the timeout, or lower the interval."
             )
 
 

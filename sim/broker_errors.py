@@ -31,7 +31,7 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class OutOfOrderSequenceError(BrokerError):
-    """A producer's batch does not follow the batch before it: records were lost in between."""
+    """A producer's batch does not follow the batch before it: records between them were lost."""
 
 
 class ProducerFencedError(BrokerError):
@@ -67,7 +67,7 @@ class RequestTimeoutError(BrokerError):
 
 
 class UpdaterDiedError(StreamproofError):
-    """The state updater of a thread has died, and all of its tasks must begin anew."""
+    """The state updater of a thread has died, and all of its tasks must start over."""
 
 
 class SubjectError(StreamproofError):

@@ -89,8 +89,8 @@ class Choices:
                 return choice
             raise DivergedError(
                 f"The recorded choices do not fit this run: choice {index} is {choice} of "
-                f"{offered} options, and there are {options} options now. They were recorded by "
-                "another version, or with another configuration: run that, or record them anew."
+                f"{offered} options, but now has {options} options. Use the version and the "
+                "configuration that recorded the choices, or record them anew."
             )
 
         return cls(below, recording=recording)
@@ -116,9 +116,13 @@ class Choices:
         if options <= 1:
             if options == 1:
                 return 0
-            raise InvalidArgumentError(f"There is nothing to choose from {options} options.")
+            raise InvalidArgumentError(
+                f"No choice is possible from {options} options; give at least 1."
+            )
         if options > _MAX_OPTIONS:
-            raise InvalidArgumentError(f"{options} options are more than {_MAX_OPTIONS}.")
+            raise InvalidArgumentError(
+                f"{options} options are too many; give at most {_MAX_OPTIONS}."
+            )
         choice = self._below(options)
         self.count += 1
         if self._recording:

@@ -78,7 +78,7 @@ class Marks:
             UsageError: no mark has this name.
         """
         if name not in self._hits:
-            raise UsageError(f"There is no mark {name!r}: add it to the marks of the run.")
+            raise UsageError(f"There is no mark {name!r}; add it to MARKS.")
         self._hits[name] += holds
 
     def see(self, event: Event) -> None:

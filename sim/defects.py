@@ -298,5 +298,7 @@ def require_defects(names: Iterable[str]) -> frozenset[str]:
     """
     found = frozenset(names)
     for name in sorted(found - DEFECTS.keys()):
-        raise UsageError(f"There is no defect {name!r}. There are: {', '.join(sorted(DEFECTS))}.")
+        raise UsageError(
+            f"There is no defect {name!r}. Choose one of: {', '.join(sorted(DEFECTS))}."
+        )
     return found

@@ -2,8 +2,8 @@
 
 A *crash* is the death of a process. Data that the process had handed to the system survives, and
 data in its memory is lost. A *loss of power* also takes data that was not synced. A simulated disk
-can suffer both. A real disk has real stores, and its crash leaves what a kill would leave; what
-real stores lose together with the power is not simulated.
+can suffer both. A real disk has real stores, and its crash leaves the files that a kill would
+leave. The simulator does not model the data that real stores lose with the power.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class InstanceDisk(ABC):
             self._world.trace.emit("disk.full", self._name, store=store)
             raise ProcessorStateError(
                 f"The disk of {self._name} is full: store {store!r} cannot be written. Nothing was "
-                "deleted. Make space, and open it again."
+                "deleted. Free some space, and open the store again."
             )
 
     @property
@@ -252,8 +252,8 @@ class RealDisk(InstanceDisk):
         super().__init__(world, name)
         if root.exists() and any(root.iterdir()):
             raise UsageError(
-                f"{root} is not empty: what is there would become part of the run. Name a "
-                "directory that is not there yet."
+                f"{root} is not empty, and its files would become part of the run. Name a new "
+                "directory."
             )
         self._base = root
         self._make_inner = make
@@ -285,8 +285,8 @@ class RealDisk(InstanceDisk):
         declared = getattr(inner, "capabilities", None)
         if transactional and isinstance(declared, Capabilities) and not declared.transactional:
             raise UsageError(
-                f"The stores of this run are to stage their writes, and {type(inner).__name__} "
-                "does not: set transactional=False, or use a store that is transactional."
+                f"The stores of this run must stage their writes, but {type(inner).__name__} does "
+                "not: set transactional=False, or use a transactional store."
             )
         if inner.persistent and not getattr(inner, "manages_offsets", False):
             # The runtime does the same for a store from before KIP-1035.
@@ -318,8 +318,8 @@ class RealDisk(InstanceDisk):
 
     def _drop_unsynced(self) -> int:
         raise UsageError(
-            f"The power of {self._name} cannot fail in a simulation: it has real stores, and what "
-            "they lose then is checked apart from it, in the area POWER. Use model stores here."
+            f"The power of {self._name} cannot fail in a simulation with real stores. Use model "
+            "stores here; the checks in the area POWER cut the power of real stores."
         )
 
 
@@ -327,7 +327,7 @@ def _copy(source: Path, target: Path) -> None:
     """Copy a directory as it is at one moment.
 
     A copy of files during a write may be a state that never was. No call of a store is under way,
-    but a compaction may be. So the copy counts only if no file has changed meanwhile.
+    but a compaction may be. So the copy counts only if no file changed during the copy.
 
     Raises:
         ProcessorStateError: the files do not come to rest.
@@ -341,13 +341,13 @@ def _copy(source: Path, target: Path) -> None:
         shutil.rmtree(target, ignore_errors=True)
         time.sleep(0.001)
     raise ProcessorStateError(
-        f"The files in {source} change all the time, though nobody writes to the stores: what a "
-        "crash leaves of them cannot be told. Switch off what the store does in the background."
+        f"The files in {source} keep changing although nobody writes to the stores, so a crash "
+        "cannot be simulated. Switch off the background work of the store."
     )
 
 
 def _files(directory: Path) -> list[tuple[str, int, int, int]]:
-    """Each file with its inode, size and time. A file that vanishes meanwhile is left out."""
+    """Each file with its inode, size and time. A file that vanishes during the copy is left out."""
     found = []
     for path in sorted(directory.rglob("*")):
         with suppress(FileNotFoundError):

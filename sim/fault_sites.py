@@ -83,7 +83,7 @@ class Faults:
                 return False
         except KeyError:
             raise UsageError(
-                f"There is no fault site {site!r}; there are: {', '.join(sorted(self._sites))}."
+                f"There is no fault site {site!r}. Choose one of: {', '.join(sorted(self._sites))}."
             ) from None
         happens = self._choices.chance(self._sites[site])
         self.fired[site] += happens

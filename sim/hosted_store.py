@@ -1,4 +1,4 @@
-"""A real store in a simulated task, in a directory of its own."""
+"""A real store in a simulated task, with its own directory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Setting the number at all tells our RocksDB stores that there is little data, an
 class HostedStore(WrappedKeyValueStore):
     """Passes every call on to a store of any kind, and names the store if it does wrong.
 
-    A store may be any object with the methods, and it has a name of its own. So each store gets its
+    The inner store may be any object with the methods, and has its own name. So each store gets its
     own directory below that of the task, and knows its changelog by its own name.
 
     Args:
@@ -98,7 +98,7 @@ class HostedStore(WrappedKeyValueStore):
         if restore is None:
             raise SubjectError(
                 f"Store {self._name!r} ({type(self._inner).__name__}) has registered no way to "
-                "restore it: init() must call context.register(root, restore)."
+                "restore it: call context.register(root, restore) in init()."
             )
 
         def restore_named(batch: Sequence[ChangelogRecord]) -> None:
@@ -160,7 +160,7 @@ class HostedStore(WrappedKeyValueStore):
         self._call("put", key, value)
 
     def put_if_absent(self, key: bytes, value: bytes | None) -> bytes | None:
-        """Set the value unless there is one; return the value that was there, or ``None``."""
+        """Set the value if the key has none; return the previous value, or ``None``."""
         found: bytes | None = self._call("put_if_absent", key, value)
         return found
 
@@ -191,11 +191,11 @@ class HostedStore(WrappedKeyValueStore):
         return self._scan("prefix_scan", prefix)
 
     def approximate_num_entries(self) -> int:
-        """About how many entries there are."""
+        """The approximate number of entries."""
         return int(self._call("approximate_num_entries"))
 
     def _scan(self, operation: str, *bounds: bytes | None) -> KeyValueIterator:
-        """The entries as they are now: what raises, raises here, where it can be named."""
+        """Read all entries now, so that an error of the store is raised and named here."""
         with self._named(operation):
             found = getattr(self._inner, operation)(*bounds)
             rows = [(key, value) for key, value in found]
@@ -232,6 +232,6 @@ class HostedStore(WrappedKeyValueStore):
             # A binding may panic with something that is not an Exception.
             raise SubjectError(
                 f"Store {self._name!r} ({type(self._inner).__name__}) raised "
-                f"{type(error).__name__} from {operation}(): {error}. Of a store the runtime "
-                "expects ProcessorStateError, or TaskCorruptedError, and nothing else."
+                f"{type(error).__name__} from {operation}(): {error}. Raise ProcessorStateError "
+                "or TaskCorruptedError instead; the runtime handles no other error of a store."
             ) from error

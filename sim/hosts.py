@@ -39,7 +39,7 @@ class Actor(Process):
             host.defer(self, event)
 
     def resume_late(self, event: Event, _: Event) -> None:
-        """Go on after a pause, with an event that happened meanwhile."""
+        """Go on after a pause, with an event that happened during the pause."""
         if self._host.is_up:
             super()._resume(event)
 
@@ -79,7 +79,9 @@ class Host:
             InvalidArgumentError: the host is dead.
         """
         if not self.is_alive:
-            raise InvalidArgumentError(f"{self.name} is dead: nothing can be started on it.")
+            raise InvalidArgumentError(
+                f"{self.name} is dead, so no process can start on it; make a new host."
+            )
         actor = Actor(self, steps)
         # Actors that have ended are forgotten. All others are kept, even when the host is dead:
         # the garbage collector would close their generators, and so run clean-up code that a dead

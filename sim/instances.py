@@ -26,7 +26,7 @@ class Instance:
     """One process of the application, started again and again on the same disk.
 
     Args:
-        application: what runs.
+        application: the application that the instance runs.
         name: of the instance, and of each of its processes.
         threads: how many stream threads it has.
         disk: the disk, which outlives the process; by default a new one with model stores.
@@ -86,6 +86,8 @@ class Instance:
         )
         directory = StateDirectory(world, self.host, self.disk, application.task_config)
         self.state_directory = directory
+        # The scan takes no locks, so it must end before the threads start. Their first reports to
+        # the group contain the offset sums of the scan.
         try:
             directory.initialize_startup_stores(application.tasks)
         except ProcessorStateError:
@@ -124,7 +126,7 @@ class Instance:
         self.threads[number] = self._thread(host, directory, table, number)
 
     def pause(self) -> None:
-        """Process and restore nothing until the instance is resumed, or starts anew (KIP-834).
+        """Process and restore nothing until the instance is resumed or restarts (KIP-834).
 
         Unlike a process that stands still, a paused one stays a member, commits, and keeps its
         tasks.
@@ -138,7 +140,7 @@ class Instance:
                 thread.pause()
 
     def resume(self) -> None:
-        """Go on after a pause. An instance that is not paused stays as it is."""
+        """Go on after a pause. An instance that is not paused does not change."""
         if self.is_paused:
             self._application.world.trace.emit("instance.resumed", self.name)
             self.is_paused = False
@@ -146,7 +148,7 @@ class Instance:
                 thread.resume()
 
     def crash(self) -> None:
-        """Kill the process: its memory is lost, and the disk has what was flushed."""
+        """Kill the process: its memory is lost, and flushed data stays on the disk."""
         if self.host is not None:
             self._end("instance.crashed")
             self.disk.crash()
@@ -171,10 +173,12 @@ class Instance:
         host, directory = self.host, self.state_directory
         if host is None or directory is None:
             return
+        # Ask all threads before waiting for any, so that they stop at the same time.
         for thread in self.threads:
             thread.stop()
         for thread in self.threads:
             yield thread.stopped
+        # The process may have died meanwhile, and another one may have started.
         if self.host is host:
             self._end("instance.stopped", leaks=directory.leaks)
             directory.close()

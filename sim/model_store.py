@@ -1,10 +1,10 @@
-"""A fast model of a store, in which each way of data to the disk is a step of its own.
+"""A fast model of a store, with a separate step for each move of data towards the disk.
 
-It has the layers of a real store: staged writes until the commit, if it has transactions; a
-memtable, which a crash takes away; and flushed rows. It never flushes by itself: when to flush is a
-choice of the world. Data can be lost in two ways. When the process dies, everything that was not
-flushed is lost. When the power fails, flushed data that was not synced may be lost, too, the latest
-first.
+The model has the layers of a real store: staged writes until the commit, if the store has
+transactions; a memtable, which a crash takes away; and flushed rows. The store never flushes on its
+own: the world chooses when. Data can be lost in two ways. When the process dies, everything that
+was not flushed is lost. When the power fails, flushed data that was not synced may be lost, too,
+the latest first.
 
 Sources: KIP-892, KIP-1035; Kafka, RocksDBStore, with atomic flush and without a log.
 """
@@ -152,9 +152,9 @@ class ModelDisk:
     def lose_power(self, choices: Choices) -> int:
         """Lose some of the latest flushes of each store that were not synced.
 
-        One flush is lost as a whole or not at all, and every flush after a lost one is lost as
-        well: real databases check what they read, and stop where it is torn. A wiped task stays
-        wiped.
+        A flush is lost as a whole or not at all, and every flush after a lost one is lost as well:
+        real databases check their files when they open, and stop at the first torn one. A wiped
+        task stays wiped.
 
         Returns:
             The number of lost flushes.
@@ -251,7 +251,7 @@ class ModelStore(KeyValueStore):
         image = self._disk.image(context.state_dir, self._name) if self._persistent else Image()
         if image.is_open and context.exactly_once and not self._transactional:
             raise TaskCorruptedError(
-                f"Store {self._name!r} in {context.state_dir} was not closed: wipe it and restore."
+                f"Store {self._name!r} in {context.state_dir} was not closed: wipe and restore it."
             )
         self._image, self._context = image, context
         self._begin()
@@ -393,7 +393,7 @@ class ModelStore(KeyValueStore):
         return self._iterator((key, rows[key]) for key in keys)
 
     def approximate_num_entries(self) -> int:
-        """Exactly how many entries there are."""
+        """The exact number of entries."""
         return len(self._rows())
 
     def _scan(
@@ -407,7 +407,7 @@ class ModelStore(KeyValueStore):
         return self._iterator((key, rows[key]) for key in sorted(keys, reverse=reverse))
 
     def _rows(self) -> dict[bytes, bytes]:
-        """All entries as they are now."""
+        """All entries at this moment."""
         self._opened()
         rows: dict[bytes, bytes | None] = {**self._image.rows, **self._memtable, **self._staged}
         return {key: value for key, value in rows.items() if value is not None}

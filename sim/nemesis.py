@@ -83,7 +83,7 @@ class Nemesis:
         unknown = [each for each in kinds if each not in KINDS]
         if unknown:
             raise UsageError(
-                f"{unknown[0]!r} is nothing that can go wrong; there are: {', '.join(KINDS)}."
+                f"{unknown[0]!r} is not a fault of instances. Choose some of: {', '.join(KINDS)}."
             )
         self._world = world
         self._troubles = Troubles(world, network)

@@ -80,7 +80,7 @@ class Network:
             self._world.marks.sometimes("a request came to a coordinator that was away")
             if self._world.now - started >= self._timeout_ms:
                 raise RequestTimeoutError(f"{what}: {reply}") from reply
-            # Clients look for the new coordinator by themselves, and send again.
+            # Clients find the new coordinator without the caller, and send the request again.
             yield self._world.time.timeout(RETRY_BACKOFF_MS)
         if isinstance(reply, BrokerError):
             raise reply

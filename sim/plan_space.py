@@ -1,7 +1,7 @@
-"""Which plans may be drawn, and the one place that draws them.
+"""The space of plans, and the one place that draws from it.
 
-A swarm file, a defect and a store each narrow a :class:`PlanSpace`. Every caller that needs a plan
-draws it from what is left: an exploration, a check of the runtime or of a store, and a campaign.
+A swarm file, a defect and a store each narrow a :class:`PlanSpace`. Explorations, campaigns, and
+checks of the runtime and of stores draw their plans from the rest.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PlanSpace(
     repr_omit_defaults=True,
     forbid_unknown_fields=True,
 ):
-    """Which plans may be drawn; an empty attribute restricts nothing.
+    """A set of plans; an empty attribute restricts nothing.
 
     Attributes:
         topologies: names in ``TOPOLOGIES``.
@@ -118,7 +118,10 @@ class PlanSpace(
             UsageError: the store fits no plan of this space.
         """
         if any(self.upgrades):
-            raise UsageError("Upgrades are explored with model stores alone: leave --subject out.")
+            raise UsageError(
+                "Only model stores can be explored with upgrades: leave out --subject, or "
+                "the upgrades."
+            )
         is_key_value = capabilities.kind == "key-value"
         topologies = [*POINT_TOPOLOGIES]
         if is_key_value and capabilities.ranges and capabilities.prefix_scan:
@@ -166,7 +169,7 @@ _REAL_KINDS = [each for each in KINDS if each != "power"]
 
 
 def _left(wanted: Sequence[T], possible: Sequence[T], problem: str) -> list[T]:
-    """The possible values that are wanted; all, if none is named.
+    """The possible values that are wanted; all of them if no value is wanted.
 
     Raises:
         UsageError: nothing is left.
@@ -179,7 +182,7 @@ def _left(wanted: Sequence[T], possible: Sequence[T], problem: str) -> list[T]:
 
 def _unfit(what: str, wanted: Sequence[str], possible: Sequence[str]) -> str:
     return (
-        f"This store can be explored with none of the {what} {', '.join(wanted)}: name some of "
+        f"This store cannot be explored with the {what} {', '.join(wanted)}: name some of "
         f"{', '.join(possible)}."
     )
 
@@ -228,7 +231,7 @@ class _First(NamedTuple):
 
     @classmethod
     def drawn(cls, choices: Choices, space: PlanSpace) -> _First:
-        """Draw what the space names."""
+        """Draw the parts that the space names."""
         guarantee = _one_of(choices, space.guarantees)
         upgrade = _one_of(choices, space.upgrades)
         transactional = _one_of(choices, space.settings.get("transactional", []))
@@ -243,12 +246,12 @@ def _one_of(choices: Choices, options: Sequence[T]) -> T | None:
 
 
 def _stages(upgrade: str) -> bool:
-    """Whether stores can stage their writes: no release of before KIP-1035 has such stores."""
+    """Whether stores can stage their writes: releases before KIP-1035 have no such stores."""
     return all(each.manages_offsets for each in UPGRADES.get(upgrade, ()))
 
 
 def _drawn(choices: Choices, first: _First) -> Plan:
-    """Draw a plan, in which the first parts are as they were settled."""
+    """Draw a plan with these first parts."""
     strict = choices.chance(0.5)
     staged = choices.chance(0.5)
     transactional = staged if first.transactional is None else first.transactional
@@ -267,7 +270,7 @@ def _drawn(choices: Choices, first: _First) -> Plan:
         workload=WorkloadConfig.drawn(choices),
         # Crashes are the most frequent: they are the subject of this project.
         kinds=tuple(kind for kind in KINDS if choices.chance(0.7 if kind == "crash" else 0.3)),
-        # The next fault may mend the harm of the one before, so that only short runs show it.
+        # A fault may mend the harm of an earlier one, so that only short runs show the harm.
         safety_ms=choices.pick((SAFETY_MS, 15_000)),
         activation=choices.pick((0.25, 0.5)),
         upgrade=_drawn_upgrade(choices, first.upgrade, transactional=transactional),

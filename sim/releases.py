@@ -24,7 +24,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Release:
-    """A release of the runtime, as it is configured.
+    """A release of the runtime, with its configuration.
 
     Attributes:
         name: the version of Kafka.
@@ -71,7 +71,8 @@ DOWNGRADING = Release("4.3", upgrade_from="4.2")
 BEFORE_FORMATS = Release("1.1", metadata_version=2)
 """A release from before KIP-258: its only format has plain values.
 
-It keeps its offsets in the store nonetheless, so that upgrades from it concern formats alone.
+This release keeps its offsets in the store nonetheless, so that upgrades from it concern formats
+alone.
 """
 
 PREPARING_IN_PLACE = Release(

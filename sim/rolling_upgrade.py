@@ -85,7 +85,7 @@ class RollingUpgrade:
     ) -> None:
         if upgrade and upgrade not in UPGRADES:
             raise UsageError(
-                f"There is no upgrade {upgrade!r}. There are: {', '.join(sorted(UPGRADES))}."
+                f"There is no upgrade {upgrade!r}. Choose one of: {', '.join(sorted(UPGRADES))}."
             )
         self._world = world
         self._instances = instances

@@ -2,7 +2,7 @@
 
 The classes here are plain data. Each kind of events declares in :mod:`streamproof.sim.event_kinds`
 how it changes them, and :mod:`streamproof.scenarios.state` applies the events of a run one by one.
-A state that no event tells is missing here, such as the rows of a record cache.
+State that no event shows is missing here, such as the rows of a record cache.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class FoldedStore:
         self.offset = self.committed_offset = self.flushed_offset
 
     def hold(self, rows: dict[bytes, bytes]) -> None:
-        """Take over the rows that an event has told, in place of what was known."""
+        """Replace the known rows by the rows that an event shows."""
         seen = self.rows
         different = {key for key in seen | rows if seen.get(key) != rows.get(key)}
         for key in different:

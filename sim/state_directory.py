@@ -58,7 +58,7 @@ class StateDirectory:
         if disk.process is not None:
             raise ProcessorStateError(
                 f"The state directory of {host.name} is in use by {disk.process}: stop that "
-                "process first, or give this one a directory of its own (state.dir)."
+                "process first, or give this process its own directory (state.dir)."
             )
         disk.process = host.name
         self._world = world

@@ -101,7 +101,7 @@ class StreamThread:
         self._working = WorkingTasks()
         # Whether anything has happened since the last commit.
         self._is_dirty = False
-        # Assigned tasks that have nothing open yet: by id, whether the task is to be active.
+        # Assigned tasks with nothing open yet: by id, whether the task will be active.
         self._pending: dict[str, bool] = {}
         self._next_probing: int | None = None
         self._replace = replace
@@ -213,7 +213,10 @@ class StreamThread:
 
     def _loop(self) -> Steps:
         if self._global_table is not None:
+            # The first record may already read the global table.
             yield self._global_table.restored
+        # Get the producer before any task: this fences a predecessor of the same name, and ends its
+        # transaction.
         yield from self._committer.renew_producer((), first=True)
         self._membership.rejoin()
         iterations = 1
@@ -369,6 +372,8 @@ class StreamThread:
         ]
         active = [task for task in revoked if task.id not in self._standbys]
         closing = Closing.CLEAN
+        # Commit before a task is given up. The commit includes the tasks that stay, because one
+        # transaction covers all running tasks (KIP-447).
         if any(task.commit_needed for task in active):
             try:
                 yield from self._committer.commit(self._running(), Closing.COMMIT)
@@ -387,6 +392,7 @@ class StreamThread:
         self._assign_inputs()
         interval_ms = self._config.probing_rebalance_interval_ms
         self._next_probing = self._world.now + interval_ms if assignment.probing else None
+        # Rejoin last: the group hands out the tasks that the report does not name any more.
         if active or dropped or assignment.follow_up or rejoin:
             self._membership.rejoin()
 
@@ -439,7 +445,7 @@ class StreamThread:
             self._updater.pause(name)
 
     def _check_updater(self) -> Steps:
-        """Let restored tasks run, and begin failed tasks anew."""
+        """Let restored tasks run, and start failed tasks over."""
         while self._updater.restored:
             task = self._updater.restored[0]
             yield from self._begin(task)
@@ -474,8 +480,10 @@ class StreamThread:
             yield self._world.time.timeout(POLL_MS)
             return
         if task not in self._updater.restored:
+            # The task was given up during the request.
             return
         self._updater.restored.remove(task)
+        # Commit the restored records before the task runs and adds writes that may be aborted.
         if commits_after(task.traits, Closing.RESTORED):
             task.commit_stores(Closing.RESTORED)
         if not self._world.defect("forgets-partition-times"):
@@ -507,12 +515,14 @@ class StreamThread:
         task.suspend()
         yield self._world.time.timeout(0)
         with_memory = self._world.defect("reports-what-was-in-memory")
+        # Read the sum before the close, which takes the stores from the task.
         total = next_offset_sum(task, with_memory=with_memory)
         task.close(closing)
         self._disk.closed(task, total, closing)
         if wipes_after(task.traits, closing):
             self._world.trace.emit("task.wiped", self.name, task=task.id)
             self._disk.wipe(task.id)
+        # Unlock after the last use of the files: another thread may open them from here on.
         self._disk.unlock(task.id, self.name)
         del self.tasks[task.id]
         self._standbys.discard(task.id)
@@ -546,10 +556,12 @@ class StreamThread:
             for task in list(self.tasks.values()):
                 restoring = task.state is TaskState.RESTORING
                 yield from self._give_up(task, Closing.CLEAN if restoring else closing)
+            # An open transaction would keep the offsets unstable until it times out.
             with suppress(BrokerError):
                 yield from self._committer.producer.abort()
             self._disk.unlock_all(self.name)
             self._close_clients()
+            # Leave last: the group then gives the tasks to other threads, which need the locks.
             yield from self._membership.leave()
 
     def _close_clients(self) -> None:
@@ -558,7 +570,7 @@ class StreamThread:
         self._consumer.close()
 
     def _handle_lost(self, error: BrokerError | None) -> Steps:
-        """Close the tasks without a commit, because others own them by now, and begin anew."""
+        """Close the tasks without a commit, because other members own them by now, and rejoin."""
         self._world.trace.emit("thread.lost", self.name, reason=type(error).__name__)
         with self._membership.held():
             for task in self._lost_tasks():
@@ -574,7 +586,7 @@ class StreamThread:
         return [] if self._world.defect("keeps-tasks-after-loss") else self._active()
 
     def _handle_corruption(self, tasks: list[StreamTask]) -> Steps:
-        """Begin the tasks anew whose stores cannot be trusted."""
+        """Start tasks over whose stores cannot be trusted."""
         yield from self._begin_anew([task for task in tasks if task.state is TaskState.RUNNING])
         yield from self._committer.renew_producer(self.tasks.values())
 

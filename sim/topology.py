@@ -1,4 +1,4 @@
-"""Topologies: their inputs, their stores, and what they do with each record.
+"""Topologies: their inputs, their stores, and their processing of each record.
 
 Sources: Kafka, Topology and InternalTopologyBuilder.
 """
@@ -42,7 +42,7 @@ class ProcessorContext(Protocol):
         ...
 
     def store(self, name: str) -> KeyValueStore:
-        """A store of the subtopology, or a global store, which is to be read only."""
+        """A store of the subtopology, or a global store, which processors may only read."""
         ...
 
     def forward(
@@ -151,23 +151,22 @@ class Topology:
             counts = {topic: self._count(topic, number) for topic in each.sources}
             if len(set(counts.values())) != 1:
                 raise UsageError(
-                    f"The sources of subtopology {number} must have equally many partitions, "
-                    f"and at least one source is needed: {counts}."
+                    f"The sources of subtopology {number} have these partitions: {counts}. Give at "
+                    "least one source, and the same number of partitions to each."
                 )
             for topic in each.sinks:
                 self._count(topic, number)
             for store, topic in each.forwarded.items():
                 if store not in each.stores or topic not in each.sinks:
                     raise UsageError(
-                        f"Subtopology {number} forwards {store!r} to {topic!r}: it must be one of "
-                        f"its stores, {list(each.stores)}, and one of its sinks, "
-                        f"{list(each.sinks)}."
+                        f"Subtopology {number} forwards {store!r} to {topic!r}. Forward one of its "
+                        f"stores, {list(each.stores)}, to one of its sinks, {list(each.sinks)}."
                     )
             for store, topic in each.reused.items():
                 if store not in each.stores or topic not in each.sources:
                     raise UsageError(
-                        f"Subtopology {number} restores {store!r} from {topic!r}: it must be one "
-                        f"of its stores, {list(each.stores)}, and one of its sources, "
+                        f"Subtopology {number} restores {store!r} from {topic!r}. Restore one of "
+                        f"its stores, {list(each.stores)}, from one of its sources, "
                         f"{list(each.sources)}."
                     )
         self._refuse_wrong_globals()
@@ -177,8 +176,8 @@ class Topology:
         count = self.partitions.get(topic, 0)
         if count < 1:
             raise UsageError(
-                f"Topic {topic!r} of subtopology {number} has {count} partitions; it needs at "
-                f"least 1. There are: {', '.join(sorted(self.partitions)) or 'no topics'}."
+                f"Topic {topic!r} of subtopology {number} has {count} partitions; give at least 1. "
+                f"Topics with partitions: {', '.join(sorted(self.partitions)) or 'none'}."
             )
         return count
 
@@ -189,9 +188,8 @@ class Topology:
         for store, topic in self.global_stores.items():
             if self.partitions.get(topic, 0) < 1 or topic in used or store in names:
                 raise UsageError(
-                    f"Global store {store!r} is filled from {topic!r}: it needs a name that no "
-                    "other store has, and a topic with partitions that nothing else reads or "
-                    "writes."
+                    f"Global store {store!r} is filled from {topic!r}. Give the store a unique "
+                    "name, and a topic with partitions that nothing else reads or writes."
                 )
 
     def _refuse_cycles(self) -> None:
@@ -208,7 +206,10 @@ class Topology:
         def visit(number: int, path: list[int]) -> None:
             if number in path:
                 cycle = " -> ".join(map(str, [*path[path.index(number) :], number]))
-                raise UsageError(f"The subtopologies {cycle} are a cycle: it would never end.")
+                raise UsageError(
+                    f"The subtopologies {cycle} form a cycle, and records would circle for ever. "
+                    "Break the cycle."
+                )
             for after in following[number]:
                 visit(after, [*path, number])
 

@@ -147,7 +147,7 @@ def events_of(rows: pa.RecordBatch | pa.Table, *, complete: bool = True) -> Iter
             except msgspec.DecodeError as error:
                 raise UsageError(
                     f"Event {sequence} of run {run!r} ({kind}) cannot be read: {error}. "
-                    "docs/events.md says what a kind of events tells."
+                    "docs/events.md lists the attributes of each kind."
                 ) from error
 
     yield from map(Event, *columns, attributes())
@@ -159,8 +159,8 @@ def _values(rows: pa.RecordBatch | pa.Table, name: str) -> list[Any]:
         row = values.index(None)
         run, sequence = (rows.column(each)[row].as_py() for each in ("run", "sequence"))
         raise UsageError(
-            f"Event {sequence} of run {run!r} has no {name}: a column has no nulls. What is not "
-            "told is an empty text, an offset is -1 then, and attributes are {}."
+            f"Event {sequence} of run {run!r} has no {name}, but no column may have nulls. Write "
+            "an empty text, -1 for an offset, or {} for attributes."
         )
     return values
 
@@ -207,14 +207,14 @@ def _require_schema(path: Path, schema: pa.Schema) -> None:
     version = (schema.metadata or {}).get(VERSION_KEY, b"1").decode(errors="replace")
     if version != str(SCHEMA_VERSION):
         raise UsageError(
-            f"{path} is a trace of version {version}, and version {SCHEMA_VERSION} is read here. "
-            "Read it with the streamproof that wrote it, or make it again with this one."
+            f"{path} is a trace of version {version}, but this streamproof reads version "
+            f"{SCHEMA_VERSION}. Use the streamproof that wrote it, or make the trace again."
         )
     for field in SCHEMA:
         if field.name not in schema.names:
             raise UsageError(
-                f"{path} is a Parquet file, but no trace of a simulation: it has no column "
-                f"{field.name!r}. docs/events.md says which there are."
+                f"{path} is a Parquet file, but not a trace: it has no column {field.name!r}. "
+                "Name a trace; docs/events.md lists its columns."
             )
         found = schema.field(field.name).type
         # Other programs write texts with this type. Both are the same in a file.
@@ -222,13 +222,13 @@ def _require_schema(path: Path, schema: pa.Schema) -> None:
             found = pa.string()
         if found != field.type:
             raise UsageError(
-                f"{path}: the column {field.name!r} is of type {found}, and should be "
-                f"{field.type}. docs/events.md says of which type each is."
+                f"{path} has a column {field.name!r} of type {found} instead of {field.type}. "
+                "Name a trace; docs/events.md lists its columns."
             )
 
 
 def _unreadable(path: Path, error: Exception) -> UsageError:
     reason = str(error).strip().partition("\n")[0].rstrip(".")
     return UsageError(
-        f"{path} cannot be read as a trace: {reason}. If it was cut off, make it again."
+        f"{path} cannot be read as a trace: {reason}. If the file was cut off, make it again."
     )

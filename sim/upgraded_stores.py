@@ -62,8 +62,8 @@ class ManagingStore(ModelStore):
         left = self._disk.checkpoints.get((context.state_dir, self._name))
         if not self._transactional and _has_lost_its_offsets(image, context, left):
             raise TaskCorruptedError(
-                f"An older release has left records of store {self._name!r} in "
-                f"{context.state_dir}, and no offsets: wipe it and restore."
+                f"An older release left records of store {self._name!r} in {context.state_dir}, "
+                "but no offsets: wipe and restore the store."
             )
         if left is not None:
             # Check the space before any change: a full disk must leave the file as it was.
@@ -121,8 +121,8 @@ class CheckpointingStore(ModelStore):
         if image.manages or _has_lost_its_offsets(image, context, left):
             reason = "a newer release has opened it" if image.manages else "it was not closed"
             raise TaskCorruptedError(
-                f"Store {self._name!r} in {context.state_dir} cannot be used: {reason}. Wipe it "
-                "and restore."
+                f"Store {self._name!r} in {context.state_dir} cannot be used: {reason}. Wipe and "
+                "restore it."
             )
         super().init(context, root)
         self._status_open = False

@@ -1,9 +1,10 @@
 """Workloads: the input of an application, drawn from choices.
 
-Each input topic has a producer with a pace of its own. It sends bursts of records with silences in
-between. Some bursts are in transactions, and some of these are aborted: so readers meet markers and
-aborted records, and a partition may end with them (KAFKA-6607). Records reach the brokers at once,
-and exactly once, so that the run knows which records the application had to process.
+Each input topic has a producer with a pace of its own. The workload sends bursts of records with
+silences between them. Some bursts are in transactions, and some of these are aborted: so readers
+meet markers and aborted records, and a partition may end with them (KAFKA-6607). Records reach the
+brokers at once, and exactly once, so that the run knows which records the application had to
+process.
 """
 
 from __future__ import annotations
@@ -64,14 +65,14 @@ class WorkloadConfig:
     def __post_init__(self) -> None:
         for name in ("keys", "max_burst", "max_pause_ms", "max_lateness_ms", "max_open_ms"):
             if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1.")
+                raise UsageError(f"{name} is {getattr(self, name)}; give at least 1.")
         for name in ("late", "tombstones", "transactional", "aborted"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name} is {getattr(self, name)}: a share is from 0 to 1.")
+                raise UsageError(f"{name} is {getattr(self, name)}; give a share from 0 to 1.")
         if self.records < 0 or self.max_open_ms >= TRANSACTION_TIMEOUT_MS:
             raise UsageError(
-                f"records is {self.records}, which must be 0 or more, and max_open_ms is "
-                f"{self.max_open_ms}, which must be less than {TRANSACTION_TIMEOUT_MS}."
+                f"records is {self.records} and max_open_ms is {self.max_open_ms}; give 0 or more "
+                f"records, and less than {TRANSACTION_TIMEOUT_MS} ms."
             )
 
     @classmethod

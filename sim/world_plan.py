@@ -76,8 +76,8 @@ def require_world_version(version: int, name: str, remedy: str) -> None:
 
     Args:
         version: the version that was kept with them; 0 if none was.
-        name: what holds them, to begin the message with.
-        remedy: a sentence that says what to do instead.
+        name: the file that holds them, for the message.
+        remedy: a sentence with the remedy.
 
     Raises:
         UsageError: the version is not ``WORLD_VERSION``.
@@ -86,6 +86,6 @@ def require_world_version(version: int, name: str, remedy: str) -> None:
         return
     kept = f"version {version}" if version else "no version"
     raise UsageError(
-        f"{name} carries {kept} of the simulated world, and this streamproof simulates version "
-        f"{WORLD_VERSION}: its seeds and choices would lead to other runs. {remedy}"
+        f"{name} carries {kept} of the simulated world, but this streamproof simulates version "
+        f"{WORLD_VERSION}, so its seeds and choices would lead to other runs. {remedy}"
     )

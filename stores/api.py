@@ -172,7 +172,7 @@ class StateStoreContext:
 
     Attributes:
         state_dir: the directory of the task. A store keeps all of its files below this directory,
-            because the runtime deletes the directory to begin anew.
+            because the runtime deletes the directory to start over.
         application_id: the id of the Streams application.
         task_id: ``<subtopology>_<partition>``.
         app_configs: the configuration by Kafka's names, such as ``processing.guarantee``.
@@ -294,7 +294,7 @@ class StateStore(ABC):
         """Whether the store keeps the changelog offsets itself.
 
         Source: KIP-1035, StateStore#managesOffsets, which the proposal deprecates from the start:
-        in time every store is to manage its offsets.
+        in time every store should manage its offsets.
         """
         return False
 
@@ -321,7 +321,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class EntryIterator(Protocol[K_co, V_co]):
-    """An iterator over entries. It holds resources of its store until it is closed.
+    """An iterator over entries. The iterator holds resources of its store until it is closed.
 
     Use it in a ``with`` statement: an iterator that has returned its last entry is still open.
     Closing twice is harmless.

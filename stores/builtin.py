@@ -18,7 +18,7 @@ class BuiltinStore:
 
     Attributes:
         factory: ``module:attribute`` of a callable without arguments.
-        description: what it is, in one line.
+        description: a description in one line.
         package: the distribution that the store comes from.
         extra: the extra of this package that the module needs, if any.
     """
@@ -41,7 +41,7 @@ class BuiltinStore:
             if self.extra is None:
                 raise
             raise UsageError(
-                f"This store needs the package {error.name!r}: "
+                f"This store needs the package {error.name!r}. Run: "
                 f"pip install 'streamproof[{self.extra}]'."
             ) from error
         return cast(StateStore, make())

@@ -38,8 +38,8 @@ Expiry = Literal["record", "segment"]
 """What decides that a put comes too late: its own time (``record``), or that of its segment.
 
 With ``segment``, a put is dropped only if its whole segment is older than the retention. A record
-that is too old by itself, in a segment that is not, is kept and cannot be read. Kafka's stores in
-memory decide by record, and those on RocksDB by segment.
+that has expired in a segment that has not is kept, but cannot be read. Kafka's stores in memory
+decide by record, and those on RocksDB by segment.
 """
 
 ScanOrder = Literal["time", "segment"]
@@ -73,9 +73,9 @@ class Capabilities:
         reverse: the store has ``reverse_range()`` and ``reverse_all()``.
         prefix_scan: the store has ``prefix_scan()``.
         entry_count: the store has ``approximate_num_entries()``.
-        durability: what the data of a ``commit`` that has returned survives.
+        durability: the failures that committed data survives once ``commit`` has returned.
         iterator_view: whether an open iterator may see later writes.
-        closed_iterator: what an open iterator does once its store is closed.
+        closed_iterator: the behaviour of an open iterator once its store is closed.
         kind: which interface the store implements.
         timestamped: the store keeps the timestamp of each record, and has the methods of KIP-258
             whose names end in ``with_timestamp``.
@@ -86,11 +86,11 @@ class Capabilities:
         retention_ms: how long the store keeps windows and sessions, in milliseconds.
         window_size_ms: the size of the windows, in milliseconds.
         segment_interval_ms: the length of a segment of time, in milliseconds; 0 without segments.
-        expiry: what decides that a put comes too late.
+        expiry: the rule that decides that a put comes too late.
         scan_order: the order of a scan over several keys of windows or sessions.
         retain_duplicates: the store keeps every put into a window, not only the last one.
-        upgrades_from: the subject that writes the older format of this store's files, as it is
-            named on the command line; empty if the format has no older one.
+        upgrades_from: the subject that writes the older format of this store's files, by its name
+            on the command line; empty if the format has no older one.
         in_place_upgrade: the store can prepare an upgrade while it is in use (KIP-258). With
             ``upgrade.from`` and ``upgrade.mode=in_place`` the older format stays live, and
             ``rebuild(partition, records)`` fills the new format beside it; ``rebuilt_offset`` and

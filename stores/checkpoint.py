@@ -49,7 +49,7 @@ class OffsetCheckpoint:
         self.path = Path(path)
 
     def read(self, *, strict: bool = False) -> dict[TopicPartition, int]:
-        """The offsets in the file; empty if there is no file.
+        """The offsets in the file; empty without a file.
 
         Offsets that no file may have (negative, and not OFFSET_UNKNOWN) are left out.
 
@@ -69,15 +69,15 @@ class OffsetCheckpoint:
             raise ProcessorStateError(f"{self.path} cannot be read: {error}. {_REMEDY}") from error
         lines = text.splitlines()
         if self._number(lines, 1, "the version") != _VERSION:
-            raise self._malformed(1, f"version {lines[0]} is not known, only {_VERSION} is")
+            raise self._malformed(1, f"the version is {lines[0]}, but must be {_VERSION}")
         expected = self._number(lines, 2, "the number of offsets")
         entries = [self._entry(number, line) for number, line in enumerate(lines[2:], start=3)]
         if len(entries) != expected:
-            raise self._malformed(2, f"{expected} offsets are announced, {len(entries)} are there")
+            raise self._malformed(2, f"expected {expected} offsets, but found {len(entries)}")
         if strict:
             self._require_sound(entries)
             if not text.endswith("\n"):
-                raise self._malformed(len(lines), "the line has no end; it may have been cut off")
+                raise self._malformed(len(lines), "the line does not end; it may have been cut off")
         return {partition: offset for partition, offset in entries if _may_be_stored(offset)}
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -92,8 +92,8 @@ class OffsetCheckpoint:
         for partition, offset in offsets.items():
             if not _may_be_stored(offset):
                 raise ProcessorStateError(
-                    f"Offset {offset} of {partition} cannot be written to {self.path}: an offset "
-                    f"is 0 or larger, or {OFFSET_UNKNOWN} if it is not known."
+                    f"Offset {offset} of {partition} cannot be written to {self.path}. Give an "
+                    f"offset of at least 0, or {OFFSET_UNKNOWN} for an unknown one."
                 )
         if not offsets:
             self.delete()
@@ -104,8 +104,8 @@ class OffsetCheckpoint:
             self._replace("\n".join([*lines, ""]).encode())
         except OSError as error:
             raise ProcessorStateError(
-                f"{self.path} cannot be written: {error}. Check that its directory exists and "
-                "can be written, and that the disk has space."
+                f"{self.path} cannot be written: {error}. Check that its directory exists and is "
+                "writable, and that the disk has space."
             ) from error
 
     def remove(self, partitions: Collection[TopicPartition]) -> None:
@@ -127,7 +127,7 @@ class OffsetCheckpoint:
                 sync_directory(self.path.parent)
         except OSError as error:
             raise ProcessorStateError(
-                f"{self.path} cannot be deleted: {error}. Check the rights of its directory."
+                f"{self.path} cannot be deleted: {error}. Check the permissions of its directory."
             ) from error
 
     def _replace(self, content: bytes) -> None:
@@ -145,7 +145,7 @@ class OffsetCheckpoint:
             return int(lines[number - 1])
         except (IndexError, ValueError):
             found = repr(lines[number - 1]) if len(lines) >= number else "nothing"
-            raise self._malformed(number, f"expected {what}, found {found}") from None
+            raise self._malformed(number, f"expected {what}, but found {found}") from None
 
     def _entry(self, number: int, line: str) -> tuple[TopicPartition, int]:
         parts = line.split()
@@ -154,7 +154,7 @@ class OffsetCheckpoint:
             return TopicPartition(topic, int(partition)), int(offset)
         except ValueError:
             raise self._malformed(
-                number, f"expected 'topic partition offset', found {line!r}"
+                number, f"expected 'topic partition offset', but found {line!r}"
             ) from None
 
     def _require_sound(self, entries: list[tuple[TopicPartition, int]]) -> None:
@@ -163,7 +163,7 @@ class OffsetCheckpoint:
             if not _may_be_stored(offset):
                 raise self._malformed(number, f"offset {offset} is negative")
             if partition in seen:
-                raise self._malformed(number, f"{partition} is there a second time")
+                raise self._malformed(number, f"{partition} occurs twice")
             seen.add(partition)
 
     def _malformed(self, line: int, problem: str) -> ProcessorStateError:
@@ -189,7 +189,7 @@ def smallest_offsets(
 
 
 def changelog_partition(context: StateStoreContext, store_name: str) -> TopicPartition | None:
-    """The changelog partition of a store. It has the number of the task.
+    """The changelog partition of a store. Its number is that of the task.
 
     ``None`` if the id of the task does not end in a number, as for global stores.
     """

@@ -55,7 +55,7 @@ from streamproof.stores.rocksdb_scans import scan_range
 __all__ = ["Downgrade", "add_to_task_checkpoint", "is_downgrade", "leave_for_older_version"]
 
 Downgrade = Literal["proposed", "shipped"]
-"""Which steps are taken for the older version: all four of KIP-1035, or those that Kafka takes."""
+"""The steps for the older version: all four of KIP-1035, or those that Kafka takes."""
 
 _FIRST_VERSION: Final = (4, 3)
 """The first version of Kafka whose stores manage their offsets."""
@@ -99,6 +99,8 @@ def leave_for_older_version(
         ProcessorStateError: the database or a file cannot be written, or the task's file is
             malformed. The column family stays then.
     """
+    # Flush before any file promises the offsets. Drop the column family last, so that after a
+    # failure the database still has them.
     database.flush()
     offsets, position = _committed(database)
     add_to_task_checkpoint(context, store_name, offsets)

@@ -5,7 +5,7 @@ what is wrong, where, and what to do about it.
 
 .. code-block:: text
 
-    StoreError                  a state store could not do what was asked
+    StoreError                  a state store could not carry out a call
     ├── InvalidStateStoreError  the store, transaction or iterator is closed
     ├── NullArgumentError       a key (or another required argument) is None
     ├── InvalidArgumentError    an argument is out of range
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class StoreError(StreamproofError):
-    """A state store could not do what was asked of it."""
+    """A state store could not carry out a call."""
 
 
 class InvalidStateStoreError(StoreError):

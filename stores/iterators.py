@@ -79,8 +79,7 @@ class StoreIterator(Generic[K, V]):
 
         def reject() -> NoReturn:
             raise InvalidStateStoreError(
-                f"The iterator over store {name!r} is closed, by itself or together with "
-                "its store; open a new one."
+                f"The iterator over store {name!r} is closed, or its store is; open a new one."
             )
 
         self.closed = True

@@ -109,6 +109,8 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         if context.exactly_once and self._is_logged and not checkpoint.path.exists():
             self._require_no_records(context)
         super().init(context, root)
+        # Delete the file only once the store is open: if the opening fails, nothing has changed.
+        # From here on, a missing file means that the store was not closed cleanly.
         if context.exactly_once:
             checkpoint.delete()
         self._context = context
@@ -133,6 +135,8 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         }
         if moved:
             written = smallest_offsets(written, moved)
+            # Write before the removal: after a crash between the two, both files have the offsets,
+            # and the next opening takes the smaller ones again.
             checkpoint.write(written)
             task_file.remove(moved)
         return written
@@ -165,6 +169,7 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
             for partition, offset in self._written.items()
         )
         if not self._exactly_once and (promises_more or self._delta() > self._threshold):
+            # Flush first: the offsets in the file must not cover records that a crash could take.
             self._inner.flush()
             self._write(self._offsets)
 
@@ -208,7 +213,7 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
             _logger.warning("The offsets of store %r were not written: %s", self.name, error)
 
     def _move_to_task_checkpoint(self) -> None:
-        """Leave the offsets where an older version looks for them, if one is to follow."""
+        """Leave the offsets where an older version looks for them, if one comes next."""
         if not self._downgrading or self._context is None:
             return
         try:
@@ -227,8 +232,8 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
             if directory.is_dir() and any(directory.iterdir()):
                 raise TaskCorruptedError(
                     f"Store {self.name!r} has files in {directory}, but no offsets in "
-                    f"{state_dir}: it was not closed cleanly. Wipe the directory and restore "
-                    "from the changelog."
+                    f"{state_dir}: the store was not closed cleanly. Wipe the directory and "
+                    "restore from the changelog."
                 )
 
     def _opened(self) -> OffsetCheckpoint:

@@ -118,7 +118,7 @@ class InMemoryKeyValueStore(KeyValueStore):
         return self._iterator(keys)
 
     def approximate_num_entries(self) -> int:
-        """Exactly how many entries there are."""
+        """The exact number of entries."""
         self._opened()
         return len(self._rows)
 

@@ -148,7 +148,7 @@ class Sensor:
         self._total += value
 
     def measure(self, measure: Measure) -> float:
-        """One measure of what was recorded, as of now.
+        """The current value of one measure of the recordings.
 
         Raises:
             ValueError: a gauge is not measured from recordings.
@@ -166,7 +166,9 @@ class Sensor:
             return sum(sample.total for sample in samples) / count if count else math.nan
         if measure == "max":
             return max(sample.largest for sample in samples) if count else math.nan
-        raise ValueError(f"A {measure} is not measured from recordings; register it with gauge().")
+        raise ValueError(
+            f"Recordings do not give the measure {measure!r}; register it with gauge()."
+        )
 
     def recent_total(self) -> float:
         """The sum of the values in the last windows (Kafka: WindowedSum)."""
@@ -234,7 +236,7 @@ class Metrics:
         """The sensor for these metrics in a scope; the first call makes it.
 
         Args:
-            scope: what the metrics belong to; stores of one task share the task's sensors.
+            scope: the owner of the metrics; stores of one task share the task's sensors.
             definitions: the metrics that are computed from the recordings.
             tags: the tags of the metrics.
         """
@@ -314,7 +316,7 @@ class _Exposed(Collector):
             name = _exposed_name(f"{_NAMESPACE}_{definition.group}_{definition.name}")
             kind = "gauge"
             if definition.measure == "total":
-                # The library appends the suffix to the name of a counter's samples by itself.
+                # The library appends the suffix to the name of a counter's samples.
                 kind, name = "counter", name.removesuffix("_total")
             family = families.setdefault(name, Metric(name, definition.description, kind))
             sample = f"{name}_total" if kind == "counter" else name

@@ -10,9 +10,9 @@
 Each is a checkpoint file. A position has input partitions in it instead of changelog partitions.
 
 The entries of a store are written into its database, flushed, and only then removed from the files.
-A kill before the flush leaves everything as it was. A kill after the flush leaves entries that the
-database has, too. The next opening keeps the entries of the database and removes the others, so
-that no entry is imported a second time, after the store has moved on.
+A kill before the flush changes nothing. A kill after the flush leaves entries that the database
+has, too. The next opening keeps the entries of the database and removes the others, so that no
+entry is imported a second time, after the store has moved on.
 
 If the database is gone, the records that the entries promise are gone, too. The entries are then
 dropped, with a warning, before a new database is made: in an empty database they would make the
@@ -95,8 +95,8 @@ class OffsetImport:
         """Judge the files. Call this before the database is opened, since opening may make one.
 
         Raises:
-            TaskCorruptedError: under exactly-once, an older version left records without offsets,
-                which is what its crash leaves. The files are unchanged.
+            TaskCorruptedError: under exactly-once, an older version crashed, and left records
+                without offsets. The files are unchanged.
         """
         families = column_families(self._directory)
         if not families and not orphans(self._directory):
@@ -128,7 +128,7 @@ class OffsetImport:
         if has_records(self._directory):
             raise TaskCorruptedError(
                 f"Store {self._store_name!r} has records in {self._directory} that a version "
-                f"before KIP-1035 wrote, but no offsets in {self._of_task.path}: it was not "
+                f"before KIP-1035 wrote, but no offsets in {self._of_task.path}: the store was not "
                 "closed cleanly. Wipe the directory and restore from the changelog."
             )
 

@@ -47,8 +47,8 @@ def decode_partition(raw: bytes) -> TopicPartition:
     topic, dash, number = raw.decode(errors="replace").rpartition("-")
     if not dash or not number.isdecimal():
         raise ProcessorStateError(
-            f"The key {raw!r} of a stored offset is not 'topic-partition': the offsets column "
-            "family is damaged. Wipe the store's directory and restore from the changelog."
+            f"The stored offset has the key {raw!r} instead of 'topic-partition', so the offsets "
+            "column family is damaged. Wipe the store's directory and restore from the changelog."
         )
     return TopicPartition(topic, int(number))
 
@@ -64,7 +64,7 @@ def decode_long(raw: bytes) -> int:
         return int(_LONG.unpack(raw)[0])
     except struct.error as error:
         raise ProcessorStateError(
-            f"A stored offset is {len(raw)} bytes long instead of 8: the offsets column family "
+            f"A stored offset is {len(raw)} bytes long instead of 8, so the offsets column family "
             "is damaged. Wipe the store's directory and restore from the changelog."
         ) from error
 
@@ -96,8 +96,8 @@ def decode_position(raw: bytes) -> Position:
 def _decode_position(raw: bytes) -> Position:
     if raw[:1] != _POSITION_VERSION:
         raise ProcessorStateError(
-            f"The stored position has the unknown version {raw[:1]!r}; a newer version "
-            "wrote it. Upgrade, or wipe the store's directory and restore."
+            f"The stored position has the unknown version {raw[:1]!r}, so a newer streamproof "
+            "wrote it. Use that one, or wipe the store's directory and restore."
         )
     position = Position()
     at = 1

@@ -55,9 +55,9 @@ class RocksDBStore(KeyValueStore):
         name: the name of the store.
         manages_offsets: whether the store keeps its offsets. If not, it has no offsets, no stored
             position and no status, as before KIP-1035, and ``flush`` makes the records durable.
-        downgrade: what ``close`` leaves if ``upgrade.from`` names a version before 4.3:
-            ``proposed`` leaves everything that such a version needs to go on, ``shipped`` leaves a
-            checkpoint file, as Kafka does.
+        downgrade: the files that ``close`` leaves if ``upgrade.from`` names a version before 4.3.
+            ``proposed`` leaves everything that such a version needs to continue. ``shipped`` leaves
+            only a checkpoint file, as Kafka does.
 
     Source: KIP-1035; KIP-892, "Atomic Checkpointing"; Kafka 4.3, RocksDBStore.
     """
@@ -175,8 +175,8 @@ class RocksDBStore(KeyValueStore):
         # the files of a store without transactions, which has crashed.
         if context.exactly_once and database.offsets_row(STATUS_KEY) == STATUS_OPEN:
             raise TaskCorruptedError(
-                f"Store {self._name!r} in {database.directory} was not closed cleanly, so that "
-                "it may hold records of an aborted transaction. Wipe the directory and "
+                f"Store {self._name!r} in {database.directory} was not closed cleanly, and may "
+                "hold records of an aborted transaction. Wipe the directory and "
                 "restore from the changelog."
             )
         stored = database.offsets_row(POSITION_KEY)
@@ -205,6 +205,8 @@ class RocksDBStore(KeyValueStore):
             iterator.close()
         try:
             if self._manages_offsets and self._marks_status:
+                # The status reaches the disk in one step with the last records, when the database
+                # flushes.
                 self._write_status(database, STATUS_CLOSED)
             if self._downgrading and self._context is not None:
                 leave_for_older_version(database, self._context, self._name, self._downgrade)
@@ -355,7 +357,7 @@ class RocksDBStore(KeyValueStore):
         return scan_prefix(database.data, prefix)
 
     def _records(self, database: Database, batch: WriteBatch) -> WriteTarget:
-        """Where writes to the records go that are to be added to ``batch``."""
+        """The target of writes to the records that will join ``batch``."""
         return database.records(batch)
 
     def _write_entries(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:

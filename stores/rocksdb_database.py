@@ -1,10 +1,11 @@
 """One RocksDB database on disk: opening, atomic flushing, and closing it.
 
 The write-ahead log is off, as in Kafka Streams, so that the disk has the state of the last flush.
-That state is consistent only if a flush covers all column families at once. RocksDB does so for the
-flushes that it starts itself (``atomic_flush``). But ``flush()`` and ``close()`` of rocksdict flush
-one column family at a time: a crash between two of them leaves data without their offsets, or
-offsets without their data. This module avoids both calls where rows could be torn apart.
+The state on disk is consistent only if a flush covers all column families at once. RocksDB does so
+for the flushes that it starts itself (``atomic_flush``). But ``flush()`` and ``close()`` of
+rocksdict flush one column family at a time: a crash between two of them leaves data without their
+offsets, or offsets without their data. This module avoids both calls where rows could be torn
+apart.
 """
 
 from __future__ import annotations
@@ -79,16 +80,14 @@ _GIVE_UP_S = 1.0
 _FIRST_MANIFEST = "MANIFEST-000001"
 """The manifest of a new database, which is written before CURRENT; all others come after it."""
 
-_CHECK_THE_DIRECTORY = (
-    "Check that the path is a directory that can be written, and that the disk has space."
-)
+_CHECK_THE_DIRECTORY = "Check that the path is a writable directory, and that the disk has space."
 
 _WIPE_AND_RESTORE = "wipe the directory and restore from the changelog."
 
 _REMEDIES = (
     (
         ("while lock file", "lock hold by"),
-        "Another store or process has it open: close that one first.",
+        "Another store or process has the database open: close that one first.",
     ),
     (
         ("no space left", "file too large", "quota", "permission denied", "read-only file system"),
@@ -100,7 +99,7 @@ _REMEDIES = (
     ),
     (
         ("unsupported format_version",),
-        f"A newer version of RocksDB wrote it: use that version, or {_WIPE_AND_RESTORE}",
+        f"A newer version of RocksDB wrote the database: use that version, or {_WIPE_AND_RESTORE}",
     ),
     (
         ("corrupt", "current", "manifest", "is a directory"),
@@ -215,8 +214,8 @@ class Database:
     def _await_room(self) -> None:
         """Wait until RocksDB has room in its buffers for a write, or raise the reason why not.
 
-        RocksDB could wait by itself, but rocksdict would hold all Python threads meanwhile; after a
-        flush that failed for want of space, for ever.
+        RocksDB could wait itself, but rocksdict would block all Python threads during the wait.
+        After a flush that failed for lack of space, they would wait for ever.
         """
         while not self._has_room():
             time.sleep(_POLL_S)
@@ -255,8 +254,8 @@ class Database:
         """Wait until no row is in memory alone.
 
         The compaction may return before its own flush has ended, if RocksDB has started another
-        flush by itself. And it does not report a flush that failed. After such a failure RocksDB
-        calls a flush due that it will not begin, and refuses to write. Rows that stay in the
+        flush in the background. And it does not report a flush that failed. After such a failure
+        RocksDB waits for a flush that it never begins, and refuses to write. Rows that stay in the
         buffers while no flush is running or due will stay there for good.
         """
         families = self._families()
@@ -519,16 +518,15 @@ def _reject_unknown_families(directory: Path, known: frozenset[str]) -> None:
     if TIMESTAMPED_COLUMN_FAMILY in unknown:
         raise ProcessorStateError(
             f"The database {directory} holds records with timestamps (column family "
-            f"{TIMESTAMPED_COLUMN_FAMILY}), and this store keeps none: a timestamped store wrote "
-            "it, and a downgrade is not possible. Use the timestamped store, or wipe the "
-            "directory and restore from the changelog."
+            f"{TIMESTAMPED_COLUMN_FAMILY}), but this store keeps none and cannot downgrade it. Use "
+            "the timestamped store, or wipe the directory and restore from the changelog."
         )
     if unknown:
         raise ProcessorStateError(
             f"The database {directory} has the column families {', '.join(unknown)}, which "
-            f"this store does not know (it knows {', '.join(sorted(known))}): another version "
-            "or another kind of store wrote it. Use that store, or wipe the directory and "
-            "restore from the changelog."
+            f"this store does not know (known: {', '.join(sorted(known))}). Use the version and "
+            "kind of store that wrote the database, or wipe the directory and restore from the "
+            "changelog."
         )
 
 
@@ -540,7 +538,7 @@ def _unreadable(directory: Path, error: Exception) -> ProcessorStateError:
 
 
 def _remedy(error: str) -> str:
-    """The remedy for a failure. RocksDB and the system tell failures apart by their words alone."""
+    """The remedy for a failure of RocksDB or the system; only its words tell which one it is."""
     error = error.lower()
     for words, remedy in _REMEDIES:
         if any(word in error for word in words):

@@ -16,7 +16,7 @@ __all__ = ["scan_prefix", "scan_range"]
 def scan_range(
     data: Rdict, from_key: bytes | None, to_key: bytes | None, *, reverse: bool
 ) -> Iterator[Row]:
-    """The rows between the bounds, both inclusive, as they are at the time of this call.
+    """A snapshot, taken by this call, of the rows between the bounds, both inclusive.
 
     The bounds are checked here and not by RocksDB, as ReadOptions of rocksdict mixes them
     up: its ``set_iterate_lower_bound`` sets the upper bound.
@@ -32,7 +32,7 @@ def scan_range(
 
 
 def scan_prefix(data: Rdict, prefix: bytes) -> Iterator[Row]:
-    """The rows whose keys start with ``prefix``, ascending, as they are now."""
+    """A snapshot, taken by this call, of the rows whose keys start with ``prefix``, ascending."""
     rows = cast(Iterator[Row], data.items(from_key=prefix))
     return _with_prefix(data, rows, prefix)
 
@@ -100,6 +100,6 @@ def _require_true_end(data: Rdict, last: Row | None, start: bytes | None, revers
     except Exception as error:
         del probe
         raise ProcessorStateError(
-            f"A scan of {data.path()} cannot go on after key {at!r}: {error}. The files are "
+            f"A scan of {data.path()} cannot continue after key {at!r}: {error}. The files are "
             "damaged: wipe the directory and restore from the changelog."
         ) from error

@@ -138,7 +138,7 @@ class TimestampedView:
     """Reads of stored bytes, with or without the timestamps.
 
     Args:
-        stored: what holds the bytes: a store, a transaction, or a view of one.
+        stored: the holder of the bytes: a store, a transaction, or a view of one.
         form: how they are stored.
 
     Source: KIP-258, ReadOnlyKeyValueWithTimestampStore.
@@ -189,7 +189,7 @@ class TimestampedView:
         return _DecodedIterator(self._stored.prefix_scan(prefix), self._form.value)
 
     def approximate_num_entries(self) -> int:
-        """About how many entries there are; staged writes need not count."""
+        """The approximate number of entries; it may leave out staged writes."""
         return self._stored.approximate_num_entries()
 
 
@@ -244,7 +244,7 @@ class TimestampedKeyValueStore(WrappedKeyValueStore, KeyValueWithTimestampStore)
             return self
         if not isinstance(transaction, Transaction) or not isinstance(transaction, KeyValueStore):
             raise InvalidStateStoreError(
-                f"Store {self.name!r} gave no key-value transaction; wrap a store whose "
+                f"Store {self.name!r} returned no key-value transaction; wrap a store whose "
                 "new_transaction() returns one."
             )
         level = transaction.isolation_level
@@ -266,7 +266,7 @@ class TimestampedKeyValueStore(WrappedKeyValueStore, KeyValueWithTimestampStore)
         self._target.put(key, self._form.encode(value, self._record_timestamp()))
 
     def put_if_absent(self, key: bytes, value: bytes | None) -> bytes | None:
-        """Set the value unless there is one; return the value that was there, or ``None``."""
+        """Set the value if the key has none; return the previous value, or ``None``."""
         found = self.put_if_absent_with_timestamp(key, value, self._record_timestamp())
         return None if found is None else found.value
 
@@ -305,7 +305,7 @@ class TimestampedKeyValueStore(WrappedKeyValueStore, KeyValueWithTimestampStore)
     def put_if_absent_with_timestamp(
         self, key: bytes, value: bytes | None, timestamp: int
     ) -> ValueAndTimestamp | None:
-        """Set the value unless there is one; return what was there, or ``None``."""
+        """Set the value if the key has none; return the previous one, or ``None``."""
         stored = self._target.put_if_absent(key, self._form.encode(value, timestamp))
         return None if stored is None else self._form.decode(stored)
 
@@ -319,7 +319,7 @@ class TimestampedKeyValueStore(WrappedKeyValueStore, KeyValueWithTimestampStore)
         )
 
     def delete_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
-        """Delete ``key`` and return what it had, or ``None``."""
+        """Delete ``key`` and return its previous value, or ``None``."""
         stored = self._target.delete(key)
         return None if stored is None else self._form.decode(stored)
 
@@ -340,8 +340,8 @@ class TimestampedTransaction(TimestampedKeyValueStore, Transaction):
 
     Args:
         stored: the transaction that stages the stored bytes.
-        isolation_level: what that transaction sees of others' writes.
-        context: what the runtime told the store.
+        isolation_level: which writes of other transactions it sees.
+        context: the context that the runtime gave the store.
         form: how values and timestamps are stored.
 
     Source: KIP-892, Transaction.
@@ -383,8 +383,8 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
     """A RocksDB store with timestamps, in ``<state_dir>/rocksdb/<name>-v2`` (KIP-258).
 
     While an upgrade is being prepared (``upgrade.from`` and ``upgrade.mode``), the plain store in
-    ``<state_dir>/rocksdb/<name>`` is live instead. It drops timestamps, and reads find
-    ``NO_TIMESTAMP``. :mod:`streamproof.stores.upgrade` describes all steps of an upgrade.
+    ``<state_dir>/rocksdb/<name>`` is live instead. The older format drops timestamps, and reads
+    find ``NO_TIMESTAMP``. :mod:`streamproof.stores.upgrade` describes all steps of an upgrade.
 
     Args:
         name: the name of the store.
@@ -407,7 +407,7 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
         )
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open the format that is to be live, and the one beside it, if an upgrade needs both.
+        """Open the live format, and the one beside it, if an upgrade needs both.
 
         Raises:
             ProcessorStateError: the files cannot be read, written or locked, or they are of a
@@ -490,7 +490,7 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
     def rebuild(self, partition: TopicPartition, records: Sequence[ChangelogRecord]) -> None:
         """Feed the new format, beside the live one, with the next records of the changelog.
 
-        It may be called from another thread. The first record to feed is the one after
+        Any thread may call this method. The first record to feed is the one after
         ``rebuilt_offset``. When the new format is as far as the old one, an INFO message says so.
 
         Raises:
@@ -511,7 +511,7 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
 
     @property
     def prepared(self) -> bool:
-        """Whether the new format has reached what the live one has committed.
+        """Whether the new format has reached the last commit of the live one.
 
         Raises:
             UnsupportedOperationError: no upgrade in place is being prepared.
@@ -521,8 +521,8 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
     def _rebuilding(self) -> BackgroundRebuild:
         if self._rebuild is None:
             raise UnsupportedOperationError(
-                f"Store {self.name!r} is not being rebuilt: it is closed, or it was opened without "
-                f"{UPGRADE_FROM_CONFIG} and {UPGRADE_MODE_CONFIG} in_place."
+                f"Store {self.name!r} is not being rebuilt. Open it with {UPGRADE_FROM_CONFIG}, "
+                f"and with {UPGRADE_MODE_CONFIG} in_place."
             )
         return self._rebuild
 

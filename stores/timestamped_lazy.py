@@ -1,7 +1,7 @@
 """A RocksDB store of values with timestamps that takes over a plain store row by row.
 
-It is the migration that Kafka ships for KIP-258: the directory stays that of the plain store, and
-the rows with timestamps have a column family of their own beside the plain ones.
+Kafka ships this migration for KIP-258. The directory of the plain store stays, and rows with
+timestamps get their own column family beside the plain ones.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LazyRocksDBStore(RocksDBStore):
 
     @property
     def upgrading(self) -> bool:
-        """Whether there were plain rows when the store was opened."""
+        """Whether the store had plain rows when it was opened."""
         return self._upgrading
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
@@ -108,7 +108,7 @@ class LazyRocksDBStore(RocksDBStore):
             return super().delete(key)
 
     def put_if_absent(self, key: bytes, value: bytes | None) -> bytes | None:
-        """Set the value unless there is one; return the value that was there, or ``None``."""
+        """Set the value if the key has none; return the previous value, or ``None``."""
         with self._turn:
             return super().put_if_absent(key, value)
 
@@ -173,7 +173,7 @@ class TransactionalLazyRocksDBStore(LazyRocksDBStore, TransactionalRocksDBStore)
         transactions: Sequence[RocksDBTransaction],
         changelog_offsets: Mapping[TopicPartition, int | None],
     ) -> None:
-        """Write what the transactions staged, the offsets and the position in one write."""
+        """Write the staged rows, the offsets and the position in one write."""
         with self._turn:
             super().commit_transactions(transactions, changelog_offsets)
 

@@ -62,7 +62,7 @@ def decode_value_and_timestamp(stored: bytes) -> ValueAndTimestamp:
     except struct.error as error:
         raise ProcessorStateError(
             f"A stored value is {len(stored)} bytes long, too short for its timestamp: the store "
-            "was written without timestamps, or it is damaged. Wipe the store's directory and "
+            "holds values without timestamps, or is damaged. Wipe the store's directory and "
             "restore from the changelog."
         ) from error
     return ValueAndTimestamp(stored[_LONG.size :], timestamp)
@@ -100,7 +100,7 @@ class KeyValueWithTimestampStore(KeyValueStore):
         """Put all entries in order; if one key is ``None``, none is written."""
 
     def delete_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
-        """Delete ``key`` and return what it had, or ``None``."""
+        """Delete ``key`` and return its previous value, or ``None``."""
         old = self.get_with_timestamp(key)
         self.put_with_timestamp(key, None, NO_TIMESTAMP)
         return old

@@ -46,7 +46,7 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Transactions must be asked for here; TransactionalKeyValueStore opens them itself."""
+        """Callers must open transactions here; TransactionalKeyValueStore opens them itself."""
         return Capabilities(
             explicit_transactions=True,
             position=True,
@@ -55,7 +55,7 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
         )
 
     def create_transaction(self) -> RocksDBTransaction:
-        """Make a transaction; called by ``new_transaction``, which tracks what it gets."""
+        """Make a transaction; ``new_transaction`` calls this, and tracks the result."""
         self._opened()
         return RocksDBTransaction(self, self.context.isolation_level)
 
@@ -124,8 +124,8 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
 class RocksDBTransaction(AbstractTransaction, KeyValueStore):
     """Staged writes over a RocksDB store; it reads its own writes.
 
-    It stages its writes under at-least-once, too: READ_UNCOMMITTED allows other readers to see
-    writes early, but does not promise that they do.
+    The transaction stages its writes under at-least-once, too: READ_UNCOMMITTED allows other
+    readers to see writes early, but does not promise that they do.
 
     Attributes:
         writes: the staged writes.
@@ -312,8 +312,8 @@ class TransactionalKeyValueStore(WrappedKeyValueStore):
         delete = getattr(self._target, "delete_range", None)
         if delete is None:
             raise UnsupportedOperationError(
-                f"Store {self.name!r} cannot delete a range of keys: its inner store has no "
-                "delete_range(). Wrap one that has."
+                f"Store {self.name!r} cannot delete a range of keys, because its inner store has "
+                "no delete_range(). Wrap a store that has one."
             )
         delete(from_key, to_key_exclusive)
 
@@ -332,7 +332,7 @@ class TransactionalKeyValueStore(WrappedKeyValueStore):
         transaction = self._inner.new_transaction()
         if transaction is self._inner or not isinstance(transaction, KeyValueStore):
             raise InvalidStateStoreError(
-                f"Store {self.name!r} gave no key-value transaction; wrap a store whose "
+                f"Store {self.name!r} returned no key-value transaction; wrap a store whose "
                 "new_transaction() returns one."
             )
         self._target = transaction

@@ -144,7 +144,7 @@ class AbstractTransactionalStore(StateStore):
         """Make a transaction. ``new_transaction`` calls this, and tracks the result."""
 
     def new_transaction(self) -> AbstractTransaction:
-        """Open a transaction. It ends with its commit, with its close, or when the store closes."""
+        """Open a transaction, which ends with its commit, its close, or the close of the store."""
         transaction = self.create_transaction()
         self._open_transactions[transaction] = None
         transaction.add_close_callback(lambda: self._open_transactions.pop(transaction, None))

@@ -5,8 +5,7 @@ The plain format is in ``rocksdb/<name>``, and the format with timestamps, versi
 ``rocksdb/<name>~discarded`` cannot be a store: a directory with such a name is garbage, and is
 deleted.
 
-Two entries of the configuration, and the directories on disk, decide what a timestamped store does
-when it is opened:
+Two entries of the configuration, and the directories on disk, decide how a timestamped store opens:
 
 .. code-block:: text
 
@@ -96,7 +95,7 @@ _logger = logging.getLogger("streamproof.stores")
 
 
 def upgrade_mode(context: StateStoreContext) -> UpgradeMode | None:
-    """The mode of the upgrade that is being prepared; ``None`` without such an upgrade.
+    """The mode of the upgrade in preparation; ``None`` without one.
 
     Raises:
         UsageError: the mode is not known.
@@ -141,17 +140,16 @@ def refuse_newer_formats(plain: Path, version: int) -> None:
     except OSError as error:
         raise ProcessorStateError(
             f"The directory {plain.parent} cannot be searched for the formats of a store: {error}. "
-            "Check that the path is a directory that can be written."
+            "Check that the path is a writable directory."
         ) from error
     newer_name = re.compile(rf"{re.escape(plain.name)}-v(\d+)")
     for directory in directories:
         match = newer_name.fullmatch(directory.name)
         if match and int(match[1]) > version and not _is_plain_store(directory):
             raise ProcessorStateError(
-                f"The store {plain.name!r} is there in a newer format, in {directory}, and "
-                f"version {version} is the newest that this store understands: a downgrade is "
-                "not possible. Run the newer version again, or delete that directory and "
-                "restore from the changelog."
+                f"The store {plain.name!r} has a newer format in {directory}, but this store reads "
+                f"formats up to version {version}, and a downgrade is not possible. Run the newer "
+                "version again, or delete that directory and restore from the changelog."
             )
 
 
@@ -175,7 +173,7 @@ def discard(directory: Path) -> None:
         directory.rename(_aside(directory))
         sync_directory(directory.parent)
     except OSError as error:
-        _logger.warning("%s cannot be moved aside to be deleted: %s", directory, error)
+        _logger.warning("%s cannot be renamed before its deletion: %s", directory, error)
         return
     _delete(_aside(directory))
 
@@ -184,7 +182,7 @@ def finish_discarding(directory: Path) -> None:
     """Finish a deletion that a crash has interrupted in ``discard``."""
     aside = _aside(directory)
     if aside.exists():
-        _logger.info("Going on with the deletion of %s, which was interrupted.", aside)
+        _logger.info("Finishing the interrupted deletion of %s.", aside)
         _delete(aside)
 
 
@@ -197,12 +195,12 @@ def _delete(directory: Path) -> None:
         shutil.rmtree(directory)
     except OSError as error:
         _logger.warning(
-            "%s cannot be deleted: %s. Opening the store will try again.", directory, error
+            "%s cannot be deleted: %s. The next opening of the store tries again.", directory, error
         )
 
 
 def offsets_to_reach(directory: Path) -> dict[TopicPartition, int]:
-    """The committed offsets of a format that is to be replaced; none if it is damaged.
+    """The committed offsets of a format that will be replaced; none if it is damaged.
 
     An old store that cannot be read, or was not closed cleanly, must not stop the upgrade: the new
     store is filled from the changelog, and needs nothing from the old one.
@@ -210,7 +208,7 @@ def offsets_to_reach(directory: Path) -> dict[TopicPartition, int]:
     try:
         return committed_offsets(directory)
     except ProcessorStateError as error:
-        _logger.warning("The old format is not needed, but it is damaged. %s", error)
+        _logger.warning("The old format is damaged, but the upgrade does not need it. %s", error)
         return {}
 
 
@@ -229,8 +227,8 @@ def has_reached(store: StateStore, offsets: Mapping[TopicPartition, int | None])
 class BackgroundRebuild:
     """The new format of a store, filled from the changelog while the old one is live.
 
-    The new format has committed offsets of its own, so that a rebuild goes on after a crash where
-    it was. The methods may be called from any thread.
+    The new format has its own committed offsets, so that a rebuild continues after a crash. The
+    methods may be called from any thread.
 
     Args:
         store: a store of the new format, not open, that marks no status; it is opened here.
@@ -263,7 +261,8 @@ class BackgroundRebuild:
         try:
             store.init(own, store)
         except TaskCorruptedError as error:
-            # It was live, and crashed, before the upgrade was taken back.
+            # The new format was live when the process crashed, and the upgrade was taken back
+            # afterwards.
             _logger.warning("The new format is rebuilt from the start. %s", error)
             discard(directory)
             store.init(own, store)
@@ -315,11 +314,12 @@ class BackgroundRebuild:
     def _report(self) -> None:
         if self._reported or not self._has_reached_live():
             return
+        # Flush first: the operator may restart every instance once the message appears.
         self._store.flush()
         self._reported = True
         _logger.info(
-            "Store %r is prepared for the upgrade: the new format is as far as the old one. "
-            "When every store of every instance is, remove %s and %s, and restart.",
+            "Store %r is prepared for the upgrade: the new format has caught up with the old one. "
+            "When every store of every instance is ready, remove %s and %s, and restart.",
             self._store.name,
             UPGRADE_FROM_CONFIG,
             UPGRADE_MODE_CONFIG,

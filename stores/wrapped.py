@@ -115,7 +115,7 @@ class WrappedKeyValueStore(WrappedStateStore[KeyValueStore], KeyValueStore):
         self._target.put(key, value)
 
     def put_if_absent(self, key: bytes, value: bytes | None) -> bytes | None:
-        """Set the value unless there is one; return the value that was there, or ``None``."""
+        """Set the value if the key has none; return the previous value, or ``None``."""
         return self._target.put_if_absent(key, value)
 
     def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
@@ -139,7 +139,7 @@ class WrappedKeyValueStore(WrappedStateStore[KeyValueStore], KeyValueStore):
         return self._target.prefix_scan(prefix)
 
     def approximate_num_entries(self) -> int:
-        """About how many entries there are; staged writes need not count."""
+        """The approximate number of entries; it may leave out staged writes."""
         return self._inner.approximate_num_entries()
 
     def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyKeyValueStore:

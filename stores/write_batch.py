@@ -50,7 +50,7 @@ class IndexedWriteBatch:
     """Writes that wait for their commit: an overlay over a base, in the order of keys.
 
     One thread writes. Other threads may read at the same time: a lookup sees single writes, and a
-    scan sees the batch as it was when the scan began.
+    scan sees the batch at the start of the scan.
 
     Source: KIP-892, "RocksDB Transactions"; Kafka, RocksDBTransactionBuffer.
     """
@@ -216,7 +216,7 @@ def merge_over(base: Iterator[Row], rows: Iterable[_StagedRow], *, reverse: bool
 
     Args:
         base: rows in the direction of the scan.
-        rows: what is laid over them, in the same direction.
+        rows: the rows laid over them, in the same direction.
         reverse: whether the scan goes from the largest key down.
     """
     base_row = next(base, None)

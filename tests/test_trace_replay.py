@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "run.parquet", "a", played(KEPT).events)
     table = pq.read_table(path)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(UsageError, match="If it was cut off, make it again"):
+    with pytest.raises(UsageError, match="If the file was cut off, make it again"):
         read_runs([path], [])
     newer = table.replace_schema_metadata({"streamproof.events": "2"})
     pq.write_table(newer, path)

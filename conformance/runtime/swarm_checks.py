@@ -1,8 +1,7 @@
 """The swarm: whole applications from many seeds, with faults, and all invariants watching.
 
-The world of a seed is the same whatever else a run asks for, but for the guarantee and a defect:
-the topology follows from the seed, and everything else is drawn from it. So the first world of
-``--seed N`` is that of seed N.
+Only the guarantee and a defect change the world of a seed: the topology follows from the seed, and
+everything else is drawn from it. So the first world of ``--seed N`` is that of seed N.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ class Seeded:
     """A world that follows from a seed.
 
     Attributes:
-        seed: it draws all that is not given.
+        seed: draws everything that is not given.
         space: the plans that its plan is drawn from.
-        defect: the mistake that the runtime makes; none if it is empty.
-        plan: what the run is like instead of what was drawn; all other choices stay as they are.
+        defect: the mistake that the runtime makes; empty for none.
+        plan: replaces the drawn plan; all other choices stay the same.
     """
 
     seed: int
@@ -35,19 +35,19 @@ class Seeded:
     plan: Plan | None = None
 
     def run(self, watchers: Iterable[Watcher] = ()) -> Outcome:
-        """Simulate it, and show each event to the watchers."""
+        """Simulate the world, and show each event to the watchers."""
         choices = Choices.seeded(self.seed)
         drawn = draw(choices, self.space)
         defects = [self.defect] if self.defect else []
         return run(choices, self.plan or drawn, defects=defects, watchers=watchers)
 
     def breaks(self, requirements: AbstractSet[str]) -> bool:
-        """Whether all these promises are broken in it."""
+        """Whether the run of the world breaks all these promises."""
         return requirements <= {each.requirement for each in self.run().violations}
 
     @property
     def program(self) -> str:
-        """The world as a Python program that prints what is broken in it."""
+        """A Python program that runs the world and prints the broken promises."""
         arguments = [f"{self.seed}"]
         if space := msgspec.to_builtins(self.space):
             arguments.append(f"drawn_from={space!r}")
@@ -68,13 +68,13 @@ class Seeded:
 
 
 def smallest_program(world: Seeded, plan: Plan, requirements: AbstractSet[str], tries: int) -> str:
-    """A program that breaks promises, with a plan as plain as so many tries can make it.
+    """A program that breaks promises, with the simplest plan that the tries found.
 
     Args:
-        world: what broke them.
-        plan: what was drawn for it.
-        requirements: what was broken, and still has to be.
-        tries: how many worlds may be run for it.
+        world: the world that broke them.
+        plan: its drawn plan.
+        requirements: the broken requirements; a simpler world must break them, too.
+        tries: how many worlds may be run in the search.
     """
     found = plainest(plan, lambda each: replace(world, plan=each).breaks(requirements), tries)
     return (world if found == plan else replace(world, plan=found)).program

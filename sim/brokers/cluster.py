@@ -84,12 +84,12 @@ class Cluster:
         for topic, count in partitions.items():
             if count < 1:
                 raise InvalidArgumentError(
-                    f"Topic {topic!r} has {count} partitions; it needs at least 1."
+                    f"Topic {topic!r} has {count} partitions; give at least 1."
                 )
         for topic in configs or {}:
             if topic not in partitions:
                 raise InvalidArgumentError(
-                    f"Topic {topic!r} is configured, and is not there; there are: "
+                    f"The configured topic {topic!r} does not exist. Configure one of: "
                     f"{', '.join(sorted(partitions))}."
                 )
         self._world = world
@@ -216,7 +216,8 @@ class Cluster:
         log = self.logs[partition]
         if offset > log.end:
             raise OffsetOutOfRangeError(
-                f"Records of {partition} cannot be deleted up to {offset}: its end is {log.end}."
+                f"Records of {partition} cannot be deleted up to {offset}: its end is {log.end}. "
+                "Give an offset up to its end."
             )
         if offset > log.log_start:
             log.delete_before(offset)
@@ -266,6 +267,7 @@ class Cluster:
         try:
             return self.transactions.init_producer(transactional_id, timeout_ms, self._world.now)
         finally:
+            # A refusal, too, may have aborted an open transaction, which needs its markers.
             self.markers_due()
 
     def commit_offsets(

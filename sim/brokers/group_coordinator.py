@@ -139,8 +139,8 @@ class GroupCoordinator(Generic[S, A]):
             subscription: its subscription.
             now: the time, in milliseconds.
             session_timeout_ms: how long the member may be silent.
-            instance_id: the name of a static member. A process that comes back under this name gets
-                the assignment of the one before without a rebalance, and fences it.
+            instance_id: the name of a static member. A process that comes back under this name
+                fences its predecessor and gets its assignment, without a rebalance.
 
         Raises:
             IllegalGenerationError: the group has no member of that id.
@@ -188,7 +188,9 @@ class GroupCoordinator(Generic[S, A]):
         """
         self._require(member_id, generation)
         if member_id != self.leader:
-            raise IllegalGenerationError(f"{member_id} does not lead the group.")
+            raise IllegalGenerationError(
+                f"{member_id} does not lead the group, so it cannot assign tasks."
+            )
         if self.state is GroupState.SYNCING:
             for name, member in self.members.items():
                 member.assignment = assignments.get(name)
@@ -315,7 +317,7 @@ class GroupCoordinator(Generic[S, A]):
         return self._times.get(partition)
 
     def hear_of_all(self, now: int) -> None:
-        """Begin to wait for the members anew, as a coordinator does that has just moved here."""
+        """Restart the wait for the members, as a coordinator does that has just moved here."""
         for each in self.members.values():
             each.last_heartbeat = now
 
@@ -328,7 +330,7 @@ class GroupCoordinator(Generic[S, A]):
             self.state = GroupState.EMPTY
             return
         if self.state is GroupState.JOINING:
-            # A member that has joined already need not join again.
+            # A member that has already joined does not join again.
             return
         self.state = GroupState.JOINING
         self._deadline = now + self._rebalance_timeout_ms
@@ -354,7 +356,7 @@ class GroupCoordinator(Generic[S, A]):
     def _take_over(self, before: str, subscription: S, now: int) -> str:
         self._next_member += 1
         member_id = f"member-{self._next_member}"
-        # The member keeps the place of the one before, so that the leader stays the leader.
+        # The member takes the place of its predecessor, so that the leader stays the leader.
         self.members = {
             member_id if name == before else name: each for name, each in self.members.items()
         }
@@ -374,7 +376,8 @@ class GroupCoordinator(Generic[S, A]):
             raise self._unknown(member_id)
         if generation != self.generation:
             raise IllegalGenerationError(
-                f"{member_id} is of generation {generation}, and the group is in {self.generation}."
+                f"{member_id} is of generation {generation}, but the group is in "
+                f"{self.generation}: join again."
             )
         return self.members[member_id]
 

@@ -152,8 +152,8 @@ class PartitionLog:
                 return state.offsets[sequence]
             if sequence != state.next_sequence:
                 raise OutOfOrderSequenceError(
-                    f"Producer {producer} sent sequence {sequence}, and "
-                    f"{state.next_sequence} is next."
+                    f"Producer {producer} sent sequence {sequence}, but must send "
+                    f"{state.next_sequence} next."
                 )
             state.next_sequence += 1
             state.offsets[sequence] = self.end
@@ -194,7 +194,7 @@ class PartitionLog:
         """
         if not self.log_start <= offset <= self.end:
             raise OffsetOutOfRangeError(
-                f"Offset {offset} is out of range: the log has {self.log_start} to {self.end}."
+                f"Offset {offset} is out of range; read from {self.log_start} to {self.end}."
             )
         committed = isolation == "read_committed"
         stable = self.last_stable_offset
@@ -247,7 +247,7 @@ class PartitionLog:
 
         Args:
             tombstones_before: tombstones and markers with a smaller timestamp go, too.
-            before: entries from this offset on stay as they are; by default, none do.
+            before: entries from this offset on stay unchanged; by default, every entry may go.
 
         Returns:
             The number of entries that went.
@@ -283,7 +283,8 @@ class PartitionLog:
             state = self._producers[producer] = _ProducerState(epoch)
         elif epoch < state.epoch:
             raise ProducerFencedError(
-                f"Producer {producer} of epoch {epoch} is fenced: {state.epoch} was here."
+                f"Producer {producer} of epoch {epoch} is fenced, because epoch {state.epoch} has "
+                "written: begin anew with another producer."
             )
         elif epoch > state.epoch:
             state = self._producers[producer] = _ProducerState(epoch)

@@ -91,10 +91,10 @@ class CoordinatedTransaction:
 
 
 class TransactionCoordinator:
-    """Decides transactions; the markers that follow are written by whoever drives it.
+    """Decides transactions. The caller writes the markers that follow.
 
     Args:
-        fences: whether a new producer ends the transaction of the one before, as it must.
+        fences: whether a new producer ends the transaction of its predecessor, as it must.
 
     Attributes:
         is_away: whether it moves to another broker now, and refuses every request until then.
@@ -119,12 +119,12 @@ class TransactionCoordinator:
     def init_producer(
         self, transactional_id: str, timeout_ms: int, now: int = 0
     ) -> ProducerIdentity:
-        """A new instance of a transactional id; the one before is fenced from now on.
+        """A new producer for a transactional id; its predecessor is fenced from now on.
 
         Raises:
             CoordinatorNotAvailableError: try again.
-            ConcurrentTransactionsError: the transaction of the one before has to end first. If
-                it was open, it is being aborted: try again once its markers are written.
+            ConcurrentTransactionsError: the transaction of the predecessor must end first. If it
+                was open, it is being aborted: try again once its markers are written.
         """
         self._require_here()
         found = self._transactions.get(transactional_id)
@@ -175,7 +175,7 @@ class TransactionCoordinator:
 
         Raises:
             ProducerFencedError: the producer is not the last one of its id.
-            InvalidTxnStateError: there is none to end, or the other end was decided.
+            InvalidTxnStateError: no transaction is open, or its other end was decided.
         """
         found = self._current(transactional_id, identity)
         if found.state in _DECIDED[commit]:
@@ -183,7 +183,7 @@ class TransactionCoordinator:
         if found.state is not TransactionState.ONGOING:
             raise InvalidTxnStateError(
                 f"{transactional_id} cannot {'commit' if commit else 'abort'}: "
-                f"its transaction is {found.state.name}."
+                f"its transaction is {found.state.name}. Only an ongoing transaction can end."
             )
         self._decide(transactional_id, found, commit=commit)
         return True
@@ -201,7 +201,7 @@ class TransactionCoordinator:
         del self._transactions[transactional_id]
 
     def expire(self, now: int) -> list[str]:
-        """Abort what has taken too long; the ids whose producers are fenced by that.
+        """Abort transactions that took too long; return the ids whose producers this fences.
 
         While the coordinator is away, nothing is decided.
         """
@@ -239,12 +239,13 @@ class TransactionCoordinator:
         if found is None or found.identity.producer != identity.producer:
             raise InvalidPidMappingError(
                 f"Transactional id {transactional_id} has expired since producer "
-                f"{identity.producer} used it last: begin anew with another producer."
+                f"{identity.producer} last used it: begin anew with another producer."
             )
         if found.identity != identity:
             raise ProducerFencedError(
                 f"Producer {identity.producer} of epoch {identity.epoch} is not the last one of "
-                f"{transactional_id}: another one has begun, or its transaction took too long."
+                f"{transactional_id}: another producer has begun, or the transaction took too "
+                "long. Begin anew with another producer."
             )
         return found
 

@@ -71,12 +71,12 @@ class TopicConfig:
     def __post_init__(self) -> None:
         if self.retention_ms < _KEPT_FOREVER:
             raise UsageError(
-                f"retention.ms is {self.retention_ms}: -1 keeps everything, 0 and more are "
-                "milliseconds."
+                f"retention.ms is {self.retention_ms}; give milliseconds from 0, or -1 to keep "
+                "everything."
             )
         if self.delete_retention_ms < 0:
             raise UsageError(
-                f"delete.retention.ms is {self.delete_retention_ms}: 0 and more are milliseconds."
+                f"delete.retention.ms is {self.delete_retention_ms}; give milliseconds from 0."
             )
 
 

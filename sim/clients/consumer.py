@@ -385,6 +385,6 @@ class Consumer:
             return self._partitions[partition]
         except KeyError:
             raise InvalidArgumentError(
-                f"{partition} is not assigned to this consumer, which has: "
-                f"{', '.join(self._partitions) or 'nothing'}."
+                f"{partition} is not assigned to this consumer. Use one of: "
+                f"{', '.join(self._partitions) or 'none'}."
             ) from None

@@ -68,7 +68,7 @@ class OutsideProducer:
         try:
             yield from self._add(partition)
         except InvalidPidMappingError:
-            # The brokers forget a silent producer after a while; it begins anew.
+            # The brokers forget a silent producer after a while; it then needs a new identity.
             yield from self.begin()
             yield from self._add(partition)
         sequence = self._sequences.get(partition, 0)

@@ -181,6 +181,7 @@ class Producer:
             RequestTimeoutError: no reply came.
         """
         identity = self._identified()
+        # Before the request: if its reply is lost, the transaction may have them anyway.
         self.in_transaction = True
         yield from self._retried(
             "add offsets",
@@ -263,6 +264,7 @@ class Producer:
     def _send(self, batches: Mapping[str, list[dict[str, Any]]]) -> Steps:
         new = [each for each in batches if each not in self._added]
         if self._transactional_id and new:
+            # Before any record: the coordinator writes markers only to partitions that it knows.
             yield from self._retried("add partitions", lambda: self._add(new))
             self._added.update(new)
         offsets = yield from self._retried(

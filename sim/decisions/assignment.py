@@ -171,7 +171,7 @@ class _Assignor:
         return [each for each in self._clients if self._rank(each, task) < rank]
 
     def _moves(self, tasks_of: Callable[[str], set[str]]) -> list[tuple[str, str, list[str]]]:
-        """Task, intended client and better clients; what has the least choice comes first."""
+        """Task, intended client and better clients; tasks with the fewest choices first."""
         found = [
             (task, name, better)
             for name in self._clients

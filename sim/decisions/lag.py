@@ -72,8 +72,8 @@ def offset_sum(next_offsets: Iterable[int | None]) -> int:
 def task_lag(reported: int | None, end: int) -> int:
     """The lag of a client with a task, as the leader of the group computes it.
 
-    A sum beyond the end means that the changelog was made anew, or that the store is corrupted. The
-    client then counts as one that has nothing.
+    A sum beyond the end means that the changelog was created again, or that the store is corrupted.
+    The client then counts as one that has nothing.
 
     Args:
         reported: the offset sum that the client reports; ``None`` if it does not name the task.

@@ -65,7 +65,7 @@ class Recovery(NamedTuple):
     """What to do with the store.
 
     Attributes:
-        wipe: the content cannot be trusted: raise TaskCorruptedError, delete, and begin anew.
+        wipe: the content cannot be trusted: raise TaskCorruptedError, delete, and start over.
         restore_from: the first offset of the changelog to apply; 0 is its start.
     """
 

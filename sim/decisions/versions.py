@@ -93,9 +93,9 @@ def answer_of(spoken: Iterable[Spoken], supported: int) -> Answer:
     newest = max(each.used for each in members)
     if newest > supported and oldest < EARLIEST_PROBEABLE_VERSION:
         raise UsageError(
-            f"A member speaks metadata version {newest}, the leader understands {supported} and "
-            f"older ones, and another member speaks {oldest}, which is from before version "
-            f"probing ({EARLIEST_PROBEABLE_VERSION}). Start the newer instances with upgrade.from."
+            f"One member speaks metadata version {newest}, and another one speaks {oldest}, from "
+            f"before version probing ({EARLIEST_PROBEABLE_VERSION}), but the leader understands "
+            f"only {supported} and older ones. Start the newer instances with upgrade.from."
         )
     commonly_supported = min(each.supported for each in members)
     return Answer(oldest, min(commonly_supported, supported), newest > supported)

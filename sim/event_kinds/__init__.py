@@ -1,8 +1,8 @@
-"""The kinds of events that there are: the vocabulary of a trace.
+"""All kinds of events: the vocabulary of a trace.
 
-Each kind is one :class:`EventKind` in the module of its family: what it means, what its events
-tell, how pictures show it, what it reads and writes, and what it changes in the state of the run.
-So a new kind is one entry. Traces in files, pictures, slices and the folded state read ``KINDS``.
+Each kind is one :class:`EventKind` in the module of its family: its meaning, its attributes, its
+picture, the facts that it reads and writes, and its effect on the state of the run. So a new kind
+is one entry. Traces in files, pictures, slices and the folded state read ``KINDS``.
 
 The table stands in ``sim``, because files of traces are checked by it. What a kind changes in the
 state is declared in terms of :mod:`streamproof.sim.run_state`, which knows no kinds.

@@ -14,7 +14,7 @@ __all__ = ["GROUP_KINDS"]
 
 
 class AssignedMember(TypedDict):
-    """What a member of the group says of itself, and what it is assigned."""
+    """The report of a group member about itself, and its assignment."""
 
     process: str
     owned: list[str]

@@ -66,7 +66,7 @@ def _power_lost(moment: Moment, event: Event) -> None:
 
 
 def _disk_full(moment: Moment, event: Event) -> None:
-    """A store that is being closed then is closed without what was in memory."""
+    """A store that is closing at this moment loses the data in memory."""
     suspended = {
         task
         for (thread, task), each in moment.tasks.items()

@@ -37,7 +37,7 @@ ACTORS: dict[Actor, tuple[str, str]] = {
     "workload": ("`workload`", "the source of the input records"),
     "nemesis": ("`nemesis`", "the source of faults"),
 }
-"""Who does what happens: what the actor of an event looks like, and who that is."""
+"""The actor of an event: the form of its name, and its role."""
 
 GLYPHS: dict[str, str] = {
     "X": "here a broken promise was found",
@@ -89,7 +89,7 @@ class Attribute(NamedTuple):
 
     Attributes:
         type: its type in Python.
-        meaning: what the value is.
+        meaning: the meaning of the value.
         said: puts the value into words, where ``wording.plain`` does not suffice.
     """
 
@@ -106,7 +106,7 @@ class Look(NamedTuple):
         source: the lane that it comes from, or ``sender`` for the lane that sent the record;
             empty if it comes from no other lane.
         glyph: its sign, of ``GLYPHS``.
-        group: what it is filtered by.
+        group: the group that filters select it by.
         weight: 0 is noise, 1 a detail, 2 a step, 3 a turning point.
         words: one sentence without its end. Braces hold the names of attributes, or ``actor``,
             ``task``, ``partition``, ``offset``, ``store``, or ``at`` for the offset in words.
@@ -124,12 +124,12 @@ class Footprint(NamedTuple):
     """What the events of a kind read and write, by which slicing finds their causes.
 
     Each entry is a text with the fields of the event between braces. An event depends on the last
-    earlier event that has written what it reads.
+    earlier event that wrote a fact it reads.
 
     Attributes:
-        writes: what such an event changes or decides.
-        reads: what it depends on. Of alternatives, separated by ``|``, the first one counts that
-            some event has written.
+        writes: the facts that such an event changes or decides.
+        reads: the facts that it depends on. Of alternatives, separated by ``|``, the first one
+            counts that some event has written.
     """
 
     writes: tuple[str, ...] = ()
@@ -156,15 +156,15 @@ class EventKind:
 
     Attributes:
         name: the kind, as events have it.
-        meaning: what has happened.
-        actor: who has done it.
+        meaning: the meaning of the event.
+        actor: the role of the actor.
         about: which of ``task``, ``partition`` and ``offset`` the event has. With a question mark,
             the field may be empty, or -1.
-        attributes: what else the event tells: all of them each time.
+        attributes: the attributes of every such event.
         look: how pictures show it.
         adapted: changes the look of a single event, where its attributes ask for that.
-        footprint: what it reads and writes.
-        effect: what it changes in the state of the run.
+        footprint: the facts that it reads and writes.
+        effect: its change of the state of the run.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Parts that kinds of several families share: attributes, and what they read and write."""
+"""Parts that kinds of several families share: attributes and footprints."""
 
 from __future__ import annotations
 

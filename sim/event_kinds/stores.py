@@ -37,7 +37,7 @@ def _said_wipe(wipe: object) -> str:
 
 
 def _minor_without_a_wipe(event: Event, look: Look) -> Look:
-    # The event after it tells the same.
+    # The next event shows the same.
     return look._replace(weight=0) if event.attributes.get("wipe") is False else look
 
 
@@ -53,7 +53,7 @@ _CONTENTS = {
 def _store_opened(moment: Moment, event: Event) -> None:
     store, more = moment.store(event), event.attributes
     store.name, store.is_persistent, store.is_open = more["store"], more["persistent"], True
-    # It may be known that there is no offset: that is less than -1 (OFFSET_UNKNOWN).
+    # A known absence of an offset is OFFSET_UNKNOWN, which is below -1.
     store.offset = store.committed_offset = store.flushed_offset = max(event.offset, -1)
     store.has_failed = False
     store.has_file = store.is_persistent and not moment.process(event.actor).manages_offsets
@@ -63,7 +63,7 @@ def _store_opened(moment: Moment, event: Event) -> None:
 
 
 def _store_found(moment: Moment, event: Event) -> None:
-    """Nothing is in memory yet: what is found is what is on the disk."""
+    """Nothing is in memory yet, so the store shows the data on the disk."""
     store, rows = moment.store(event), event.attributes["rows"]
     store.staged, store.memory, store.disk = {}, {}, dict(rows)
     store.offset, store.is_certain = event.offset, True
@@ -78,7 +78,7 @@ def _store_told(moment: Moment, event: Event) -> None:
 def _store_put(moment: Moment, event: Event) -> None:
     store = moment.store(event)
     if store.has_file and moment.exactly_once and KEEPS_FILE not in moment.defects:
-        # From now on no offset vouches for what is there (KAFKA-20685).
+        # From now on no offset describes the content (KAFKA-20685).
         store.flushed_offset = -1
     layer = store.staged if moment.settings.get("transactional") else store.memory
     layer[event.attributes["key"]] = event.attributes["value"]
@@ -105,7 +105,7 @@ def _global_applied(moment: Moment, event: Event) -> None:
 
 def _store_committed(moment: Moment, event: Event) -> None:
     store = moment.store(event)
-    # A file may say that it is known that there is no offset; no file says nothing.
+    # A file may state that no offset exists; a missing file states nothing.
     is_unknown = store.has_file and event.offset < 0
     store.commit(OFFSET_UNKNOWN if is_unknown else event.offset)
     delta = store.committed_offset - store.flushed_offset

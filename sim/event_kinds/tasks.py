@@ -28,7 +28,7 @@ def _by_the_state_after(event: Event, look: Look) -> Look:
     after = event.attributes.get("after")
     if after in {"SUSPENDED", "CLOSED"}:
         look = look._replace(glyph="<")
-    # The event before or after it tells the same.
+    # The event before or after it shows the same.
     return look._replace(weight=0) if after in {"CREATED", "RESTORING", "CLOSED"} else look
 
 
@@ -79,7 +79,7 @@ def _task_wiped(moment: Moment, event: Event) -> None:
 
 
 def _state_found(moment: Moment, event: Event) -> None:
-    """It was opened and closed, and so it is synced."""
+    """The store was opened and closed, so its data is synced."""
     for store in moment.stores_of(event.actor, event.task):
         store.flushes.clear()
 

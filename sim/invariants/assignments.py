@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 LOOK_AGAIN_SLACK_MS = 60_000
-"""How much later than asked a rebalance may begin: its initiator may stand still, be cut off, or
-wait for the reply to a lost request, but for no longer than this."""
+"""How much a requested rebalance may be late. Its initiator may stand still, be cut off, or wait
+for the reply to a lost request, but for no longer than this."""
 
 
 class _Assignments(Invariant):
@@ -132,7 +132,7 @@ class CopiesAreApart(_Assignments):
 
 
 class StandbysAreAsManyAsAsked(_Assignments):
-    """Each stateful task has as many standbys as are configured, or as there are processes for."""
+    """Each stateful task has the configured number of standbys, or one on every other process."""
 
     name = "a stateful task has as many standbys as configured, as far as there are processes"
     requirement = "ASSIGN-003"
@@ -206,7 +206,7 @@ class WorkIsEven(_Assignments):
 
 
 class MembersReportWhatTheyHave(Invariant):
-    """A member reports of a task what its process has, and no more (KAFKA-10319, KAFKA-20893).
+    """A member reports the state that its process has of each task (KAFKA-10319, KAFKA-20893).
 
     ``LATEST_OFFSET``, -2, stands only for a running active task. A sum of offsets is never
     negative. A process that reports a closed task has as much of it when it opens the task.
@@ -385,7 +385,7 @@ class MembersAgreeOnAVersion(_Assignments):
             )
 
     def _died(self, event: Event) -> Iterator[str]:
-        # Its replacement begins with a version of its own.
+        # Its replacement begins with its own version.
         self._agreed.pop(event.actor, None)
         yield from ()
 

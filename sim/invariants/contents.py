@@ -50,8 +50,8 @@ class _Contents(Invariant):
         """Whether the actual value may come from a write after the expected one.
 
         Under at-least-once a store may have a write that did not reach the changelog before the
-        process died: its input is processed again, and the write comes again. What came after both
-        may have been lost with the process, so that the first time counts for what is expected.
+        process died: its input is processed again, and the write comes again. Writes after both may
+        have been lost with the process, so the first write counts as the expected one.
         """
         if self.history.exactly_once:
             return False
@@ -166,7 +166,7 @@ class RunningStoreEqualsChangelog(_Contents):
 
 
 class ClosedStoreEqualsChangelog(_Contents):
-    """What is closed cleanly is what the changelog says, and the offset says so.
+    """A cleanly closed store matches the changelog up to its offset.
 
     What was found further than its offset at the opening may still be so, where a restoration was
     given up before it came there.

@@ -27,7 +27,7 @@ class InvariantViolation(Struct, frozen=True):
     Attributes:
         invariant: the name of the invariant.
         requirement: the requirement that it checks.
-        message: what happened, and what should have.
+        message: the observed and the promised behaviour.
         event: the event that broke it; ``None`` at the end of the run.
     """
 
@@ -64,7 +64,7 @@ class Invariant:
         raise NotImplementedError
 
     def at_end(self) -> Iterable[str]:
-        """The breaches at the end, when faults have stopped and there was time to recover."""
+        """The breaches at the end of a run, after the application had time to recover."""
         return ()
 
 

@@ -108,9 +108,9 @@ class EveryThreadTakesPart(Invariant):
 
 
 class NothingIsWipedWithoutNeed(Invariant):
-    """A cleanly closed task is kept, and opened again as it was (KAFKA-10166, KAFKA-19712).
+    """A cleanly closed task keeps its stores, and opens them unchanged (KAFKA-10166, KAFKA-19712).
 
-    A release before KIP-1035 has to wipe what a newer one has closed without ``upgrade.from``.
+    A release before KIP-1035 must wipe stores that a newer one closed without ``upgrade.from``.
     """
 
     name = "what was closed cleanly is not wiped when it is opened"

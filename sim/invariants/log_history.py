@@ -176,8 +176,8 @@ class LogHistory:
     def _restored(self, event: Event) -> list[LogRecord]:
         """The records of a batch: from the position of the restoration up to the batch's offset.
 
-        If there are more than were read, compaction has removed the others. If it ran meanwhile,
-        and the removed ones cannot be told apart, any of them may have been read.
+        If the log had more records than were read, compaction has removed the others. If compaction
+        ran during the read, and the removed records look alike, any of them may have been read.
         """
         records = self.log(event.partition).records
         start = self.unseen.start_of(event.process, event.partition)

@@ -1,4 +1,4 @@
-"""Upgrades lose nothing: the next process finds what the last one has left."""
+"""Upgrades lose nothing: each process finds the offsets and the content of its predecessor."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Place = tuple[str, str, str]
 class ClosedStoreKeepsItsOffset(Invariant):
     """A cleanly closed store is opened with the offset that it had, by any release.
 
-    An earlier offset would restore records again that are there (KIP-1035, Upgrade and Downgrade).
-    A store that had to be wiped in between starts over.
+    An earlier offset would restore records again that the store has (KIP-1035, Upgrade and
+    Downgrade). A store that had to be wiped in between starts over.
     """
 
     name = "a store that was closed cleanly is opened with the offset that it had"

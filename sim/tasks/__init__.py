@@ -1,1 +1,1 @@
-"""Tasks: what a stream thread runs, with their records, their stores and their life."""
+"""Tasks, which stream threads run: their records, their stores and their life."""

@@ -40,7 +40,7 @@ class Punctuations:
         """Call a punctuator at each interval; see ``ProcessorContext.schedule``."""
         if interval_ms < 1:
             raise UsageError(
-                f"A punctuation every {interval_ms} ms is not possible: the interval is at least 1."
+                f"A punctuation every {interval_ms} ms is not possible; give at least 1 ms."
             )
         first = 0 if kind == "stream time" else None
         self._schedules.append(_Schedule(kind, interval_ms, punctuator, first))

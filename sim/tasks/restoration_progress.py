@@ -93,7 +93,7 @@ class Announcer:
 
     Attributes:
         raised: the first error of a listener. The announcer goes on after an error, so that each
-            start gets its end; the updater decides what becomes of the error.
+            start gets its end. The updater decides how to handle the error.
     """
 
     def __init__(

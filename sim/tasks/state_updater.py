@@ -326,7 +326,7 @@ class StateUpdater:
         return log.last_stable_offset if stable else log.end
 
     def _find_ends(self) -> Steps:
-        """Ask for the ends of the active tasks' restorations; an unknown end is asked for again."""
+        """Request the ends of the active tasks' restorations; repeat this for unknown ends."""
         unknown = {
             partition: each
             for updating in list(self._updating.values())
@@ -348,7 +348,7 @@ class StateUpdater:
             each.end = end_of(ends[partition], committed.get(partition), is_source=each.is_source)
 
     def _move_limits(self) -> Steps:
-        """Let standbys follow an input as far as it is committed (KAFKA-8755)."""
+        """Let standbys follow an input up to its committed offset (KAFKA-8755)."""
         behind = {
             partition: each
             for updating in self._updating.values()

@@ -220,7 +220,7 @@ class StreamTask:
             app_configs: the configuration of the release, for the stores.
 
         Raises:
-            TaskCorruptedError: wipe the directory, and begin anew. No store is open then.
+            TaskCorruptedError: wipe the directory, and start over. No store is open then.
             ProcessorStateError: the files cannot be used. No store is open then.
         """
         strict = self._config.exactly_once and not self._config.defect("keeps-unclean-store")
@@ -263,7 +263,9 @@ class StreamTask:
             persistent=inner.persistent,
         )
         if start.wipe:
-            raise TaskCorruptedError(f"Store {name!r} of task {self.id} has data and no offset.")
+            raise TaskCorruptedError(
+                f"Store {name!r} of task {self.id} has data but no offset: wipe and restore it."
+            )
         holder.offset = None if offset == OFFSET_UNKNOWN else offset
 
     def use(self, producer: Producer) -> None:
@@ -439,7 +441,7 @@ class StreamTask:
         return True
 
     def _note(self, found: Readiness, now: int) -> None:
-        """Emit what the task waits for, and which inputs it goes without, when either changes."""
+        """Emit changes of the inputs that the task waits for, and of those it does without."""
         if found.ready:
             self.idling_since = None
         elif self.idling_since is None:
@@ -484,8 +486,8 @@ class StreamTask:
     def committable_times(self) -> dict[str, int]:
         """The times that the inputs have reached, to be committed beside the offsets.
 
-        Without them stream time would begin anew with each owner of the task, and a record that was
-        too late for one owner would not be too late for the next (KAFKA-7994).
+        Without them stream time would restart with each owner of the task, and a record that was
+        too late for one owner would be in time for the next (KAFKA-7994).
         """
         times = self.queues.partition_times
         return {partition: time for partition, time in times.items() if time != NO_TIME}

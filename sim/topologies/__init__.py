@@ -22,7 +22,7 @@ __all__ = ["TOPOLOGIES", "Family", "Reference"]
 
 
 class Reference(Protocol):
-    """From the committed records to what is expected."""
+    """From the committed records to the expected result."""
 
     def __call__(self, topology: Topology, logs: Logs, /, *, ordered: bool = True) -> Expected:
         """The expected output of the application.
@@ -42,8 +42,8 @@ class Family(NamedTuple):
     Attributes:
         topology: makes the topology, given the number of partitions of each input, at least 1.
         expected: the reference.
-        settle_ms: how long the application goes on by itself once all input is processed and
-            committed, in milliseconds of wall-clock time.
+        settle_ms: how long the application goes on once all input is processed and committed, in
+            milliseconds of wall-clock time.
     """
 
     topology: Callable[[int], Topology]

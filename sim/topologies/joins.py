@@ -1,8 +1,8 @@
 """Joins: the reason for idling, because their output depends on the order of two inputs.
 
-A stream-table join looks a record up in the table as it is at that moment. A stream-stream join
-keeps the records of both sides for a while, and joins records that are close in time. A record that
-comes too late for the time of the task is dropped.
+A stream-table join looks a record up in the current table. A stream-stream join keeps the records
+of both sides for a while, and joins records that are close in time. A record that comes too late
+for the time of the task is dropped.
 
 In perfect order, which is that of the heads of both partitions by timestamp, a record comes
 before one of the other side if the largest timestamp of its partition so far is less than that of

@@ -1,8 +1,8 @@
 """Adapters to other people's stores: each drives a real, unpatched package through the contract.
 
-An adapter translates and never repairs. It turns the calls of the contract into calls of the
-package, and the package's errors into ours. What the package loses, reorders or refuses stays lost,
-reordered or refused, because the suite exists to find exactly that.
+An adapter translates and never repairs: calls of the contract become calls of the package, and
+errors of the package become ours. If the package loses, reorders or refuses something, the adapter
+does too, because the suite exists to find exactly that.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The RocksDB store of Faust (faust-streaming), driven through the package's own class.
 
-It needs ``pip install 'streamproof[faust]'``.
+The adapter needs ``pip install 'streamproof[faust]'``.
 
 The package as the contract sees it (read in faust-streaming 0.15):
 
 - *Not transactional.* Every write goes to RocksDB at once; nothing is staged or rolled back, not
   even under ``processing_guarantee="exactly_once"``.
 - *The offset is written after the data*, in a put of its own: when the changelog record is
-  acknowledged (at-least-once) or when the source offsets are committed (exactly-once). It is
-  the offset of the last changelog record that the content reflects, which is what ``commit``
-  means by an offset here: it is passed on and returned unchanged.
+  acknowledged (at-least-once) or when the source offsets are committed (exactly-once). The offset
+  of faust is that of the last changelog record that the content reflects. ``commit`` uses offsets
+  in the same sense, so the adapter passes them on unchanged.
 - *One database per partition.* The offsets of several partitions live in several databases.
 - *Durable against the death of the process*: the write-ahead log is on and not synced.
 - *Nothing to forget offsets with.*
@@ -51,7 +51,7 @@ try:
     from faust.types import TP
 except ImportError as error:
     raise UsageError(
-        f"Faust cannot be imported ({error}); pip install 'streamproof[faust]'."
+        f"Faust cannot be imported ({error}). Run: pip install 'streamproof[faust]'."
     ) from error
 
 __all__ = ["FaustStore", "make"]
@@ -167,7 +167,9 @@ class FaustStore(KeyValueStore):
         forget = [p for p, offset in changelog_offsets.items() if offset is None]
         for partition in forget if changelog_offsets else self._partitions:
             if self.committed_offset(partition) is not None:
-                raise UnsupportedOperationError("Faust has no way to forget an offset.")
+                raise UnsupportedOperationError(
+                    "Faust cannot forget a stored offset. Wipe the directory of the store instead."
+                )
         with translated(f"Committing store {self._name!r}"):
             for partition, offset in changelog_offsets.items():
                 if offset is not None:
@@ -248,13 +250,17 @@ class FaustStore(KeyValueStore):
 
     def _unavailable(self, what: str) -> UnsupportedOperationError:
         self._opened()
-        return UnsupportedOperationError(f"Faust's store has no {what.removeprefix('a ')}.")
+        return UnsupportedOperationError(
+            f"Faust's store has no {what.removeprefix('a ')}. Use all() or get()."
+        )
 
     def _opened(self) -> Store:
         # A stopped faust store opens its databases again when it is used. Not even asking it
         # keeps the contract's life cycle apart from that.
         if self._store is None:
-            raise InvalidStateStoreError(f"Store {self._name!r} is not open; call init().")
+            raise InvalidStateStoreError(
+                f"Store {self._name!r} is not open; call init() before using it."
+            )
         return self._store
 
 

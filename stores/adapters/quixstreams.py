@@ -1,6 +1,6 @@
 """The RocksDB store of Quix Streams, driven through the package's own classes.
 
-It needs ``pip install 'streamproof[quix]'``.
+The adapter needs ``pip install 'streamproof[quix]'``.
 
 The package as the contract sees it (read in quixstreams 3.28):
 
@@ -57,7 +57,7 @@ try:
         from quixstreams.state.rocksdb.transaction import RocksDBPartitionTransaction
 except ImportError as error:
     raise UsageError(
-        f"Quix Streams cannot be imported ({error}); pip install 'streamproof[quix]'."
+        f"Quix Streams cannot be imported ({error}). Run: pip install 'streamproof[quix]'."
     ) from error
 
 __all__ = ["QuixStreamsStore", "QuixStreamsTransaction", "make"]
@@ -149,7 +149,8 @@ class _QuixKeyValueStore(KeyValueStore):
     def _refuse_scan(self) -> NoReturn:
         self._quix(write=False)
         raise UnsupportedOperationError(
-            "Quix Streams has no public way to iterate over a transaction or to count its entries."
+            "Quix Streams cannot iterate over a transaction or count its entries. Commit, and read "
+            "the store."
         )
 
 
@@ -275,12 +276,14 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
         opened = self._opened()
         if any(partition != opened.own for partition in changelog_offsets):
             raise UnsupportedOperationError(
-                f"Quix Streams keeps one offset per database, and this is the database of "
-                f"{opened.own}: it cannot keep {dict(changelog_offsets)}."
+                f"Quix Streams keeps one offset per database, so the database of {opened.own} "
+                f"cannot keep {dict(changelog_offsets)}. Commit only the offset of {opened.own}."
             )
         offset = next(iter(changelog_offsets.values()), None)
         if offset is None and opened.partition.get_changelog_offset() is not None:
-            raise UnsupportedOperationError("Quix Streams has no way to forget an offset.")
+            raise UnsupportedOperationError(
+                "Quix Streams cannot forget a stored offset. Wipe its directory instead."
+            )
         with translated(f"Committing store {self._name!r}"):
             transaction.prepare()
             transaction.flush(changelog_offset=offset)
@@ -308,7 +311,9 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
 
     def _opened(self) -> _Opened:
         if self._open is None:
-            raise InvalidStateStoreError(f"Store {self._name!r} is not open; call init().")
+            raise InvalidStateStoreError(
+                f"Store {self._name!r} is not open; call init() before using it."
+            )
         return self._open
 
     def _quix(self, *, write: bool) -> RocksDBPartitionTransaction:

@@ -77,9 +77,14 @@ class HostFactory:
         try:
             words = shlex.split(command)
         except ValueError as error:
-            raise UsageError(f"The store host {command!r} is no command: {error}.") from error
+            raise UsageError(
+                f"The store host {command!r} is not a valid command line: {error}. Correct its "
+                "quotes."
+            ) from error
         if not words:
-            raise UsageError("The command of a store host is missing: cmd:./my-store-host.")
+            raise UsageError(
+                "The command of the store host is empty. Give one, as in cmd:./my-store-host."
+            )
         directory = Path(tempfile.mkdtemp(prefix="streamproof-hello-"))
         try:
             host = HostProcess(command, directory)
@@ -95,19 +100,20 @@ class HostFactory:
         unknown = sorted(set(self.hello.capabilities) - known)
         if unknown:
             raise UsageError(
-                f"The store host {self.command!r} claims {', '.join(unknown)}: no such "
-                f"capability. There are: {', '.join(sorted(known))}."
+                f"The store host {self.command!r} claims the unknown capabilities "
+                f"{', '.join(unknown)}. Choose from: {', '.join(sorted(known))}."
             )
         try:
             found = msgspec.convert(self.hello.capabilities, Capabilities)
         except msgspec.ValidationError as error:
             raise UsageError(
-                f"The store host {self.command!r} claims what cannot be: {error}."
+                f"The store host {self.command!r} claims a capability with a wrong value: {error}. "
+                "Correct the answer to hello."
             ) from error
         if found.kind != "key-value" or found.change_logging or found.metrics:
             raise UsageError(
                 f"The store host {self.command!r} claims more than version {PROTOCOL} of the "
-                "protocol serves: key-value stores without metrics and change-logging."
+                "protocol can serve. Claim a key-value store without metrics and change_logging."
             )
         return found
 
@@ -377,7 +383,7 @@ class RemoteTransaction(RemoteStore):
         self._is_over = True
 
     def close(self) -> None:
-        """Roll back. A transaction that has ended stays as it is."""
+        """Roll back. A transaction that has ended does not change."""
         if self.is_open:
             self._call(_nothing, "close")
         self._is_over = True

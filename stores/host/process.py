@@ -88,7 +88,8 @@ class HostProcess:
         except OSError as error:
             self._log.close()
             raise UsageError(
-                f"The store host {words[0]!r} cannot be started: {error.strerror}."
+                f"The store host {words[0]!r} cannot be started: {error.strerror}. Check its path "
+                "and permissions."
             ) from error
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
@@ -111,11 +112,11 @@ class HostProcess:
         try:
             found = self.call(_hello, "hello", {"protocol": PROTOCOL}, timeout_s=HELLO_TIMEOUT_S)
         except StoreError as error:
-            raise UsageError(f"{self} said no hello: {error}") from error
+            raise UsageError(f"{self} did not answer hello: {error}") from error
         if found.protocol != PROTOCOL:
             raise UsageError(
-                f"{self} speaks version {found.protocol} of the protocol; this is streamproof with "
-                f"version {PROTOCOL}."
+                f"{self} speaks version {found.protocol} of the protocol, but this streamproof "
+                f"speaks version {PROTOCOL}. Use a host of that version."
             )
         return found
 
@@ -140,7 +141,7 @@ class HostProcess:
         """
         if self not in _hosts:
             raise ProcessorStateError(
-                f"{self} is dead, so that {op} cannot be asked of it; open the store again."
+                f"{self} is dead and cannot answer {op}; open the store again."
             )
         with self._lock:
             self._id += 1
@@ -212,8 +213,8 @@ class HostProcess:
     def _speaks_nonsense(self, op: str, what: str) -> NoReturn:
         self.kill()
         raise ProcessorStateError(
-            f"{self} answered {op} with {what}. Each request must get one answer, of the form that "
-            "the protocol has, and nothing else may go to the standard output."
+            f"{self} answered {op} with {what}. Answer each request with one line of the protocol, "
+            "and write nothing else to standard output."
         )
 
     def _last_words(self) -> str:

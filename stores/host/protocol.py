@@ -48,7 +48,7 @@ KINDS: dict[str, type[StoreError]] = {
     "io": ProcessorStateError,
     "unsupported": UnsupportedOperationError,
 }
-"""The error that each kind of failure stands for."""
+"""The error for each kind of failure."""
 
 
 class HostFailure(Struct):

@@ -77,7 +77,7 @@ class StoreHost:
             number = request.get("id")
             found = {"id": number, "ok": self._do(request)}
         except msgspec.MsgspecError as error:
-            found = _failure(number, "invalid-argument", f"no request: {error}")
+            found = _failure(number, "invalid-argument", f"The line is not a request: {error}.")
         except Exception as error:  # noqa: BLE001 - a store raises what it likes
             found = _failure(number, kind_of(error), f"{error}" or type(error).__name__)
         return _encode(found)
@@ -86,18 +86,22 @@ class StoreHost:
         op = request.get("op")
         method = getattr(self, f"_op_{op}", None) if isinstance(op, str) else None
         if method is None:
-            raise UnsupportedOperationError(f"There is no operation {op!r}.")
+            raise UnsupportedOperationError(
+                f"There is no operation {op!r}; docs/store-host.md lists them all."
+            )
         return method(request)
 
     def _target(self, request: Request) -> Any:
         """The store, transaction or view that the request is for."""
         if self._store is None:
-            raise InvalidStateStoreError("The store is not open; send open before anything else.")
+            raise InvalidStateStoreError("The store is not open; send open first.")
         on = request.get("on")
         if on is None:
             return self._store
         if on not in self._handles:
-            raise InvalidStateStoreError(f"There is no transaction or view {on}.")
+            raise InvalidStateStoreError(
+                f"No transaction or view has the number {on}; create one first."
+            )
         return self._handles[on]
 
     def _writing(self, request: Request) -> Any:
@@ -114,7 +118,7 @@ class StoreHost:
 
     def _opened(self) -> StateStoreContext:
         if self._context is None:
-            raise InvalidStateStoreError("The store is not open.")
+            raise InvalidStateStoreError("The store is not open; send open first.")
         return self._context
 
     # The operations.
@@ -122,7 +126,8 @@ class StoreHost:
     def _op_hello(self, request: Request) -> Any:
         if request["protocol"] < PROTOCOL:
             raise UnsupportedOperationError(
-                f"The client speaks version {request['protocol']}; this host needs {PROTOCOL}."
+                f"The client speaks version {request['protocol']} of the protocol, but this host "
+                f"needs version {PROTOCOL}. Use a newer client."
             )
         claimed = asdict(self._capabilities)
         defaults = asdict(Capabilities())
@@ -136,7 +141,7 @@ class StoreHost:
 
     def _op_open(self, request: Request) -> None:
         if self._store is not None:
-            raise InvalidStateStoreError("The store is open already.")
+            raise InvalidStateStoreError("The store is already open; send close first.")
         exactly_once = request.get("guarantee") == "exactly-once"
         # Numbers may come as text, as in a properties file.
         config = {
@@ -264,7 +269,9 @@ class StoreHost:
     def _op_next(self, request: Request) -> Any:
         limit = request["limit"]
         if not isinstance(limit, int) or limit < 1:
-            raise InvalidArgumentError(f"The limit {limit!r} is no number of rows.")
+            raise InvalidArgumentError(
+                f"The limit is {limit!r}; give a whole number of at least 1."
+            )
         rows = list(islice(self._iterator(request), limit))
         return {"rows": rows, "done": len(rows) < limit}
 
@@ -277,7 +284,9 @@ class StoreHost:
     def _iterator(self, request: Request) -> Any:
         number = request["iterator"]
         if number not in self._iterators:
-            raise InvalidStateStoreError(f"There is no open iterator {number!r}.")
+            raise InvalidStateStoreError(
+                f"No open iterator has the number {number!r}; open one first."
+            )
         return self._iterators[number]
 
     def _op_approximate_num_entries(self, request: Request) -> Any:
@@ -303,7 +312,7 @@ class StoreHost:
 
 
 def _bytes(text: str | None) -> bytes | None:
-    """Bytes from base64; ``None`` stays what it is."""
+    """Bytes from base64; ``None`` stays ``None``."""
     return None if text is None else msgspec.convert(text, bytes)
 
 

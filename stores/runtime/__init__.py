@@ -1,1 +1,1 @@
-"""The runtime's side of a store: what Kafka Streams puts around and beside the stores of a task."""
+"""The runtime's side of a store: the layers that Kafka Streams puts around the stores of a task."""

@@ -31,8 +31,8 @@ class StoreBuilder(Generic[S]):
     Args:
         supplier: makes a store that is not open: a key-value, window or session store, with
             or without timestamps.
-        store_type: what the store is built on, for the tags of its metrics; by default
-            ``rocksdb`` if it is persistent, else ``in-memory``.
+        store_type: the storage below the store, for the tags of its metrics; by default ``rocksdb``
+            if it is persistent, else ``in-memory``.
         thread_id: the tag ``thread-id`` of its metrics; by default, the name of the thread
             that opens the store.
 
@@ -85,7 +85,7 @@ def _cached(store: StateStore, cache: RecordCache) -> KeyValueStore:
     if isinstance(store, KeyValueStore):
         return CachingKeyValueStore(store, cache)
     raise UsageError(
-        f"Store {store.name!r} is a {type(store).__name__}, and only key-value stores can be "
+        f"Store {store.name!r} is a {type(store).__name__}, but only key-value stores can be "
         "cached: build it without with_caching()."
     )
 

@@ -1,4 +1,4 @@
-"""A cache in front of a store. It holds writes back, so that only the last write of a key goes on.
+"""A cache in front of a store. Of several writes of a key, only the last one passes through.
 
 A *dirty* entry is one that the inner store does not have yet; a *clean* entry was read from the
 inner store, or flushed to it. A flush writes the dirty entries in the order of their puts, each
@@ -66,8 +66,8 @@ class FlushedRecord(NamedTuple):
 
     Attributes:
         key: the key.
-        new_value: what was written; ``None`` for a deletion.
-        old_value: what the inner store had before; ``None`` if there was nothing, or if the
+        new_value: the written value; ``None`` for a deletion.
+        old_value: the previous value of the inner store; ``None`` if the key had none, or if the
             listener did not ask for old values.
         timestamp: the timestamp of the value, in milliseconds.
         metadata: the input record that the write came with, not the one that is being processed
@@ -208,7 +208,7 @@ class CachingKeyValueStore(WrappedKeyValueStore):
 
     @property
     def position(self) -> Position:
-        """The input offsets of the inner store and of what is cached (KIP-796)."""
+        """The input offsets of the inner store and of cached writes (KIP-796)."""
         position = self._inner.position.copy()
         position.merge(self._position)
         return position
@@ -269,7 +269,7 @@ class CachingKeyValueStore(WrappedKeyValueStore):
                 entries.flush()
         raise StoreError(
             f"The cache of store {self.name!r} cannot be flushed: its flush listener wrote to the "
-            f"store in each of {_MAX_FLUSH_PASSES} rounds. Let it write only when it has to."
+            f"store in each of {_MAX_FLUSH_PASSES} rounds. Make the listener stop writing."
         )
 
     def flush(self) -> None:
@@ -360,7 +360,7 @@ class CachingKeyValueStore(WrappedKeyValueStore):
         self._put(key, value, None)
 
     def _put(self, key: bytes, value: bytes | None, timestamp: int | None) -> None:
-        """Cache a write, at the timestamp of the input record unless there is another."""
+        """Cache a write, by default with the timestamp of the input record."""
         if key is None:
             require_key(key)
         with self.cache.lock:
@@ -372,7 +372,7 @@ class CachingKeyValueStore(WrappedKeyValueStore):
                 self._position.update(*metadata)
             entries.put(key, CachedEntry(value, timestamp, metadata))
 
-    # These are made of get and put, and so go through the cache.
+    # These call get and put, so they go through the cache.
     put_if_absent = KeyValueStore.put_if_absent
     delete = KeyValueStore.delete
 

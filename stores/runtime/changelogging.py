@@ -55,8 +55,8 @@ class ChangeLoggingStore(StateStore):
     """The common part of the change-logging stores of all kinds.
 
     A changelog record has the timestamp of the current input record. A write to a transaction
-    (KIP-892) is logged when it is staged. That is safe: whenever the transaction of the store is
-    discarded, the producer's transaction, which has the changelog record, is aborted too.
+    (KIP-892) is logged when it is staged. This order is safe: whenever the transaction of the store
+    is discarded, the producer's transaction, which has the changelog record, is aborted too.
 
     Args:
         inner: the store whose writes are logged.
@@ -116,7 +116,7 @@ class ChangeLoggingKeyValueStore(ChangeLoggingStore, WrappedKeyValueStore):
         self._log(key, value)
 
     def put_if_absent(self, key: bytes, value: bytes | None) -> bytes | None:
-        """As the inner store; logged only if there was no value."""
+        """As the inner store; logged only if the key had no value."""
         existing: bytes | None = self._inner.put_if_absent(key, value)
         if existing is None:
             self._log(key, value)
@@ -129,7 +129,7 @@ class ChangeLoggingKeyValueStore(ChangeLoggingStore, WrappedKeyValueStore):
             self._log(key, value)
 
     def delete(self, key: bytes) -> bytes | None:
-        """As the inner store; a tombstone is logged even if there was no value."""
+        """As the inner store; a tombstone is logged even if the key had no value."""
         old: bytes | None = self._inner.delete(key)
         self._log(key, None)
         return old
@@ -147,7 +147,7 @@ class ChangeLoggingTimestampedKeyValueStore(ChangeLoggingKeyValueStore, Timestam
     def put_if_absent_with_timestamp(
         self, key: bytes, value: bytes | None, timestamp: int
     ) -> ValueAndTimestamp | None:
-        """As the inner store; logged only if there was no value."""
+        """As the inner store; logged only if the key had no value."""
         existing: ValueAndTimestamp | None
         existing = self._inner.put_if_absent_with_timestamp(key, value, timestamp)
         if existing is None:
@@ -164,7 +164,7 @@ class ChangeLoggingTimestampedKeyValueStore(ChangeLoggingKeyValueStore, Timestam
             self._log(key, value, timestamp)
 
     def delete_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
-        """As the inner store; a tombstone is logged even if there was no value."""
+        """As the inner store; a tombstone is logged even if the key had no value."""
         old: ValueAndTimestamp | None = self._inner.delete_with_timestamp(key)
         self._log(key, None)
         return old
@@ -190,8 +190,8 @@ class ChangeLoggingWindowStore(ChangeLoggingStore, WindowLayer[WindowStore]):
         self._numbered: Any = inner
         if self._retain_duplicates and not hasattr(inner, "sequence"):
             raise UsageError(
-                f"Store {inner.name!r} retains duplicates, and does not tell their sequence "
-                "numbers: give it a property sequence, the last number that was given to a row."
+                f"Store {inner.name!r} retains duplicates, but does not show their sequence "
+                "numbers: give it a property sequence with the last number that a row got."
             )
 
     def _belong_to(self, store: Any) -> None:
@@ -235,7 +235,7 @@ class ChangeLoggingSessionStore(ChangeLoggingStore, SessionLayer[SessionStore]):
         self._log(session_key(session.key, *session.window), aggregate)
 
     def remove(self, session: Windowed) -> None:
-        """As the inner store; a tombstone is logged even if there was no such session."""
+        """As the inner store; a tombstone is logged even if the session did not exist."""
         self._inner.remove(session)
         self._log(session_key(session.key, *session.window), None)
 
@@ -323,6 +323,6 @@ def _layer_for(
             # The layer of a kind takes a store of that kind.
             return layer(store)  # type: ignore[call-arg]
     raise UsageError(
-        f"Store {store.name!r} is a {type(store).__name__}, which is no key-value, window or "
-        "session store; only the writes of those can be logged."
+        f"Store {store.name!r} is a {type(store).__name__}, whose writes cannot be logged. Use a "
+        "key-value, window or session store."
     )

@@ -81,6 +81,6 @@ class _GuardedStore:
 
     def _refuse(self, method: str, instead: str) -> NoReturn:
         raise UnsupportedOperationError(
-            f"A processor cannot call {method}() of store {self._store.name!r}, which belongs to "
-            f"the runtime. {instead}"
+            f"A processor must not call {method}() of store {self._store.name!r}: only the runtime "
+            f"may. {instead}"
         )

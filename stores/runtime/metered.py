@@ -142,7 +142,7 @@ class MeteredStore(StateStore):
 
     Args:
         inner: the store that is measured.
-        store_type: what the store is built on, such as ``rocksdb`` or ``in-memory``.
+        store_type: the storage below the store, such as ``rocksdb`` or ``in-memory``.
         thread_id: the tag ``thread-id``; by default, the name of the thread that calls ``init``.
 
     Attributes:
@@ -286,7 +286,7 @@ def metered(store: S, store_type: str, *, thread_id: str | None = None) -> S:
 
     Args:
         store: the store that is measured.
-        store_type: what the store is built on, such as ``rocksdb`` or ``in-memory``; it is part of
+        store_type: the storage below the store, such as ``rocksdb`` or ``in-memory``; it is part of
             the tag ``<type>-state-id``, ``<type>-window-state-id`` or ``<type>-session-state-id``.
         thread_id: the tag ``thread-id``; by default, the name of the thread that calls ``init``.
 
@@ -297,8 +297,8 @@ def metered(store: S, store_type: str, *, thread_id: str | None = None) -> S:
         if isinstance(store, layer.contract):
             return cast(S, layer(store, store_type, thread_id=thread_id))
     raise UsageError(
-        f"Store {store.name!r} is a {type(store).__name__}, which is no key-value, window or "
-        "session store; only those have metrics."
+        f"Store {store.name!r} is a {type(store).__name__}, which has no metrics. Use a key-value, "
+        "window or session store."
     )
 
 

@@ -82,7 +82,7 @@ class RecordCache:
         """
         if max_bytes < 0:
             raise InvalidArgumentError(
-                f"A cache of {max_bytes} bytes cannot be; give 0 to write everything through."
+                f"The cache size is {max_bytes} bytes; give 0 to write everything through, or more."
             )
         with self.lock:
             self._max_bytes = max_bytes
@@ -99,7 +99,7 @@ class RecordCache:
         self._order.move_to_end(place)
 
     def add(self, place: tuple[StoreCache, bytes], num_bytes: int) -> None:
-        """Count an entry, as the one that was used last."""
+        """Count an entry as the most recently used one."""
         self._order[place] = None
         self._num_bytes += num_bytes
 
@@ -139,7 +139,7 @@ class StoreCache:
         return entry
 
     def put(self, key: bytes, entry: CachedEntry) -> None:
-        """Add a dirty entry, in place of the one that the key has.
+        """Add a dirty entry; replace any entry that the key has.
 
         The old entry is flushed before if it came from another input partition: the new entry alone
         would not carry its position to the inner store.
@@ -153,13 +153,13 @@ class StoreCache:
         self._cache.shrink()
 
     def keep(self, key: bytes, entry: CachedEntry) -> None:
-        """Add a clean entry, unless there is one already."""
+        """Add a clean entry, unless the key already has an entry."""
         if self.keeps_clean and key not in self._entries:
             self._add(key, entry)
             self._cache.shrink()
 
     def flush(self) -> None:
-        """Write what is dirty now; an entry that cannot be written stays dirty."""
+        """Write all dirty entries; an entry that cannot be written stays dirty."""
         for key in list(self.dirty):
             # A listener that writes may have caused another flush, which wrote this entry.
             entry = self._mark_clean(key)

@@ -201,7 +201,7 @@ class Restoration:
         if self._state not in {"ready", "suspended"}:
             raise InvalidStateStoreError(
                 f"The restoration of store {self._store_name!r} from {self._partition} is "
-                f"{self._state}; only one that is ready or suspended can begin."
+                f"{self._state}; begin only a restoration that is ready or suspended."
             )
         if end is not None:
             self._end = end
@@ -217,8 +217,8 @@ class Restoration:
 
         Args:
             records: the records, by offset.
-            position: the offset that the next poll begins with. It says more than the records do,
-                because transaction markers and compacted records leave gaps.
+            position: the offset that the next poll begins with. The position says more than the
+                records do, because transaction markers and compacted records leave gaps.
 
         Raises:
             InvalidStateStoreError: the restoration has not begun, or it has ended.
@@ -245,7 +245,7 @@ class Restoration:
     def suspend(self) -> None:
         """End the restoration early, for example because the task leaves.
 
-        A restoration that has not begun, or has ended, stays as it is.
+        A restoration that has not begun, or has ended, does not change.
 
         Raises:
             StoreError: the listener raised.
@@ -297,7 +297,7 @@ class Restoration:
             getattr(self._listener, method)(self._partition, self._store_name, *details)
         except Exception as error:
             raise StoreError(
-                f"The restore listener {type(self._listener).__name__} raised in {method}, for "
-                f"store {self._store_name!r} and {self._partition}: {error!r}. What was restored "
-                "is valid; correct the listener."
+                f"The restore listener {type(self._listener).__name__} raised {error!r} in "
+                f"{method}, for store {self._store_name!r} and {self._partition}. Correct the "
+                "listener; the restored records are valid."
             ) from error

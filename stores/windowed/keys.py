@@ -1,6 +1,7 @@
 """How keys of windows and sessions become bytes, as Kafka writes them to the changelog.
 
-All numbers are big-endian and never negative, so that bytes and numbers sort alike.
+All numbers are big-endian and never negative, so bytes and numbers sort alike.
+
 Source: Kafka, WindowKeySchema and SessionKeySchema.
 """
 
@@ -28,10 +29,10 @@ _WINDOW_SUFFIX = struct.Struct(">qi")
 _SESSION_SUFFIX = struct.Struct(">qq")
 
 WINDOW_SUFFIX_BYTES = _WINDOW_SUFFIX.size
-"""How many bytes follow the key of a window: its start and the sequence number."""
+"""The number of bytes after the key of a window: its start and the sequence number."""
 
 SESSION_SUFFIX_BYTES = _SESSION_SUFFIX.size
-"""How many bytes follow the key of a session: its end and its start."""
+"""The number of bytes after the key of a session: its end and its start."""
 
 
 def window_key(key: bytes, start: int, sequence: int = 0) -> bytes:
@@ -69,7 +70,7 @@ def parse_session_key(raw: bytes) -> Windowed:
 
 
 def windowed(key: bytes, start: int, window_size_ms: int) -> Windowed:
-    """A key and its window, whose end is cut at the end of time.
+    """A key and its window, which ends at the latest possible time.
 
     Source: Kafka, WindowKeySchemaTest#testSerializeDeserializeOverflowWindowSize.
     """
@@ -81,15 +82,15 @@ def key_bounds(
 ) -> tuple[bytes, bytes | None]:
     """Inclusive bounds of the rows that may belong to the keys between two keys.
 
-    Keys differ in length, so that rows do not sort as their keys do: the row of a key with a late
-    time sorts behind the rows of a longer key that begins with it. The lower bound is the key
-    itself, as each of its rows begins with it. The upper bound is the largest row of any key up
-    to ``key_to``, which is that of ``key_to`` or of one of the keys that it begins with.
+    Keys differ in length, so rows do not sort like their keys: a row of a key with a late time
+    sorts behind the rows of a longer key that begins with the first key. The lower bound is the key
+    itself, because each of its rows begins with the key. The upper bound is the largest row of any
+    key up to ``key_to``: a row of ``key_to``, or of one of its prefixes.
 
     Args:
         key_from: the smallest key; ``None`` leaves the side open.
         key_to: the largest key; ``None`` leaves the side open.
-        largest_suffix: the largest that can follow a key in its rows.
+        largest_suffix: the largest suffix of a key in its rows.
     """
     low = b"" if key_from is None else key_from
     if key_to is None:
@@ -102,7 +103,7 @@ def require_time(time: int, what: str) -> None:
     """Raise InvalidArgumentError unless ``time`` is 0 or later and fits into 64 bits."""
     if not 0 <= time <= LONG_MAX:
         raise InvalidArgumentError(
-            f"The {what} {time} is out of range: times are milliseconds from 0 to {LONG_MAX}."
+            f"The {what} {time} is out of range; give milliseconds from 0 to {LONG_MAX}."
         )
 
 
@@ -112,11 +113,13 @@ def require_session(session: Windowed) -> None:
     require_time(start, "session start")
     require_time(end, "session end")
     if end < start:
-        raise InvalidArgumentError(f"A session cannot end at {end}, before it starts at {start}.")
+        raise InvalidArgumentError(
+            f"The session ends at {end}, before its start at {start}; give an end from {start} on."
+        )
 
 
 def _too_short(raw: bytes, kind: str) -> ProcessorStateError:
     return ProcessorStateError(
-        f"{raw!r} is too short for the key of a {kind}: another kind of store wrote it, or it is "
+        f"The key {raw!r} is too short for a {kind}: another kind of store wrote it, or the key is "
         "damaged. Wipe the store's directory and restore from the changelog."
     )

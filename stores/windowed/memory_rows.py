@@ -1,4 +1,4 @@
-"""What the in-memory stores of windows and sessions share: rows by time, expiry, and scans."""
+"""The common part of in-memory window and session stores: rows by time, expiry, and scans."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ K = TypeVar("K")
 
 
 class TimedRow(NamedTuple):
-    """A value by time and key, and by a number that tells rows of the same time and key apart."""
+    """A value by time, key and a number, which separates rows of the same time and key."""
 
     time: int
     key: bytes
@@ -40,11 +40,11 @@ class InMemoryTimedStore(StateStore):
 
     The *stream time* is the largest time that was written. A row is expired once its time is
     not later than the stream time minus the retention. Expired rows leave the store at once; an
-    iterator that was opened before still returns them, and they are gone when it is.
+    older iterator still returns them until it is closed.
 
-    An iterator knows the times that were there when it was opened, and finds the rows of a time
-    when it gets there. Rows that were deleted meanwhile are skipped, updated values are seen,
-    and new rows may be.
+    An iterator takes the list of times when it is opened, and the rows of a time when it reaches
+    that time. The iterator skips rows that were deleted since, sees updated values, and may see new
+    rows.
 
     Args:
         name: the name of the store.
@@ -59,12 +59,12 @@ class InMemoryTimedStore(StateStore):
     def __init__(self, name: str, retention_ms: int) -> None:
         if retention_ms < 0:
             raise InvalidArgumentError(
-                f"The retention of store {name!r} is {retention_ms} ms; it must not be negative."
+                f"The retention of store {name!r} is {retention_ms} ms; give 0 or more."
             )
         self._name = name
         self._retention_ms = retention_ms
         self._context: StateStoreContext | None = None
-        # Queries come from other threads, and a sorted map must not be read while it is split.
+        # Queries come from other threads, and a write may reorganise the sorted map under them.
         self._lock = Lock()
         self._iterators: WeakSet[StoreIterator[Any, Any]] = WeakSet()
         self._clear()
@@ -121,7 +121,7 @@ class InMemoryTimedStore(StateStore):
             iterator.close()
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Do nothing: there is nothing to make durable, and offsets are not kept."""
+        """Do nothing: the store has no durable data, and keeps no offsets."""
         self._opened()
 
     def _restore(self, batch: Sequence[ChangelogRecord]) -> None:
@@ -136,7 +136,8 @@ class InMemoryTimedStore(StateStore):
         """Write a row for the record that is being processed."""
         context = self._opened()
         self._write(time, key, number, value)
-        # A record that came too late was processed all the same (Kafka: InMemoryWindowStore#put).
+        # The position moves even if the record came too late, because the record was processed.
+        # InMemoryWindowStore of Kafka does the same in its put.
         if context.record_metadata is not None:
             self._position.update(*context.record_metadata)
 
@@ -165,7 +166,7 @@ class InMemoryTimedStore(StateStore):
             oldest, _ = self._rows_by_time.peekitem(0)
             if oldest > time - self._retention_ms:
                 return
-            # Only the store forgets these rows: open iterators hold on to them.
+            # Only the store drops these rows. Open iterators keep references to them.
             del self._rows_by_time[oldest]
 
     def _value(self, time: int, key: bytes, number: int) -> bytes | None:
@@ -199,7 +200,7 @@ class InMemoryTimedStore(StateStore):
         *,
         reverse: bool,
     ) -> Iterator[TimedRow]:
-        # No number is as far from 0 as these, or farther.
+        # Every number of a row lies strictly between these two.
         first = None if key_from is None else (key_from, -LONG_MAX - 1)
         last = None if key_to is None else (key_to, LONG_MAX + 1)
         for time, rows in found:

@@ -1,4 +1,4 @@
-"""The in-memory session store: by session end, gone when it is closed."""
+"""The in-memory session store: rows by session end, lost when the store closes."""
 
 from __future__ import annotations
 

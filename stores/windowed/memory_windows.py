@@ -1,4 +1,4 @@
-"""The in-memory window store: by window start, gone when it is closed."""
+"""The in-memory window store: rows by window start, lost when the store closes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class InMemoryWindowStore(InMemoryTimedStore, WindowStore):
         name: the name of the store.
         retention_ms: how long a window is kept after its start, in milliseconds.
         window_size_ms: the size of the windows, in milliseconds.
-        retain_duplicates: whether every put is kept, rather than the last one.
+        retain_duplicates: whether the store keeps every put, rather than the last one.
 
     Raises:
         InvalidArgumentError: the size is negative, or larger than the retention.
@@ -78,7 +78,7 @@ class InMemoryWindowStore(InMemoryTimedStore, WindowStore):
 
     @property
     def sequence(self) -> int:
-        """The last sequence number that was given to a duplicate."""
+        """The sequence number of the last duplicate."""
         return self._sequence
 
     def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
@@ -86,21 +86,22 @@ class InMemoryWindowStore(InMemoryTimedStore, WindowStore):
         require_key(key)
         require_time(window_start, "window start")
         if self._retain_duplicates:
-            # No row has this number yet, so that a value of None deletes nothing.
+            # No row has this number yet, so a value of None deletes nothing.
             self._sequence = (self._sequence + 1) & _LARGEST_SEQUENCE
         self._put(window_start, key, self._sequence, value)
 
     def _restore_record(self, record: ChangelogRecord) -> None:
         key, start, sequence = parse_window_key(record.key)
         if self._retain_duplicates:
-            # Going on from the restored numbers, a later put replaces none of the restored rows.
+            # Continue from the restored numbers, so that a later put replaces no restored row.
             self._sequence = sequence
         self._write(start, key, sequence, record.value)
 
     def fetch(self, key: bytes, window_start: int) -> bytes | None:
         """The value of ``key`` in the window that starts then, or ``None``.
 
-        ``None`` always, if duplicates are retained: there is no such thing as the value then.
+        If duplicates are retained, the result is always ``None``, because a window has no single
+        value.
         """
         require_key(key)
         return self._value(window_start, key, 0)

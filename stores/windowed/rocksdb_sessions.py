@@ -67,10 +67,10 @@ ValueOf = Callable[[bytes], Any]
 
 
 class _SessionReads(SegmentedReads):
-    """The reading methods of a session store over rows; what a view for queries is.
+    """The reading methods of a session store over rows; a view for queries has only these.
 
     Attributes:
-        plain_value: what gives the aggregate alone; ``None`` if it is stored as it is.
+        plain_value: extracts the aggregate from a stored one; ``None`` if both are the same.
     """
 
     plain_value: ValueOf | None = None
@@ -169,7 +169,7 @@ class _SessionReads(SegmentedReads):
         length = at + SESSION_SUFFIX_BYTES
 
         def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
-            # Both bounds begin with the key, so that a row of its length is one of this key.
+            # Both bounds begin with the key, so a row of the right length belongs to this key.
             for row, aggregate in rows:
                 if len(row) == length:
                     end, start = times_of(row, at)
@@ -261,7 +261,7 @@ class RocksDBSessionStore(_SessionWrites, SegmentedStore, SessionStore):
         return self._claims(kind="session")
 
     def read_only(self, isolation_level: IsolationLevel) -> ReadOnlySessionStore:
-        """A view of what is committed, or of everything, for queries from other threads."""
+        """A view of committed rows, or of all rows, for queries from other threads."""
         seen = self._view_of(isolation_level)
         if seen is None:
             return self

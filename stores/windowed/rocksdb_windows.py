@@ -78,11 +78,11 @@ ValueOf = Callable[[bytes], Any]
 
 
 class _WindowReads(SegmentedReads):
-    """The reading methods of a window store over rows; what a view for queries is.
+    """The reading methods of a window store over rows; a view for queries has only these.
 
     Attributes:
         window_size_ms: how long a window is, in milliseconds.
-        plain_value: what gives the value alone; ``None`` if it is stored as it is.
+        plain_value: extracts the value from a stored one; ``None`` if both are the same.
     """
 
     window_size_ms: int
@@ -152,7 +152,7 @@ class _WindowReads(SegmentedReads):
         length = at + WINDOW_SUFFIX_BYTES
 
         def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[int, Any]]:
-            # Both bounds begin with the key, so that a row of its length is one of this key.
+            # Both bounds begin with the key, so a row of the right length belongs to this key.
             for row, value in rows:
                 if len(row) == length:
                     (start,) = start_of(row, at)
@@ -174,7 +174,8 @@ class _WindowReads(SegmentedReads):
         time_from, time_to = max(time_from, 0), min(time_to, LONG_MAX)
         if is_inverted(key_from, key_to) or time_from > time_to:
             return self._nothing()
-        # Named tuples are made by their base, as that takes half the time, for each row.
+        # Building named tuples through their base class takes half the time, and each row needs
+        # one.
         size, start_of, new = self.window_size_ms, _START.unpack_from, tuple.__new__
         low, full_until = b"" if key_from is None else key_from, LONG_MAX - size
 
@@ -274,7 +275,7 @@ class RocksDBWindowStore(_WindowWrites, SegmentedStore, WindowStore):
         )
 
     def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyWindowStore:
-        """A view of what is committed, or of everything, for queries from other threads."""
+        """A view of committed rows, or of all rows, for queries from other threads."""
         seen = self._view_of(isolation_level)
         if seen is None:
             return self
@@ -293,7 +294,7 @@ class RocksDBWindowStore(_WindowWrites, SegmentedStore, WindowStore):
 
     def _time_of(self, key: bytes) -> int:
         _, start, sequence = parse_window_key(key)
-        # What is put after a restoration must not take the place of what was restored.
+        # A put after the restoration must not replace a restored row, so continue from its number.
         self.sequence = max(self.sequence, sequence)
         return start
 

@@ -2,26 +2,27 @@
 
 .. code-block:: text
 
-    <name>/<name>.meta            what belongs to no segment: offsets and stream time
+    <name>/<name>.meta            data of no segment: offsets and stream time
     <name>/<name>.<start in ms>   one segment
     <name>/*.deleted              an expired segment whose deletion was interrupted
     <name>/.lock                  locked while the store is open
 
-Each database flushes on its own, so that after a crash they may be at different commits. Every
+Each database flushes on its own, so after a crash the databases may be at different commits. Every
 commit writes its number, all offsets and the whole position to every database, in one step each: a
-database holds every record of its own up to the commit that it is at. Which of these commits
-the store goes on from is a choice, :data:`SegmentOffset`. The others are brought in line before
-anything is written, so that commits of before and after a crash are never compared.
+database holds all of its records up to its last flushed commit. :data:`SegmentOffset` chooses the
+commit that the store continues from. The other databases are brought in line before the next write,
+so that commits from before and after a crash are never compared.
 
-What a kill leaves, by the step that it interrupts:
+The state after a kill, by the interrupted step:
 
-*A segment is created.* It gets its first record after the number of the last commit is on its disk:
-up to that commit it lacks nothing. Without a number it is empty, and has no say.
+*A segment is created.* The number of the last commit reaches its disk before the first record, so
+the segment is complete up to that commit. A segment without a number is empty, and decides
+nothing.
 
-*A segment is dropped.* The stream time by which it is expired is on the disk of ``meta`` before.
-The directory is renamed first, so that a half-deleted one is never opened.
+*A segment is dropped.* The stream time that expires the segment reaches the disk of ``meta`` first.
+The directory is renamed before its deletion, so that a half-deleted one is never opened.
 
-*The store is closed.* Databases that are closed hold the last commit, the others an older one.
+*The store is closed.* Databases that were closed hold the last commit, the others an older one.
 
 Source: Kafka, AbstractSegments and KeyValueSegments.
 """
@@ -89,13 +90,13 @@ _DELETED = ".deleted"
 _OLD_NAME = re.compile(r"-(?P<minute>\d{12})|:(?P<ms>\d+)")
 
 _COMMITS: Final = TopicPartition("#commits", 0)
-"""Where the number of a commit is kept, in the stored position; no topic has such a name."""
+"""The entry of the stored position that holds the number of a commit; no topic has this name."""
 
 _NO_COMMIT = 0
 """The number of a segment that was created before the first commit."""
 
 _NO_NUMBER = -1
-"""Stands for the number of a database that has none yet."""
+"""The number of a database without a commit."""
 
 T = TypeVar("T")
 _logger = logging.getLogger("streamproof.stores")
@@ -126,7 +127,7 @@ class SegmentDatabases(KeyValueStore):
         self._segment_offset = segment_offset
         self._context: StateStoreContext | None = None
         self._lock_file: int | None = None
-        # Replaced and never changed, so that queries from other threads can iterate over it.
+        # A write replaces this map and never changes it, so that other threads can iterate over it.
         self._segments: dict[int, _Segment] = {}
         self._doomed: list[_Segment] = []
         self._offsets: dict[TopicPartition, int] = {}
@@ -134,7 +135,7 @@ class SegmentDatabases(KeyValueStore):
         self._position = Position()
         self._committed_position = Position()
         self._iterators: WeakSet[RowIterator] = WeakSet()
-        # Held while segments are dropped, and while a query finds and opens what it reads.
+        # Held while segments are dropped, and while a query finds and opens its segments.
         self._dropping = RLock()
 
     @property
@@ -208,8 +209,8 @@ class SegmentDatabases(KeyValueStore):
                 if rest:
                     raise ProcessorStateError(
                         f"The segment {path} does not start at a multiple of {self._interval_ms} "
-                        "ms: it was written with another segment interval. Open the store with "
-                        "that one, or wipe its directory and restore from the changelog."
+                        "ms, so it was written with another segment interval. Open the store with "
+                        "that interval, or wipe its directory and restore from the changelog."
                     )
                 yield segment
 
@@ -224,7 +225,7 @@ class SegmentDatabases(KeyValueStore):
         return store
 
     def _create_segment(self, segment: int) -> _Segment:
-        """A new segment, which lacks nothing up to the last commit; that is on its disk."""
+        """A new segment. It is complete up to the last commit, whose number is on its disk."""
         store = self._open_segment(segment)
         try:
             self._commit_to(store)
@@ -252,7 +253,7 @@ class SegmentDatabases(KeyValueStore):
                 store.flush()
 
     def _chosen(self, stores: list[_Segment]) -> _Segment:
-        """The database that says what is committed; ``stores`` begin with ``meta``."""
+        """The database that decides the committed offsets; ``stores`` begin with ``meta``."""
         if self._segment_offset == "minimum" or len(stores) == 1:
             return min(stores, key=lambda store: store.last_commit()[0])
         by_age = stores[1:] if self._segment_offset == "oldest" else stores[:0:-1]
@@ -435,12 +436,14 @@ class SegmentDatabases(KeyValueStore):
         except OSError as error:
             raise ProcessorStateError(
                 f"The segments of store {self._name!r} at {path} cannot be used: {error}. Check "
-                "that the path is a directory that can be written, that no other store has it "
-                "open, and that the disk has space."
+                "that the path is a writable directory, that no other store has it open, and that "
+                "the disk has space."
             ) from error
 
     def _rename_old_names(self, directory: Path) -> None:
-        """Give segments the names of today: ``<name>-yyyyMMddHHmm`` and ``<name>:<ms>``.
+        """Rename segments with names of old versions of Kafka.
+
+        Those names are ``<name>-yyyyMMddHHmm`` and ``<name>:<ms>``.
 
         Source: Kafka, AbstractRocksDBSegmentedBytesStoreTest,
         shouldLoadSegmentsWithOldStyleDateFormattedName and ...ColonFormattedName.
@@ -453,7 +456,9 @@ class SegmentDatabases(KeyValueStore):
             target = directory / f"{self._name}.{time - time % self._interval_ms}"
             _logger.info("Renaming the segment %s to %s.", path, target)
             if target.exists():
-                raise FileExistsError(f"{path.name} cannot be renamed, as there is {target.name}")
+                raise FileExistsError(
+                    f"{path.name} cannot be renamed, because {target.name} exists"
+                )
             path.rename(target)
 
 
@@ -479,7 +484,7 @@ class _Segment(RocksDBStore):
 
     @property
     def has_a_say(self) -> bool:
-        """Whether it says something about commits: it is ``meta``, or has a number or a record."""
+        """Whether the database is ``meta``, or has the number of a commit or a record."""
         if self.path.name.endswith(".meta") or self.last_commit()[0] != _NO_NUMBER:
             return True
         with self.range(None, None) as rows:
@@ -515,7 +520,7 @@ def _locked(path: Path) -> int:
 def _segment_of(key: bytes) -> int:
     if len(key) < _ID.size:
         raise InvalidArgumentError(
-            f"The key {key!r} is too short to name a segment: the first {_ID.size} bytes do."
+            f"The key {key!r} is too short; begin it with the {_ID.size} bytes of a segment."
         )
     (segment,) = _ID.unpack_from(key)
     return int(segment)

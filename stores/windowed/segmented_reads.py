@@ -1,4 +1,4 @@
-"""Rows by time, in segments of a key-value store: their stream time, and how they are read.
+"""Rows by time, in segments of a key-value store: their stream time, and their scans.
 
 A row is stored under ``segment id ++ key``, with the id in 8 bytes, big-endian. One more row,
 behind all segments, has the stream time.
@@ -89,7 +89,7 @@ class Timeline:
     Stream time belongs to the rows that advanced it. If it outlived a transaction that is
     discarded, records that were in time would come too late when they are processed again, and
     would be lost although the changelog may have them. So the store, each transaction and each view
-    have timelines of their own, over the timeline of committed rows.
+    have their own timelines, over the timeline of committed rows.
 
     Attributes:
         retention_ms: how long a row is kept, in milliseconds of stream time.
@@ -202,7 +202,7 @@ class SegmentedReads:
         return StoreIterator(self._name, iter(()), self._iterators)
 
     def _require_open(self) -> None:
-        # A closed store, transaction or view raises by itself.
+        # A closed store, transaction or view raises its own error here.
         self._rows.get(STATE_ROW)
 
 
@@ -211,8 +211,8 @@ class SegmentedView(SegmentedReads):
 
     Args:
         name: the name of the store, for messages.
-        rows: what is read.
-        timeline: how far time has come in ``rows``.
+        rows: the source of the rows.
+        timeline: the stream time of ``rows``.
         iterators: the open iterators of the store.
         lock: held by the store while it commits.
     """

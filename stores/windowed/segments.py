@@ -147,8 +147,8 @@ class SegmentedWrites(SegmentedReads, StateStore):
         first = timeline.first_segment(timeline.stream_time)
         self.keep_state()
         with self._owner.no_input_record():
-            # From the very beginning: an earlier deletion may have been discarded, or not have
-            # reached the disk.
+            # Delete from the very beginning: an earlier deletion may have been discarded, or may
+            # not have reached the disk.
             self._rows.delete_range(segment_prefix(0), segment_prefix(first))
         timeline.dropped_before = first
 
@@ -200,9 +200,9 @@ class SegmentedStore(SegmentedWrites):
             interval = default_segment_interval_ms(retention_ms)
         if retention_ms < 1 or interval < 1 or retention_ms // interval > _MAX_SEGMENTS:
             raise InvalidArgumentError(
-                f"Store {inner.name!r}: a retention of {retention_ms} ms in segments of "
-                f"{interval} ms is not possible. Both must be at least 1 ms, and the retention may "
-                f"span at most {_MAX_SEGMENTS} segments."
+                f"Store {inner.name!r} cannot keep a retention of {retention_ms} ms in segments of "
+                f"{interval} ms. Give at least 1 ms for both, and at most {_MAX_SEGMENTS} segments "
+                "in a retention."
             )
         self._committed = Timeline(retention_ms, interval)
         timeline = replace(self._committed, base=self._committed)
@@ -301,9 +301,9 @@ class SegmentedStore(SegmentedWrites):
             stream_time, sequence = _STATE.unpack(stored)
         except struct.error as error:
             raise ProcessorStateError(
-                f"The stream time of store {self._name!r} is stored in {len(stored)} bytes instead "
-                f"of {_STATE.size}: the store is damaged, or another kind of store wrote it. Wipe "
-                "the store's directory and restore from the changelog."
+                f"The stream time of store {self._name!r} has {len(stored)} bytes instead of "
+                f"{_STATE.size}: the store is damaged, or another kind of store wrote it. Wipe the "
+                "store's directory and restore from the changelog."
             ) from error
         return stream_time, sequence
 
@@ -358,10 +358,9 @@ class SegmentedStore(SegmentedWrites):
         _logger.debug("Store %r drops a record of %d: its segment is expired.", self._name, time)
 
     def next_sequence(self) -> int:
-        """A new number that tells duplicates apart.
+        """A new number for a duplicate.
 
-        No number is given twice, even if its transaction is discarded, until they start over after
-        2**31 - 1 numbers.
+        Numbers are unique, even if a transaction is discarded. They wrap around after 2**31 - 1.
         """
         self.sequence = (self.sequence + 1) & _LARGEST_SEQUENCE
         return self.sequence
@@ -402,8 +401,9 @@ class SegmentedStore(SegmentedWrites):
             if time < 0:
                 raise ProcessorStateError(
                     f"The changelog of store {self._name!r} has the key {record.key!r} at offset "
-                    f"{record.offset}, whose time is before the beginning of time: another kind of "
-                    "store wrote it, or it is damaged. Nothing of its batch was restored."
+                    f"{record.offset}, whose time is negative: the record is damaged, or another "
+                    "kind of store wrote it. Check the changelog topic; nothing of the batch was "
+                    "restored."
                 )
         if self._restore_rows is None:
             raise InvalidStateStoreError(
@@ -432,7 +432,7 @@ class SegmentedStore(SegmentedWrites):
             yield ChangelogRecord(STATE_ROW, state, offset)
 
     def _restored_value(self, record: ChangelogRecord) -> bytes | None:
-        """The value of a changelog record as it is stored."""
+        """The stored form of the value of a changelog record."""
         return record.value
 
     @abstractmethod
@@ -445,7 +445,7 @@ class SegmentedStore(SegmentedWrites):
 
 
 class SegmentedTransaction(SegmentedWrites, Transaction):
-    """A transaction over all segments of a store; it has a stream time of its own.
+    """A transaction over all segments of a store, with its own stream time.
 
     Source: KIP-892, "a wrapper TransactionalSegment will also be provided".
     """

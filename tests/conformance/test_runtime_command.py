@@ -89,8 +89,8 @@ def test_a_defect_makes_it_fail(command_line: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("runtime", "--defect", "no-such"), "There is no defect 'no-such'. There are: "),
-        (("runtime:no-such",), "There is no defect 'no-such'. There are: "),
+        (("runtime", "--defect", "no-such"), "There is no defect 'no-such'. Choose one of: "),
+        (("runtime:no-such",), "There is no defect 'no-such'. Choose one of: "),
         (("in-memory", "--defect", "ignores-lag"), "`streamproof verify runtime`"),
         (("in-memory", "runtime"), "verify them one by one"),
         (("in-memory", "--only", "EOS-001"), "EOS-001 binds the runtime"),

@@ -28,13 +28,13 @@ def served(subject: str) -> str:
 @pytest.mark.parametrize(
     ("subject", "message"),
     [
-        ("cmd:", "The command of a store host is missing"),
-        ("cmd:'", "is no command: No closing quotation"),
+        ("cmd:", "The command of the store host is empty"),
+        ("cmd:'", "is not a valid command line: No closing quotation"),
         ("cmd:./no-such-host", "'./no-such-host' cannot be started: No such file or directory"),
         ("cmd:/bin/false", "left with exit code 1 during hello"),
         (bad("talks first"), "answered hello with b'Welcome to my store!'"),
         (bad("from the future"), "speaks version 2 of the protocol"),
-        (bad("unknown capability"), "claims quantum: no such capability"),
+        (bad("unknown capability"), "claims the unknown capabilities quantum"),
     ],
 )
 def test_a_host_that_cannot_be_used(subject: str, message: str, command_line: CommandLine) -> None:

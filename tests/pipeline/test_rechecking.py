@@ -391,7 +391,7 @@ def test_a_run_that_makes_an_invariant_raise_is_named() -> None:
 def test_a_column_has_no_nulls() -> None:
     table = a_run("a").set_column(5, "task", [[None] * 5])
     (message,) = judged(table)
-    assert message.startswith("Event 0 of run 'a' has no task: a column has no nulls.")
+    assert message.startswith("Event 0 of run 'a' has no task, but no column may have nulls.")
 
 
 def test_a_run_has_a_beginning() -> None:

@@ -142,7 +142,7 @@ def test_an_expectation_that_nobody_can_judge_is_refused(tmp_path: Path) -> None
         ('recorded = "8:1"', "the recording carries no version of the simulated world"),
         (
             f'recorded = "8:1"\nworld = {WORLD_VERSION + 1}',
-            f"carries version {WORLD_VERSION + 1} of the simulated world, and this",
+            f"carries version {WORLD_VERSION + 1} of the simulated world, but this",
         ),
         (f"seed = 1\nworld = {WORLD_VERSION + 1}", "Record the run anew"),
     ],

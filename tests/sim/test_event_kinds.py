@@ -323,7 +323,7 @@ def row(kind: str, text: str | None) -> pa.RecordBatch:
         ('{"key":"not base64"}', r"Invalid base64 encoded string - at `\$.key`"),
         ("[]", "Expected `object`, got `array`"),
         ("{", "truncated"),
-        (None, "no attributes: a column has no nulls"),
+        (None, "no attributes, but no column may have nulls"),
     ],
 )
 def test_an_event_that_is_not_as_it_should_be_is_named(text: str | None, message: str) -> None:

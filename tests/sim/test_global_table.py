@@ -155,7 +155,7 @@ def test_each_process_reads_the_table_anew() -> None:
     [
         ({"rows": "nowhere"}, "table", "'rows' is filled from 'nowhere'"),
         ({"rows": "in"}, "table", "'rows' is filled from 'in'"),
-        ({"counts": "table"}, "table", "a name that no other store has"),
+        ({"counts": "table"}, "table", "Give the store a unique name"),
     ],
 )
 def test_a_global_store_that_cannot_be_is_refused(

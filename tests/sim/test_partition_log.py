@@ -81,7 +81,7 @@ def test_a_record_that_comes_again_is_recognised() -> None:
     assert log.append(b"k", b"1", 0, producer=7, sequence=0) == 0
     assert log.append(b"k", b"2", 0, producer=7, sequence=1) == 1
     assert log.append(b"k", b"2", 0, producer=7, sequence=1) == 1
-    with pytest.raises(OutOfOrderSequenceError, match="sent sequence 3, and 2 is next"):
+    with pytest.raises(OutOfOrderSequenceError, match="sent sequence 3, but must send 2 next"):
         log.append(b"k", b"4", 0, producer=7, sequence=3)
     assert log.append(b"k", b"5", 0, producer=7, epoch=1, sequence=0) == 2
     assert log.end == 3
@@ -93,7 +93,9 @@ def test_a_marker_fences_an_earlier_epoch() -> None:
     transaction(log, 7, b"1")
     log.end_transaction(7, commit=False, timestamp=0, epoch=1)
     for sequence in (0, 1):
-        with pytest.raises(ProducerFencedError, match="of epoch 0 is fenced: 1 was here"):
+        with pytest.raises(
+            ProducerFencedError, match="of epoch 0 is fenced, because epoch 1 has written"
+        ):
             log.append(b"k", b"2", 0, producer=7, sequence=sequence, transactional=True)
     assert log.append(b"k", b"3", 0, producer=7, epoch=1, transactional=True) == 2
 

@@ -125,7 +125,7 @@ def test_exploring_side_by_side_is_exploring() -> None:
 
 def test_an_unknown_defect_is_refused() -> None:
     """With the names that there are."""
-    with pytest.raises(UsageError, match=f"no defect 'typo'. There are: .*{min(DEFECTS)}"):
+    with pytest.raises(UsageError, match=f"no defect 'typo'. Choose one of: .*{min(DEFECTS)}"):
         run(Choices.seeded(0), SHORT, defects=["typo"])
 
 

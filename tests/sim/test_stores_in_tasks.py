@@ -255,7 +255,7 @@ class Unregistered(InMemoryKeyValueStore):
 def test_a_store_that_cannot_be_restored_is_named(tmp_path: Path) -> None:
     """As soon as it is opened."""
     disk = RealDisk(world(), "instance-0", tmp_path / "disk", Unregistered)
-    with pytest.raises(SubjectError, match="no way to restore it: init"):
+    with pytest.raises(SubjectError, match=r"no way to restore it: call context\.register"):
         opened(disk)
 
 

@@ -179,13 +179,19 @@ def test_full_buffers_pause_their_inputs(mode: Mode) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"buffered_records_per_partition": 0}, "buffered.records.per.partition is 0: at least 1"),
-        ({"statestore_cache_max_bytes": -1}, "statestore.cache.max.bytes is -1: 0 is no cache"),
+        (
+            {"buffered_records_per_partition": 0},
+            "buffered.records.per.partition is 0; give at least 1",
+        ),
+        (
+            {"statestore_cache_max_bytes": -1},
+            "statestore.cache.max.bytes is -1; give 0 for no cache",
+        ),
         ({"max_task_idle_ms": -2}, "max.task.idle.ms is -2"),
-        ({"max_poll_records": 0}, "max.poll.records is 0: at least 1"),
-        ({"request_timeout_ms": 0}, "request.timeout.ms is 0: at least 1"),
-        ({"max_block_ms": 0}, "max.block.ms is 0: at least 1"),
-        ({"heartbeat_interval_ms": 0}, "heartbeat.interval.ms is 0: at least 1"),
+        ({"max_poll_records": 0}, "max.poll.records is 0; give at least 1"),
+        ({"request_timeout_ms": 0}, "request.timeout.ms is 0; give at least 1"),
+        ({"max_block_ms": 0}, "max.block.ms is 0; give at least 1"),
+        ({"heartbeat_interval_ms": 0}, "heartbeat.interval.ms is 0; give at least 1"),
     ],
 )
 def test_an_impossible_configuration_is_refused(wrong: dict[str, int], message: str) -> None:

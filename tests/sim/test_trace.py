@@ -127,14 +127,14 @@ def write(path: Path, content: Any) -> Path:
     [
         (None, "cannot be read as a trace"),
         (b"PAR1 and no more", "cannot be read as a trace"),
-        (pa.table({"x": [1]}), "no trace of a simulation: it has no column 'run'"),
+        (pa.table({"x": [1]}), "not a trace: it has no column 'run'"),
         (
             SCHEMA.set(2, pa.field("time", pa.float64())).empty_table(),
-            "the column 'time' is of type double, and should be int64",
+            "a column 'time' of type double instead of int64",
         ),
         (
             SCHEMA.with_metadata({"streamproof.events": "7"}).empty_table(),
-            "is a trace of version 7, and version 1 is read here",
+            "is a trace of version 7, but this streamproof reads version 1",
         ),
     ],
 )

@@ -246,7 +246,7 @@ def test_a_mistake_is_found(defect: str, upgrade: str, rule: str) -> None:
 
 def test_an_unknown_upgrade_is_refused() -> None:
     """With those that there are."""
-    with pytest.raises(UsageError, match=r"no upgrade 'typo'\. There are: format-in-place, "):
+    with pytest.raises(UsageError, match=r"no upgrade 'typo'\. Choose one of: format-in-place, "):
         run(Choices.seeded(0), Plan(upgrade="typo"))
 
 

@@ -267,7 +267,9 @@ def test_a_file_where_a_directory_should_be(kind: str, depth: int, tmp_path: Pat
     obstacle = [state_dir, state_dir / "rocksdb", state_dir / "rocksdb" / directory.name][depth]
     obstacle.parent.mkdir(parents=True, exist_ok=True)
     obstacle.write_text("in the way")
-    with pytest.raises(ProcessorStateError, match="Check that the path is a directory") as caught:
+    with pytest.raises(
+        ProcessorStateError, match="Check that the path is a writable directory"
+    ) as caught:
         _opened(kind, state_dir)
     assert str(obstacle) in str(caught.value)
     assert obstacle.read_text() == "in the way"
@@ -384,7 +386,7 @@ def test_a_directory_that_belongs_to_somebody_else(kind: str, mode: int, tmp_pat
     assert printed.startswith("ProcessorStateError: ")
     assert f"rocksdb/{directory.name}" in printed
     assert "Permission denied" in printed
-    assert "Check that the path is a directory that can be written" in printed
+    assert "Check that the path is a writable directory" in printed
     assert _contents(directory) == before
     assert _read(kind, tmp_path) == (ROWS, OFFSET)
 

@@ -455,5 +455,7 @@ class OtherStore(StateStore):
 
 
 def test_what_cannot_be_logged() -> None:
-    with pytest.raises(UsageError, match="Store 'other' is a OtherStore, which is no key-value"):
+    with pytest.raises(
+        UsageError, match="Store 'other' is a OtherStore, whose writes cannot be logged"
+    ):
         change_logging(OtherStore())

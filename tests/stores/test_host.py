@@ -179,12 +179,15 @@ def test_a_host_that_misbehaves(
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("silent", "said no hello: no answer to hello within"),
-        ("talks first", "said no hello: .* answered hello with b'Welcome"),
-        ("from the future", "speaks version 2 of the protocol; this is streamproof with version 1"),
-        ("unknown capability", "claims quantum: no such capability"),
-        ("wrong capability", "claims what cannot be"),
-        ("windows", "claims more than version 1 of the protocol serves"),
+        ("silent", "did not answer hello: no answer to hello within"),
+        ("talks first", "did not answer hello: .* answered hello with b'Welcome"),
+        (
+            "from the future",
+            "speaks version 2 of the protocol, but this streamproof speaks version 1",
+        ),
+        ("unknown capability", "claims the unknown capabilities quantum"),
+        ("wrong capability", "claims a capability with a wrong value"),
+        ("windows", "claims more than version 1 of the protocol can serve"),
     ],
 )
 def test_a_host_that_is_refused(monkeypatch: pytest.MonkeyPatch, how: str, message: str) -> None:
@@ -198,7 +201,7 @@ def test_a_host_that_is_refused(monkeypatch: pytest.MonkeyPatch, how: str, messa
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("", "command of a store host is missing"),
+        ("", "command of the store host is empty"),
         ("/no/such/host", "'/no/such/host' cannot be started: No such file"),
         (f"{SUBJECTS}/bad_hosts.py", "cannot be started: Permission denied"),
         ("/bin/true", "left with exit code 0 during hello"),

@@ -45,10 +45,10 @@ def test_invalid_offsets_are_dropped_when_reading(tmp_path: Path) -> None:
     ("content", "line", "problem"),
     [
         ("", 1, "found nothing"),
-        ("1\n0\n", 1, "version 1 is not known"),
+        ("1\n0\n", 1, "the version is 1"),
         ("0\n", 2, "found nothing"),
         ("0\nx\n", 2, "found 'x'"),
-        ("0\n2\nt 0 1\n", 2, "2 offsets are announced, 1 are there"),
+        ("0\n2\nt 0 1\n", 2, "expected 2 offsets, but found 1"),
         ("0\n1\nt 0\n", 3, "found 't 0'"),
         ("0\n1\nt 0 one\n", 3, "found 't 0 one'"),
         ("0\n1\nt 0 1 2\n", 3, "found 't 0 1 2'"),

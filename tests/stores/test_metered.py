@@ -324,5 +324,5 @@ class OtherStore(StateStore):
 
 
 def test_what_cannot_be_metered() -> None:
-    with pytest.raises(UsageError, match="Store 'other' is a OtherStore, which is no key-value"):
+    with pytest.raises(UsageError, match="Store 'other' is a OtherStore, which has no metrics"):
         metered(OtherStore(), "custom")

@@ -244,11 +244,11 @@ def test_offsets_without_a_database_are_dropped(
     ("content", "line", "problem"),
     [
         ("", 1, "found nothing"),
-        ("1\n0\n", 1, "version 1 is not known"),
-        ("0\n2\nstreamproof-store-changelog 0 7\n", 2, "2 offsets are announced, 1 are there"),
+        ("1\n0\n", 1, "the version is 1"),
+        ("0\n2\nstreamproof-store-changelog 0 7\n", 2, "expected 2 offsets, but found 1"),
         ("0\n1\nstreamproof-store-changelog 0 -2\n", 3, "offset -2 is negative"),
-        ("0\n1\nstreamproof-store-changelog 0 12", 3, "the line has no end"),
-        ("0\n2\nt 0 1\nt 0 2\n", 4, "t-0 is there a second time"),
+        ("0\n1\nstreamproof-store-changelog 0 12", 3, "the line does not end"),
+        ("0\n2\nt 0 1\nt 0 2\n", 4, "t-0 occurs twice"),
         ("0\n1\nstreamproof-store-changelog 0\n", 3, "expected 'topic partition offset'"),
     ],
 )

@@ -523,7 +523,7 @@ def test_old_names_are_rounded_to_segments_and_replace_nothing(
     assert (directory / "other-197001010001").is_dir()
     (directory / old).mkdir()
     damaged = SegmentDatabases("store", segment_interval_ms=INTERVAL)
-    with pytest.raises(ProcessorStateError, match=r"there is store\.60000"):
+    with pytest.raises(ProcessorStateError, match=r"store\.60000 exists"):
         damaged.init(make_context(), damaged)
     (directory / old).rmdir()
     assert rows_of(opened()) == [(row(60), b"v")]

@@ -448,7 +448,7 @@ def test_downgrade_to_the_plain_store_is_refused(make_context: MakeContext) -> N
     plain = RocksDBStore("store")
     with pytest.raises(ProcessorStateError, match="timestamps") as error:
         plain.init(make_context(), plain)
-    assert "downgrade is not possible" in str(error.value)
+    assert "cannot downgrade" in str(error.value)
     store = _lazy(make_context)
     assert store.get(b"a") == SURROGATE + b"1"
     store.close()

@@ -355,7 +355,7 @@ def test_interrupted_deletion_goes_on(
     with caplog.at_level(logging.INFO, logger="streamproof.stores"):
         instance.open(mode).close()
     assert not {"store~discarded", "store-v2~discarded"} & {*instance.directories()}
-    assert caplog.text.count("Going on with the deletion") == 2
+    assert caplog.text.count("Finishing the interrupted deletion") == 2
 
 
 def test_failure_to_delete_is_a_warning(
@@ -371,7 +371,7 @@ def test_failure_to_delete_is_a_warning(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", fail)
         discard(directory)
-    assert "cannot be moved aside" in caplog.text
+    assert "cannot be renamed before its deletion" in caplog.text
     assert directory.is_dir()
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", fail)

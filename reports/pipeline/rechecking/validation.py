@@ -41,7 +41,7 @@ WRONG_START = (
 )
 LACKING = (
     "Event %d of run '%s' (%s) cannot be read: it has no `%s`, or one of another type. "
-    "docs/events.md says what a kind of events tells."
+    "docs/events.md lists the attributes of each kind."
 )
 
 USED: dict[str, dict[str, str]] = {
@@ -87,8 +87,8 @@ def require_events(events: DataFrame) -> None:
         if found.get(name) != type_:
             what = f"is of type {found[name]}" if name in found else "is missing"
             raise UsageError(
-                f"These are no events: the column {name!r} {what}, and should be of type {type_}. "
-                "docs/events.md says which there are."
+                f"These are no events: the column {name!r} {what}, but must be of type {type_}. "
+                "docs/events.md lists the columns."
             )
 
 
