@@ -44,7 +44,8 @@ class StreamsConfig:
         exactly_once: ``processing.guarantee``.
         transactional: whether the stores stage their writes (KIP-892).
         commit_interval_ms: Kafka's defaults are 100 under exactly-once, and 30,000.
-        max_task_idle_ms: -1 never waits, 0 waits for what the broker has, more waits longer.
+        max_task_idle_ms: -1 never waits, 0 waits for records that the broker has, and more waits
+            longer.
         idling: the rules for waiting: those of the proposal, or those of Kafka.
         transaction_timeout_ms: how long a transaction may take; at least the commit interval.
         request_timeout_ms: how long a client waits for a reply.

@@ -62,8 +62,8 @@ class Choices:
     def recorded(cls, choices: Sequence[int], *, recording: bool = True) -> Choices:
         """Recorded choices; past the end of the list, always 0.
 
-        A number that is too large, because the run is another one by now, is cut to the largest
-        option. So every list of numbers is a run.
+        A number that is too large, because the run has changed, is cut to the largest option. So
+        every list of numbers is a run.
         """
         remaining = iter(choices)
         return cls(lambda options: min(next(remaining, 0), options - 1), recording=recording)

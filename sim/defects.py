@@ -1,7 +1,7 @@
 """Defects: named mistakes that a run can switch on in the simulated runtime.
 
 Each defect is a bug that Kafka Streams once had, or removes a rule that Kafka Streams needs. All
-defects are off by default. They show that the invariants can fail, and what a failure looks like.
+defects are off by default. They show that the invariants can fail, and how a failure looks.
 
 The runtime asks ``world.defect(name)`` at the place of each mistake, and makes the mistake if the
 answer is yes.

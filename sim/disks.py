@@ -149,7 +149,7 @@ class SimulatedDisk(InstanceDisk):
     Args:
         world: the world.
         name: the name of the instance.
-        durability: what the data of a commit survives.
+        durability: the failures that committed data survives.
         persistent: whether the stores are on the disk at all, or in memory alone.
     """
 
@@ -294,7 +294,7 @@ class RealDisk(InstanceDisk):
         return HostedStore(name, inner, self.require_space, self._watch)
 
     def _drop_memory(self) -> None:
-        """Go on with a copy of the files as they are now, because a kill leaves exactly these.
+        """Go on with a copy of the current files, because a kill leaves exactly these.
 
         The open stores must be closed after that, to free their memory. Their last flush reaches
         the old files, which are deleted, and never the copy.
@@ -324,7 +324,7 @@ class RealDisk(InstanceDisk):
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a directory as it is at one moment.
+    """Copy the state of a directory at one moment.
 
     A copy of files during a write may be a state that never was. No call of a store is under way,
     but a compaction may be. So the copy counts only if no file changed during the copy.

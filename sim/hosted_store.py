@@ -32,7 +32,7 @@ WatchCall = Callable[[str], AbstractContextManager[object]]
 _BUFFER_BYTES = 16 * 1024 * 1024
 """How many bytes a store may buffer: Kafka's figure for RocksDB, and more than a run ever writes.
 
-Setting the number at all tells our RocksDB stores that there is little data, and they open faster.
+Any number makes our RocksDB stores expect little data, so they open faster.
 """
 
 

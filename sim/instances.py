@@ -178,7 +178,7 @@ class Instance:
             thread.stop()
         for thread in self.threads:
             yield thread.stopped
-        # The process may have died meanwhile, and another one may have started.
+        # The process may have died during the wait, and another one may have started.
         if self.host is host:
             self._end("instance.stopped", leaks=directory.leaks)
             directory.close()

@@ -182,8 +182,8 @@ class ModelStore(KeyValueStore):
         name: the name of the store.
         disk: the disk of its host. When the host dies, the store is dropped, and the disk is left.
         transactional: whether writes are staged until ``commit`` (KIP-892).
-        durability: what a commit does beside its own work: nothing (``flush``), a flush
-            (``process``), or a flush and a sync (``power``).
+        durability: the extra work of a commit: nothing (``flush``), a flush (``process``), or a
+            flush and a sync (``power``).
         persistent: whether the store is on the disk at all. If not, it is empty whenever it opens.
     """
 

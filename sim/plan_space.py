@@ -194,8 +194,8 @@ def _has(options: Options, owner: Any) -> bool:
 def draw(choices: Choices, space: PlanSpace = EVERYTHING) -> Plan:
     """Draw the plan of a world.
 
-    Every choice of an unrestricted plan is made whatever the space, so that a plan of a smaller
-    space stays as close as possible to the plan that the same seed draws from everything.
+    Every space takes all choices of an unrestricted plan, so that a plan of a smaller space stays
+    as close as possible to the plan that the same seed draws from everything.
 
     Args:
         choices: they decide; the first choices of a world are those of its plan.

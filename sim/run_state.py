@@ -1,4 +1,4 @@
-"""The state of a world at one moment of a run, as far as its events tell.
+"""The state of a world at one moment of a run, as far as its events show it.
 
 The classes here are plain data. Each kind of events declares in :mod:`streamproof.sim.event_kinds`
 how it changes them, and :mod:`streamproof.scenarios.state` applies the events of a run one by one.
@@ -108,8 +108,8 @@ class FoldedStore:
         memory: writes in memory that were not flushed: a kill loses them.
         disk: flushed rows: they survive a kill.
         offset: its changelog offset by the last event; below 0 if it has none.
-        committed_offset: the last committed offset; below 0 if there is none.
-        flushed_offset: the committed offset that survives a kill; below 0 if there is none.
+        committed_offset: the last committed offset; below 0 for none.
+        flushed_offset: the committed offset that survives a kill; below 0 for none.
         has_file: whether its offset is in a file beside the store (before KIP-1035). Then the
             flushed offset is the one in the file, and a flush does not change it.
         flushes: the times of the flushes since the last sync, in milliseconds.
@@ -351,7 +351,7 @@ def process_of(actor: str) -> str:
 
 
 class Moment:
-    """The state of a world right after one event, as far as the events tell.
+    """The state of a world right after one event, as far as the events show it.
 
     Args:
         defects: the defects that are switched on in the runtime.

@@ -28,7 +28,7 @@ class VirtualTime(simpy.Environment):
 
     Simpy takes events of one moment in the order in which they were scheduled. Nothing in the real
     world keeps that order, and code that is right only in that order has a mistake that must show.
-    Events that simpy itself puts first, such as the start of a process, stay first.
+    Events that simpy puts first, such as the start of a process, stay first.
     """
 
     def __init__(self, choices: Choices) -> None:
@@ -55,7 +55,7 @@ class VirtualTime(simpy.Environment):
             super().step()
         except BaseException as error:
             # Simpy raises a copy of what an actor has raised, and names the original as the cause.
-            # Hypothesis knows its own exceptions by what the copy has lost.
+            # Hypothesis recognises its own exceptions by attributes that the copy lacks.
             if type(error.__cause__) is type(error):
                 raise error.__cause__ from error.__cause__.__cause__
             raise

@@ -182,7 +182,7 @@ class Topology:
         return count
 
     def _refuse_wrong_globals(self) -> None:
-        """Raise UsageError if a global store has no topic of its own, or the name of another."""
+        """Raise UsageError if a global store shares its topic, or has the name of another store."""
         used = {topic for each in self.subtopologies for topic in (*each.sources, *each.sinks)}
         names = {name for each in self.subtopologies for name in each.stores}
         for store, topic in self.global_stores.items():

@@ -1,6 +1,6 @@
 """Workloads: the input of an application, drawn from choices.
 
-Each input topic has a producer with a pace of its own. The workload sends bursts of records with
+Each input topic has a producer with its own pace. The workload sends bursts of records with
 silences between them. Some bursts are in transactions, and some of these are aborted: so readers
 meet markers and aborted records, and a partition may end with them (KAFKA-6607). Records reach the
 brokers at once, and exactly once, so that the run knows which records the application had to
@@ -189,7 +189,7 @@ class _Producer:
         choices, config = self._world.choices, self._config
         keys = choices.between(1, config.keys) if config.skewed else config.keys
         key = b"key-%d" % choices.below(keys)
-        # Each value is unique, so that every record can be told from every other.
+        # Each value is unique, so that no two records look alike.
         value = None
         if not choices.chance(config.tombstones):
             value = b"%s-%d" % (self._topic.encode(), self._count)

@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 Kind = Literal["key-value", "window", "session"]
-"""Which interface a store implements."""
+"""The interface that a store implements."""
 
 Durability = Literal["flush", "process", "power"]
 """What the data of a ``commit`` that has returned survives.

@@ -29,7 +29,7 @@ class InMemoryKeyValueStore(KeyValueStore):
     """A sorted map (Kafka: InMemoryKeyValueStore).
 
     An iterator copies the keys when it is opened, and reads each value when it reaches the key. So
-    it skips keys that were deleted meanwhile, and sees values that were updated meanwhile.
+    it skips keys that were deleted since, and sees values that were updated since.
     """
 
     capabilities = Capabilities(

@@ -298,7 +298,7 @@ class Metrics:
         return definition.level == "INFO" or self.level == "DEBUG"
 
     def _registered(self) -> list[_Registered]:
-        # Copied, as another thread may open or close a store meanwhile.
+        # Copied, because another thread may open or close a store during the loop.
         entries = list(self._scopes.values())
         return [registered for entry in entries for registered in list(entry.metrics.values())]
 

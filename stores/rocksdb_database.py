@@ -116,8 +116,8 @@ class Database:
         directory: the directory of the files; it is created if it does not exist.
         with_offsets: whether the database has an ``offsets`` column family.
         write_buffer_bytes: the size of the write buffers; ``None`` for Kafka's defaults.
-        timestamped: whether the records are in a column family of their own, beside the one in
-            which plain records were kept (KIP-258, as shipped).
+        timestamped: whether the records have their own column family, beside that of plain records
+            (KIP-258, as shipped).
 
     Attributes:
         data: the records.

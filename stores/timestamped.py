@@ -491,11 +491,12 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
         """Feed the new format, beside the live one, with the next records of the changelog.
 
         Any thread may call this method. The first record to feed is the one after
-        ``rebuilt_offset``. When the new format is as far as the old one, an INFO message says so.
+        ``rebuilt_offset``. When the new format has caught up with the old one, an INFO message says
+        so.
 
         Raises:
             UnsupportedOperationError: no upgrade in place is being prepared.
-            InvalidStateStoreError: the store was closed meanwhile.
+            InvalidStateStoreError: the store was closed during the rebuild.
 
         Source: KIP-258, "In-place upgrade".
         """

@@ -162,8 +162,8 @@ class LazyRocksDBStore(RocksDBStore):
 class TransactionalLazyRocksDBStore(LazyRocksDBStore, TransactionalRocksDBStore):
     """The same with transactions.
 
-    A migration changes no value, and so it does not wait for a commit: after a rollback the content
-    is the same, whether rows were migrated meanwhile or not.
+    A migration changes no value, and so it does not wait for a commit: a rollback leaves the same
+    content with or without the migration.
 
     Source: Kafka 4.4, DualColumnFamilyAccessorTransactionalTest.
     """

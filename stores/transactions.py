@@ -16,10 +16,10 @@ __all__ = ["AbstractTransaction", "AbstractTransactionalStore", "Transaction"]
 class Transaction(StateStore):
     """A view of a store that keeps its writes to itself until they are committed.
 
-    A transaction has the whole interface of a store, so that it can be passed wherever a store is
-    expected. But ``init`` does nothing, and ``commit`` and ``close`` end this transaction only. A
-    transaction reads its own writes and belongs to one thread. Commit or close each transaction
-    once; a ``with`` statement closes it at the end of the block.
+    A transaction has the whole interface of a store, so that it can stand in for a store. But
+    ``init`` does nothing, and ``commit`` and ``close`` end this transaction only. A transaction
+    reads its own writes and belongs to one thread. Commit or close each transaction once; a
+    ``with`` statement closes it at the end of the block.
 
     Source: KIP-892, org.apache.kafka.streams.state.Transaction.
     """

@@ -145,7 +145,9 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         read_runs([path], [])
     newer = table.replace_schema_metadata({"streamproof.events": "2"})
     pq.write_table(newer, path)
-    with pytest.raises(UsageError, match="is a trace of version 2, and version 1 is read here"):
+    with pytest.raises(
+        UsageError, match="is a trace of version 2, but this streamproof reads version 1"
+    ):
         read_runs([path], [])
     pq.write_table(table.set_column(0, "run", pa.nulls(len(table), pa.string())), path)
     with pytest.raises(UsageError, match="has events of no run: the column 'run' has no nulls"):

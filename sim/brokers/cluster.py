@@ -2,8 +2,8 @@
 
 A request takes effect at once when it reaches the brokers; only the network takes time. Two things
 happen without a request: the markers of decided transactions are written one after the other, and
-transactions and members that take too long are ended. ``upkeep`` has all other work that brokers do
-by themselves.
+transactions and members that take too long are ended. ``upkeep`` has all other background work of
+the brokers.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Cluster:
     def next_change(self, group: str) -> Event:
         """An event that happens when the state of the group changes the next time.
 
-        It stands for a request that waits at the brokers.
+        This stands for a request that waits at the brokers.
         """
         return self._changes.setdefault(group, self._world.time.event())
 
@@ -259,7 +259,7 @@ class Cluster:
         self.markers_due()
 
     def init_producer(self, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
-        """A new producer under a transactional id, which fences the one before.
+        """A new producer under a transactional id; it fences its predecessor.
 
         Raises:
             ConcurrentTransactionsError: try again once the markers are written.
@@ -337,7 +337,7 @@ class Cluster:
             if world.faults.happens("broker.marker_delayed"):
                 delay += world.choices.between(1, _LATE_MARKER_MS)
             yield world.time.timeout(delay)
-            # A coordinator may have moved away meanwhile.
+            # A coordinator may have moved away since.
             pending = self._writable_markers()
             if pending:
                 self._write(world.choices.pick(pending))

@@ -25,7 +25,7 @@ NO_PRODUCER = -1
 REMEMBERED_SEQUENCES = 1024
 """How many records of a producer are recognised when they are sent again.
 
-It is more than are ever in flight.
+More than are ever in flight.
 """
 
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -277,7 +277,7 @@ class PartitionLog:
         self._gone += [each for each in given_up if not each.control and not self.is_aborted(each)]
 
     def _producer(self, producer: int, epoch: int) -> _ProducerState:
-        """The state of a producer. A new epoch begins its sequence anew."""
+        """The state of a producer. A new epoch begins its sequence at 0."""
         state = self._producers.get(producer)
         if state is None:
             state = self._producers[producer] = _ProducerState(epoch)

@@ -54,7 +54,7 @@ _DECIDED = {
 
 @dataclass(frozen=True)
 class ProducerIdentity:
-    """The identity of a producer. Each instance of a transactional id has an epoch of its own."""
+    """The identity of a producer. Each instance of a transactional id has its own epoch."""
 
     producer: int
     epoch: int

@@ -136,8 +136,8 @@ class Consumer:
     def seek(self, partition: str, offset: int) -> None:
         """Go on from an offset.
 
-        The known end of the partition stays as the last fetch told it, so that the lag may be
-        stale until the next fetch.
+        The known end of the partition is that of the last fetch, so the lag may be stale until the
+        next fetch.
         """
         state = self._of(partition)
         # Records that were fetched from another position are stale, and so is the end.

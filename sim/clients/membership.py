@@ -160,7 +160,7 @@ class Membership(Generic[S, A]):
         self._is_closed = True
 
     def _run(self) -> Steps:
-        """Join when the owner or the group wants it, and send heartbeats in between."""
+        """Join when the owner or the group wants it, and send heartbeats otherwise."""
         time = self._world.time
         while not self._is_closed:
             yield time.any_of([self._wanted, time.timeout(self._heartbeat_ms)])
@@ -193,7 +193,7 @@ class Membership(Generic[S, A]):
         if self._is_closed:
             # A member that is about to leave does not join once more.
             return
-        # An assignment that the owner takes meanwhile ends another rebalance than this one.
+        # During the wait the owner may have taken an assignment, which ended an earlier rebalance.
         self.is_rebalancing = True
         # A wish for another rebalance comes too late for this one from here on.
         self._wanted = self._world.time.event()

@@ -1,4 +1,4 @@
-"""Which client gets which tasks, so that work goes where the state is already.
+"""The assignment of tasks to clients, so that work goes to clients that have the state.
 
 A task stays with a client that is caught up, while the client that should have it in the end warms
 up: restoration happens beside the work, not instead of it. As long as a client warms up, the group
@@ -152,7 +152,7 @@ class _Assignor:
         return lag is not None and is_caught_up(lag, self._acceptable)
 
     def _rank(self, name: str, task: str) -> float:
-        """The lower, the closer a client is to having all of a task."""
+        """The rank of a client for a task: lower is closer to having all of the state."""
         lag = self._clients[name].lags.get(task)
         if lag is None or lag == UNKNOWN_OFFSET_SUM:
             return float("inf")
@@ -197,12 +197,12 @@ class _Assignor:
         return bool(moves), warmups
 
     def _preference(self, name: str, task: str) -> tuple[float, bool, float]:
-        """Least lag first, all who are caught up alike; then a copy that is there, then load."""
+        """Sort by lag, with all caught-up clients alike; then by an existing copy, then by load."""
         rank = 0 if self._caught_up(name, task) else self._rank(name, task)
         return rank, task not in self._tasks[name].standby, self._load(name)
 
     def _hold_standby_where_it_is(self, warmups: int) -> bool:
-        """Leave copies where they are, as long as there is a budget to make them elsewhere."""
+        """Leave copies with their clients, as long as the budget allows copies elsewhere."""
         moved = False
         for task, intended, better in self._moves(lambda name: self._tasks[name].standby):
             free = [name for name in better if not self._tasks[name].has(task)]

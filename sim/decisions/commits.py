@@ -1,4 +1,4 @@
-"""When a thread commits, which offsets it commits, and how many records it processes in between.
+"""The times and offsets of commits, and the number of records that a thread processes between them.
 
 Sources: Kafka, StreamThread#maybeCommit and #runOnce, StreamTask#committableOffsetsAndMetadata.
 """

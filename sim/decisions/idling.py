@@ -87,9 +87,9 @@ def ready_to_process(
             of a hash map.
         deadlines: the deadlines of the last decision.
         now: the time, in milliseconds.
-        max_task_idle_ms: how long to wait once caught up; -1 never waits, 0 waits for data that
-            the broker is known to have, or may have, and no longer.
-        mode: the proposal, or what shipped.
+        max_task_idle_ms: how long to wait once caught up; -1 never waits, 0 waits only for data
+            that the broker has, or may have.
+        mode: the rule of the proposal, or the one that Kafka ships.
     """
     if max_task_idle_ms == DISABLED:
         ready = mode == "kafka" or any(each.buffered for each in inputs)
@@ -112,7 +112,7 @@ def ready_to_process(
             waiting[name] = reason
             if mode == "kafka":
                 break
-    # Whatever is behind a break does not matter: what keeps the task waiting is found.
+    # The rest does not matter after a break: a reason to wait is found.
     return Readiness(queued and not waiting, waiting, tuple(enforced), kept)
 
 

@@ -13,8 +13,8 @@ __all__ = ["applicable", "end_of", "is_complete", "remaining_after"]
 def end_of(log_end: int, source_committed: int | None = None, *, is_source: bool = False) -> int:
     """The first offset that is not restored.
 
-    It is the end of the log, not the last stable offset: a transaction of the owner before may
-    still be open, and its records belong to the store once it is committed.
+    A restoration reads to the end of the log, not to the last stable offset: a transaction of the
+    previous owner may still be open, and its records belong to the store once it is committed.
 
     Args:
         log_end: the end of the changelog, read uncommitted.

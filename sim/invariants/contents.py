@@ -160,7 +160,7 @@ class RunningStoreEqualsChangelog(_Contents):
             yield from self._compare(event, self._fold(event, committed - 1))
             return
         self._open[event.partition] = set(self.history.log(event.partition).undecided)
-        # Under at-least-once, a zombie may append after the end was asked for.
+        # Under at-least-once, a zombie may append after the end was requested.
         up_to = None if self.history.exactly_once else event.offset
         yield from self._compare(event, self._fold(event, up_to))
 
@@ -206,8 +206,8 @@ class ClosedStoreEqualsChangelog(_Contents):
 class FoundStoreIsVouchedFor(_Contents):
     """A store that is opened has all that its offset covers, and nothing that was aborted (O1).
 
-    It may be ahead of its offset, because a restoration writes without committing. So each key may
-    have any value that it had from the offset on.
+    The content may be ahead of the offset, because a restoration writes without committing. So each
+    key may have any value that it had from the offset on.
     """
 
     name = "a store that is found and kept has what its committed offset covers"

@@ -25,7 +25,7 @@ class EveryTaskRuns(Invariant):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._tasks: list[str] = []
-        # A zombie may begin to run a task that has a new owner by now.
+        # A zombie may begin to run a task that already has a new owner.
         self._running: dict[tuple[str, str], None] = {}
 
     @property

@@ -172,8 +172,8 @@ def share_out(
 def mirroring(formats: Mapping[str, Sequence[int]]) -> list[str]:
     """The processes that only make copies for now, in order: those with the newer format alone.
 
-    As long as there are others with the older format alone, an upgrade rolls over from these to
-    those, and it is these that work (KIP-258, Roll-over upgrade).
+    While members with only the older format remain, those members keep the work (KIP-258, Roll-over
+    upgrade).
 
     Args:
         formats: by process.

@@ -117,7 +117,7 @@ class Announcer:
     def started(self, updating: Updating, partition: str) -> None:
         """Report that a restoration begins, even an empty one, or that the updates of a standby do.
 
-        The restoration has a start by now, and that of an active task an end.
+        Call this once the restoration has a start, and that of an active task an end.
         """
         each = updating.changelogs[partition]
         start, end = each.start or 0, each.end or 0

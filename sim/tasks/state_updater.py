@@ -168,7 +168,7 @@ class StateUpdater:
         self._wake()
 
     def remove(self, task_id: str, reason: SuspendReason = "migrated") -> StreamTask | None:
-        """Give a task up, in whatever state it is; ``None`` if the updater does not have it.
+        """Give a task up in any state; return ``None`` if the updater does not have the task.
 
         Args:
             task_id: the task. If it was handed back, its metrics end.

@@ -141,7 +141,7 @@ class StreamTask:
         punctuations: its punctuations, while it runs.
         stores: its stores by name; empty unless they are open.
         commit_needed: whether the task has done anything since its last commit.
-        commit_requested: whether a processor has asked for a commit since the last one.
+        commit_requested: whether a processor has requested a commit since the last one.
         corrupted: whether its stores cannot be trusted any more.
         found_nothing: whether the last attempt to process found no record.
         idling_since: since when the task has not been ready, by the clock of its host; ``None`` if
@@ -521,7 +521,7 @@ class StreamTask:
 
     def note_written(self) -> None:
         """Note the changelog offsets that the brokers have confirmed."""
-        # A store that is restored from an input is as far as the input was processed.
+        # A store that is restored from an input reflects the input up to the last processed record.
         written = {**self._sender().written, **self._consumed}
         for holder in self.stores.values():
             offset = written.get(holder.changelog)

@@ -86,7 +86,7 @@ class Committer:
         Args:
             running: returns the tasks that process.
             active: returns the tasks that process or restore: both may have staged bytes.
-            requested: whether a processor has asked for a commit.
+            requested: whether a processor has requested a commit.
         """
         bounded = self._config.max_uncommitted_bytes > 0
         staged = sum(task.uncommitted_bytes() for task in active()) if bounded else 0
@@ -122,10 +122,9 @@ class Committer:
     def commit(self, tasks: Sequence[StreamTask], closing: Closing) -> Steps:
         """Commit tasks.
 
-        The order of the steps is what makes the commit safe. Caches and producer are flushed first,
-        so that the changelogs have every write. Then the input offsets are committed. The stores
-        come last: an offset in a store vouches for changelog records, which must be committed by
-        then.
+        The order of the steps makes the commit safe. Caches and producer are flushed first, so that
+        the changelogs have every write. Then the input offsets are committed. The stores come last:
+        an offset in a store vouches for changelog records, which must be committed by then.
 
         Args:
             tasks: all running tasks of the thread, since one transaction covers them all (KIP-447).
@@ -201,7 +200,7 @@ class Committer:
         yield from self.producer.commit()
 
     def renew_producer(self, tasks: Iterable[StreamTask], *, first: bool = False) -> Steps:
-        """Begin with a new producer, which fences the one before and aborts its open transaction.
+        """Begin with a new producer, which fences its predecessor and aborts its open transaction.
 
         Args:
             tasks: the tasks that write with the new producer from now on.

@@ -1,7 +1,7 @@
 """A join with a global table, which every instance reads as a whole.
 
-Each instance reads the table by itself, beside its tasks, so that no timestamp says which row a
-record meets. The reference only knows that the table has that row, or had it before.
+Each instance reads the table independently of its tasks, so no timestamp decides which row a record
+meets. The reference only knows that the table has that row, or had it before.
 
 Source: Kafka, KStreamGlobalKTableJoin.
 """

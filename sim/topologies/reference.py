@@ -1,8 +1,8 @@
 """The expected output of an application, and its differences from the real output.
 
-A reference is a pure function from the committed input to the expected output. It knows nothing of
-tasks, threads, commits or crashes: under exactly-once the committed output must be the expected
-output, whatever happens in a run.
+A reference is a pure function from the committed input to the expected output. The reference
+ignores tasks, threads, commits and crashes: under exactly-once the committed output must be the
+expected output in every run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Logged(Protocol):
-    """A record of a log, wherever it is taken from."""
+    """A record of a log, from any source."""
 
     @property
     def offset(self) -> int:

@@ -142,7 +142,7 @@ class FaustStore(KeyValueStore):
         context.register(root, self._restore)
 
     def close(self) -> None:
-        """Stop the store in an event loop of its own.
+        """Stop the store in a separate event loop.
 
         Faust lets go of its databases instead of closing them, so open iterators go first.
         """

@@ -9,12 +9,12 @@ The package as the contract sees it (read in quixstreams 3.28):
 - *Durable against the death of the process.* The write-ahead log is on and not synced: the
   option ``use_fsync`` chooses how RocksDB syncs a file when it does, not that it does.
 - *One offset per partition.* A database belongs to one partition of one store and holds one
-  number, without a topic. It is the offset of the last changelog record that the content
-  reflects (``Checkpoint.commit`` passes what the producer's delivery reports say), which is
-  what ``commit`` means by an offset here: it is passed on and returned unchanged.
+  number, without a topic. The offset of quix is that of the last changelog record that the content
+  reflects (``Checkpoint.commit`` passes the offsets of the producer's delivery reports). ``commit``
+  uses offsets in the same sense, so the adapter passes them on unchanged.
 - *Nothing to forget offsets with*, and a lower offset is refused (``InvalidChangelogOffset``).
-- *No iteration* that sees a transaction's own writes: ``iter_items`` of the partition reads
-  what is flushed, and the transaction has none in public.
+- *No iteration* that sees a transaction's own writes: ``iter_items`` of the partition reads flushed
+  rows, and the transaction has no public iterator.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
         context.register(root, self._restore)
 
     def close(self) -> None:
-        """Drop what is staged and close the database."""
+        """Drop staged writes and close the database."""
         self.close_transactions()
         opened, self._open = self._open, None
         if opened is not None:
@@ -262,7 +262,7 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
         return offset
 
     def create_transaction(self) -> QuixStreamsTransaction:
-        """Begin a quix transaction of its own."""
+        """Begin a separate quix transaction."""
         opened = self._opened()
         self._finish_recovery(opened)
         return QuixStreamsTransaction(self, opened.partition.begin())
@@ -324,7 +324,7 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
 
 
 class QuixStreamsTransaction(AbstractTransaction, _QuixKeyValueStore):
-    """A transaction from ``begin()``: it sees its own writes and what others have flushed."""
+    """A transaction from ``begin()``: it sees its own writes and flushed writes of others."""
 
     def __init__(self, store: QuixStreamsStore, transaction: RocksDBPartitionTransaction) -> None:
         super().__init__(store, IsolationLevel.READ_COMMITTED)

@@ -1,6 +1,6 @@
 """A store in another process: a StateStore that sends each call to its host, as one line.
 
-Each opening of the store has a process of its own. ``init`` starts it, and ``close`` ends it.
+Each opening of the store has its own process. ``init`` starts it, and ``close`` ends it.
 """
 
 from __future__ import annotations

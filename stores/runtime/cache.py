@@ -147,7 +147,7 @@ class _Merged:
 class _TimestampedMerged(_Merged):
     """The same with timestamps."""
 
-    _below: Any  # A view with timestamps, which has no contract of its own.
+    _below: Any  # A view with timestamps, which has no separate contract.
 
     def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
         require_key(key)

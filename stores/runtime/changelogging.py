@@ -96,7 +96,8 @@ class ChangeLoggingStore(StateStore):
     def _log(self, key: bytes, value: bytes | None, timestamp: int | None = None) -> None:
         """Send a record, with the given timestamp or else that of the input record.
 
-        A tombstone always has the timestamp of the input record, as it has no value of its own.
+        A tombstone always has the timestamp of the input record, because it has no value with a
+        timestamp.
         Source: Kafka, ChangeLoggingTimestampedKeyValueBytesStore#log.
         """
         context = self._context

@@ -224,7 +224,7 @@ class StoreCache:
 
 
 def _covers(metadata: RecordMetadata | None, earlier: RecordMetadata | None) -> bool:
-    """Whether a position that has come to ``metadata`` has come to ``earlier`` too."""
+    """Whether a position that has reached ``metadata`` has also reached ``earlier``."""
     if earlier is None:
         return True
     return metadata is not None and metadata[:2] == earlier[:2] and metadata[2] >= earlier[2]

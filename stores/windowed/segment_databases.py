@@ -84,7 +84,7 @@ To keep replays short with any choice, all databases are flushed when a segment 
 
 _ID = struct.Struct(">q")
 _META = -1
-"""The id that stands for ``<name>.meta``; the rows of the others begin with ids of 0 and more."""
+"""The id of ``<name>.meta``; the rows of segments begin with ids from 0."""
 
 _DELETED = ".deleted"
 _OLD_NAME = re.compile(r"-(?P<minute>\d{12})|:(?P<ms>\d+)")
@@ -507,7 +507,7 @@ class _Segment(RocksDBStore):
 
 
 def _locked(path: Path) -> int:
-    """Lock a file for as long as it is open. An OSError says that another process has locked it."""
+    """Lock a file until it is closed. An OSError says that another process has locked it."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
