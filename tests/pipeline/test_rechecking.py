@@ -478,7 +478,10 @@ def of_two_versions(path: Path) -> None:
         (Path.mkdir, "There are no events in .*: it has no file"),
         (half_written, "was not written to its end: _temporary"),
         (cut_off, "a.parquet cannot be read as a trace: .*cut off"),
-        (of_two_versions, "b.parquet is a trace of version 2, but this streamproof reads version 1"),
+        (
+            of_two_versions,
+            "b.parquet is a trace of version 2, but this streamproof reads version 1",
+        ),
     ],
 )
 def test_a_directory_that_cannot_be_read_is_refused(
