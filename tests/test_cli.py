@@ -15,6 +15,7 @@ from typer.main import get_command
 import streamproof
 from streamproof.cli import COMMANDS, app
 from streamproof.conformance.catalogue import AREAS, load_catalogue, requirements_that_bind
+from streamproof.conformance.clauses import PROPOSALS, STATES, load_proposal
 from streamproof.reports.run_log import read_run_log
 from streamproof.runs.exploration import ExploreRequest
 from streamproof.stores.builtin import BUILTIN
@@ -106,6 +107,28 @@ def test_one_requirement_in_full(identifier: str, tmp_path: Path) -> None:
 def test_an_unknown_requirement(tmp_path: Path) -> None:
     """It is named, with the command that lists those that there are."""
     assert "'KV-999'" in refused("requirements", "KV-999", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("name", PROPOSALS)
+def test_the_clauses_of_a_proposal(name: str, tmp_path: Path) -> None:
+    """Each clause with its requirements or what it lacks, by state, and how many there are."""
+    proposal = load_proposal(name)
+    lines = run("requirements", "--source", name, cwd=tmp_path).stdout.splitlines()
+    listed = [line.split()[0] for line in lines if line.startswith(f"{name}/")]
+    by_state = [each.id for state in STATES for each in proposal.in_state(state)]
+    assert listed == by_state
+    assert lines[-1] == f"clauses: {proposal.total}"
+    text = " ".join(lines)
+    for each in proposal.clauses:
+        assert all(requirement in text for requirement in each.requirements)
+
+
+@pytest.mark.parametrize("name", ["KIP-98", ""])
+def test_an_unknown_proposal(name: str, tmp_path: Path) -> None:
+    """The five are named."""
+    message = refused("requirements", "--source", name, cwd=tmp_path)
+    assert all(each in message for each in PROPOSALS)
+    assert "not both" in refused("requirements", "KV-001", "--source", "KIP-892", cwd=tmp_path)
 
 
 def test_subjects(tmp_path: Path) -> None:

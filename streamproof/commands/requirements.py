@@ -10,7 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from streamproof.conformance.catalogue import AREAS, Binds, Requirement, load_catalogue
+from streamproof.conformance.clauses import STATES, load_proposal
 from streamproof.conformance.session import select_requirements
+from streamproof.errors import UsageError
 
 __all__ = ["requirements"]
 
@@ -19,6 +21,8 @@ _NEEDS_NOTHING: dict[Binds, str] = {
     "runtime": "nothing",
 }
 
+_WIDTH_OF_REQUIREMENTS = 23
+"""Two ids side by side."""
 
 IdentifierArgument = Annotated[
     str,
@@ -28,16 +32,32 @@ IdentifierArgument = Annotated[
         help="Show this requirement in full, or list this area. Default: list all.",
     ),
 ]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        metavar="PROPOSAL",
+        show_default=False,
+        help="List the clauses of a proposal, by state, with the requirements that state them: "
+        "KIP-892, KIP-1035, KIP-695, KIP-869 or KIP-258.",
+    ),
+]
 
 
 def requirements(
     identifier: IdentifierArgument = "",
+    source: SourceOption = None,
 ) -> None:
     """List the requirements, or show one in full.
 
     A requirement is one promise that a store, or the runtime, is held to.
     """
     console = Console(highlight=False)
+    if source is not None:
+        if identifier:
+            raise UsageError(f"Give either {identifier} or --source, not both.")
+        _print_clauses(console, source)
+        return
     catalogue = load_catalogue()
     if identifier in catalogue:
         each = catalogue[identifier]
@@ -71,3 +91,19 @@ def _selected(identifier: str) -> list[Requirement]:
     """The requirements of an area, whomever they bind; all if none is named."""
     found = [each for each in load_catalogue().values() if identifier in ("", each.area)]
     return found or select_requirements([identifier])
+
+
+def _print_clauses(console: Console, name: str) -> None:
+    """Print the clauses of a proposal, state by state."""
+    proposal = load_proposal(name)
+    for state in STATES:
+        console.print(f"[bold]{state}[/]")
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column("id", no_wrap=True)
+        table.add_column("clause")
+        table.add_column("requirements", max_width=_WIDTH_OF_REQUIREMENTS)
+        for each in proposal.in_state(state):
+            text = f"{each.text} ({each.lacks})" if each.lacks else each.text
+            table.add_row(each.id, escape(text), ", ".join(each.requirements) or "–")
+        console.print(table, "")
+    console.print(f"clauses: {proposal.total}")
