@@ -1,4 +1,4 @@
-"""Carrying out one action of a timeline in a world."""
+"""Carries out one action of a timeline in a world."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Performer:
 
     Args:
         stage: the world.
-        fix: lets every choice be a certain one, for as long as it is entered.
+        fix: fixes every choice while its block runs.
     """
 
     def __init__(self, stage: Stage, fix: Callable[[int], AbstractContextManager[None]]) -> None:
@@ -47,12 +47,12 @@ class Performer:
         self._sent = 0
 
     def perform(self, action: AnyAction) -> Steps:
-        """Carry out an action, up to its end: a process that is down is started again by then."""
+        """Carry out an action to its end, the restart of a stopped process included."""
         match action:
             case Send():
                 yield from self._send(action)
             case Fault():
-                # It is the site that lets it happen.
+                # The director arms faults; their sites make them happen.
                 return
             case _:
                 yield from self._act(action, self._instances[action.instance])

@@ -1,7 +1,7 @@
-"""Recorded choices as text: compact, wrapped, and good to compare line by line.
+"""Recorded choices as text: compact, wrapped, and easy to compare line by line.
 
-A choice is a word, as ``8000:41``: of so many options, that one was taken. ``8000`` alone took the
-plainest, which is 0, and ``8000*12`` did so twelve times.
+Each word is a choice: ``8000:41`` is option 41 of 8000 options. ``8000`` alone is option 0, the
+plainest, and ``8000*12`` is that choice twelve times in a row.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from streamproof.errors import UsageError
 __all__ = ["decode", "encode"]
 
 WIDTH = 92
-"""Columns of a line, at most."""
+"""The largest width of a line, in columns."""
 
 MOST_CHOICES = 10_000_000
-"""More choices than that are no recording: a run of the swarm has some thousands."""
+"""The most choices of a recording. A run of the swarm makes some thousands; without the limit, a
+short word such as ``2*99999999`` in a file would fill the memory."""
 
 _WORD = re.compile(r"(?P<options>[0-9]{1,10})(:(?P<choice>[0-9]{1,10}))?(\*(?P<count>[0-9]{1,8}))?")
 
@@ -28,8 +29,8 @@ def encode(pairs: Iterable[tuple[int, int]]) -> str:
     """Choices as text, in lines of at most 92 columns.
 
     Args:
-        pairs: of how many options each choice was made, and which was taken, as
-            ``Choices.pairs`` has them.
+        pairs: the number of options and the chosen option of each choice, as in
+            ``Choices.pairs``.
     """
     return fill(" ".join(_words(pairs)), WIDTH, break_long_words=False, break_on_hyphens=False)
 
@@ -42,10 +43,10 @@ def _words(pairs: Iterable[tuple[int, int]]) -> Iterable[str]:
 
 
 def decode(text: str) -> list[tuple[int, int]]:
-    """The choices that a text tells, for ``Choices.strict``.
+    """The choices in a text, for ``Choices.strict``.
 
     Args:
-        text: as ``encode`` writes it; lines may be broken anywhere between two words.
+        text: a text of ``encode``; lines may break between any two words.
 
     Raises:
         UsageError: a word is no choice; the message names its line and place.
@@ -56,15 +57,15 @@ def decode(text: str) -> list[tuple[int, int]]:
             pair, count = _read(word, f"word {place} in line {number} of the recorded choices")
             if len(pairs) + count > MOST_CHOICES:
                 raise UsageError(
-                    f"There are more than {MOST_CHOICES:,} choices up to word {place} in line "
-                    f"{number} of the recorded choices: take them as they were written."
+                    f"The recording has more than {MOST_CHOICES:,} choices up to word {place} in "
+                    f"line {number}: use it as streamproof wrote it."
                 )
             pairs += [pair] * count
     return pairs
 
 
 def _read(word: str, where: str) -> tuple[tuple[int, int], int]:
-    """One word: a choice, and how often it was made."""
+    """The choice of one word, and its number of repetitions."""
     found = _WORD.fullmatch(word)
     if found is None:
         raise UsageError(
@@ -74,7 +75,7 @@ def _read(word: str, where: str) -> tuple[tuple[int, int], int]:
     options, choice, count = (int(found[name] or 0) for name in ("options", "choice", "count"))
     if options < 2 or choice >= options or found["count"] == "0":
         raise UsageError(
-            f"{word!r} cannot be a choice: {where}. There are 2 options or more, the choice is "
-            "less than that, and it is made once or more."
+            f"{word!r} cannot be a choice: {where}. A choice has 2 or more OPTIONS, CHOICE is less "
+            "than OPTIONS, and TIMES is 1 or more."
         )
     return (options, choice), count if found["count"] else 1

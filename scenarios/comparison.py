@@ -21,7 +21,7 @@ from streamproof.sim.trace import Event
 __all__ = ["Comparison", "EventPair", "Measured", "Setting", "compare"]
 
 CONTEXT = 3
-"""How many events before the first difference are shown."""
+"""The number of events shown before the first difference."""
 
 _SAME_BY = (
     "active",
@@ -42,7 +42,7 @@ _SAME_BY = (
 """Attributes that two events must share to count as the same step in both runs."""
 
 _TELLING = ("rows", "total", "wipe", "waiting", "bytes", "leaks", "release")
-"""Attributes that may differ between two events of the same step, and are shown then."""
+"""Attributes that may differ between two events of the same step. Their differences are shown."""
 
 _OPENINGS = ("store.opened", "store.found", "store.running")
 """Kinds whose offset is shown as well if it differs."""
@@ -104,9 +104,9 @@ class Comparison:
         first: a run.
         second: another one.
         settings: the settings that differ between their plans.
-        common: how many events at the beginning are the same.
+        common: the number of equal events at the beginning.
         before: the last few of these events.
-        parting: the first difference; ``None`` if there is none.
+        parting: the first difference; ``None`` if the runs are equal.
         different: all differences from there on, in the order of time.
         measured: the numbers that differ.
         kinds: by kind of event, its counts in both runs, where they differ.
@@ -230,7 +230,7 @@ def _different_in_lane(first: Sequence[Event], second: Sequence[Event]) -> Itera
 
 
 def _what(event: Event) -> _What:
-    """The step that an event stands for, without its time and offset."""
+    """The step of an event: the event without its time and offset."""
     more = event.attributes
     told = (repr(more[name]) for name in _SAME_BY if name in more)
     return event.kind, event.task, event.partition, *told

@@ -21,24 +21,25 @@ from streamproof.sim.trace import Event
 __all__ = ["render_comparison"]
 
 MAX_ROWS = 40
-"""How many differences are shown, at most."""
+"""The most differences that are shown."""
 
 MAX_KINDS = 12
-"""For how many kinds of events the counts are shown, at most."""
+"""The most kinds of events whose counts are shown."""
 
 WEIGHTS = (1, 2, 3)
-"""The least weight that is shown: details, steps or turning points. It rises until all fit."""
+"""The weights of differences: details, steps, turning points. Light ones are left out if too many
+differences remain."""
 
 _MAX_KEYS = 3
-"""How many differing rows of a store are shown, at most."""
+"""The most differing rows of a store that are shown."""
 
 
 def render_comparison(comparison: Comparison, width: int = 120) -> str:
-    """Two runs side by side, in lines that end with a line break.
+    """Two runs side by side, as lines of text.
 
     Args:
-        comparison: of the runs.
-        width: how many columns there are, at least 60.
+        comparison: the comparison of the runs.
+        width: the number of columns, at least 60.
     """
     file = StringIO()
     console = Console(file=file, width=width, color_system=None, force_terminal=False)
@@ -56,7 +57,7 @@ def _parts(comparison: Comparison) -> Iterator[RenderableType]:
     yield from _events(comparison)
     if comparison.parting is None:
         return
-    yield _heading("What it came to:")
+    yield _heading("Effect:")
     for sentence in _sentences(comparison):
         yield Text(sentence)
     if comparison.measured:
@@ -146,9 +147,7 @@ def _events(comparison: Comparison) -> Iterator[RenderableType]:
         yield Text(f"{counted(len(rest) - len(shown), 'detail')} left out")
     if len(rest) < len(new):
         after = counted(len(new) - len(rest), "event")
-        yield Text(
-            f"{after} left out of the run that goes on when the other has ended, at {end:,} ms"
-        )
+        yield Text(f"{after} left out: one run goes on after the other has ended at {end:,} ms")
     yield Text("= in both  ▶ first difference  < only first  > only second  ≠ differs")
 
 

@@ -1,4 +1,4 @@
-"""The director: makes happen in a world what a timeline says, at its moment or after its event."""
+"""The director carries out the actions of a timeline, each at its time or after its event."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Director", "matches"]
 
 
 def matches(pattern: EventPattern, event: Event) -> bool:
-    """Whether an event is one of those that a pattern means."""
+    """Whether an event matches a pattern."""
     if event.kind != pattern.kind:
         return False
     actor = pattern.actor
@@ -35,7 +35,7 @@ def matches(pattern: EventPattern, event: Event) -> bool:
 
 
 def _as_data(value: object) -> object:
-    """A value of an event as a scenario file has it: bytes are text there."""
+    """A value of an event as a scenario file writes it, with bytes as text."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list | tuple):
@@ -47,7 +47,7 @@ def _as_data(value: object) -> object:
 
 @dataclass
 class _Waiting:
-    """What waits for an event, and how often the event still has to come."""
+    """An action that waits for an event, and how often the event must still happen."""
 
     pattern: EventPattern
     steps: Steps
@@ -56,7 +56,7 @@ class _Waiting:
 
 @dataclass
 class _Armed:
-    """A fault that waits for its site: how often the site is passed, and how often it happens."""
+    """A fault that waits for its site: ``skip`` passes succeed, then ``left`` passes fail."""
 
     number: int
     fault: Fault
@@ -64,7 +64,7 @@ class _Armed:
     left: int
 
     def is_at(self, site: str, whom: str, what: str) -> bool:
-        """Whether it is meant, and has not happened as often as it should."""
+        """Whether this pass of a site is one that the fault waits for."""
         fault = self.fault
         is_meant = fault.whom in ("", whom) or whom.startswith(f"{fault.whom}/")
         return self.left > 0 and fault.site == site and is_meant and fault.what in ("", what)
@@ -74,34 +74,34 @@ class Director:
     """Carries out a timeline in one world.
 
     Args:
-        timeline: what is to happen.
-        choices: where all decisions of the world come from, but for the amounts of its faults.
+        timeline: the actions.
+        choices: the source of all decisions except the sizes of the faults in the timeline.
 
     Attributes:
-        choices: what the world has to be made with.
-        undone: the numbers of the actions that have not come about.
+        choices: the choices that the world must be made with.
+        undone: the numbers of the actions that have not happened yet.
     """
 
     def __init__(self, timeline: Iterable[AnyAction], choices: Choices) -> None:
         self._timeline = list(timeline)
         self._given = choices
         self._amount: int | None = None
-        # What every choice is, for as long as it is fixed.
+        # The result of every choice while `_fix` is entered.
         self._fixed: int | None = None
         self.choices = Choices(self._choose)
         self._waiting: list[_Waiting] = []
         self._armed: list[_Armed] = []
-        # Who carries out what was waited for, once there is a world.
+        # None until `direct` is called: the director is made before its world.
         self._stage: Stage | None = None
         self.undone = set(range(len(self._timeline)))
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The choices that were given, if they were kept: a recording of the run."""
+        """The choices so far, if they are recorded. They repeat the run."""
         return self._given.pairs
 
     def direct(self, stage: Stage) -> None:
-        """Get a world ready; to be called before anything happens in it."""
+        """Schedule the timeline in a world. Call this before the world starts."""
         self._stage = stage
         performer = Performer(stage, self._fix)
         if any(isinstance(each, Fault) for each in self._timeline):
@@ -114,9 +114,9 @@ class Director:
                 self._waiting.append(_Waiting(each.when, steps, each.when.nth))
 
     def see(self, event: Event) -> None:
-        """Look at an event: an action may have waited for it.
+        """Start the actions that wait for this event.
 
-        What comes then comes right after the step in which the event was, and before anything else.
+        They start right after the step that emitted the event, before any other step.
         """
         for each in [each for each in self._waiting if matches(each.pattern, event)]:
             each.left -= 1
@@ -137,7 +137,7 @@ class Director:
         yield from performer.perform(action)
 
     def _choose(self, options: int) -> int:
-        """The next choice: the amount of a fault that has just been made to happen, or any."""
+        """The next choice. Right after a fault of the timeline, it is the size of that fault."""
         if self._fixed is not None:
             return min(self._fixed, options - 1)
         if self._amount is not None:
@@ -147,7 +147,10 @@ class Director:
 
     @contextmanager
     def _fix(self, choice: int) -> Iterator[None]:
-        """Let every choice be this one, or the largest there is, for a moment without events."""
+        """Make every choice this one, or the largest option if it has fewer.
+
+        The block must not yield to the simulation: other actors would get the fixed choice, too.
+        """
         self._fixed = choice
         yield
         self._fixed = None

@@ -1,8 +1,8 @@
-"""What an event says in plain words, and how text from a run is shown safely.
+"""Describes events in plain words, and makes text from a run safe to show.
 
-The words of each kind are in :mod:`streamproof.sim.event_kinds`. An event may lack anything that
-they name, because a trace that was kept may be of another release: what is missing is shown as
-``?``, and a kind that is not known by its own name.
+The words of each kind are in :mod:`streamproof.sim.event_kinds`. A saved trace may be of another
+release, so an event may lack attributes that the words name, or be of an unknown kind. A missing
+attribute is shown as ``?``, and an unknown kind by its name.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["harmless", "literals", "look_of", "sentence", "told", "visible"]
 _UNKNOWN = Look("world", "", ".", "other", 1, "")
 
 _LITERAL = re.compile(r"""b'(?:[^'\\]|\\.)*'|b"(?:[^"\\]|\\.)*\"""")
-"""Bytes as Python writes them."""
+"""A bytes literal of Python."""
 
 
 def look_of(event: Event) -> Look:
-    """How pictures show an event."""
+    """The look of an event in pictures."""
     kind = KINDS.get(event.kind)
     if kind is not None:
         return kind.look_of(event)
@@ -32,11 +32,11 @@ def look_of(event: Event) -> Look:
 
 
 def told(event: Event, store: str = "") -> str:
-    """What an event says, on one line, in plain words.
+    """An event in plain words, on one line.
 
     Args:
         event: the event.
-        store: the name of the store that it is about, if that is known.
+        store: the name of the store of the event, if it is known.
     """
     kind = KINDS.get(event.kind)
     if kind is None:
@@ -59,14 +59,14 @@ def told(event: Event, store: str = "") -> str:
 
 
 class _Fields(dict[str, str]):
-    """The words of an event; what it does not have is a question mark."""
+    """The words for the attributes of an event; a missing attribute is a question mark."""
 
     def __missing__(self, name: str) -> str:
         return "?"
 
 
 def _partition(event: Event, store: str) -> str:
-    """A partition by what it is for: a group, or a store of this name."""
+    """A partition in words; one of a group or of the named store is shown as such."""
     if event.partition.startswith(GROUP_TARGET):
         return f"the group {event.partition.removeprefix(GROUP_TARGET)}"
     if store and "-changelog-" in event.partition:
@@ -83,22 +83,22 @@ def _unknown(event: Event) -> str:
 
 
 def literals(text: str) -> list[bytes]:
-    """All bytes that a text names, as Python writes them."""
+    """The values of all bytes literals in a text."""
     return [ast.literal_eval(each) for each in _LITERAL.findall(text)]
 
 
 def sentence(text: str) -> str:
-    """A text with a capital letter at its start, unless it starts with the name of something."""
+    """A text with a capital letter at its start, unless its first word is a name."""
     return f"{text[:1].upper()}{text[1:]}" if text.partition(" ")[0].isalpha() else text
 
 
 def visible(text: str) -> str:
-    """Text as :func:`harmless` has it, in which bytes that Python wrote can be read."""
+    """A harmless text in which bytes literals are decoded, so that people can read them."""
     return harmless(_LITERAL.sub(lambda match: readable(ast.literal_eval(match[0])), text))
 
 
 def harmless(text: str) -> str:
-    """Text on one line, with nothing in it that hides, or turns what is beside it around."""
+    """A text on one line, without characters that hide text or reverse its direction."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _escaped(each) for each in text)

@@ -1,4 +1,4 @@
-"""Explorations that are kept: what was run, which failures differ, and what is written of them."""
+"""The distinct failures of an exploration: how they are found, shrunk and written down."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def shape_found(run: Explored) -> Shape | None:
 
 
 def findings(runs: Iterable[Explored]) -> list[Explored]:
-    """The first run of each failure, the worst first: those of equal shape are one.
+    """The first run of each failure, the worst failure first. Equal shapes are one failure.
 
-    How bad a failure is follows from its invariant: what stores hold comes before what the group
-    does, as ``INVARIANTS`` has them.
+    The order of ``INVARIANTS`` says which failure is worse: the content of stores comes before the
+    behaviour of the group.
     """
     first: dict[Shape, Explored] = {}
     for run in runs:
@@ -40,12 +40,12 @@ def findings(runs: Iterable[Explored]) -> list[Explored]:
 
 @dataclass(frozen=True)
 class Finding:
-    """A failure that was made small and written.
+    """A failure, shrunk and written down.
 
     Attributes:
         shrunk: the smallest run.
         scenario: the scenario file.
-        variant: of the scenario, in which the promise is broken.
+        variant: the variant of the scenario in which the promise is broken.
     """
 
     shrunk: Shrunk
@@ -59,24 +59,24 @@ def finding_of(
     most_runs: int = MOST_RUNS,
     progress: Callable[[ShrinkStep], None] | None = None,
 ) -> Shrunk:
-    """Make the failure of a run small.
+    """Shrink the failure of a run.
 
     Args:
-        worlds: those that were explored.
+        worlds: the explored worlds.
         run: the run.
-        most_runs: so many worlds are run for it at most.
-        progress: is told after each of them.
+        most_runs: the most worlds to run.
+        progress: receives the progress after each world.
 
     Raises:
-        UsageError: the run does not fail any more, or in another way.
+        UsageError: the run no longer fails, or fails in another way.
     """
     shrunk = shrink(_failing(worlds, run.seed), most_runs, progress)
     found = Shape(shrunk.violations[0].requirement, shrunk.violations[0].invariant)
     if found != shape_found(run):
         raise UsageError(
-            f"seed {run.seed} broke {run.violations[0][0]} when it was explored, and breaks "
-            f"{found.requirement} now: it was explored with another version of what is tested. "
-            "Explore again, in another directory with --out."
+            f"Seed {run.seed} broke {run.violations[0][0]} in the exploration, but now breaks "
+            f"{found.requirement}: the store or the simulator has changed since then. Explore "
+            "again, and choose another directory with --out."
         )
     return shrunk
 
@@ -91,13 +91,13 @@ def _failing(worlds: SeededWorlds, seed: int) -> Failing:
 
 
 def write_finding(directory: Path, shrunk: Shrunk, run: Explored, subject: str = "") -> Finding:
-    """Write a scenario file, a test and a picture of a failure, in place of those of the same run.
+    """Write a scenario file, a test and a picture of a failure; replace older ones of the run.
 
     Args:
-        directory: where they go.
+        directory: the directory for the files.
         shrunk: the smallest run.
-        run: where it comes from.
-        subject: the store in it; empty for model stores.
+        run: the explored run that was shrunk.
+        subject: the store in the run; empty for model stores.
     """
     directory.mkdir(parents=True, exist_ok=True)
     name = name_of(run)
@@ -111,5 +111,5 @@ def write_finding(directory: Path, shrunk: Shrunk, run: Explored, subject: str =
 
 
 def name_of(run: Explored) -> str:
-    """What the files of a finding are called, without their endings."""
+    """The name of the files of a finding, without their suffixes."""
     return f"{run.violations[0][0]}-seed-{run.seed}"

@@ -1,4 +1,7 @@
-"""The runs of an exploration, kept as they end: a line each, and nothing is lost with a process."""
+"""The file of an exploration: one line for each run, written when the run ends.
+
+A killed exploration therefore loses no finished run, and can continue.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +26,22 @@ FORMAT = 1
 
 
 class Ledger:
-    """The file in which an exploration keeps its runs; what is there is gone on with.
+    """The file in which an exploration keeps its runs. An existing file is continued.
 
-    The first line says what is explored, each other one what came of a run, in the order of the
-    seeds. A last line that was torn, because the process was killed, is dropped.
+    The first line describes the exploration. Each further line is the result of one run, in the
+    order of the seeds. A killed process may leave a torn last line, which is dropped.
 
     Args:
-        directory: where the file is; it is made if it is not there.
-        what: all that decides what the run of a seed is, as plain data.
+        directory: the directory of the file; it is created if necessary.
+        what: everything that determines the run of a seed, as plain data.
 
     Attributes:
         path: the file.
-        runs: what was in it.
+        runs: the runs in the file.
         torn: whether a torn line was dropped.
 
     Raises:
-        UsageError: the directory cannot be written, or something else is explored in it.
+        UsageError: the directory cannot be written, or holds another exploration.
     """
 
     def __init__(self, directory: Path, what: dict[str, Any]) -> None:
@@ -63,7 +66,7 @@ class Ledger:
             self._write(header)
 
     def _read(self, text: bytes, header: bytes) -> int:
-        """Take in what is there; how many bytes of it are whole lines."""
+        """Read the runs in the file; return the number of bytes in whole lines."""
         whole = text.rfind(b"\n") + 1
         self.torn = whole < len(text)
         lines = text[:whole].splitlines(keepends=True)
@@ -74,21 +77,21 @@ class Ledger:
                 "Explore anew, in another directory with --out.",
             )
             raise UsageError(
-                f"{self.path} has the runs of another exploration: {lines[0].decode().strip()}, "
-                f"and not {header.decode().strip()}. Choose another directory with --out."
+                f"{self.path} holds the runs of another exploration: {lines[0].decode().strip()}, "
+                f"not {header.decode().strip()}. Choose another directory with --out."
             )
         for number, line in enumerate(lines[1:], start=2):
             try:
                 self.runs.append(msgspec.json.decode(line, type=Explored))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise UsageError(
-                    f"{self.path}, line {number}: this is no run: {error}. Nothing was changed: "
+                    f"{self.path}, line {number}: this is no run: {error}. The file is unchanged; "
                     "choose another directory with --out."
                 ) from error
         return whole
 
     def add(self, run: Explored) -> None:
-        """Keep a run: it is in the file when this returns, also if the process is killed then."""
+        """Keep a run. Once this returns, a kill of the process cannot lose the run."""
         self.runs.append(run)
         self._write(msgspec.json.encode(run) + b"\n")
 
@@ -106,13 +109,14 @@ class Ledger:
         trace: TracebackType | None,
         /,
     ) -> None:
-        # A loss of power may take lines that were written, and nothing that is before them.
+        # One sync at the end is enough: a loss of power before it costs only the last lines,
+        # whose seeds then run again.
         os.fsync(self._file.fileno())
         self._file.close()
 
 
 def _world_version(header: bytes) -> int:
-    """The version of the simulated world that a file was written with; 0 if it names none."""
+    """The version of the simulated world in the header of a file; 0 if the header has none."""
     try:
         version = msgspec.json.decode(header)["world"]
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError):

@@ -1,7 +1,7 @@
-"""A plan made plainer: fewer processes, faults and records, and settings set back to the usual.
+"""Makes a plan plainer: fewer processes, faults and records, and the usual settings.
 
-Every failure in a world shrinks its plan here, whatever the world is for: an exploration, a check
-of the runtime, or a check of a store. ``shrinking`` goes on with the choices of a run.
+Explorations, checks of the runtime and checks of stores all shrink the plans of failing worlds
+here. ``shrinking`` goes on with the choices of a run.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from streamproof.sim.world_plan import Plan
 __all__ = ["changed_fields", "plainest", "with_smaller_numbers"]
 
 FEW_RECORDS = (1, 2, 3, 5, 10, 20, 50)
-"""How many records are tried for each input, the fewest first."""
+"""The numbers of records that are tried for each input, the smallest first."""
 
 SHORT_MS = (1_000, 2_000, 4_000, 8_000, 15_000, 30_000)
-"""How long faults may happen, in virtual milliseconds; the shortest is tried first."""
+"""The lengths of the time with faults that are tried, in virtual milliseconds, the shortest
+first."""
 
 USUAL = Plan()
 """The plan that fields are set back to, unless the caller knows a plainer one."""
@@ -27,12 +28,12 @@ USUAL = Plan()
 def plainest(
     plan: Plan, still_fails: Callable[[Plan], bool], most_runs: int, usual: Plan = USUAL
 ) -> Plan:
-    """The plainest plan found that still fails: as few of its fields as possible are unusual.
+    """The plainest plan found that still fails: the one with the fewest unusual fields.
 
     Args:
         plan: a plan that fails.
         still_fails: whether another plan fails in the same way.
-        most_runs: how often ``still_fails`` may be called.
+        most_runs: the most calls of ``still_fails``.
         usual: the plan that the fields are set back to.
     """
     found = plan
@@ -48,7 +49,7 @@ def plainest(
 
 
 Change = tuple[tuple[str, ...], Any]
-"""A field, by its name after the names of the fields around it, and its new value."""
+"""A field, named by the path to it, and its new value."""
 
 
 def with_smaller_numbers(plan: Plan, still_fails: Callable[[Plan], bool]) -> Plan:
@@ -96,7 +97,7 @@ def _changed(value: Any, change: Change) -> Any:
     if rest:
         wanted = _changed(getattr(value, name), (tuple(rest), wanted))
     elif name == "kinds":
-        # A kind that was left out before stays out.
+        # An earlier step may have left out a kind; it stays out.
         wanted = tuple(each for each in value.kinds if each in wanted)
     return replace(value, **{name: wanted})
 

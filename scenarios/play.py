@@ -1,4 +1,4 @@
-"""Playing a scenario: one variant of it in one world, and whether it came as it was expected."""
+"""Plays one variant of a scenario in one world, and compares the run with the expected result."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["Judged", "direct", "play"]
 
 
 class Judged(NamedTuple):
-    """A run of a scenario, and whether it came as it was expected.
+    """A run of a scenario, compared with the expected result.
 
     Attributes:
         played: the run.
-        surprises: what did not come as the scenario expects it; empty if all did.
+        surprises: the differences from the expected result, a sentence each; empty without any.
     """
 
     played: RecordedRun
@@ -47,14 +47,14 @@ def play(
     Args:
         scenario: the scenario.
         setup: the variant.
-        defects: mistakes that the runtime makes besides those of the variant.
-        seed: other choices than those of the scenario.
-        make_disk: makes the disk of an instance; without it, model stores are on it.
-        command: what a user types to see this run again.
+        defects: defects of the runtime besides those of the variant.
+        seed: a seed whose choices replace those of the scenario.
+        make_disk: makes the disk of an instance; by default, a disk with model stores.
+        command: the command that shows this run again.
 
     Raises:
-        UsageError: the scenario needs model stores, and there are others; or its recorded choices
-            do not fit.
+        UsageError: the scenario needs model stores, but ``make_disk`` gives others; or its recorded
+            choices do not fit.
         InvariantError: an invariant raised.
         SubjectError: a store raised what no store may raise.
     """
@@ -100,13 +100,13 @@ def play(
 
 
 def direct(scenario: Scenario, seed: int | None = None, *, is_same: bool = False) -> Director:
-    """Who carries out the timeline of a scenario, in one world.
+    """The director for the timeline of a scenario, in one world.
 
     Args:
         scenario: the scenario.
-        seed: other choices than those of the scenario.
-        is_same: whether this has to be the very run that was recorded, if there is one. Another
-            one, as without the defect, goes as near to it as it can.
+        seed: a seed whose choices replace those of the scenario.
+        is_same: whether the run must repeat the recorded run exactly. Any other run, such as one
+            without the defect, follows the recorded choices as far as they fit.
     """
     recorded = scenario.file.choices
     seed = recorded.seed if seed is None else seed
@@ -122,21 +122,21 @@ def direct(scenario: Scenario, seed: int | None = None, *, is_same: bool = False
 def _never_done(
     timeline: list[AnyAction], undone: Iterable[int], played: RecordedRun
 ) -> Iterator[str]:
-    """Actions that have not come about: what a run ends with may come before them."""
+    """The actions that never happened; none if a violation ended the run before them."""
     for number in sorted(undone) if not played.violations else ():
         what = type(timeline[number]).__name__.lower()
-        yield f"timeline[{number}] ({what}) never came about: what it waits for did not happen"
+        yield f"timeline[{number}] ({what}) never happened: its event or its site never came"
 
 
 def _judge(setup: Setup, played: RecordedRun) -> Iterator[str]:
     expected = setup.variant
     broken = played.violations[0] if played.violations else None
     if broken is None and expected.breaks:
-        yield f"expected {' or '.join(expected.breaks)} to be broken, and everything held"
+        yield f"expected {' or '.join(expected.breaks)} to be broken, but every promise held"
     if broken is not None and not {broken.requirement, broken.invariant} & set(expected.breaks):
         wanted = " or ".join(expected.breaks)
-        promise = f"{wanted} to be broken" if wanted else "everything to hold"
-        yield f"expected {promise}, and {broken.requirement} was broken: {broken.message}"
+        promise = f"{wanted} to be broken" if wanted else "every promise to hold"
+        yield f"expected {promise}, but {broken.requirement} was broken: {broken.message}"
     for count in expected.events:
         yield from _miscounted(count, played.events)
     if expected.contents or expected.outputs:
@@ -149,11 +149,11 @@ def _miscounted(count: Count, events: Iterable[Event]) -> Iterator[str]:
     most = found if count.most is None else count.most
     if not count.least <= found <= most:
         upper = "any number of" if count.most is None else count.most
-        yield f"expected {count.kind} {count.least} to {upper} times, and found it {found} times"
+        yield f"expected {count.kind} {count.least} to {upper} times, but found it {found} times"
 
 
 def _different(setup: Setup, played: RecordedRun, topology: Topology) -> Iterator[str]:
-    """Stores and outputs that have something else than was expected, as their logs tell it."""
+    """The stores and outputs whose logs differ from the expected content."""
     history = LogHistory(exactly_once=setup.plan.config.exactly_once)
     for event in played.events:
         history.see(event)
@@ -174,4 +174,4 @@ def _compare(history: LogHistory, topic: str, what: str, expected: dict[str, str
                 else:
                     found[key] = record.value.decode("utf-8", "backslashreplace")
     if found != expected:
-        yield f"expected {what} to have {expected} in the end, and it has {found}"
+        yield f"expected {what} to hold {expected} at the end, but it holds {found}"

@@ -1,4 +1,4 @@
-"""RocksDB on the disks of a scenario, as the releases in it have it."""
+"""Puts RocksDB on the disks of a scenario, in the form that each release uses."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["needs_model_stores", "rocksdb_disks"]
 
 
 def needs_model_stores(scenario: Scenario, setup: Setup) -> str:
-    """Why a variant of a scenario can only be played with model stores; empty if it need not."""
+    """Why a variant needs model stores; empty if it runs with real stores, too."""
     plan = setup.plan
     if any(isinstance(each, Power) for each in scenario.file.timeline) or "power" in plan.kinds:
-        return "what is lost with the power is simulated for model stores alone"
+        return "only model stores can lose their power"
     if plan.upgrade.startswith("format-"):
-        return "formats are simulated for model stores alone"
+        return "only model stores have older formats"
     if not plan.persistent:
-        return "its stores are in memory only"
+        return "its stores keep their rows in memory"
     return setup.variant.model_stores_only.rstrip(".")
 
 
 def rocksdb_disks(root: Path, plan: Plan) -> MakeDisk:
-    """Disks with RocksDB on them: with offsets of its own, or without, as the release has it.
+    """Disks with RocksDB, which keeps its own offsets if the release of the process does.
 
     Args:
-        root: where the files go; it is empty.
-        plan: whether the stores stage their writes follows from it.
+        root: an empty directory for the files.
+        plan: the plan of the world, which says whether stores stage their writes.
     """
 
     def make_disk(world: World, name: str) -> InstanceDisk:

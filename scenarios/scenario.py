@@ -1,4 +1,4 @@
-"""A crash scenario as data: a world, what happens in it and when, and what is expected of it.
+"""A crash scenario as data: a world, a timeline of actions, and the expected result.
 
 :mod:`streamproof.scenarios.scenario_reader` reads one from a TOML file, whose keys are the
 attributes here.
@@ -53,12 +53,12 @@ Positive = Annotated[int, Meta(ge=1)]
 
 
 def _partial_of(kind: type, *without: str, **other: Any) -> type[Struct]:
-    """A struct with the fields of a dataclass, none of which has to be there.
+    """A struct with the fields of a dataclass, all of them optional.
 
     Args:
         kind: the dataclass.
-        without: the fields that are left out.
-        other: the types of fields that have another one here.
+        without: the fields that the struct lacks.
+        other: the types of the fields whose type differs from that in the dataclass.
     """
     hints = get_type_hints(kind) | other
     members = [
@@ -71,12 +71,14 @@ def _partial_of(kind: type, *without: str, **other: Any) -> type[Struct]:
         members,
         bases=(_Table,),
         module=__name__,
-        namespace={"__doc__": f"What is not as ``{kind.__name__}`` has it by default."},
+        namespace={
+            "__doc__": f"The fields of ``{kind.__name__}`` that differ from their defaults."
+        },
     )
 
 
 class _Table(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A table of a scenario file: a key that it does not have is a mistake."""
+    """A table of a scenario file. An unknown key is an error."""
 
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ else:
 
 
 class EventPattern(_Table, kw_only=True):
-    """Events that are alike; what is left out may be anything.
+    """The events with these fields. A field that the pattern omits may have any value.
 
     Attributes:
         kind: as in ``streamproof.sim.event_kinds``.
@@ -100,7 +102,7 @@ class EventPattern(_Table, kw_only=True):
         task: the id of a task.
         partition: a partition, or a changelog.
         offset: the offset that the event is about.
-        attributes: what else the event has to say, bytes as text.
+        attributes: further attributes of the event, bytes as text.
     """
 
     kind: str
@@ -112,22 +114,22 @@ class EventPattern(_Table, kw_only=True):
 
 
 class Occurrence(EventPattern):
-    """One of several events that are alike.
+    """One of the events that match a pattern.
 
     Attributes:
-        nth: which of them, from 1.
+        nth: the number of the event among all that match, from 1.
     """
 
     nth: Positive = 1
 
 
 class Action(_Table, tag_field="do"):
-    """Something that is made to happen, once.
+    """An action that the director carries out once.
 
     Attributes:
-        at: when, in virtual milliseconds.
-        when: the event right after which it happens, instead.
-        after_ms: so long after that event.
+        at: the time of the action, in virtual milliseconds.
+        when: the event that the action follows, instead of a time.
+        after_ms: the delay between that event and the action.
     """
 
     at: Millis | None = None
@@ -136,32 +138,33 @@ class Action(_Table, tag_field="do"):
 
 
 class OnInstance(Action, kw_only=True):
-    """What is done to an instance.
+    """An action on one instance.
 
     Attributes:
-        instance: its name, from ``instance-0`` on.
+        instance: the name of the instance: ``instance-0``, ``instance-1`` and so on.
     """
 
     instance: str
 
 
 class Crash(OnInstance, tag="crash"):
-    """Kill the process: what is in its memory is gone.
+    """Kill the process, which loses its memory.
 
     Attributes:
-        down_ms: it is started again after so long; if it is left out, by ``start`` or in the end.
+        down_ms: the time until the process starts again. Without it, a ``start`` or the end of the
+            safety phase starts the process.
     """
 
     down_ms: Millis | None = None
 
 
 class Power(OnInstance, tag="power"):
-    """Switch the machine off: what was not synced may be gone, too. Model stores only.
+    """Switch the machine off. Model stores may lose unsynced data, too; no other store can.
 
     Attributes:
-        flushes: each store loses so many of its last flushes, if there were as many in the last
-            30 seconds, and they were not synced.
-        down_ms: it is started again after so long.
+        flushes: the number of flushes that each store loses, the last ones first. Only unsynced
+            flushes of the last 30 seconds can be lost.
+        down_ms: the time until the process starts again.
     """
 
     flushes: Millis = 0
@@ -172,74 +175,74 @@ class Stop(OnInstance, tag="stop"):
     """Stop the process cleanly.
 
     Attributes:
-        down_ms: it is started again after so long.
+        down_ms: the time until the process starts again.
     """
 
     down_ms: Millis | None = None
 
 
 class Start(OnInstance, tag="start"):
-    """Start a process; nothing happens if one runs."""
+    """Start the process. A running process goes on undisturbed."""
 
 
 class Pause(OnInstance, tag="pause"):
-    """Let the process stand still, as in a long garbage collection: it comes back as a zombie.
+    """Freeze the process, as a long garbage collection does. It comes back as a zombie.
 
     Attributes:
-        lasts_ms: how long; if it is left out, to the end of the safety phase.
+        lasts_ms: the length of the freeze; by default, until the end of the safety phase.
     """
 
     lasts_ms: Millis | None = None
 
 
 class Cut(OnInstance, tag="cut"):
-    """Separate the process from the brokers.
+    """Cut the network between the process and the brokers.
 
     Attributes:
-        lasts_ms: how long.
+        lasts_ms: the length of the cut.
     """
 
     lasts_ms: Millis | None = None
 
 
 class Fill(OnInstance, tag="fill"):
-    """Let the disk be full.
+    """Fill the disk.
 
     Attributes:
-        lasts_ms: how long.
+        lasts_ms: the time until the disk has space again.
     """
 
     lasts_ms: Millis | None = None
 
 
 class Hold(OnInstance, tag="hold"):
-    """Let the process neither process nor restore; it stays in the group (KIP-834).
+    """Pause the application: the process stays in the group, but does no work (KIP-834).
 
     Attributes:
-        lasts_ms: how long.
+        lasts_ms: the length of the pause.
     """
 
     lasts_ms: Millis | None = None
 
 
 class Flush(OnInstance, tag="flush"):
-    """Let the open stores of the instance bring to the disk what they have in memory.
+    """Flush the open stores of the instance.
 
     Attributes:
-        task: of this task alone.
+        task: the task whose stores are flushed; by default, every task.
     """
 
     task: str = ""
 
 
 class Record(_Table, kw_only=True):
-    """A record that is sent.
+    """A record to send.
 
     Attributes:
-        key: as text.
-        value: as text; without it, the record is a tombstone.
-        timestamp: in milliseconds; by default the moment at which it is sent.
-        partition: its number; by default it follows from the key.
+        key: the key as text.
+        value: the value as text; without it, the record is a tombstone.
+        timestamp: the timestamp in milliseconds; by default, the time of sending.
+        partition: the number of the partition; by default, the key determines it.
     """
 
     key: str
@@ -253,9 +256,10 @@ class Send(Action, kw_only=True, tag="send"):
 
     Attributes:
         topic: the input.
-        records: what is sent.
-        transaction: whether they are sent in a transaction, and how it ends.
-        open_ms: so long the transaction is open.
+        records: the records.
+        transaction: the end of the transaction around the records; without it, the records have
+            no transaction.
+        open_ms: the time between the last record and the end of the transaction.
     """
 
     topic: str
@@ -265,16 +269,17 @@ class Send(Action, kw_only=True, tag="send"):
 
 
 class Fault(Action, kw_only=True, tag="fault"):
-    """Let a fault happen at a named site.
+    """Make a fault happen at a named site.
 
     Attributes:
-        at: from then on it is waited for; from the start, if nothing is said.
-        site: its name, as in ``streamproof.sim.fault_sites``.
-        whom: the instance, thread or partition that it happens to; any, if it is left out.
-        what: the request that it happens to; any, if it is left out.
-        nth: which time that the site is asked for this.
-        times: so often in a row from that time on.
-        amount: the choice that follows: how long, or how much; the least, if it is left out.
+        at: the time from which passes of the site count; by default, the start of the run.
+        site: the name of the site, as in ``streamproof.sim.fault_sites``.
+        whom: the instance, thread or partition that fails; by default, any.
+        what: the request that fails; by default, any.
+        nth: the number of the first pass of the site that fails.
+        times: the number of passes in a row that fail.
+        amount: the size of the fault, such as a delay: the choice after the fault. The default is
+            the least.
     """
 
     site: str
@@ -289,11 +294,11 @@ AnyAction = Crash | Power | Stop | Start | Pause | Cut | Fill | Hold | Flush | S
 
 
 class Count(EventPattern):
-    """How often events that are alike are expected.
+    """The expected number of events that match a pattern.
 
     Attributes:
-        least: so often at least.
-        most: so often at most; any number, if it is left out.
+        least: the least number.
+        most: the largest number; without it, any number will do.
     """
 
     least: Millis = 0
@@ -301,20 +306,20 @@ class Count(EventPattern):
 
 
 class Variant(_Table):
-    """One of the ways in which a scenario is run, and what is expected then.
+    """One way to run a scenario, with the expected result.
 
     Attributes:
-        why: what makes the difference, in a sentence.
-        defects: the mistakes that the runtime makes.
-        settings: instead of those of the scenario.
-        plan: instead of what the scenario says.
-        workload: instead of that of the scenario.
-        breaks: the requirements, or the names of the invariants, that are broken first; none means
-            that everything holds.
-        contents: the final rows of stores, as their changelogs have them: by store, key and value.
+        why: the difference that the variant makes, in one sentence.
+        defects: the defects that are switched on in the runtime.
+        settings: settings that replace those of the scenario.
+        plan: fields that replace those of the plan of the scenario.
+        workload: fields that replace those of the workload of the scenario.
+        breaks: the requirements or invariants, by id or name, one of which must break first. If
+            the list is empty, every promise must hold.
+        contents: the final rows of stores according to their changelogs: by store, key and value.
         outputs: the final value of each key in the outputs: by topic.
-        events: how often events are expected.
-        model_stores_only: why it does not come so with real stores; empty if it does.
+        events: the expected numbers of events.
+        model_stores_only: the reason why real stores give another result; empty if they do not.
     """
 
     why: str = ""
@@ -330,14 +335,14 @@ class Variant(_Table):
 
 
 class ChoicesTable(_Table):
-    """Where all other decisions come from; without it, each is the plainest there is.
+    """The source of all other decisions. Without it, every decision is the plainest option.
 
     Attributes:
-        seed: they follow from it.
-        recorded: they were made before; see :mod:`streamproof.scenarios.choice_codec`.
-        world: the version of the simulated world that they were recorded in.
-        variant: the variant that they were recorded with.
-        digest: what came of it then.
+        seed: the seed that the decisions are drawn from.
+        recorded: the recorded decisions; see :mod:`streamproof.scenarios.choice_codec`.
+        world: the version of the simulated world in which the decisions were recorded.
+        variant: the variant with which the decisions were recorded.
+        digest: the digest of the recorded run.
     """
 
     seed: Millis | None = None
@@ -351,16 +356,16 @@ class ScenarioFile(_Table):
     """A scenario file.
 
     Attributes:
-        title: what it is about, in a line.
-        story: what happens and why it matters, in three sentences.
+        title: the subject of the scenario, in one line.
+        story: the course of events and why it matters, in three sentences.
         sources: tickets and proposals.
-        extends: the scenario that this one goes on from: another file, without ``.toml``. Tables
-            are merged; the timeline comes after its timeline.
+        extends: the scenario that this one extends: the name of its file, without ``.toml``. Tables
+            are merged; this timeline follows the other one.
         plan, settings, workload: the world. Without a workload, only the timeline sends records.
-        timeline: what is made to happen.
-        variants: the ways in which it is run, by name.
-        matrix: settings, each with the values that it has in turn, in each of the variants.
-        choices: where all other decisions come from.
+        timeline: the actions.
+        variants: the variants, by name.
+        matrix: settings with a list of values each. Every variant runs with every combination.
+        choices: the source of all other decisions.
     """
 
     title: str = ""
@@ -378,12 +383,12 @@ class ScenarioFile(_Table):
 
 @dataclass(frozen=True)
 class Setup:
-    """One way in which a scenario is run.
+    """One variant of a scenario, with one combination of the values of the matrix.
 
     Attributes:
-        name: of the variant, with what the matrix sets in it.
-        plan: what the world is like.
-        variant: what the file says of the variant.
+        name: the name of the variant, followed by the values of the matrix.
+        plan: the plan of the world.
+        variant: the entry of the variant in the file.
     """
 
     name: str
@@ -396,11 +401,11 @@ class Scenario:
     """A scenario that was read and checked.
 
     Attributes:
-        name: of its file, without ``.toml``.
-        path: of its file.
-        file: all that it says, with what it extends.
-        setups: the ways in which it is run, by name.
-        is_changed: whether settings are others than the file says.
+        name: the name of its file, without ``.toml``.
+        path: the path of its file.
+        file: the content of the file, merged with the files that it extends.
+        setups: every variant with every combination of the matrix, by name.
+        is_changed: whether the user has changed a setting of the file.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Scenario files: TOML that is read, merged with what it extends, and checked to the last key.
+"""Reads scenario files: TOML, merged with the files that it extends, and checked to the last key.
 
-What is wrong is told with the file, the line and the key, and what would be allowed there.
+An error names the file, the line and the key, and lists the allowed keys or values.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from streamproof.sim.world_plan import Plan
 __all__ = ["find", "library", "read"]
 
 Keys = tuple[str | int, ...]
-"""Where something is in a file: the keys of tables, and numbers in lists, from the outside."""
+"""A place in a file: keys of tables and indexes of lists, the outermost first."""
 
 MOST_EXTENDED = 5
-"""A file extends another one that extends another one, and so on, so often at most."""
+"""The longest chain of files that extend each other. The limit also ends a circle of files."""
 
 SECTIONS = ("settings", "plan", "workload")
-"""What ``--set`` and a matrix may change."""
+"""The tables that ``--set`` and a matrix may change."""
 
 
 def library() -> dict[str, Path]:
@@ -44,10 +44,10 @@ def library() -> dict[str, Path]:
 
 
 def find(name: str) -> Path:
-    """The file of a scenario: its path, or the name of one of the library.
+    """The file of a scenario, from its path or from its name in the library.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no scenario has this name.
     """
     known = library()
     if name in known:
@@ -65,11 +65,11 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Scenario:
 
     Args:
         path: the file.
-        changes: settings that are to be others than it says, as ``max_task_idle_ms``, or, if that
-            is not plain enough, ``workload.records``.
+        changes: values that replace those of the file, by setting. A setting is named as
+            ``max_task_idle_ms``, or as ``workload.records`` if the bare name is ambiguous.
 
     Raises:
-        UsageError: it cannot be read, or something in it is wrong.
+        UsageError: the file cannot be read, or an entry in it is wrong.
     """
     source = _Source(path)
     table = source.merged()
@@ -90,7 +90,7 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Scenario:
 
 
 class _Source:
-    """The text of a scenario file, and where things are in it."""
+    """The text of a scenario file, with the line of each entry."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -105,7 +105,7 @@ class _Source:
             raise UsageError(f"{path}: this is not TOML: {error}.") from error
 
     def merged(self, depth: int = 0) -> dict[str, Any]:
-        """The file with all that it extends."""
+        """The table of the file, merged with the files that it extends."""
         try:
             own = msgspec.convert(self.table, ScenarioFile)
         except msgspec.ValidationError as error:
@@ -120,7 +120,7 @@ class _Source:
         return _merge(_Source(base).merged(depth + 1), self.table)
 
     def fail(self, problem: Problem) -> NoReturn:
-        """Say what is wrong, and where.
+        """Report a problem with its place in the file.
 
         Raises:
             UsageError: always.
@@ -131,7 +131,7 @@ class _Source:
         raise UsageError(f"{where}: {_spelt(problem.keys)} {problem.what}{end}")
 
     def refuse(self, error: msgspec.ValidationError) -> NoReturn:
-        """Say what does not have the form of a scenario.
+        """Report an entry that has not the form of a scenario.
 
         Raises:
             UsageError: always.
@@ -148,7 +148,7 @@ class _Source:
 
 
 def _known_keys(keys: Keys) -> list[str]:
-    """The keys that there may be at a place, as the schema has it."""
+    """The keys that the schema allows at a place."""
     nodes = _resolved(schema())
     for key in keys:
         inner = []
@@ -165,7 +165,7 @@ def _known_keys(keys: Keys) -> list[str]:
 
 
 def _resolved(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a part of the schema stands for: several things, where there is a choice."""
+    """The types that a part of the schema stands for: several, if it is a union."""
     if "$ref" in node:
         return _resolved(schema()["$defs"][node["$ref"].rpartition("/")[2]])
     if "anyOf" in node:
@@ -174,7 +174,7 @@ def _resolved(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _keys_of(place: str) -> Keys:
-    """``.timeline[2].at`` as keys; ``[...]`` is any key of a table, which nobody knows."""
+    """A path such as ``.timeline[2].at`` as keys, up to ``[...]``, which hides the real key."""
     found: list[str | int] = []
     for name, number in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", place):
         if number == "...":
@@ -184,7 +184,7 @@ def _keys_of(place: str) -> Keys:
 
 
 def _spelt(keys: Keys) -> str:
-    """Keys as they are written."""
+    """Keys as a path that a user can read."""
     words = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in keys)
     return f"`{words.lstrip('.')}`" if words else "the scenario"
 
@@ -194,7 +194,7 @@ _KEY = re.compile(r"\s*([\w.\"'-]+)\s*=")
 
 
 def _line_of(text: str, keys: Keys) -> int:
-    """The line on which something is, or the nearest thing around it; 0 if nothing is."""
+    """The line of an entry, or of the innermost table around it; 0 if the file has neither."""
     wanted = tuple(map(str, keys))
     best, line_of_best = 0, 0
     table: tuple[str, ...] = ()
@@ -217,7 +217,7 @@ def _line_of(text: str, keys: Keys) -> int:
 
 
 def _merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file says, on the ground of what another one says."""
+    """The table of a file, laid over the table of the file that it extends."""
     merged = dict(base)
     for key, value in own.items():
         before = merged.get(key)
@@ -262,8 +262,8 @@ def _setups(source: _Source, table: dict[str, Any], file: ScenarioFile) -> list[
 
 
 def _plan(table: dict[str, Any]) -> Plan:
-    """The plan of a world that nothing happens to but what a timeline says."""
-    # Types were checked where a file says something, but not in a matrix or on a command line.
+    """The plan of a world in which only the timeline causes faults."""
+    # The types in the file are checked already; those in a matrix or on a command line are not.
     msgspec.convert(table, ScenarioFile)
     settings = dict(table.get("settings", {}))
     config = StreamsConfig(
@@ -277,10 +277,10 @@ def _plan(table: dict[str, Any]) -> Plan:
 
 
 def _section_of(key: str, where: str) -> tuple[str, str]:
-    """The table that is meant by the name of a setting, and the name; the first that has it.
+    """The first table that has a setting of this name, and the bare name of the setting.
 
     Raises:
-        UsageError: none has it.
+        UsageError: no table has such a setting.
     """
     section, _, name = key.rpartition(".")
     for each in SECTIONS:

@@ -1,4 +1,4 @@
-"""What cannot be right in a scenario, although it has the form of one."""
+"""Finds the mistakes in a scenario that a schema cannot find, such as unknown names."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ __all__ = ["Problem", "problems_of"]
 
 
 class Problem(NamedTuple):
-    """Something that is wrong.
+    """A mistake in a scenario file.
 
     Attributes:
-        keys: where, from the outside.
+        keys: the place of the mistake in the file, the outermost key first.
         what: the rest of a sentence that begins with the key.
     """
 
@@ -44,7 +44,7 @@ class Problem(NamedTuple):
 
 
 def problems_of(file: ScenarioFile, setups: Iterable[Setup]) -> Iterator[Problem]:
-    """All that is wrong in a scenario file, the worst first."""
+    """All mistakes in a scenario file, the worst first."""
     for name, variant in file.variants.items():
         yield from _in_variant(("variants", name), variant)
     for setup in setups:
@@ -59,7 +59,7 @@ def problems_of(file: ScenarioFile, setups: Iterable[Setup]) -> Iterator[Problem
 def _one_of(
     keys: tuple[str | int, ...], name: str, known: Collection[str], what: str
 ) -> Iterator[Problem]:
-    """A problem if a name is not known."""
+    """A problem if a name is unknown."""
     if name in known:
         return
     near = difflib.get_close_matches(name, known, 3, 0.5)

@@ -1,4 +1,4 @@
-"""A run that was made small, as files: a scenario to keep, and a test to run."""
+"""Writes a shrunk run as files: a scenario to keep, and a test to run."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from streamproof.sim.world_plan import WORLD_VERSION
 __all__ = ["pytest_text", "scenario_text", "variant_of"]
 
 WIDTH = 96
-"""Columns of the lines of a story, at most."""
+"""The largest width of a line of a story, in columns."""
 
 
 def scenario_text(shrunk: Shrunk, origin: str, *, subject: str = "") -> str:
-    """A scenario file of a run: its world, its choices, and what is broken in it.
+    """A scenario file of a run: its world, its choices, and the promise that it breaks.
 
     Args:
         shrunk: the run.
-        origin: where it comes from, as ``seed 7``.
-        subject: the store in it; empty for model stores.
+        origin: the name of the original run, such as ``seed 7``.
+        subject: the store in the run; empty for model stores.
     """
     plan = shrunk.plan
     lines = [
@@ -37,7 +37,7 @@ def scenario_text(shrunk: Shrunk, origin: str, *, subject: str = "") -> str:
         "",
         "[plan]",
         f"topology = {_text(plan.topology)}",
-        # A scenario has no faults but those that it names, unless it says so.
+        # A scenario file has no random faults by default, but the run had them.
         f"kinds = {_value(plan.kinds)}",
         f"activation = {_value(plan.activation)}",
         *_changed(plan, "topology", "kinds", "activation", "config", "workload"),
@@ -62,12 +62,12 @@ def scenario_text(shrunk: Shrunk, origin: str, *, subject: str = "") -> str:
 
 
 def pytest_text(shrunk: Shrunk, scenario: str, *, subject: str = "") -> str:
-    """A test that plays a scenario: it passes while the promise is broken as it was found.
+    """A test that plays a scenario. It passes as long as the run breaks the same promise.
 
     Args:
         shrunk: the run.
         scenario: the name of the scenario file, which is in the same directory.
-        subject: the store in it; empty for model stores.
+        subject: the store in the run; empty for model stores.
     """
     broken = shrunk.violations[0].requirement
     arguments = f', "--subject", {_text(subject)}' if subject else ""
@@ -80,7 +80,7 @@ SCENARIO = Path(__file__).parent / "{scenario}"
 
 
 def test_{_identifier(shrunk)}() -> None:
-    """It comes as the scenario says: {broken} is broken."""
+    """The run breaks {broken}, as the scenario expects."""
     command = ["streamproof", "replay", f"{{SCENARIO}}@{variant_of(shrunk)}"{arguments}]
     played = subprocess.run(command, capture_output=True, text=True, check=False)
     assert played.returncode == 0, played.stdout + played.stderr
@@ -99,13 +99,13 @@ def _title(shrunk: Shrunk) -> str:
 
 
 def _sources(shrunk: Shrunk) -> list[str]:
-    """The tickets and proposals of the defects, and the requirement."""
+    """The tickets and proposals of the defects, and the broken requirement."""
     told = [each for name in shrunk.defects for each in DEFECTS[name].source.split(", ")]
     return list(dict.fromkeys([*told, shrunk.violations[0].requirement]))
 
 
 def _story(shrunk: Shrunk, origin: str, subject: str) -> str:
-    """Three sentences: the world, what is wrong in it, and how much of it matters."""
+    """Three sentences: the world, the defect, and the broken promise."""
     plan, violation = shrunk.plan, shrunk.violations[0]
     store = f" with {subject}" if subject else ""
     causes = " ".join(DEFECTS[name].what for name in shrunk.defects)
@@ -131,7 +131,7 @@ def variant_of(shrunk: Shrunk) -> str:
 
 
 def _variants(shrunk: Shrunk) -> Iterator[str]:
-    """What is expected of the run; without its defects, all holds."""
+    """The variants. Without the defects, every promise must hold."""
     if shrunk.defects:
         yield "[variants.fixed]"
         yield ""
@@ -142,7 +142,7 @@ def _variants(shrunk: Shrunk) -> Iterator[str]:
 
 
 def _changed(value: Any, *without: str) -> Iterator[str]:
-    """The fields that are not as they are by default, as keys of a table."""
+    """The fields that differ from their defaults, as keys of a table."""
     for each in fields(value):
         mine = getattr(value, each.name)
         if each.name not in without and mine != _default(each):
@@ -165,7 +165,7 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """A word as TOML: a basic string has the escapes of JSON."""
+    """A text as TOML: JSON escapes a text as a basic string of TOML needs it."""
     return json.dumps(text)
 
 
@@ -175,5 +175,5 @@ def _escaped(text: str) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    # A word is never divided: an escape would be, too.
+    # Dividing a word could divide an escape sequence.
     return wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)

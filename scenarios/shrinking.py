@@ -1,10 +1,10 @@
-"""A failing run made small: the same promise is broken in the same way, by less.
+"""Shrinks a failing run to a smaller run that breaks the same promise in the same way.
 
-A run follows from its plan and its choices. The plan becomes plainer first: fewer processes,
-records and faults, settings as they are by default. Then the choices: ranges of them are set to 0,
-the plainest there is, from coarse to fine, and what is left is lowered. Whatever is tried counts
-only if it breaks the same requirement, found by the same invariant. Nothing here is left to
-chance: the same failing run becomes the same small one.
+The plan and the choices of a run determine it. Shrinking simplifies the plan first: fewer
+processes, records and faults, and default settings. Then it sets ranges of choices to 0, the
+plainest option, from coarse to fine, and lowers the remaining choices. A candidate counts only if
+the same invariant finds the same requirement broken. Shrinking is deterministic: the same failing
+run always gives the same small run.
 
 Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (2002).
 """
@@ -38,37 +38,40 @@ __all__ = [
 ]
 
 MOST_RUNS = 600
-"""Worlds that are run to make one failure smaller, unless something else is asked for."""
+"""The default number of worlds that one failure may cost."""
 
 RESEEDED = 2
-"""If a smaller plan does not fail with the choices of the larger one, so many others are tried."""
+"""How many seeds are tried with a smaller plan that does not fail with the choices so far."""
 
 SLACK = 1.2
-"""A plainer plan may lead to so many times as many events: its choices are made smaller later. It
-never leads to more than there were at first."""
+"""The factor by which a plainer plan may increase the number of events: shrinking its choices
+removes events later. No plan may exceed the number of events of the original run."""
 
 SMALL_RECORDS, SMALL_MS = (3, 20), 15_000
-"""A small world has so many records for each input, and faults for so long, at most."""
+"""The limits of a small world: the records of each input, and the time with faults."""
 
 SMALL_SEEDS = 8
-"""The same failure is looked for with so many seeds in each of some small worlds."""
+"""How many seeds are tried in each small world."""
 
 MOST_SMALL_EVENTS = 1_000
-"""A world that is small from the start has no more events than that."""
+"""The most events of a world that is small from the start. Most seeds do not fail there, so their
+runs must end early."""
 
 COARSE = 8
-"""So many ranges of choices are set to 0 at first, and so many times as many in each next round."""
+"""The number of ranges in the first round of setting choices to 0. Each further round multiplies
+the number by this factor: early rounds change the plan most, so fine ranges would be wasted."""
 
 ODDS = 1 << 16
-"""So many options has a choice whether something happens; the largest numbers mean that it does."""
+"""The number of options of a yes-or-no choice with a probability. The largest options mean yes."""
 
 IMPROBABLE = (0.01, 0.1, 0.3, 0.6)
-"""What happens with a probability of no more than that does not happen if the choice is less than
-the rest: so it may as well be 0. The least comes first, as it changes most."""
+"""Probabilities of yes-or-no choices. A choice below ``ODDS`` times (1 - probability) means no for
+every event that is at most this probable, so 0 means the same. The smallest probability covers
+most choices, so it comes first."""
 
 
 class Shape(NamedTuple):
-    """What tells one failure from another: a requirement, and the invariant that found it."""
+    """The identity of a failure: the broken requirement and the invariant that found it."""
 
     requirement: str
     invariant: str
@@ -84,11 +87,11 @@ class Failing:
     """A run that breaks a promise.
 
     Attributes:
-        name: what was run, as ``seed 7``.
-        plan: what the run is like.
-        choices: all choices that were made after the plan was drawn.
-        defects: the mistakes that the runtime makes.
-        simulate: runs a world.
+        name: the name of the run, such as ``seed 7``.
+        plan: the plan of its world.
+        choices: all choices of the run after the draw of the plan.
+        defects: the defects that are switched on in the runtime.
+        simulate: the function that runs a world.
     """
 
     name: str
@@ -99,12 +102,12 @@ class Failing:
 
 
 class ShrinkStep(NamedTuple):
-    """How far shrinking has come.
+    """The progress of shrinking.
 
     Attributes:
-        runs: worlds that were run so far.
-        events: of the smallest run so far.
-        choices: of the smallest run so far that are not 0.
+        runs: the number of worlds run so far.
+        events: the number of events of the smallest run so far.
+        choices: the number of its choices that are not 0.
     """
 
     runs: int
@@ -117,13 +120,13 @@ class Shrunk:
     """The smallest run that was found.
 
     Attributes:
-        plan: what it is like.
+        plan: the plan of its world.
         choices: all choices after the plan, without zeros at the end.
-        defects: the mistakes that the runtime makes.
-        violations: what does not hold; the first is of the shape that was asked for.
-        runs: how many worlds were run for it.
-        played: the run, with all that happened.
-        matters: the sequences of the events that matter.
+        defects: the defects that are switched on in the runtime.
+        violations: the broken invariants; the first one has the shape of the original failure.
+        runs: the number of worlds that shrinking has run.
+        played: the run with all its events.
+        matters: the sequence numbers of the events that matter.
     """
 
     plan: Plan
@@ -138,20 +141,20 @@ class Shrunk:
 def shrink(
     world: Failing, most_runs: int = MOST_RUNS, progress: Callable[[ShrinkStep], None] | None = None
 ) -> Shrunk:
-    """Make a failing run small.
+    """Shrink a failing run.
 
     Args:
         world: the run.
-        most_runs: so many worlds are run for it at most, and one more to tell the result.
-        progress: is told after each of them.
+        most_runs: the most worlds to run; one more run then records the result.
+        progress: receives the progress after each world.
 
     Raises:
-        UsageError: nothing is broken in it.
+        UsageError: the run breaks no promise.
     """
     search = _Search(world, most_runs, progress)
     search.try_small_worlds()
     parts, before = 1, None
-    # What did not help once may help when other things are plainer.
+    # A step that fails at first may succeed after other steps, so all of them repeat.
     while before != (search.plan, search.values) or parts < len(search.values):
         before, parts = (search.plan, search.values), parts * COARSE
         search.make_numbers_smaller()
@@ -163,7 +166,7 @@ def shrink(
 
 
 def _told(world: Failing, search: _Search) -> Shrunk:
-    """The smallest run once more, with all that happens in it."""
+    """The smallest run, run once more to record its events."""
     events: list[Event] = []
     choices = Choices.recorded(search.values)
     outcome = world.simulate(choices, search.plan, defects=world.defects, watchers=[events.append])
@@ -191,16 +194,16 @@ def _told(world: Failing, search: _Search) -> Shrunk:
 
 
 class _TooLongError(Exception):
-    """A run has become longer than one that is to be smaller may be."""
+    """A candidate is no smaller than the run that it should replace."""
 
 
 class _Search:
-    """The smallest run so far, and what is tried to find a smaller one.
+    """The search for a smaller run: the smallest run so far, and the steps to a smaller one.
 
     Attributes:
-        plan: of the smallest run.
+        plan: the plan of the smallest run.
         values: its choices, without zeros at the end.
-        runs: how many worlds were run.
+        runs: the number of worlds run so far.
     """
 
     def __init__(
@@ -215,14 +218,14 @@ class _Search:
         self._offered: list[int] = []
         self.runs = 0
         self._events = 0
-        # Whether the choices are still as a seed has drawn them.
+        # Whether all choices still come from a seed, so that no work is lost with other seeds.
         self._is_raw = True
         choices = Choices.recorded(self.values)
         outcome = world.simulate(choices, world.plan, defects=world.defects)
         if not outcome.violations:
             raise UsageError(
-                f"{world.name} breaks no promise with the plan and the choices that were given: "
-                "there is nothing to make smaller. Give those of the run that failed."
+                f"{world.name} breaks no promise with this plan and these choices, so there is "
+                "nothing to shrink. Pass the plan and the choices of the run that failed."
             )
         self._shape = shape_of(outcome.violations[0])
         self._first_events = outcome.events
@@ -240,7 +243,7 @@ class _Search:
                 workload=replace(was.workload, records=min(most_records, was.workload.records)),
                 safety_ms=min(was.safety_ms, SMALL_MS),
             )
-            # The one with the fewest events is taken.
+            # All seeds run: each hit lowers the limit, so the run with the fewest events stays.
             found = [
                 self._try(
                     plan,
@@ -254,23 +257,24 @@ class _Search:
                 return
 
     def make_plan_plainer(self) -> None:
-        """Take the plan closer to its defaults, with fewer processes and faults."""
+        """Bring the plan closer to its defaults, with fewer processes and faults."""
         plainest(self.plan, self._fails_with, self._most_runs)
 
     def make_numbers_smaller(self) -> None:
-        """Send fewer records, and let faults happen for a shorter time."""
+        """Send fewer records, and shorten the time with faults."""
         with_smaller_numbers(self.plan, self._fails_with)
 
     def _fails_with(self, plan: Plan) -> bool:
-        """Whether another plan breaks the same, with these choices or with others."""
+        """Whether another plan fails in the same way, with these choices or with other ones."""
         was = self.plan
         if plan.safety_ms > was.safety_ms or plan.workload.records > was.workload.records:
-            # As it is by default is plainer, and longer.
+            # The default value is plainer, but makes the run longer.
             return False
         most = min(round(self._events * SLACK) + 20, self._first_events)
         if self._try(plan, Choices.recorded(self.values), most, tuple(self.values)):
             return True
-        # Settings decide little of what follows; and choices that were worked on are worth more.
+        # Other settings change few choices, so other seeds would seldom help. Choices that are
+        # already shrunk are worth more than a plainer plan.
         return (
             self._is_raw
             and plan.config == was.config
@@ -281,14 +285,14 @@ class _Search:
         )
 
     def set_alike_to_zero(self) -> None:
-        """Set choices to 0 that stand for the same: those that decide nothing, and of one kind."""
+        """Set all choices of one kind to 0 at a time, starting with choices that decide nothing."""
         self._is_raw = False
         for share in IMPROBABLE:
             least = round(ODDS * (1 - share))
             pairs = enumerate(zip(self._offered, self.values, strict=True))
             if self._without([at for at, (of, value) in pairs if of == ODDS and 0 < value < least]):
                 break
-        # Choices of the same number of options are mostly of the same place in the runtime.
+        # Choices with the same number of options mostly come from the same place in the runtime.
         for options in sorted(set(self._offered) - {ODDS}):
             self._without([at for at in self._places() if self._offered[at] == options])
 
@@ -296,12 +300,12 @@ class _Search:
         """Set ranges of choices to 0: the last ones first, from coarse to fine.
 
         Args:
-            parts: how many ranges there are at last; more are not tried.
+            parts: the number of ranges in the finest step.
         """
         size = len(self._places())
         finest = max(size // parts, 1)
         while size >= finest:
-            # What comes early decides what comes late, so that late ones do not move early ones.
+            # A choice affects only later ones, so the places of earlier choices stay valid.
             end = len(self._places())
             while end > 0:
                 places = self._places()
@@ -317,7 +321,7 @@ class _Search:
         return bool(places) and self._try_values(values)
 
     def lower(self) -> None:
-        """Lower single choices to the least that still fails."""
+        """Lower single choices to the least value that still fails."""
         for place in reversed(self._places()):
             least = 0
             while place < len(self.values) and self.values[place] - least > 1:
@@ -328,14 +332,14 @@ class _Search:
                     least = middle
 
     def _places(self) -> list[int]:
-        """Where choices are that are not the plainest."""
+        """The places of the choices that are not 0."""
         return [place for place, value in enumerate(self.values) if value]
 
     def _try_values(self, values: Sequence[int]) -> bool:
         return self._try(self.plan, Choices.recorded(values), self._events, tuple(values))
 
     def _try(self, plan: Plan, choices: Choices, most_events: int, key: tuple[int, ...]) -> bool:
-        """Run a world; take it over if it breaks the same, and has no more events than that."""
+        """Run a world, and keep it if it fails in the same way within this number of events."""
         if self.runs >= self._most_runs or (plan, key) in self._tried:
             return False
         self._tried.add((plan, key))
@@ -349,7 +353,7 @@ class _Search:
         return fails
 
     def _bounded(self, plan: Plan, choices: Choices, most_events: int) -> Outcome | None:
-        """What came of a world; ``None`` if it takes too long, or cannot be run."""
+        """The outcome of a world; ``None`` if it becomes too long, or cannot run."""
         most_choices = 2 * len(self.values) + 10 * most_events
 
         def watch(event: Event) -> None:
@@ -361,7 +365,7 @@ class _Search:
             return self._world.simulate(
                 choices, plan, defects=self._world.defects, watchers=watchers
             )
-        except Exception:  # noqa: BLE001 - whatever it is, it is not the failure that is looked for
+        except Exception:  # noqa: BLE001 - a world that cannot run shows no violation
             return None
 
     def _is_same(self, outcome: Outcome) -> bool:
@@ -369,7 +373,8 @@ class _Search:
 
     def _take(self, plan: Plan, choices: Choices, outcome: Outcome) -> None:
         self.plan, self._events = plan, outcome.events
-        # Choices that were not asked for any more are gone, and so are zeros at the end.
+        # The run drew only these choices. Zeros at the end are left out, because a recording
+        # that has ended gives zeros anyway.
         self.values, self._offered = list(choices.drawn), list(choices.offered)
         while self.values and not self.values[-1]:
             self.values.pop()

@@ -27,7 +27,7 @@ from streamproof.sim.trace import Event
 __all__ = ["what_matters"]
 
 MOST_TIMES = 3
-"""How many of the last writes count for an input, and for a task that has changed hands. For
+"""How many of the last writes count for an input, and for a task that has changed owners. For
 anything else only the last write counts."""
 
 SEVERAL = ("input", "owner", "owned", "state")
@@ -108,7 +108,7 @@ class _Index:
         events: of a run, in order, from its first.
 
     Attributes:
-        parts: by its number, the parts of an event that is about more than one thing.
+        parts: by number of an event, its parts, if the event is about several things.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:

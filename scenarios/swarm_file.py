@@ -50,13 +50,13 @@ def read_swarm(path: Path) -> PlanSpace:
     try:
         space = msgspec.convert(tomllib.loads(path.read_text("utf-8")), PlanSpace)
     except OSError as error:
-        raise UsageError(f"{path}: it cannot be read: {error.strerror}.") from error
+        raise UsageError(f"{path}: the file cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: this is not TOML: {error}.") from error
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"{path}: {error}. There are topologies, guarantees, upgrades and kinds, and the "
-            "tables plan, settings and workload."
+            f"{path}: {error}. A swarm file has the keys topologies, guarantees, upgrades and "
+            "kinds, and the tables plan, settings and workload."
         ) from error
     check_space(space, path)
     return space
@@ -70,7 +70,7 @@ def check_space(space: PlanSpace, path: Path) -> None:
         path: the file that names them.
 
     Raises:
-        UsageError: a name or a value is not known.
+        UsageError: a name or a value is unknown.
     """
     for key, known in (
         ("topologies", [*TOPOLOGIES]),
@@ -80,7 +80,8 @@ def check_space(space: PlanSpace, path: Path) -> None:
         for name in getattr(space, key):
             if name not in known:
                 raise UsageError(
-                    f"{path}: {key} has {name!r}, and there are: {', '.join(filter(None, known))}."
+                    f"{path}: {key} has the unknown name {name!r}. The known names are: "
+                    f"{', '.join(filter(None, known))}."
                 )
     _require_options(path, "plan", space.plan, _PLAIN_PLAN)
     _require_options(path, "settings", space.settings, _PLAIN_SETTINGS)
@@ -88,7 +89,7 @@ def check_space(space: PlanSpace, path: Path) -> None:
 
 
 def _plain_fields(value: Any) -> dict[str, Any]:
-    """The fields that are numbers, words or truths, with their defaults."""
+    """The fields that are numbers, strings or booleans, with their defaults."""
     return {
         name: default
         for name, default in vars(value).items()
@@ -107,20 +108,22 @@ _PLAIN_SETTINGS = {
     for name, default in _plain_fields(StreamsConfig()).items()
     if name != "exactly_once"
 }
-"""Guarantees have a key of their own."""
+"""The settings without the guarantee, which has a key of its own."""
 
 
 def _require_options(path: Path, table: str, options: Options, known: Mapping[str, Any]) -> None:
-    """Whether each field is there, and each of its options is one that it can have."""
+    """Refuse unknown fields, and options of the wrong type or value."""
     for name, values in options.items():
         if name not in known:
-            raise UsageError(f"{path}: [{table}] has no {name!r}; it has: {', '.join(known)}.")
+            raise UsageError(
+                f"{path}: [{table}] has no field {name!r}; it has: {', '.join(known)}."
+            )
         kind = type(known[name])
         wrong = [each for each in values if not _fits(each, kind)]
         if wrong or not values:
-            what = f"{wrong[0]!r} is none" if wrong else "there is none"
+            what = f"{wrong[0]!r} is none" if wrong else "the list is empty"
             raise UsageError(
-                f"{path}: [{table}] {name} is a list of what it may be, each a {kind.__name__}: "
+                f"{path}: [{table}] {name} must be a list of options, each a {kind.__name__}: "
                 f"{what}."
             )
         for value in values:
@@ -138,10 +141,10 @@ def _try_option(path: Path, table: str, name: str, value: Any) -> None:
         elif table == "workload":
             replace(WorkloadConfig(), **{name: value})
         elif name in _COUNTED and value < 1:
-            raise UsageError(f"{value} is too few: at least 1.")  # noqa: TRY301 - told below
+            raise UsageError(f"{value} is too few: at least 1.")  # noqa: TRY301 - gets its path
     except UsageError as error:
         raise UsageError(f"{path}: [{table}] {name}: {error}") from error
 
 
 _COUNTED = ("partitions", "instances", "threads", "safety_ms")
-"""Fields of a plan of which there must be one at least."""
+"""Fields of a plan that must be at least 1."""

@@ -83,7 +83,9 @@ def test_what_does_not_come_as_expected_is_a_failure(tmp_path: Path) -> None:
     path = written(tmp_path)
     done = run("replay", path, cwd=tmp_path, code=1)
     assert "✗ wrong  TASK-003 is broken" in done.stdout
-    assert "expected everything to hold, and TASK-003 was broken" in " ".join(done.stdout.split())
+    assert "expected every promise to hold, but TASK-003 was broken" in " ".join(
+        done.stdout.split()
+    )
     asked = run("replay", path, "--set", "commit_interval_ms=50", cwd=tmp_path)
     assert asked.stdout.splitlines()[-1].endswith("@wrong --set commit_interval_ms=50")
 

@@ -28,20 +28,20 @@ from streamproof.sim.event_kinds.wording import plain
 __all__ = ["MOST_EVENTS", "render_html"]
 
 MOST_EVENTS = 20_000
-"""A page has so many events at most: with more, it would be too large to be opened or sent. What
-matters comes first, and then what comes last."""
+"""The most events in a page. A larger page would be too large to open or to send. Events that
+matter come first, then the last events of the run."""
 
 MOST_CHARACTERS = 400
-"""Of each detail of an event, so much is shown."""
+"""The most characters of a detail of an event."""
 
 Row = TypeVar("Row", Holding, Level)
 
 _HARMLESS = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
-"""What could end a block of JSON in a page, or a line of it, as JSON itself may write it."""
+"""JSON escapes for characters that could end the block of JSON in the page, or a line of it."""
 
 
 def render_html(picture: Picture) -> str:
-    """The whole page, self-contained: open it from disk, attach it, host it anywhere."""
+    """The whole page as one file. It works from disk, as an attachment, and on any host."""
     css, script = _asset("picture.css"), _asset("picture.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     items = _kept(picture)
@@ -112,7 +112,7 @@ def _data(picture: Picture, items: Sequence[Item]) -> dict[str, Any]:
     ]
     stock = picture.stock
     known = {each.event.sequence for each in items}
-    # At a crash it is shown what there was just before it.
+    # The page shows the content just before a crash, so the event before each one counts, too.
     kept = sorted(known | {each - 1 for each in known})
     return {
         "events": events,
@@ -140,7 +140,7 @@ def _data(picture: Picture, items: Sequence[Item]) -> dict[str, Any]:
 
 
 def _thinned(rows: Sequence[Row], kept: Sequence[int]) -> list[Row]:
-    """Of rows that hold from an event on, those that hold at one that is kept."""
+    """The rows that are valid at some kept event; each is valid until the next row."""
     ends = [*(each[0] for each in rows[1:]), sys.maxsize]
     return [
         each
@@ -150,7 +150,7 @@ def _thinned(rows: Sequence[Row], kept: Sequence[int]) -> list[Row]:
 
 
 def _first(kept: Sequence[int], sequence: int) -> int:
-    """The place of the first event that is kept, from a number on."""
+    """The place of the first kept event with this number or a larger one."""
     return bisect_left(kept, sequence)
 
 

@@ -1,8 +1,8 @@
 """A run as a Mermaid sequence diagram, for pull requests and tickets.
 
 Source: the grammar of Mermaid's sequence diagrams. A message ends at ``#`` or ``;`` or the end of
-the line, and ``%%{`` begins a directive anywhere: whatever could mean something is written as its
-code.
+the line, and ``%%{`` begins a directive anywhere. So every character that may have a meaning is
+written as its code.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from streamproof.scenarios.pictures.lanes import Item, Picture, chosen, merged
 __all__ = ["render_mermaid"]
 
 MOST_LANES = 9
-"""With more participants than that a diagram is too wide to be read in a ticket."""
+"""The most participants. A diagram with more is too wide to read in a ticket."""
 
 MOST_CHARACTERS = 110
-"""A message is no longer than that."""
+"""The most characters of a message."""
 
 WRAPPED = 60
-"""Notes are broken into lines of so many characters."""
+"""The most characters of a line in a note."""
 
 _UNSAFE = re.compile(r"[^\w ,.:@=/()'+*?!–→…✗-]", re.ASCII)
-"""Whatever is not known to be harmless; letters beyond ASCII are."""
+"""All characters except those known to be harmless. Only ASCII letters count as harmless."""
 
 
 def render_mermaid(picture: Picture, *, most: int = 60) -> str:
-    """The picture as a sequence diagram, with a line end after each line; no fence is around it.
+    """The picture as a sequence diagram, with a line end after each line and no fence around it.
 
     Args:
-        picture: what is drawn.
-        most: so many messages and notes at most, those that matter; 0 shows all.
+        picture: the run to draw.
+        most: the most messages and notes, of those that matter; 0 shows all events.
     """
     shown = chosen(picture, most)
     lanes, stands = merged(picture, shown, MOST_LANES)
@@ -68,7 +68,7 @@ def _line(item: Item, lane: str, source: str) -> str:
 
 
 def _notes(picture: Picture) -> Iterator[str]:
-    """What went wrong, last."""
+    """The last notes: the defects and the violation."""
     for name, what in picture.defects:
         yield _broken_up(f"Defect {name}: {what}" if what else f"Defect {name}")
     found = picture.violation
@@ -80,7 +80,7 @@ def _notes(picture: Picture) -> Iterator[str]:
 
 
 def _broken_up(text: str) -> str:
-    """A text in lines, which Mermaid does not make by itself."""
+    """A text in lines: Mermaid does not wrap notes."""
     lines, line = [], ""
     for word in (text or "?").split(" "):
         if line and len(line) + len(word) >= WRAPPED:
@@ -92,5 +92,5 @@ def _broken_up(text: str) -> str:
 
 
 def _safe(text: str) -> str:
-    """A text in which nothing means anything to Mermaid."""
+    """A text without any character that Mermaid would interpret."""
     return _UNSAFE.sub(lambda match: f"#{ord(match[0])};", text.replace("\n", " "))

@@ -1,10 +1,10 @@
 """A run as a Chrome trace, which Perfetto shows: https://ui.perfetto.dev, "Open trace file".
 
-A process is an instance; a thread of it is a thread, or a task on one, with a slice for each of the
-states of the task. Slices are strictly nested: each event has a microsecond of its own, in
-the millisecond in which it happened or as soon after it as there is room.
+A process of the trace is an instance. A thread of the trace is a thread of the instance, or a task
+on one, with a slice for each state of the task. Each event gets a microsecond of its own, in its
+own millisecond or in the next free one. So slices are strictly nested, as Perfetto requires.
 
-Source: the Trace Event Format; Perfetto reads it as far as slices are nested.
+Source: the Trace Event Format.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from streamproof.sim.trace import Event
 __all__ = ["render_perfetto"]
 
 MICROSECONDS = 1_000
-"""Of a millisecond, which is what events have."""
+"""The microseconds in a millisecond: traces count microseconds, and events milliseconds."""
 
 BROKERS = "brokers and coordinators"
-"""The process of what is in no instance."""
+"""The process for events outside all instances."""
 
 _GONE = {"CREATED", "CLOSED"}
-"""A task in one of these states has no slice."""
+"""The states of a task without a slice."""
 
 Entry = dict[str, Any]
 
 
 def render_perfetto(picture: Picture) -> str:
-    """The picture as JSON, all events in it."""
+    """The picture as JSON, with all events."""
     tracks = _Tracks(picture)
     for each in picture.items:
         tracks.see(each)
@@ -50,16 +50,16 @@ class _Tracks:
     """Makes the entries of a trace, event by event.
 
     Args:
-        picture: what is drawn.
+        picture: the run to draw.
 
     Attributes:
-        entries: those that were made.
+        entries: the entries so far.
     """
 
     def __init__(self, picture: Picture) -> None:
         self.entries: list[Entry] = []
         self._found_at = picture.found_at
-        # Who is known, by name: numbers of processes, and of threads by process.
+        # The numbers of the known processes by name, and of their threads by process and name.
         self._processes: dict[str, int] = {}
         self._threads: defaultdict[str, dict[str, int]] = defaultdict(dict)
         # The state of each task that has a slice, by process and track.
@@ -75,7 +75,7 @@ class _Tracks:
                 self._comes[arrow.target].append(number)
 
     def see(self, item: Item) -> None:
-        """Take an event in."""
+        """Add the entries of an event."""
         event = item.event
         self._now = max(event.time * MICROSECONDS, self._now + 1)
         process, thread = self._place(item)
@@ -92,7 +92,7 @@ class _Tracks:
             self._add("i", name, process, thread, s=scope, cat=item.look.group)
 
     def end(self) -> None:
-        """The run is over: no slice is left open."""
+        """Close all open slices at the end of the run."""
         self._now += 1
         for process in list(self._processes):
             self._stop(process)
@@ -108,7 +108,7 @@ class _Tracks:
         )
 
     def _change(self, process: str, thread: str, after: str) -> None:
-        """A task goes over into another state."""
+        """Record that a task enters another state."""
         place = (process, thread)
         before = self._states.pop(place, None)
         if before is not None:
@@ -118,7 +118,7 @@ class _Tracks:
             self._add("B", after.lower(), process, thread, cat="state")
 
     def _stop(self, process: str) -> None:
-        """A process ends, and with it the states of its tasks, and what it had in memory."""
+        """Record the end of a process: its slices end, and its memory counts as empty."""
         for place in [each for each in self._states if each[0] == process]:
             self._add("E", self._states.pop(place), *place)
 

@@ -1,7 +1,7 @@
-"""A run as text lanes: time downwards, a line for each event, and what went wrong at the end.
+"""A run as text lanes: time runs downwards, one line an event, with the violation at the end.
 
-Lines are as wide as they are told to be, and signs are always the same (see ``GLYPHS``), so that
-pictures can be compared line by line, and pasted wherever text can be.
+Each event has a fixed sign (see ``GLYPHS``), and the caller chooses the width of the lines. So two
+pictures can be compared line by line, and a picture can be pasted into any text.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from streamproof.sim.event_kinds import GLYPHS
 __all__ = ["MIN_WIDTH", "render_text"]
 
 MIN_WIDTH = 60
-"""Pictures are at least so many columns wide: with fewer, no words would be left."""
+"""The least width of a picture, in columns. A narrower one has no space for words."""
 
 CELL = 3
-"""So many columns has a lane."""
+"""The width of a lane, in columns."""
 
 SHARE = 0.37
-"""So much of the width may be lanes; the rest is words."""
+"""The share of the width that lanes may take. Words take the rest."""
 
 _PRESENT, _VOLATILE = "│", "┊"
 _ALWAYS = {"world", "log", "groups", "transactions", "disk"}
@@ -36,9 +36,9 @@ def render_text(picture: Picture, *, width: int = 100, most: int = 40) -> str:
     """The picture as text, with a line end after each line.
 
     Args:
-        picture: what is drawn.
-        width: of a line, in columns; at least ``MIN_WIDTH``.
-        most: so many events at most, those that matter; 0 shows all.
+        picture: the run to draw.
+        width: the width of a line, in columns; at least ``MIN_WIDTH``.
+        most: the most events to show, of those that matter; 0 shows all events.
     """
     width = max(width, MIN_WIDTH)
     shown = chosen(picture, most)
@@ -53,7 +53,7 @@ def render_text(picture: Picture, *, width: int = 100, most: int = 40) -> str:
 
 
 def _wrapped(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
-    """A text in lines; the first may be indented otherwise."""
+    """A text in lines; the first line may have another indent."""
     return textwrap.wrap(
         text,
         width,
@@ -82,11 +82,11 @@ class _Grid:
     """The lanes and the lines in them.
 
     Args:
-        picture: what is drawn.
-        lanes: from the left to the right.
-        stands: by each lane, the one that stands for it.
-        shown: the events.
-        width: of a line, in columns.
+        picture: the run to draw.
+        lanes: the lanes, from left to right.
+        stands: by original lane, the lane that it is merged into.
+        shown: the events to show.
+        width: the width of a line, in columns.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class _Grid:
         self._margin = self._time + 1 + self._number + 2
 
     def header(self) -> Iterator[str]:
-        """The name of each lane, a line each, so that all of them can be spelt out."""
+        """The names of the lanes, each in full on a line of its own."""
         for number, lane in enumerate(self._lanes):
             before = f"{_PRESENT:{CELL}}" * number
             name = lane.title
@@ -121,7 +121,7 @@ class _Grid:
         yield f"{'ms':>{self._time}} {'event':>{self._number}}  {line}"
 
     def _is_inside(self, number: int) -> bool:
-        """Whether the lane of the instance is to the left, so that its name need not be said."""
+        """Whether the lane of the instance is to the left and already names the instance."""
         instance = self._lanes[number].instance
         return any(each.key == instance for each in self._lanes[:number])
 
@@ -152,7 +152,7 @@ class _Grid:
         return "".join(line)
 
     def _sign(self, lane: Lane, sequence: int) -> str:
-        """What a lane looks like at an event that does not concern it."""
+        """The sign of a lane at an event of another lane."""
         if lane.kind in _ALWAYS:
             return _PRESENT
         spans = self._spans[lane.key]
@@ -163,7 +163,7 @@ class _Grid:
 
 
 def _ending(picture: Picture, width: int) -> Iterator[str]:
-    """What went wrong, or that nothing did."""
+    """The violation, or a line that says that every invariant held."""
     found = picture.violation
     if found is None:
         yield "Every invariant held."
@@ -183,7 +183,7 @@ def _broken(found: ExplainedViolation, width: int) -> Iterator[str]:
         words = f"{key}: the store has {held}; its changelog says {told}."
         yield from _wrapped(words, width, "    ", "  - ")
     if found.others:
-        yield f"  And {found.others} more did not hold."
+        yield f"  Other broken invariants: {found.others}."
 
 
 def _legend(shown: Sequence[Item], width: int) -> Iterator[str]:
@@ -191,8 +191,8 @@ def _legend(shown: Sequence[Item], width: int) -> Iterator[str]:
     used = {each.look.glyph for each in shown}
     meanings = [f"{glyph} {what}" for glyph, what in GLYPHS.items() if glyph in used]
     meanings += [
-        f"{_PRESENT} open, and all of it is on the disk",
-        f"{_VOLATILE} open, and a crash would lose some of it",
-        "─▸ from where to where",
+        f"{_PRESENT} open, with all data on the disk",
+        f"{_VOLATILE} open, and a crash would lose data",
+        "─▸ from the source to the event",
     ]
     yield from _wrapped("; ".join(meanings), width, "        ", "Legend: ")

@@ -19,16 +19,16 @@ from streamproof.sim.trace import Event
 __all__ = ["Difference", "ExplainedViolation", "explain"]
 
 MOST_DIFFERENCES = 5
-"""How many differing rows are shown, at most."""
+"""The most differing rows that are shown."""
 
 MOST_PARTITIONS = 4
-"""For how many partitions the end is shown, at most."""
+"""The most partitions whose end is shown."""
 
 MOST_READERS = 4
-"""How many readers of a named record are shown, at most."""
+"""The most readers of a named record that are shown."""
 
 MOST_CHARACTERS = 600
-"""How much of a message is shown, at most: it may list hundreds of records."""
+"""The most characters of a message that are shown. A message may list hundreds of records."""
 
 Rows = dict[bytes, bytes | None]
 

@@ -19,7 +19,7 @@ from streamproof.sim.run_state import (
 __all__ = ["StateChange", "changes", "counted", "offset_of"]
 
 MAX_ROWS = 5
-"""How many changed rows of a store are named, at most."""
+"""The most changed rows of a store that are named."""
 
 
 class StateChange(NamedTuple):
@@ -38,8 +38,8 @@ def changes(before: Moment, after: Moment) -> Iterator[StateChange]:
     """The changes between two moments, from the processes to the logs.
 
     Args:
-        before: the earlier one.
-        after: the later one.
+        before: the earlier moment.
+        after: the later moment.
     """
     yield from _processes(before.processes, after.processes)
     yield from _tasks(before.tasks, after.tasks)

@@ -17,7 +17,8 @@ from streamproof.sim.trace import Event
 __all__ = ["Moments", "moments", "take_in"]
 
 SNAPSHOT_EVERY = 1_000
-"""How many events lie between two snapshots: at most so many are applied to reach a moment."""
+"""The number of events between two snapshots, and so the most events to apply for a moment. More
+snapshots would take more memory."""
 
 
 def take_in(moment: Moment, event: Event) -> None:
@@ -55,7 +56,7 @@ class Moments:
         return self._after(nearest, count)
 
     def _keep(self) -> None:
-        """Keep the next snapshot."""
+        """Make and keep the next snapshot."""
         count = len(self._kept) * SNAPSHOT_EVERY
         self._kept.append(self._after(len(self._kept) - 1, count))
 

@@ -20,10 +20,10 @@ from streamproof.sim.run_state import FoldedStore, Moment
 __all__ = ["log_of", "logs", "offsets", "store_of", "task_of", "transactions", "who"]
 
 MAX_ROWS = 20
-"""How many rows of a store are shown, at most."""
+"""The most rows of a store that are shown."""
 
 LAST_RECORDS = 10
-"""How many records of a log are shown, unless another number is asked for."""
+"""The default number of records of a log that are shown."""
 
 
 def _table(*columns: str, numbers: Sequence[str] = ()) -> Table:
@@ -230,7 +230,7 @@ def log_of(moment: Moment, name: str, count: int = LAST_RECORDS) -> RenderableTy
     Args:
         moment: the moment.
         name: the partition.
-        count: how many records are shown, at most.
+        count: the most records to show.
 
     Raises:
         UsageError: there is no record in such a partition at this moment.

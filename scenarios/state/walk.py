@@ -26,15 +26,15 @@ PROMPT = "step> "
 
 
 def step(played: RecordedRun, console: Console, read_line: Callable[[str], str]) -> None:
-    """Walk through a run by the commands of the user, until ``q`` or the end of the input.
+    """Walk through a run at the user's commands, until ``q`` or the end of the input.
 
     Args:
         played: the run.
-        console: shows everything.
-        read_line: asks for a line with a prompt, as ``input`` does. It raises EOFError at the end.
+        console: the console for all output.
+        read_line: reads a line after a prompt, as ``input`` does. It raises EOFError at the end.
     """
     if not played.events:
-        console.print(Text(f"{played.name} has no events: there is nothing to look into."))
+        console.print(Text(f"{played.name} has no events, so it has no state to show."))
         return
     walk = _Walk(played, console)
     walk.begin()
@@ -82,7 +82,7 @@ class _Walk:
         self._say(f"{played.name}: {topology}{guarantee}{defects}; {len(self._events):,} events")
         if played.violations:
             self._say(f"broken in the end: {played.violations[0].message}", "red")
-        self._say("Type n for the next event, f for the first violation, ? for all there is.")
+        self._say("Type n for the next event, f for the first violation, ? for all commands.")
         self._show()
 
     def do(self, line: str) -> None:
@@ -97,7 +97,9 @@ class _Walk:
         word, _, rest = line.partition(" ")
         command = _COMMANDS.get(word)
         if command is None:
-            raise UsageError(f"{word!r} is no command; there are: {', '.join(_COMMANDS)}, /TEXT.")
+            raise UsageError(
+                f"{word!r} is no command. The commands are: {', '.join(_COMMANDS)}, /TEXT."
+            )
         command.do(self, rest.strip())
 
     # Moving through the run.
@@ -132,24 +134,24 @@ class _Walk:
         self._go(bisect_left(self._events, time, key=lambda event: event.time))
 
     def search(self, text: str) -> None:
-        """Go to the next event that contains a text; after the last one, search from the first."""
+        """Go to the next event that contains a text; the search wraps around at the last one."""
         text = self._searched = text or self._searched
         if not text:
-            raise UsageError("What is to be found? Say it, as in: /crash")
+            raise UsageError("The search needs a text, as in: /crash")
         count = len(self._events)
         for ahead in range(1, count + 1):
             place = (self._place + ahead) % count
             if text.casefold() in _all_of(self._events[place]).casefold():
                 if place <= self._place:
-                    self._say("Found from the start again.")
+                    self._say("The search went on at the first event.")
                 self._go(place)
                 return
-        raise UsageError(f"No event has {text!r} in it.")
+        raise UsageError(f"No event contains {text!r}.")
 
     def first_violation(self, _: str) -> None:
         """Go to the event that broke the first promise."""
         if not self._played.violations:
-            self._say("Nothing is broken in this run.")
+            self._say("This run breaks no promise.")
             return
         event = self._played.violations[0].event
         self._go(
@@ -169,11 +171,11 @@ class _Walk:
         self._print(tables.task_of(self._here(), _name(rest, "task 0_0")))
 
     def store(self, rest: str) -> None:
-        """Show the stores of a task, or of a name."""
+        """Show the stores of a task, or the stores with a name."""
         self._print(tables.store_of(self._here(), _name(rest, "store 0_0")))
 
     def log(self, rest: str) -> None:
-        """Show one log with its last records, or all logs in short."""
+        """Show the last records of one log, or the ends of all logs."""
         name, _, count = rest.partition(" ")
         if not name:
             self._print(tables.logs(self._here()))
@@ -199,7 +201,7 @@ class _Walk:
         for command in _COMMANDS.values():
             table.add_row(Text(command.usage, style="bold"), Text(command.help))
         self._print(table)
-        self._say("An empty line does the same again.")
+        self._say("An empty line repeats the last command.")
 
     def _here(self) -> Moment:
         return self._moments.at(self._events[self._place].sequence)
@@ -234,34 +236,34 @@ class _Walk:
 
 
 def _all_of(event: Event) -> str:
-    """The text of an event that a search looks into."""
+    """The text of an event that a search covers."""
     return f"{event} {told(event)}"
 
 
 def _number(text: str, example: str) -> int:
     if not text.isdecimal():
-        raise UsageError(f"{text!r} is no number: say it as in: {example}")
+        raise UsageError(f"{text!r} is no number. Write, for example: {example}")
     return int(text)
 
 
 def _name(text: str, example: str) -> str:
     if not text:
-        raise UsageError(f"Of what? Say it as in: {example}")
+        raise UsageError(f"The command needs a name. Write, for example: {example}")
     return text
 
 
 _COMMANDS = {
-    "n": _Command("n [COUNT]", "on to the next event, or by so many", _Walk.next),
-    "b": _Command("b [COUNT]", "back by an event, or by so many", _Walk.back),
-    "g": _Command("g NUMBER", "go to an event", _Walk.go),
-    "t": _Command("t MS", "go to a time, in milliseconds", _Walk.go_to_time),
-    "f": _Command("f", "go to where the first violation was found", _Walk.first_violation),
-    "task": _Command("task ID", "a task, wherever it is, and its stores", _Walk.task),
-    "store": _Command("store ID", "the rows of a task's stores, and where they are", _Walk.store),
-    "log": _Command("log [NAME [COUNT]]", "the last records of a log, or all logs", _Walk.log),
-    "offsets": _Command("offsets", "the committed offsets of the inputs", _Walk.offsets),
-    "txns": _Command("txns", "the transactions", _Walk.transactions),
-    "who": _Command("who", "instances and threads, and what they have", _Walk.who),
-    "?": _Command("?", "this help", _Walk.help),
+    "n": _Command("n [COUNT]", "go forward by one event, or by COUNT", _Walk.next),
+    "b": _Command("b [COUNT]", "go back by one event, or by COUNT", _Walk.back),
+    "g": _Command("g NUMBER", "go to the event with this number", _Walk.go),
+    "t": _Command("t MS", "go to the first event at or after this time", _Walk.go_to_time),
+    "f": _Command("f", "go to the event of the first violation", _Walk.first_violation),
+    "task": _Command("task ID", "show a task in each thread, and its stores", _Walk.task),
+    "store": _Command("store ID", "show a task's stores: rows and layers", _Walk.store),
+    "log": _Command("log [NAME [COUNT]]", "show the last records of a log, or all logs", _Walk.log),
+    "offsets": _Command("offsets", "show the committed offsets of the inputs", _Walk.offsets),
+    "txns": _Command("txns", "show the transactions", _Walk.transactions),
+    "who": _Command("who", "show the instances and threads, with their work", _Walk.who),
+    "?": _Command("?", "show this help", _Walk.help),
 }
 """The commands, by the first word of a line."""

@@ -76,7 +76,7 @@ def test_another_exploration_is_refused(tmp_path: Path) -> None:
     with Ledger(tmp_path, WHAT) as ledger:
         ledger.add(RUNS[0])
     before = (tmp_path / LEDGER).read_bytes()
-    with pytest.raises(UsageError, match=r"has the runs of another exploration: .*--out"):
+    with pytest.raises(UsageError, match=r"holds the runs of another exploration: .*--out"):
         Ledger(tmp_path, {**WHAT, "seed": 7})
     assert (tmp_path / LEDGER).read_bytes() == before
 

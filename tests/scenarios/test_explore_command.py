@@ -247,7 +247,7 @@ def test_another_command_in_the_same_directory_is_refused(exploration: Explorati
     before = (exploration.out / LEDGER).read_bytes()
     code, printed = exploration.run("--runs", "2", "--swarm", swarm, "-j", "1", "--seed", "5")
     assert code == 3
-    assert "has the runs of another exploration" in printed
+    assert "holds the runs of another exploration" in printed
     assert (exploration.out / LEDGER).read_bytes() == before
 
 
@@ -270,7 +270,7 @@ def test_a_finding_is_made_small_without_exploring_again(exploration: Exploratio
         (["--defect", "typo"], "There is no defect 'typo'"),
         (["--runs", "5", "--budget", "10s"], "--runs and --budget exclude each other"),
         (["--budget", "soon"], "is no length of time"),
-        (["--swarm", "nowhere.toml"], "nowhere.toml: it cannot be read"),
+        (["--swarm", "nowhere.toml"], "nowhere.toml: the file cannot be read"),
         (["--subject", "runtime"], "--subject takes a store"),
     ],
 )

@@ -203,8 +203,8 @@ def test_what_never_comes_about_is_told(tmp_path: Path) -> None:
         '[[timeline]]\ndo = "fault"\nsite = "network.slow"\nwhat = "dance"\n',
     )
     assert judged.surprises == [
-        "timeline[1] (crash) never came about: what it waits for did not happen",
-        "timeline[2] (fault) never came about: what it waits for did not happen",
+        "timeline[1] (crash) never happened: its event or its site never came",
+        "timeline[2] (fault) never happened: its event or its site never came",
     ]
 
 
@@ -228,24 +228,24 @@ down_ms = 100
         ("", []),
         ('contents.counts = { a = "1", b = "1" }', []),
         ('outputs.out = { a = "1", b = "1" }', []),
-        ('contents.counts = { a = "2" }', ["expected store counts to have {'a': '2'} in the end"]),
-        ("outputs.out = {}", ["expected output out to have {} in the end"]),
+        ('contents.counts = { a = "2" }', ["expected store counts to hold {'a': '2'} at the end"]),
+        ("outputs.out = {}", ["expected output out to hold {} at the end"]),
         ('events = [{ kind = "task.wiped", least = 1, most = 1 }]', []),
         ('events = [{ kind = "task.wiped" }]', []),
         (
             'events = [{ kind = "task.wiped", most = 0 }]',
-            ["expected task.wiped 0 to 0 times, and found it 1 times"],
+            ["expected task.wiped 0 to 0 times, but found it 1 times"],
         ),
         (
             'events = [{ kind = "task.wiped", least = 2 }]',
-            ["expected task.wiped 2 to any number of times, and found it 1 times"],
+            ["expected task.wiped 2 to any number of times, but found it 1 times"],
         ),
-        ('breaks = ["TASK-003"]', ["expected TASK-003 to be broken, and everything held"]),
+        ('breaks = ["TASK-003"]', ["expected TASK-003 to be broken, but every promise held"]),
         ('defects = ["keeps-unclean-store"]\nbreaks = ["TASK-003"]', []),
-        ('defects = ["keeps-unclean-store"]', ["expected everything to hold, and TASK-003 was"]),
+        ('defects = ["keeps-unclean-store"]', ["expected every promise to hold, but TASK-003 was"]),
         (
             'defects = ["keeps-unclean-store"]\nbreaks = ["TASK-001"]',
-            ["expected TASK-001 to be broken, and TASK-003 was broken"],
+            ["expected TASK-001 to be broken, but TASK-003 was broken"],
         ),
     ],
 )

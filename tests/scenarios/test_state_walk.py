@@ -71,15 +71,15 @@ def test_a_walk_is_the_golden_one(name: str) -> None:
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ("xx", "'xx' is no command; there are: n, b, g, t, f, task,"),
-        ("n x", "'x' is no number: say it as in: n 10"),
-        ("g", "'' is no number: say it as in: g 120"),
+        ("xx", "'xx' is no command. The commands are: n, b, g, t, f, task,"),
+        ("n x", "'x' is no number. Write, for example: n 10"),
+        ("g", "'' is no number. Write, for example: g 120"),
         ("g 40", "There is no event 40; the last one is 39."),
         ("t 4001", "Nothing happens at 4001 ms or later; the end is at 4000 ms."),
-        ("task", "Of what? Say it as in: task 0_0"),
+        ("task", "The command needs a name. Write, for example: task 0_0"),
         ("task 9_9", "There is no task '9_9' here; there is none at this moment."),
-        ("/", "What is to be found? Say it, as in: /crash"),
-        ("/nowhere", "No event has 'nowhere' in it."),
+        ("/", "The search needs a text, as in: /crash"),
+        ("/nowhere", "No event contains 'nowhere'."),
         ("log nowhere", "There is no log 'nowhere' here; there is none at this moment."),
     ],
 )
@@ -118,13 +118,13 @@ def test_the_first_violation() -> None:
         broken, violations=[InvariantViolation("every task runs", "TASK-008", "none", None)]
     )
     assert "#38 of 38" in walked(late, ["f"])
-    assert "Nothing is broken in this run." in walked(small_run(), ["f"])
+    assert "This run breaks no promise." in walked(small_run(), ["f"])
 
 
 def test_a_run_without_events() -> None:
-    """There is nothing to look into, and nobody is asked for a line."""
+    """The walk ends at once, without a prompt."""
     text = walked(replace(small_run(), events=[]), ["n"])
-    assert text == "small run has no events: there is nothing to look into.\n"
+    assert text == "small run has no events, so it has no state to show.\n"
 
 
 def test_events_that_are_left_out_are_stepped_over() -> None:

@@ -3,7 +3,7 @@
   const one = (selector) => document.querySelector(selector);
   const root = document.documentElement;
   const data = JSON.parse(one("#data").textContent);
-  // Where everything is in an event.
+  // The indexes of the fields of an event.
   const [SEQ, TIME, LANE, FROM, KIND, GROUP, SIGN, MATTERS, WORDS, ACTOR, DETAILS, STRONG, COUNT] =
     Array.from({ length: 13 }, (_, place) => place);
   const ROW = 24;
@@ -24,7 +24,7 @@
   const number = (count) => count.toLocaleString("en");
   const word = (place) => data.words[place];
 
-  // The last of some rows that begins at an event or before it; rows are in order of `place`.
+  // The last row that begins at or before an event; rows are in order of `place`.
   const last = (rows, sequence, place = 0) => {
     let low = 0;
     let high = rows.length;
@@ -35,7 +35,7 @@
     return low - 1;
   };
 
-  // What never changes.
+  // Constant data.
   const events = data.events;
   const bySequence = new Map(events.map((event) => [event[SEQ], event]));
   const incoming = new Map();
@@ -53,14 +53,14 @@
   spans.forEach((each) => each.sort((a, b) => a[1] - b[1]));
   const place = (lane) => (FIXED.includes(data.lanes[lane][1]) ? "brokers" : data.lanes[lane][3]);
 
-  // 0: there is nothing, 1: all is on the disk, 2: a crash would take something away.
+  // 0: closed, 1: all data is on the disk, 2: a crash would lose data.
   const style = (lane, sequence) => {
     const span = spans[lane][last(spans[lane], sequence, 1)];
     if (!span || sequence >= span[2]) { return 0; }
     return span[3] ? 2 : 1;
   };
 
-  // What is shown.
+  // The state of the view.
   let few = events.some((event) => event[MATTERS]);
   let rows = [];
   let rowOf = new Map();
@@ -92,7 +92,7 @@
   const refilter = () => {
     const kept = rows.length ? rows[at][SEQ] : data.found;
     rows = events.filter(isShown);
-    // On paper there is no scrolling: it has the end.
+    // Paper cannot scroll, so it shows the last events, which contain the violation.
     if (printing) { rows = rows.slice(-MOST_PRINTED); }
     rowOf = new Map(rows.map((event, row) => [event[SEQ], row]));
     const used = new Set();
@@ -117,7 +117,7 @@
     svg.style.left = `${left}px`;
     svg.setAttribute("width", String(width));
     drawHead();
-    // All of it is seen at once, if there is room below what went wrong.
+    // The timeline fills the space below the verdict, if there is enough.
     const above = view.getBoundingClientRect().top + window.scrollY;
     const height = window.innerWidth <= 980 ? window.innerHeight * 0.6 : window.innerHeight - above - 16;
     view.style.height = `${Math.max(height, 300)}px`;
@@ -143,7 +143,7 @@
     return hasHost || !instance || kind === "instance" ? short : `${short}, ${instance}`;
   };
 
-  // The lanes that are seen.
+  // The visible lanes.
   const drawBands = (top, bottom) => {
     let found = "";
     let odd = false;
@@ -179,7 +179,7 @@
     return text;
   }).join("");
 
-  // A crash tears off what was in memory only.
+  // A crash ends the lanes with data in memory only.
   const drawTorn = (event, row) => {
     if (word(event[KIND]) !== "instance.crashed") { return ""; }
     const instance = data.lanes[event[LANE]][3];
@@ -207,7 +207,7 @@
     const [c, d] = [y(source), y(target)];
     const bend = Math.min(60, (d - c) / 2);
     const side = a === b ? step * 0.7 : 0;
-    // A short way in the same direction says it already.
+    // A horizontal line to the same lane shows this arrow already.
     if (!hot && target - source === 1 && rows[source][LANE] === rows[target][FROM]) { return ""; }
     const mark = hot ? " hot" : "";
     const end = d - 10;
@@ -303,7 +303,7 @@
     view.setAttribute("aria-activedescendant", `row-${at}`);
   };
 
-  // The whole run at a glance.
+  // The map of the whole run.
   let base = null;
   const colour = (name) => {
     const probe = make("i");
@@ -346,7 +346,7 @@
     pen.fillRect(middle - scale / 2, 0, scale, map.height);
   };
 
-  // The moment.
+  // The panel of the selected moment.
   const momentOf = (lane, sequence) => {
     const found = data.moments[lane] || [];
     return found[last(found, sequence)];
@@ -517,7 +517,7 @@
   });
   view.addEventListener("scroll", draw, { passive: true });
 
-  // What is chosen.
+  // The selection of events.
   const press = () => {
     one("#few").setAttribute("aria-pressed", String(few));
     one("#all").setAttribute("aria-pressed", String(!few));
@@ -543,7 +543,7 @@
   chips(one("#places"), places, hiddenPlaces, (name) => name);
   if (one("#show")) { one("#show").addEventListener("click", () => { reach(data.found); view.focus(); }); }
 
-  // The theme: the system's, until somebody chooses. Storage may be forbidden on file://.
+  // The theme is the system's until the user chooses one. Browsers may forbid storage on file://.
   const theme = one("#theme");
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
@@ -553,7 +553,7 @@
     drawCursor();
   };
   try { root.dataset.theme = localStorage.getItem("streamproof-theme") || root.dataset.theme || ""; }
-  catch (ignored) { /* Then it is the system's. */ }
+  catch (ignored) { /* The theme stays the system's. */ }
   theme.hidden = false;
   theme.setAttribute("aria-label", "Switch between the light and the dark theme");
   theme.addEventListener("click", () => {
