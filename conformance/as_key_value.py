@@ -20,11 +20,11 @@ from streamproof.stores.windows import Window, Windowed
 __all__ = ["SessionRows", "WindowRows", "rows_of"]
 
 SESSION_MS = 10
-"""How long the sessions are that keys stand for, in milliseconds."""
+"""The length of the sessions that keys stand for, in milliseconds."""
 
 
 class _Rows:
-    """What both kinds share. Methods that have nothing to do with keys go to the store itself."""
+    """The common part of both kinds. Methods without keys go to the store itself."""
 
     def __init__(self, store: Any, capabilities: Capabilities) -> None:
         self.store = store
@@ -83,7 +83,7 @@ class _Rows:
         return old
 
     def all(self) -> Iterator[tuple[bytes, bytes]]:
-        """The entries. They cannot be closed early, which a whole scan never does."""
+        """The entries. The iterator cannot be closed early, but a whole scan never does so."""
         with self._all() as entries:
             yield from ((windowed.key, value) for windowed, value in entries)
 
@@ -118,7 +118,7 @@ class _Rows:
 
 
 class WindowRows(_Rows):
-    """A window store, of which each key uses one window."""
+    """A window store in which each key uses one window."""
 
     def changelog_key(self, key: bytes) -> bytes:
         return window_key(key, self.start_of(key))
@@ -142,7 +142,7 @@ class WindowRows(_Rows):
 
 
 class SessionRows(_Rows):
-    """A session store, of which each key uses one session."""
+    """A session store in which each key uses one session."""
 
     def changelog_key(self, key: bytes) -> bytes:
         start = self.start_of(key)
@@ -174,7 +174,7 @@ class SessionRows(_Rows):
 
 
 def rows_of(store: Any, capabilities: Capabilities) -> Any:
-    """A store as a key-value store; one that is a key-value store is returned as it is."""
+    """A store seen as a key-value store. A key-value store is returned unchanged."""
     if capabilities.kind == "window":
         return WindowRows(store, capabilities)
     if capabilities.kind == "session":

@@ -1,14 +1,13 @@
 """A search that runs for a given time, and spends it on the checks that still learn something.
 
-After every check has run once, the checks that search (properties, random programs, crashes) take
-turns, in rounds with seeds of their own. A check *learns* when a round reaches something that
-none before it did: a call after another with another kind of answer, a place to crash at, a state
-that the oracle had not seen, a promise broken in a new shape. One that learned in its last round
-takes every turn. One that learned nothing in n rounds in a row takes one turn in 2^n, and at least
-one in 32.
+First, every check runs once. Then the checks that search (properties, random programs, crashes)
+take turns, in rounds with seeds of their own. A check *learns* when a round reaches something new:
+a pair of calls with a new kind of answer, a crash point, a state of the oracle, or a new shape of a
+broken promise. A check that learned in its last round takes every turn. A check that learned
+nothing in n rounds in a row takes one turn in 2^n, and at least one turn in 32.
 
-The seed of the run, the check and the number of the round determine what a round does. Only the
-number of rounds depends on the machine.
+The seed of the run, the check and the number of the round determine the actions of a round. Only
+the number of rounds depends on the machine.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ from streamproof.errors import UsageError
 __all__ = ["Search", "parse_duration"]
 
 RAREST = 5
-"""A check that does not learn any more takes one turn in two to the power of this."""
+"""The largest n in "one turn in 2^n". Without a limit, a check that has learned nothing for a while
+would never get the chance to learn again."""
 
 NAMED = 5
-"""How many checks the summary names."""
+"""The most checks that the summary names."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -39,7 +39,7 @@ def parse_duration(text: str) -> float:
     """Seconds, from ``90s``, ``10m`` or ``1.5h``.
 
     Raises:
-        UsageError: it is none of these, or nothing.
+        UsageError: the text has another form, or means no time at all.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
@@ -53,9 +53,9 @@ class _Arm:
     """One check of one subject, and the results of its rounds.
 
     Attributes:
-        rounds: how many were begun after the first.
-        idle: how many in a row have reached nothing new.
-        grew: how much the last one reached that was new.
+        rounds: the number of rounds begun after the first.
+        idle: the number of rounds in a row that reached nothing new.
+        grew: the number of new things that the last round reached.
     """
 
     subject: str
@@ -72,9 +72,9 @@ class Search:
 
     Args:
         plan: the checks of the first round.
-        budget_s: for how many seconds rounds are begun, from now on.
+        budget_s: the seconds from now on in which rounds may begin.
         first: the number of the first round.
-        clock: tells the time in seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Search:
         self._examples = self._kills = 0
 
     def tasks(self) -> Iterator[CheckTask]:
-        """The rounds, as long as there is time."""
+        """The rounds, until the time is up."""
         for sweep in itertools.count():
             turns = [each for each in self._arms.values() if not each.given_up]
             if not turns:
@@ -109,7 +109,7 @@ class Search:
                     yield CheckTask(arm.subject, arm.check, self._first + arm.rounds)
 
     def take(self, subject: str, outcome: CheckOutcome) -> None:
-        """Take the outcome of a round, the first one included."""
+        """Record the outcome of a round, the first round included."""
         self._examples += outcome.evidence.examples
         self._kills += sum(outcome.evidence.crash_points.values())
         arm = self._arms.get((subject, outcome.check))
@@ -120,11 +120,12 @@ class Search:
         arm.grew = len(reached - arm.reached)
         arm.idle = 0 if arm.grew else arm.idle + 1
         arm.reached |= reached
-        # A check that hung, or cannot run on this machine, would do so again.
+        # A check that hung or could not run would most likely do so again, and cost the time of
+        # other checks.
         arm.given_up = bool(outcome.subject_error or outcome.suite_error or outcome.skipped)
 
     def summary(self) -> str:
-        """What the search reached, and which checks would learn more in more time."""
+        """A sentence about the search: its extent, and the checks that were still learning."""
         arms = list(self._arms.values())
         growing = sorted((each for each in arms if each.grew), key=lambda each: -each.grew)
         total = sum(len(each.reached) for each in arms)
@@ -135,7 +136,7 @@ class Search:
         ]
         more = f" and {len(growing) - NAMED} more" if len(growing) > NAMED else ""
         end = (
-            f"Still growing: {', '.join(names)}{more}" if names else "Nothing was growing any more"
+            f"Still learning: {', '.join(names)}{more}" if names else "No check was still learning"
         )
         return (
             f"{self._clock() - self._begun:.0f} s, {rounds:,} rounds after the first: "

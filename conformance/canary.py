@@ -17,10 +17,10 @@ from streamproof.errors import SuiteError
 __all__ = ["CANARY_SUBJECT", "CanaryError", "canary_task", "require_caught"]
 
 CANARY_SUBJECT = CANARY.subject
-"""What names the store."""
+"""The name of the canary as a subject."""
 
 CHECK = "crash.between_operations"
-"""The quickest of the checks that kill; it needs no compiler."""
+"""The check that must catch the canary: the quickest one that kills, and it needs no compiler."""
 
 
 class CanaryError(SuiteError):
@@ -28,22 +28,22 @@ class CanaryError(SuiteError):
 
 
 def canary_task() -> CheckTask:
-    """The check of the canary, which a run begins with."""
+    """The first task of a run: the check of the canary."""
     return CheckTask(CANARY_SUBJECT, load_checks()[CHECK], profile="smoke")
 
 
 def require_caught(outcome: CheckOutcome) -> str:
-    """The requirement by which the canary was caught.
+    """The requirement that caught the canary.
 
     Raises:
-        CanaryError: it was not caught.
+        CanaryError: no requirement caught it.
     """
     if any(finding.requirement == CANARY.requirement for finding in outcome.findings):
         return CANARY.requirement
     problem = outcome.suite_error or outcome.subject_error or outcome.skipped
     because = problem.splitlines()[0] if problem else f"{CHECK} found nothing"
     raise CanaryError(
-        f"The suite does not work here: it did not find that {CANARY_SUBJECT} breaks "
-        f"{CANARY.requirement} ({because}). Its results for other stores cannot be "
-        f"trusted. Run `streamproof mutants {CANARY.name}` to see why."
+        f"The suite does not work on this machine: {CANARY_SUBJECT} breaks {CANARY.requirement}, "
+        f"but the suite did not notice it ({because}). Do not trust results for other stores. Run "
+        f"`streamproof mutants {CANARY.name}` to find the reason."
     )

@@ -1,8 +1,8 @@
-"""What every campaign does with its cases: crashes, losses of power, or simulated worlds.
+"""The common part of all campaigns. A case is a crash, a loss of power, or a simulated world.
 
 A campaign tries many cases and judges each of them. It shrinks the first case that breaks a promise
-in a new shape, and records it with a program that shows it and with all that it takes to repeat it.
-A kind of campaign says how its cases come about, how they shrink, and how they are written down.
+in a new shape. Then it records that case, with a program that shows the failure and with the data
+that repeats it. Each kind of campaign defines how to make, shrink and describe its cases.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CaseCampaign(ABC, Generic[Case]):
 
     Args:
         run: the check.
-        shrink_limit: how many cases may be tried to make one failure smaller.
+        shrink_limit: the most cases to try while shrinking one failure.
     """
 
     def __init__(self, run: CheckContext, shrink_limit: int) -> None:
@@ -36,7 +36,7 @@ class CaseCampaign(ABC, Generic[Case]):
         self._tries = 0
 
     def _note(self, case: Case, rulings: Iterable[Ruling]) -> None:
-        """Note which promises held; shrink and record each that is broken in a new shape."""
+        """Record the promises that held; shrink and record each one broken in a new shape."""
         for ruling in rulings:
             requirement, shape = self._broken_by(case, ruling)
             if not ruling.broken:
@@ -51,14 +51,14 @@ class CaseCampaign(ABC, Generic[Case]):
     ) -> tuple[Case, Ruling] | None:
         """The first case that breaks the wanted requirement in the wanted shape.
 
-        Each case costs one try. ``judged`` makes its cases lazily, and with no try left it makes
-        none.
+        Each case costs one try. ``judged`` makes its cases lazily, so no case is made once the
+        tries are used up.
         """
         if self._tries <= 0:
             return None
         for case, rulings in judged:
             self._tries -= 1
-            # A judge stops at the first promise that is broken.
+            # A judge stops at the first broken promise, so that ruling is the last one.
             last = rulings[-1] if rulings else None
             if last and last.broken and self._broken_by(case, last) == wanted:
                 return case, last
@@ -70,7 +70,7 @@ class CaseCampaign(ABC, Generic[Case]):
         try:
             saved = self._saved(case)
         except TypeError:
-            # A value in it has no form in JSON: the failure is repeated from its seed.
+            # JSON has no form for some value in the case. The seed repeats the failure instead.
             saved = {}
         choices = SavedChoices(**saved, requirement=requirement, shape=shape)
         program = self._rendered(self._lines(case, ruling))
@@ -79,14 +79,14 @@ class CaseCampaign(ABC, Generic[Case]):
         self._run.record(violation, choices)
 
     def _rendered(self, lines: list[str]) -> str:
-        """Lines as a program that runs as it stands."""
+        """Lines as a complete program."""
         return render_program(self._run.subject.name, self._run.settings.guarantee, lines)
 
-    # What a kind of campaign says about its cases.
+    # Each kind of campaign defines these methods.
 
     @abstractmethod
     def _broken_by(self, case: Case, ruling: Ruling) -> tuple[str, str]:
-        """The requirement that a ruling on a case is about, and the shape in which it is broken."""
+        """The requirement of a ruling on a case, and the shape in which it is broken."""
 
     @abstractmethod
     def _shrunk(self, case: Case, ruling: Ruling) -> tuple[Case, Ruling]:
@@ -97,12 +97,12 @@ class CaseCampaign(ABC, Generic[Case]):
         """The field of :class:`SavedChoices` that repeats a case.
 
         Raises:
-            TypeError: it cannot be saved.
+            TypeError: the case cannot be saved.
         """
 
     @abstractmethod
     def _tried(self, case: Case, ruling: Ruling) -> str:
-        """What was done, in words."""
+        """The actions of a case, in words."""
 
     @abstractmethod
     def _lines(self, case: Case, ruling: Ruling) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a check is given, and where it notes what it tries and finds."""
+"""The context of a check: its subject and its work directory, and the record of its findings."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["CheckContext"]
 
 
 class CheckContext:
-    """One check, one subject, and a directory of its own to work in.
+    """One check of one subject, with a work directory of its own.
 
-    Trials, crash engines and campaigns know this part of a check only. How a check is run is in
-    :mod:`streamproof.conformance.check_run`, which knows all of them.
+    Trials, crash engines and campaigns know only this part of a check.
+    :mod:`streamproof.conformance.check_run` runs checks, and so knows all of them.
 
     Args:
         replay: a failure to replay, instead of a search for new ones.
@@ -61,7 +61,7 @@ class CheckContext:
     def exact(self) -> bool:
         """Whether a crash must leave the content of exactly one commit.
 
-        Kafka 4.3 shipped offsets in the store, and not yet transactions.
+        Kafka 4.3 shipped offsets in the store, but no transactions yet.
         """
         return (
             self.settings.guarantee == "exactly-once"
@@ -76,9 +76,9 @@ class CheckContext:
         )
 
     def is_new(self, requirement: str, shape: str) -> bool:
-        """Whether a requirement that applies has not been found broken in this shape yet.
+        """Whether a requirement applies, and this check has not found it broken in this shape yet.
 
-        A requirement that was found broken in ``MOST_SHAPES`` shapes has no new ones.
+        After ``MOST_SHAPES`` shapes of a requirement, no further shape is new.
         """
         if (requirement, shape) in self.findings or not self.applies(requirement):
             return False
@@ -96,7 +96,7 @@ class CheckContext:
         return Lab(self.subject, guarantee=self.settings.guarantee, directory=directory)
 
     def noticed(self, requirement: str) -> None:
-        """Note what it took to find a promise broken, if it is the first time."""
+        """Record the effort of finding a promise broken, the first time only."""
         if requirement not in self.first:
             self.first[requirement] = Effort(
                 seconds=time.monotonic() - self._begun,
@@ -105,7 +105,7 @@ class CheckContext:
             )
 
     def record(self, violation: Violation, choices: SavedChoices | None = None) -> None:
-        """Keep the violation with the shortest program, of each shape of each requirement."""
+        """Keep a violation, unless one of the same requirement and shape has a shorter program."""
         self.noticed(violation.requirement)
         finding = CheckFinding(
             requirement=violation.requirement,
@@ -122,5 +122,5 @@ class CheckContext:
             self.findings[key] = finding
 
     def _without_paths(self, text: str) -> str:
-        """A text without the names of our temporary directories, which differ from run to run."""
+        """A text without the names of temporary directories, which would differ in every run."""
         return re.sub(rf"{re.escape(str(self.directory))}/t\d+/task", "<task directory>", text)

@@ -45,39 +45,39 @@ from streamproof.errors import UsageError
 __all__ = ["CheckTask", "Engine", "work_directory"]
 
 POLL_S = 0.25
-"""How often the supervisor looks for calls that hang, in seconds."""
+"""The interval at which the supervisor looks for hanging calls, in seconds."""
 
 STOP_S = 5.0
-"""How long a zygote may take to end, in seconds, before it is killed."""
+"""The time that a zygote has to end before it is killed, in seconds."""
 
 LOAD_TIMEOUT_S = 60.0
-"""How long importing and constructing a subject may take, in seconds."""
+"""The time limit for importing and constructing a subject, in seconds."""
 
 MEMORY_NEEDED_BYTES = 2 * 1024**3
-"""Free space from which on the memory file system is used for the work directory."""
+"""The free space that the memory file system must have to hold the work directory."""
 
 
 WORK = "streamproof-work-"
-"""What the names of work directories begin with."""
+"""The prefix of the names of work directories."""
 
 
 @contextlib.contextmanager
 def work_directory(parent: Path | None = None) -> Iterator[Path]:
     """A directory for the databases of a run, deleted at its end.
 
-    A killed process leaves the page cache behind, so that a memory file system shows the
-    same crashes as a disk, and is much faster; it is used where it has room.
+    The page cache outlives a killed process, so a memory file system shows the same crashes as a
+    disk, and is much faster. The directory lies there if that file system has enough space.
 
     A run that is killed leaves its directory behind. So a run locks a file beside its directory.
     The kernel unlocks the file when the run and all its forks are gone, and the next run deletes
     both.
 
     Args:
-        parent: the folder to make it in. Other work directories in that folder are left alone,
-            because locks may not work on a file system that several machines share.
+        parent: the folder for the directory. Abandoned directories in that folder stay, because
+            locks may not work on a file system that several machines share.
 
     Raises:
-        UsageError: it cannot be made.
+        UsageError: the directory cannot be made.
     """
     memory = Path("/dev/shm")  # noqa: S108 - a private directory is made in it.
     place = parent
@@ -89,7 +89,7 @@ def work_directory(parent: Path | None = None) -> Iterator[Path]:
         descriptor, name = tempfile.mkstemp(prefix=WORK, suffix=LOCK, dir=place)
         lock = Path(name)
         directory = lock.with_suffix("")
-        # Without locks on this file system, no other run can lock and delete it either.
+        # If this file system has no locks, no other run can lock and delete the directory either.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         directory.mkdir(mode=0o700)
@@ -108,7 +108,7 @@ def work_directory(parent: Path | None = None) -> Iterator[Path]:
 def _delete_abandoned(place: Path) -> None:
     """Delete the work directories whose owners were killed."""
     for lock in place.glob(f"{WORK}*{LOCK}"):
-        # It may be gone by now, belong to another user, or be in use.
+        # The lock may be gone by now, belong to another user, or be in use.
         with contextlib.suppress(OSError):
             descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
@@ -121,7 +121,7 @@ def _delete_abandoned(place: Path) -> None:
 
 
 def _delete(directory: Path, lock: Path) -> None:
-    """Delete a work directory; the lock stays if anything of it stays, for the next try."""
+    """Delete a work directory. If a file remains, the lock stays, so the next run retries."""
     shutil.rmtree(directory, ignore_errors=True)
     if not directory.exists():
         lock.unlink(missing_ok=True)
@@ -131,9 +131,9 @@ class CheckTask(NamedTuple):
     """One check of one subject.
 
     Attributes:
-        round: the round of the search; the first is that of the settings.
+        round: the number of the round; 0 means the round in the settings.
         replay: a failure to replay, instead of a search.
-        profile: how much to try, if not what the settings say.
+        profile: a profile that replaces that of the settings.
     """
 
     subject: str
@@ -145,7 +145,7 @@ class CheckTask(NamedTuple):
 
 @dataclass
 class _Running:
-    """A check that is under way."""
+    """A running check."""
 
     zygote: _Zygote
     task: CheckTask
@@ -161,12 +161,12 @@ class _Nursery:
 
     def __init__(self, directory: Path, libraries: str | None) -> None:
         environment = dict(os.environ)
-        # Hypothesis keeps a cache, which would otherwise be left in the user's directory.
+        # Hypothesis keeps a cache. By default it would stay behind in the user's directory.
         environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(directory / "hypothesis")
         if libraries is not None:
             environment["LD_PRELOAD"] = libraries
         self._log = directory / "stderr.log"
-        # Packets, so that what is sent is received in one piece.
+        # A socket with packets delivers each message in one piece.
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(LOAD_TIMEOUT_S)
         with theirs, self._log.open("wb") as log:
@@ -180,10 +180,10 @@ class _Nursery:
             )
 
     def fork(self, opening: Opening, streams: Sequence[int]) -> int:
-        """Begin a zygote with these standard streams, and return its process id.
+        """Start a zygote with these standard streams, and return its process id.
 
         Raises:
-            UsageError: there is no zygote, because the suite cannot be imported.
+            UsageError: no zygote started, because the suite cannot be imported.
         """
         answer = b""
         with contextlib.suppress(OSError):
@@ -191,13 +191,13 @@ class _Nursery:
             answer = self._socket.recv(MOST_BYTES)
         if not answer:
             raise UsageError(
-                f"Subject {opening.subject!r}: the process that imports the suite ended, or did "
-                f"not do so within {LOAD_TIMEOUT_S:.0f} s{_last_line(self._log)}."
+                f"Subject {opening.subject!r}: the process that imports the suite died, or took "
+                f"more than {LOAD_TIMEOUT_S:.0f} s{_last_line(self._log)}."
             )
         return int(answer)
 
     def stop(self) -> None:
-        """Let it end, after the zygotes."""
+        """End the nursery. Call this after the zygotes have ended."""
         self._socket.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_S)
@@ -231,20 +231,20 @@ class _Zygote:
         finally:
             os.close(stdin)
             os.close(stdout)
-        # The nursery forked it, so it is no child of ours to wait for. A descriptor shows its end,
-        # and unlike its number never means another process.
+        # The nursery forked the zygote, so this process cannot wait for it. A descriptor shows the
+        # end of the zygote. Unlike a process id, it never comes to mean another process.
         self._process = os.pidfd_open(self.pid)
         self.buffer = b""
         self.lost = ""
 
     def send(self, message: Job) -> None:
-        """Send one request; a dead zygote is noticed when its answers end."""
+        """Send one request. A dead zygote is no error here: ``read`` notices it."""
         with contextlib.suppress(BrokenPipeError):
             self._requests.write(msgspec.json.encode(message) + b"\n")
             self._requests.flush()
 
     def read(self) -> tuple[list[Reply], bool]:
-        """The replies that have arrived, and whether the zygote is still there."""
+        """The replies that have arrived, and whether the zygote is still alive."""
         chunk = os.read(self.replies.fileno(), 65536)
         *lines, self.buffer = (self.buffer + chunk).split(b"\n")
         return [msgspec.json.decode(line, type=Reply) for line in lines], bool(chunk)
@@ -253,7 +253,7 @@ class _Zygote:
         """Wait until the subject is loaded.
 
         Raises:
-            UsageError: it cannot be loaded; the message says why.
+            UsageError: the subject cannot be loaded; the message says why.
         """
         deadline = time.monotonic() + LOAD_TIMEOUT_S
         with selectors.DefaultSelector() as selector:
@@ -277,13 +277,16 @@ class _Zygote:
         )
 
     def dismiss(self) -> None:
-        """Ask it to end all that it started, also what left its session, and then itself."""
+        """Ask the zygote to end all processes that it started, and then itself.
+
+        Only the zygote can find processes that have left its session.
+        """
         with contextlib.suppress(OSError, ValueError):
             self._requests.write(b"\n")
             self._requests.flush()
 
     def stop(self) -> None:
-        """End the zygote, which was dismissed, and all that it has started."""
+        """End a dismissed zygote and its whole session."""
         with contextlib.suppress(OSError):
             self._requests.close()
         if not select.select([self._process], [], [], STOP_S)[0]:
@@ -300,8 +303,8 @@ class Engine:
 
     Args:
         settings: the settings of the run.
-        directory: where the databases of the run go.
-        jobs: how many checks run at the same time.
+        directory: the directory for the databases of the run.
+        jobs: the number of checks that run at the same time.
     """
 
     def __init__(self, settings: Settings, directory: Path, jobs: int) -> None:
@@ -312,8 +315,8 @@ class Engine:
         self._nursery: _Nursery | None = None
         self._zygotes: dict[str, _Zygote] = {}
         self._running: dict[tuple[str, int], _Running] = {}
-        # No number is used twice, in any run: otherwise a check could read the outcome of an
-        # earlier one, or cut its status file while it is still mapped.
+        # Job numbers are never reused. Otherwise a check could read the outcome of an earlier one,
+        # or truncate its status file while it is still mapped.
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
@@ -323,7 +326,7 @@ class Engine:
         self.stop()
 
     def load(self, subjects: Iterable[str]) -> dict[str, SubjectInfo]:
-        """Load each subject in a process of its own, and return what they are.
+        """Load each subject in a process of its own, and describe the subjects.
 
         Raises:
             UsageError: a subject cannot be loaded.
@@ -340,10 +343,10 @@ class Engine:
         on_outcome: Callable[[str, CheckOutcome], None],
         on_start: Callable[[str, Check], None] = lambda *_: None,
     ) -> None:
-        """Run a plan, and pass each outcome on as soon as its check has ended.
+        """Run a plan, and pass on each outcome as soon as its check ends.
 
-        The next task is taken from the plan when a process is free for it, so the plan may depend
-        on the outcomes so far.
+        The engine takes a task from the plan only when a process is free, so the plan may depend on
+        the outcomes so far.
         """
         tasks = (CheckTask(*each) for each in plan)
         task = next(tasks, None)
@@ -378,7 +381,7 @@ class Engine:
         zygote.send(Job(number, task.check.name, task.round, task.replay, task.profile))
 
     def stop(self) -> None:
-        """End everything that is running."""
+        """End all running processes."""
         for running in self._running.values():
             _kill_group(running.pid)
         self._running.clear()
@@ -468,14 +471,14 @@ def _no_answer(
 
 
 def _kill_group(pid: int) -> None:
-    """End a check and everything that it started: they share a process group."""
+    """End a check and all processes that it started. They share a process group."""
     if pid:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
 
 
 def _kill_session(leader: int) -> None:
-    """End all processes in the session of a zygote, whether it reported them or not."""
+    """End all processes in the session of a zygote, reported or not."""
     for path in Path("/proc").glob("[0-9]*"):
         pid = int(path.name)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -484,7 +487,7 @@ def _kill_session(leader: int) -> None:
 
 
 def _last_line(log: Path) -> str:
-    """The last line that a process wrote to its standard error, to be added to a message."""
+    """The last line of a process on its standard error, as the end of a message."""
     with contextlib.suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         if lines:

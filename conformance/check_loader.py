@@ -24,7 +24,7 @@ def load_checks(binds: Binds = "store") -> dict[str, Check]:
 
 
 def _package(binds: Binds) -> ModuleType:
-    # Checks of the runtime import the whole simulator, which checks of stores do without.
+    # Checks of the runtime import the whole simulator; checks of stores start faster without it.
     if binds == "runtime":
         from streamproof.conformance import runtime
 
@@ -35,5 +35,5 @@ def _package(binds: Binds) -> ModuleType:
 
 
 def checks_for(subject: str) -> dict[str, Check]:
-    """All checks that a subject of this name may be put to."""
+    """All checks for a subject of this name."""
     return load_checks(binds_of(subject))

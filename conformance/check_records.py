@@ -13,15 +13,15 @@ class CheckEvidence(Struct, kw_only=True):
     """How much a check tried.
 
     Attributes:
-        examples: generated programs, or 1 for a plain example.
-        operations: calls on the subject.
-        crash_points: real kills by kind of crash point.
-        exercised: the requirements that were put to the test and held at least once.
+        examples: the number of generated programs, or 1 for a plain example.
+        operations: the number of calls on the subject.
+        crash_points: the number of real kills by kind of crash point.
+        exercised: the requirements that were tested and held at least once.
         reached: names of the situations that the check reached: pairs of calls with their kinds
             of answers, crash points, states. A search stops when it reaches nothing new.
-        situations: by name, how often each situation of interest came about in simulated worlds;
-            0 for those that never did.
-        digest: a digest of all events in simulated worlds; empty if none was simulated.
+        situations: by name, how often each situation of interest occurred in simulated worlds, 0
+            included.
+        digest: a digest of all events in simulated worlds; empty without any world.
     """
 
     examples: int = 0
@@ -34,12 +34,12 @@ class CheckEvidence(Struct, kw_only=True):
 
 
 class Effort(Struct, frozen=True, kw_only=True):
-    """What a check had spent when it first found a promise broken, before it shrank the failure.
+    """The effort of a check until it first found a promise broken, without the shrinking.
 
     Attributes:
-        seconds: since the check began.
-        examples: programs and crashes, the last one included.
-        crashes: how many of them were real kills or losses of power.
+        seconds: the time since the start of the check.
+        examples: the number of programs and crashes, the last one included.
+        crashes: the number of real kills and losses of power among them.
     """
 
     seconds: float
@@ -51,8 +51,8 @@ class CheckFinding(Struct, frozen=True, kw_only=True):
     """A broken promise, as a check reports it.
 
     Attributes:
-        shape: in which way it is broken; see :mod:`streamproof.conformance.shapes`.
-        choices: how to break it again.
+        shape: the way in which it is broken; see :mod:`streamproof.conformance.shapes`.
+        choices: the choices that break it again.
     """
 
     requirement: str
@@ -65,14 +65,14 @@ class CheckFinding(Struct, frozen=True, kw_only=True):
 
 
 class CheckOutcome(Struct, frozen=True, kw_only=True):
-    """What one check found out.
+    """The outcome of one check.
 
     Attributes:
         findings: broken promises, at most one for each requirement and shape.
-        first: what it took to find each requirement broken for the first time.
+        first: by requirement, the effort until it was first found broken.
         skipped: why this machine cannot run the check; empty if it ran.
-        suite_error: the traceback of a fault of the suite itself; empty if there was none.
-        subject_error: how the subject kept the check from an answer: it hung, or died.
+        suite_error: the traceback of an error in the suite itself; empty without one.
+        subject_error: how the subject prevented an answer: it hung, or died.
         round: the round of the search, counted from 0.
         replayed: the name of the saved failure that was replayed; empty for a search.
     """

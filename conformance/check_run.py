@@ -70,21 +70,21 @@ class CheckRun(CheckContext):
             with self.trial() as trial:
                 body(trial, **arguments)
             if self.settings.round:
-                # The first round is the same with and without a search that goes on.
+                # The first round must be the same with and without a time budget.
                 hypothesis.target(float(len(trial.reached)), label="reached")
 
         test = hypothesis.given(st.fixed_dictionaries(strategies))(lambda drawn: once(**drawn))
-        # A seed switches the database off, so that the settings come after it.
+        # A seed switches the database off, so the settings must come after the seed.
         test = hypothesis.seed(self.seed)(test)
         self.shrinking(self.hypothesis_settings(self.settings.limits.examples)(test))
 
     def shrinking(self, test: Callable[[], Any]) -> None:
-        """Run a Hypothesis test and record the shrunk violations that it ends with."""
+        """Run a Hypothesis test, and record its shrunk violations."""
         with hypothesis.reporting.with_reporter(lambda _: None):
             try:
                 test()
             except unittest.SkipTest:
-                # The saved choices are no input of this check any more, so that it cannot fail.
+                # The check has changed and rejects the saved choices, so nothing can fail.
                 if self.replay is None:
                     raise
             except BaseException as error:
@@ -96,7 +96,7 @@ class CheckRun(CheckContext):
                     self.record(violation, choices)
 
     def hypothesis_settings(self, examples: int, steps: int = 50) -> hypothesis.settings:
-        """Settings under which a run depends on its seed alone, or replays saved choices."""
+        """Settings that make a run depend on its seed alone, or replay saved choices."""
         search = (Phase.generate, Phase.target, Phase.shrink)
         return hypothesis.settings(
             max_examples=examples,

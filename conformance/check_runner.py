@@ -18,7 +18,7 @@ __all__ = ["run_check"]
 
 
 def run_check(run: CheckRun) -> CheckOutcome:
-    """Run a check; an exception becomes a part of the outcome."""
+    """Run a check, and turn an exception into a part of the outcome."""
     started = time.monotonic()
     skipped = suite_error = ""
     try:
@@ -74,14 +74,14 @@ def _crash_again(run: CheckRun, replay: Replay) -> bool:
 
 
 def _simulate_again(run: CheckRun, choices: SavedChoices) -> None:
-    # The simulator takes long to import, and only checks that simulate need it.
+    # The simulator takes long to import, and few checks need it.
     from streamproof.conformance.simulated.world_campaign import WorldCampaign
 
     WorldCampaign(run).repeat(choices)
 
 
 def _blame(run: CheckRun, requirement: str) -> None:
-    """Blame the requirement for what broke: the check had blamed it for the saved failure."""
+    """Report the violation under the requirement that the check blamed in the saved failure."""
     for finding in list(run.findings.values()):
         del run.findings[finding.requirement, finding.shape]
         kept = msgspec.structs.replace(finding, requirement=requirement)

@@ -1,8 +1,8 @@
-"""What the programs of a property are made of: keys, values and offsets that find bugs.
+"""Generates the arguments of properties: keys, values and offsets that find bugs.
 
-Keyspaces are small, so that overwrites, deletes and re-puts happen. Keys are prefixes of each
-other, empty, all zeros, all 0xFF, with the separators that key encodings use, and the
-literals found in the subject's own module, because its encoding is likely to fail on those.
+The set of keys is small, so that overwrites, deletes and re-puts happen. Keys are prefixes of each
+other, empty, all zeros or all 0xFF, or contain the separators of common key encodings. Literals of
+the subject's own module are keys, too, because its encoding is likely to fail on them.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ EDGE_KEYS = (
 EDGE_VALUES = (b"", b"\x00", b"\xff", b"0", b"1", b"None", b"null", b"x" * 300)
 
 TICKS = 16
-"""How many different times windows and sessions are put at, all within one retention."""
+"""The number of different times of windows and sessions, all within one retention."""
 
 LITERAL_LIMIT = 24
-"""How many literals of the subject's module are used, at most."""
+"""The most literals of the subject's module that are used."""
 
 
 @lru_cache(maxsize=1024)
 def among(values: tuple[T, ...]) -> SearchStrategy[T]:
-    """One of some values: the same strategy whenever it is asked for.
+    """A strategy for one of some values. The same values always give the same strategy object.
 
-    Hypothesis inspects every strategy when it first draws from it, which takes longer than the
-    draw. So a strategy for the steps of a program must not be made anew in each step.
+    Hypothesis inspects each strategy before its first draw, which takes longer than the draw. So
+    the steps of a program must share a strategy instead of making a new one each.
     """
     return st.sampled_from(values)
 
@@ -66,7 +66,7 @@ class Generators:
 
     def __init__(self, literals: tuple[bytes, ...] = ()) -> None:
         self.edge_keys: tuple[bytes, ...] = tuple(dict.fromkeys(EDGE_KEYS + literals))
-        # Each is made once, for the reason that `among` gives.
+        # Each strategy is made once, for the reason that `among` gives.
         self._values = st.one_of(st.sampled_from(EDGE_VALUES), st.binary(max_size=8))
         self._keys = st.one_of(st.sampled_from(self.edge_keys), st.binary(min_size=1, max_size=3))
         self._bounds = st.one_of(st.none(), self._keys)
@@ -98,11 +98,11 @@ class Generators:
         )
 
     def transactions(self) -> SearchStrategy[list[tuple[list[tuple[bytes, bytes | None]], bool]]]:
-        """Transactions one after another: what each writes, and whether it is committed."""
+        """A sequence of transactions: the writes of each, and whether it commits."""
         return st.lists(st.tuples(self.writes(5), st.booleans()), min_size=1, max_size=4)
 
     def cuts(self) -> SearchStrategy[set[int]]:
-        """Where in a list of writes something happens in between."""
+        """A place in a list of writes at which something else happens."""
         return st.sets(st.integers(0, 10), max_size=4)
 
     def bounds(self) -> SearchStrategy[bytes | None]:
@@ -165,7 +165,7 @@ class Generators:
 def mine_literals(module: types.ModuleType | None) -> tuple[bytes, ...]:
     """Byte and string constants in a module's code and attributes, shortest first.
 
-    Hypothesis feeds back the literals of a user's own modules, but not those of installed ones.
+    Hypothesis uses the literals of a user's own modules itself, but not those of installed ones.
     """
     if module is None:
         return ()

@@ -19,7 +19,7 @@ _HEADER = struct.Struct("dH")
 
 
 class Status:
-    """A small shared file with the running call on the subject, and when it began."""
+    """A small shared file with the running call on the subject, and the time of its start."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         if create:
@@ -29,7 +29,7 @@ class Status:
 
     @contextlib.contextmanager
     def operation(self, call: str) -> Iterator[None]:
-        """While the block runs, ``call`` is what the subject is doing."""
+        """Report ``call`` as the running call while the block runs."""
         text = call.encode("utf-8", "replace")[: _SIZE - _HEADER.size]
         self._memory[_HEADER.size : _HEADER.size + len(text)] = text
         _HEADER.pack_into(self._memory, 0, time.monotonic(), len(text))
@@ -39,11 +39,11 @@ class Status:
             self.clear()
 
     def clear(self) -> None:
-        """Note that no call on the subject is running."""
+        """Report that no call on the subject is running."""
         _HEADER.pack_into(self._memory, 0, 0.0, 0)
 
     def current(self) -> tuple[str, float] | None:
-        """The call that is running and for how many seconds, if one is."""
+        """The running call and its age in seconds; ``None`` if no call is running."""
         started, length = _HEADER.unpack_from(self._memory, 0)
         if not started:
             return None

@@ -1,8 +1,8 @@
 """The kill matrix: every deliberately wrong store against the requirement that must catch it.
 
-A mutant is *killed* if a check finds that it breaks the requirement that it is bound to; breaking
-another one is not enough. The correct stores that it copies run beside it, and must keep that
-requirement.
+Each mutant is bound to one requirement. The mutant is *killed* if a check finds that it breaks this
+requirement; breaking another requirement is not enough. The correct stores from which the mutant is
+made run beside it, and must keep the requirement.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ __all__ = [
 ]
 
 MOST_TOGETHER = 8
-"""Mutants of a group that are loaded at a time: each has a process that waits for its checks."""
+"""The most mutants that are loaded at a time. Each takes a process that waits for its checks."""
 
 Group = tuple[str, Spec, Guarantee]
 
 
 def group_of(mutant: Mutant) -> Group:
-    """Mutants of one module that are run in the same way are run together."""
+    """Groups of mutants that run together: mutants of one module with the same settings."""
     return mutant.module, mutant.spec, mutant.guarantee
 
 
 def groups_of(mutants: Iterable[Mutant], most: int = MOST_TOGETHER) -> list[list[Mutant]]:
-    """Mutants that are run together, up to ``most`` at a time."""
+    """Groups of up to ``most`` mutants that run together."""
     groups: dict[Group, list[Mutant]] = {}
     for mutant in mutants:
         groups.setdefault(group_of(mutant), []).append(mutant)
@@ -82,10 +82,10 @@ def groups_of(mutants: Iterable[Mutant], most: int = MOST_TOGETHER) -> list[list
 def select_mutants(names: Sequence[str], only: Sequence[str] = ()) -> list[Mutant]:
     """The mutants with these names that are bound to these requirements or areas.
 
-    All, if there are no names and nothing in ``only``.
+    Without names and with an empty ``only``, these are all mutants.
 
     Raises:
-        UsageError: there is no such mutant, requirement or area, or none that is both.
+        UsageError: a name, requirement or area is unknown, or no mutant matches both.
     """
     known = {mutant.name for mutant in MUTANTS}
     for name in names:
@@ -101,20 +101,20 @@ def select_mutants(names: Sequence[str], only: Sequence[str] = ()) -> list[Mutan
     ]
     if not chosen:
         raise UsageError(
-            "No mutant is bound to what was chosen; `streamproof mutants --list` says to what "
-            "each is bound."
+            "No mutant is bound to the chosen requirements; `streamproof mutants --list` shows "
+            "the requirement of each mutant."
         )
     return chosen
 
 
 class GroupRun:
-    """The checks of some mutants that are run in the same way, and of their right counterparts.
+    """The checks of a group of mutants, and of their correct counterparts.
 
     Args:
-        mutants: all of one group.
-        settings: those of the run; the spec and the guarantee are the group's.
-        everything: whether to run all checks that apply to a mutant, not only those of the
-            requirement that it is bound to.
+        mutants: the mutants of one group.
+        settings: the settings of the run. The group replaces the spec and the guarantee.
+        everything: whether to run all checks that apply to a mutant, not only those of its
+            requirement.
     """
 
     def __init__(
@@ -150,12 +150,12 @@ class GroupRun:
             pairs = {pair for mutant in self.mutants for pair in self._plan(mutant)}
             on_plan(len(pairs))
             checks = load_checks()
-            # Heavy ones first, so that none is late.
+            # Heavy checks start first, so that none of them ends long after all others.
             plan = sorted(pairs, key=lambda pair: (-checks[pair[1]].weight, *pair))
             engine.run([(subject, checks[name]) for subject, name in plan], keep)
 
     def _plan(self, mutant: Mutant) -> set[tuple[str, str]]:
-        """Which checks are run on which subjects for a mutant."""
+        """The checks for a mutant, each with its subject."""
         asked = [
             (name, load_catalogue()[mutant.requirement])
             for name in (mutant.subject, *mutant.right)
@@ -174,7 +174,7 @@ class GroupRun:
         )
 
     def unsupported(self, subject: str, identifier: str) -> bool:
-        """Whether a requirement does not hold for a subject."""
+        """Whether a requirement does not apply to a subject."""
         return self._untested(subject, load_catalogue()[identifier]) is not None
 
     def _untested(self, subject: str, requirement: Requirement) -> RequirementResult | None:
@@ -183,7 +183,7 @@ class GroupRun:
         return untested_result(subject, requirement, capabilities, guarantee, spec)
 
     def finished(self, mutant: Mutant) -> bool:
-        """Whether everything about a mutant is known."""
+        """Whether all checks for a mutant have ended."""
         loaded = {mutant.subject, *mutant.right} <= self.capabilities.keys()
         return loaded and self._plan(mutant) <= self.outcomes.keys()
 
@@ -200,7 +200,7 @@ class GroupRun:
         )
 
     def trying(self, mutant: Mutant) -> Trying:
-        """What became of a mutant that is finished."""
+        """The result of a finished mutant."""
         requirement = load_catalogue()[mutant.requirement]
         result, _ = self.result(mutant.subject, mutant.requirement)
         finders = [
@@ -239,23 +239,23 @@ class GroupRun:
 
 
 def _effort(outcome: CheckOutcome, requirement: str) -> Effort:
-    """What it took a check to find a requirement broken.
+    """The effort of a check until it found a requirement broken.
 
-    Some checks find out only at the end which requirement to blame; then their first finding
-    of any counts.
+    Some checks know only at the end which requirement to blame. For those, the first finding of any
+    requirement counts.
     """
     first = outcome.first.get(requirement)
     return first or min(outcome.first.values(), key=lambda each: each.seconds)
 
 
 class Trying(NamedTuple):
-    """What became of a mutant with one seed.
+    """The result of a mutant with one seed.
 
     Attributes:
         by: the check that was the quickest to find the requirement broken; empty if none did.
-        effort: what it had spent by then.
-        right: what became of the requirement for each of the right counterparts.
-        collateral: other requirements that were found broken, if all were asked.
+        effort: the effort of that check until then.
+        right: the result of the requirement for each correct counterpart.
+        collateral: other requirements that were found broken, if all checks ran.
     """
 
     status: Status
@@ -267,7 +267,7 @@ class Trying(NamedTuple):
 
 
 def row_of(mutant: Mutant, tries: dict[int, Trying]) -> MutantRow:
-    """The row of a mutant from what became of it with each seed."""
+    """The row of a mutant, from its results with each seed."""
     survived = [(seed, each) for seed, each in tries.items() if each.status != "fail"]
     wrong = [
         (seed, name, status)
@@ -311,7 +311,7 @@ def group_runs(
     everything: bool = False,
     most: int = MOST_TOGETHER,
 ) -> list[GroupRun]:
-    """The runs of mutants, none of which has begun; each has up to ``most`` of them."""
+    """Runs of up to ``most`` mutants each. No run has started yet."""
     return [
         GroupRun(
             group,
@@ -323,7 +323,7 @@ def group_runs(
 
 
 def area_rows(rows: Iterable[MutantRow]) -> list[AreaRow]:
-    """The rows by area, in the order of the catalogue; areas without mutants have one as well."""
+    """A row for each area in the order of the catalogue, areas without mutants included."""
     rows = list(rows)
     found = []
     asked = requirements_that_bind("store")

@@ -14,27 +14,27 @@ MATRIX_VERSION = 1
 """Raised when a record changes in a way that an older reader would misread."""
 
 MutantOutcome = Literal["killed", "survived", "false alarm"]
-"""``killed``: with every seed that was tried. ``survived``: with at least one, the requirement was
-not found broken. ``false alarm``: it was not kept by a right counterpart, or not tried there."""
+"""``killed``: every seed found the requirement broken. ``survived``: at least one seed did not.
+``false alarm``: a correct counterpart did not keep the requirement, or was not tried."""
 
 
 class MutantRow(Struct, frozen=True, kw_only=True):
     """A row of the matrix.
 
     Attributes:
-        mutant: its name.
-        subject: what names it on the command line.
-        requirement: the requirement that it is bound to.
+        mutant: the name of the mutant.
+        subject: the name of the mutant as a subject on the command line.
+        requirement: the requirement that the mutant is bound to.
         outcome: see :data:`MutantOutcome`.
-        reason: why it is not killed; empty if it is.
-        by: the checks that were the quickest to kill it, the most frequent one first.
+        reason: why the mutant is not killed; empty if it is.
+        by: the checks that were the quickest to kill the mutant, the most frequent one first.
         seeds: the seeds that were tried.
-        seconds: from the beginning of that check to the kill; the median over the seeds.
-        examples: programs and crashes that the kill took; the median.
-        crashes: how many of them were crashes; the median.
-        right: what became of the requirement for each right counterpart with the last seed, or
-            with the first one with which it was not kept.
-        collateral: other requirements that it was found to break, if all were asked.
+        seconds: the time from the start of the quickest check to the kill; the median of the seeds.
+        examples: the number of programs and crashes until the kill; the median.
+        crashes: the number of crashes among them; the median.
+        right: the result of the requirement for each correct counterpart, with the last seed or
+            with the first seed under which the counterpart did not keep it.
+        collateral: other requirements that the mutant was found to break, if all checks ran.
     """
 
     mutant: str
@@ -58,14 +58,14 @@ class MutantRow(Struct, frozen=True, kw_only=True):
 
 
 class AreaRow(Struct, frozen=True, kw_only=True):
-    """What the mutants of one area came to.
+    """The results of the mutants of one area.
 
     Attributes:
-        requirements: requirements of the area that have a check.
-        with_mutants: how many of them a mutant is bound to.
-        mutants: mutants bound to them.
-        killed: how many of these were killed.
-        seconds: to the kill; the median over the mutants.
+        requirements: the number of requirements of the area that have a check.
+        with_mutants: the number of those with a mutant.
+        mutants: the number of mutants of the area.
+        killed: the number of killed mutants among them.
+        seconds: the time to the kill; the median of the mutants.
     """
 
     area: str
@@ -78,17 +78,17 @@ class AreaRow(Struct, frozen=True, kw_only=True):
 
 
 class KillMatrix(Struct, frozen=True, kw_only=True):
-    """All that a run of mutants found out: the content of ``mutants.json``.
+    """The results of a run of mutants: the content of ``mutants.json``.
 
     Attributes:
-        matrix_version: of this record; see :data:`MATRIX_VERSION`.
-        profile: how much was tried.
-        seed: the first seed; each further one is larger by one.
-        seeds: how many seeds were asked for.
-        everything: whether all requirements were asked of each mutant.
-        complete: ``False`` if the run was interrupted: what had ended by then is there.
-        rows: the mutants, in the order of their table.
-        areas: the same by area.
+        matrix_version: the version of this record; see :data:`MATRIX_VERSION`.
+        profile: the profile of the run.
+        seed: the first seed; each further seed is larger by one.
+        seeds: the wanted number of seeds.
+        everything: whether all checks ran on each mutant.
+        complete: ``False`` if the run was interrupted; then only finished mutants have a row.
+        rows: the results by mutant, in the order of the table of mutants.
+        areas: the results by area.
     """
 
     matrix_version: int

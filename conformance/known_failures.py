@@ -63,7 +63,7 @@ class _File(Struct, forbid_unknown_fields=True):
 
 
 class KnownFailures:
-    """The entries of a file, and which of them matched a failure.
+    """The entries of a file, with a record of the entries that matched a failure.
 
     Args:
         today: the day, in UTC, on which an entry counts or has expired.
@@ -98,14 +98,14 @@ class KnownFailures:
         if entry in self._used:
             if entry.expires >= self._today:
                 return ""
-            return f"{entry.label} expired on {entry.expires}, and counts again."
+            return f"{entry.label} expired on {entry.expires}; the failure counts again."
         about = [each for each in tried if entry.covers(each.subject, each.requirement)]
         if not about:
-            return f"{entry.label} matches nothing in this run: no such subject was asked for it."
+            return f"{entry.label} matches nothing: this run tried it on no such subject."
         if all(each.status == "pass" for each in about):
-            return f"{entry.label} was not found any more; remove the entry if it is mended."
+            return f"{entry.label} did not occur again; remove the entry if the bug is fixed."
         if any(each.status == "fail" for each in about):
-            return f"{entry.label} is broken in another shape than that, which counts."
+            return f"{entry.label} has another shape now, so the failure counts."
         return ""
 
 
@@ -137,7 +137,7 @@ def read_known_failures(path: Path, today: date) -> KnownFailures:
 
 
 def _line_of(text: str, error: str) -> int:
-    """The line of the entry and field that an error names; otherwise the first line."""
+    """The line of the entry and field that an error names, or else the first line."""
     place = re.search(r"\$\.known(?:\[(\d+)\])?(?:\.(\w+))?", error)
     if place is None or place[1] is None:
         return 1
@@ -147,7 +147,7 @@ def _line_of(text: str, error: str) -> int:
         return 1
     head = heads[int(place[1])]
     end = next((each for each in heads if each > head), len(lines) + 1)
-    # A field that is missing or unknown is named in the text of the error.
+    # The text of the error names a missing or unknown field; the path does not.
     field = place[2] or (match[1] if (match := re.search(r"`(\w+)`", error)) else "")
     for number in range(head, end - 1):
         if field and re.match(rf"\s*{field}\s*=", lines[number]):

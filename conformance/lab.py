@@ -80,21 +80,22 @@ LAB_WRITE_BUFFER_BYTES = 64 * 1024
 """Write buffers are kept small, so that they overflow to disk within a short program."""
 
 UPGRADED_VERSION = "2.2"
-"""What ``upgrade.from`` says: the last version without timestamped stores was before 2.3."""
+"""The value of ``upgrade.from``: the last version without timestamped stores was before 2.3."""
 
 _PRELOAD_PREFIX = "streamproof-shim-"
 
 
 def _start_anew(*, loaded: bool) -> None:
     if loaded:
-        # The store hosts that this program starts load it, too, so that it stays until the end.
+        # The store hosts of this program load the libraries, too, so the directory stays until
+        # the program ends.
         place = Path(os.environ.get("LD_PRELOAD", "").partition(":")[0]).parent
         if place.name.startswith(_PRELOAD_PREFIX):
             atexit.register(shutil.rmtree, place, ignore_errors=True)
         return
     directory = Path(tempfile.mkdtemp(prefix=_PRELOAD_PREFIX))
     libraries = preload(directory)
-    # It stays if the libraries are in it, and not in the user's cache.
+    # This fails if the libraries are in the directory, because the user's cache was not usable.
     with contextlib.suppress(OSError):
         directory.rmdir()
     if libraries is None:
@@ -183,7 +184,7 @@ class Lab:
         anew, where it does nothing.
 
         Raises:
-            UsageError: there is no C compiler to build the shim with.
+            UsageError: no C compiler was found to build the shim.
         """
         _start_anew(loaded=triggers.shim_is_loaded())
 
@@ -192,19 +193,19 @@ class Lab:
         """Make system calls recordable for ``power_loss``, as ``count_system_calls`` does.
 
         Raises:
-            UsageError: there is no C compiler to build the recorder with.
+            UsageError: no C compiler was found to build the recorder.
         """
         _start_anew(loaded=recorder_is_loaded())
 
     def measure(self, level: Level) -> None:
         """Give the stores that are opened from now on a registry of metrics.
 
-        Its clock stands still, so that a rate is a number and not a matter of speed.
+        Its clock stands still, so that rates do not depend on the speed of the machine.
         """
         self.metrics = Metrics(level, lambda: 0.0)
 
     def other_task(self, task_id: str) -> Lab:
-        """The same subject as another task of the thread: a directory below, the same metrics."""
+        """A lab for another task of the thread: a directory below, with the same metrics."""
         directory = self.directory / f"task-{task_id}"
         directory.mkdir(parents=True, exist_ok=True)
         lab = Lab(self.subject, guarantee=self.guarantee, directory=directory, task_id=task_id)
@@ -212,7 +213,7 @@ class Lab:
         return lab
 
     def beside(self, number: int) -> Lab:
-        """The same subject as another store of the same task: it has a directory below."""
+        """A lab for another store of the same task, with a directory below."""
         directory = self.directory / f"store-{number}"
         directory.mkdir(parents=True, exist_ok=True)
         return Lab(
@@ -222,7 +223,7 @@ class Lab:
     def simulate(self, *, spec: Spec = "kips", **world: Any) -> str:
         """Run a simulated world with the subject inside; return the mistake, or an empty text.
 
-        ``world`` is a seed, and the fields of the plan that are not as usual, by name.
+        ``world`` is a seed, and the fields of the plan that differ from the usual ones, by name.
         """
         # The simulator takes long to import, and most programs do not need it.
         from streamproof.conformance.simulated.world_trial import simulate
@@ -271,7 +272,7 @@ class Lab:
         It is seen as a key-value store.
 
         Raises:
-            UsageError: the subject does not say which store that is (``upgrades_from``).
+            UsageError: the subject does not declare that store (``upgrades_from``).
         """
         older = self.subject.capabilities.upgrades_from
         if not older:
@@ -287,21 +288,21 @@ class Lab:
     def processing(
         self, topic: str, partition: int, offset: int, timestamp: int = NO_TIMESTAMP
     ) -> None:
-        """Let the store think that this input record is being processed."""
+        """Tell the store that this input record is being processed."""
         if self.context is not None:
             self.context.record_metadata = RecordMetadata(topic, partition, offset)
             self.context.record_timestamp = timestamp
 
     def idle(self) -> None:
-        """Let the store think that no input record is being processed."""
+        """Tell the store that no input record is being processed."""
         if self.context is not None:
             self.context.record_metadata = None
             self.context.record_timestamp = NO_TIMESTAMP
 
     def restore(self, store: Any, records: Iterable[ChangelogRecord]) -> None:
-        """Apply changelog records as the runtime does: by the callback that ``init`` registered.
+        """Apply changelog records as the runtime does: with the callback that ``init`` registered.
 
-        A store that registered none gets a ``put`` for each record.
+        A store without a callback gets a ``put`` for each record.
         """
         batch = list(records)
         if isinstance(store, SessionRows | WindowRows):
@@ -349,7 +350,7 @@ class Lab:
     ) -> None:
         """Restore up to ``batches`` batches after the committed offset, and commit each of them.
 
-        A batch has ``batch`` records. A restoration that is interrupted later leaves the same.
+        A batch has ``batch`` records. An interrupted restoration leaves the same state.
         """
         offset = store.committed_offset(CHANGELOG)
         start = -1 if offset is None else offset
@@ -364,7 +365,7 @@ class Lab:
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True, exist_ok=True)
 
-    # What the store holds and leaves; see :mod:`streamproof.conformance.process_resources`.
+    # Resources of the store; see :mod:`streamproof.conformance.process_resources`.
 
     def open_and_close(self, times: int) -> None:
         """Open a store, write, read, commit the next offset and close it, one after another."""
@@ -397,26 +398,26 @@ class Lab:
         return len(children())
 
     def watch_files(self) -> None:
-        """From here on, notice which files outside the directory this process writes to."""
+        """From here on, record the files outside the directory that this process writes to."""
         self._watch = FileWatch(self.directory)
 
     def look_at_files(self) -> None:
-        """Notice which files are open at this moment, after ``watch_files``."""
+        """Record the files that are open for writing at this moment. Call ``watch_files`` first."""
         if self._watch is not None:
             self._watch.look()
 
     def files_elsewhere(self) -> list[str]:
-        """What was written outside the directory since ``watch_files``, and is still there."""
+        """The files written outside the directory since ``watch_files`` that still exist."""
         watch, self._watch = self._watch, None
         return watch.left() if watch is not None else []
 
     def crash(self, doomed: Callable[[], object]) -> None:
         """Run ``doomed`` in a process of its own, and kill that process with SIGKILL.
 
-        The process dies where ``arm`` or ``die`` says, otherwise at the end of ``doomed``. It also
-        dies where ``doomed`` raises, if a system call was made to fail or the store asks to be
-        wiped. Call this before a store is opened in this process: the threads of a store do not
-        survive the fork that starts the process.
+        ``arm`` and ``die`` choose the point of the kill; without them it is the end of ``doomed``.
+        An exception also ends the process if a system call was made to fail, or if the store asks
+        to be wiped. Call this before this process opens a store: the threads of a store do not
+        survive the fork that starts the other process.
         """
         pid = os.fork()
         if pid == 0:
@@ -443,22 +444,22 @@ class Lab:
         lost: Iterable[int] | None = None,
         torn: Mapping[int, Piece] | None = None,
     ) -> None:
-        """Run ``doomed`` in a process of its own, and leave what a loss of power would leave.
+        """Run ``doomed`` in a process of its own, and leave the disk as a loss of power would.
 
         Call it like ``crash``, in a program that began with :meth:`record_system_calls`.
 
         Args:
-            doomed: what runs until the power is cut.
-            after: the number of calls that change something in the directory before the power is
-                cut; without it, all of them.
-            lost: the numbers of the calls whose effect is lost; without it, everything unsynced.
+            doomed: the program that runs until the power is cut.
+            after: the number of calls that change the directory before the power is cut; by
+                default, all calls.
+            lost: the numbers of the calls whose effect is lost; by default, all unsynced calls.
                 Synced data is never lost.
             torn: by call, the bytes of a write that survive: from the first number up to, not
                 including, the second.
         """
 
         def until_refused() -> None:
-            # A store that asks to be wiped is not used any more.
+            # A store that asks to be wiped may not be used any more, so the program ends there.
             with contextlib.suppress(TaskCorruptedError):
                 doomed()
 

@@ -1,9 +1,9 @@
 """The legal contents of a store after a crash.
 
 A *write* sets or deletes one key and has an offset in one changelog partition. A *commit*
-declares that all writes before it belong together with a map of offsets. The content that a list
-of writes leads to is their *fold*. After a crash the store must be in one of the states
-that :class:`History` calls legal; an operation that was under way may count or not.
+declares that all writes before it belong together with a map of offsets. The *fold* of a list of
+writes is the content after all of them. After a crash the store must be in one of the states
+that :class:`History` calls legal. An operation that was interrupted may count or not.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Write(NamedTuple):
     value: bytes | None
 
     def record(self) -> ChangelogRecord:
-        """The write as a reader of its changelog partition gets it."""
+        """The write as a record of its changelog partition."""
         return ChangelogRecord(self.key, self.value, self.offset)
 
 
 def fold(writes: Iterable[Write]) -> dict[bytes, bytes]:
-    """The content that a list of writes leads to."""
+    """The content after a list of writes."""
     content: dict[bytes, bytes] = {}
     for write in writes:
         if write.value is None:
@@ -56,7 +56,7 @@ def fold(writes: Iterable[Write]) -> dict[bytes, bytes]:
 def merge_offsets(offsets: Offsets, committed: Mapping[TopicPartition, int | None]) -> Offsets:
     """The committed offsets after one more commit.
 
-    An empty map forgets all offsets, and ``None`` forgets one, as Kafka ships it.
+    An empty map forgets all offsets, and ``None`` forgets one, as in Kafka's implementation.
     """
     if not committed:
         return {}
@@ -71,7 +71,7 @@ def merge_offsets(offsets: Offsets, committed: Mapping[TopicPartition, int | Non
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit: how many writes came before it, and all committed offsets after it."""
+    """A commit: the number of writes before it, and all committed offsets after it."""
 
     writes: int
     offsets: Offsets
@@ -83,14 +83,14 @@ class History:
 
     Attributes:
         writes: all writes that had at least started, in order.
-        restored: which of them were restored, and so have no input record.
+        restored: the restored writes among them, which have no input record.
         commits: all commits that had at least started; the first is the empty beginning.
-        durable: the index of the commit that must have survived, by the declared durability.
-        replayed: how many of the writes have been replayed from the changelog, at least in part.
-            They are committed there, so that a store may hold them before their commit here.
+        durable: the index of the commit that must survive according to the declared durability.
+        replayed: the number of writes that a replay of the changelog has reached. They are
+            committed in the changelog, so a store may hold them before its own commit.
         aborted: the writes before an earlier crash that never reached the changelog.
-        exact: whether the content must be that of one commit, neither more nor less; if
-            not, writes after the commit may count or not, and a replay must mend it.
+        exact: whether the content must be exactly that of one commit. If not, writes after the
+            commit may count or not, and a replay must correct the content.
     """
 
     exact: bool
@@ -102,18 +102,18 @@ class History:
     aborted: list[Write] = field(default_factory=list)
 
     def write(self, *writes: Write, restored: bool = False) -> None:
-        """Note writes."""
+        """Record writes."""
         if restored:
             self.restored.update(range(len(self.writes), len(self.writes) + len(writes)))
         self.writes.extend(writes)
 
     def commit(self, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Note that a commit started."""
+        """Record that a commit started."""
         merged = merge_offsets(self.commits[-1].offsets, offsets)
         self.commits.append(Commit(len(self.writes), merged))
 
     def commit_copy(self, partition: TopicPartition, offset: int) -> None:
-        """Note that a copy, which is filled from one changelog partition, started a commit."""
+        """Record that a copy, which is filled from one changelog partition, started a commit."""
         covered = [
             number
             for number, write in enumerate(self.writes)
@@ -122,11 +122,11 @@ class History:
         self.commits.append(Commit(len(covered) and covered[-1] + 1, {partition: offset}))
 
     def candidates(self, offsets: Offsets) -> list[Commit]:
-        """The commits that left these committed offsets."""
+        """The commits after which these were the committed offsets."""
         return [commit for commit in self.commits if commit.offsets == offsets]
 
     def content_at(self, commit: Commit) -> dict[bytes, bytes]:
-        """The content of the store at a commit, neither more nor less."""
+        """The exact content of the store at a commit."""
         return fold(self.writes[: commit.writes])
 
     def early_values(self, commit: Commit) -> dict[bytes, set[bytes | None]]:
@@ -137,7 +137,7 @@ class History:
         return early
 
     def allows(self, commit: Commit, content: Mapping[bytes, bytes]) -> bool:
-        """Whether an exact store may have this content at a commit."""
+        """Whether this content is legal for an exact store at a commit."""
         expected, early = self.content_at(commit), self.early_values(commit)
         return all(
             content.get(key) in {expected.get(key), *early.get(key, ())}
@@ -145,7 +145,7 @@ class History:
         )
 
     def position_after(self, count: int) -> dict[int, int]:
-        """The input offset by partition after ``count`` writes; each has that of its record."""
+        """The input offsets by partition after ``count`` writes."""
         return {
             write.partition.partition: write.offset
             for number, write in enumerate(self.writes[:count])
@@ -171,10 +171,10 @@ class History:
 
 
 def changelog_of(history: History) -> list[Write]:
-    """What the changelog holds after the crash, as a reader of it sees it.
+    """The content of the changelog that a reader sees after the crash.
 
-    Under exactly-once the transaction is committed before the store is, and what was
-    not committed is aborted, and never read. Under at-least-once everything is there.
+    Under exactly-once the transaction commits before the store does, and readers never see the
+    aborted rest. Under at-least-once readers see every write.
     """
     if history.exact:
         return history.writes[: history.commits[-1].writes]
@@ -182,7 +182,7 @@ def changelog_of(history: History) -> list[Write]:
 
 
 def partitions_of(history: History) -> list[TopicPartition]:
-    """Every partition that a write or a commit names, sorted."""
+    """All partitions of the writes and commits, sorted."""
     named = {write.partition for write in history.writes}
     for commit in history.commits:
         named.update(commit.offsets)

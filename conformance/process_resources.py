@@ -1,7 +1,8 @@
 """The files, threads and child processes of a process, and the files that it wrote elsewhere.
 
-Everything is read from ``/proc``, which shows the files of databases in C as well. A file that is
-written and closed at once does not show there: only an audit hook sees it, if Python wrote it.
+Most facts come from ``/proc``, which also shows the files that databases in C have open. A file
+that is written and closed at once does not show there. Only an audit hook sees such a file, and
+only if Python wrote it.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ __all__ = ["FileWatch", "children", "count_handles", "count_threads", "open_file
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 _OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
-"""Folders of the system; a store keeps no data below them."""
+"""Folders of the system, in which no store keeps data."""
 
 _IN_MEMORY = "/dev/shm/"  # noqa: S108 - it is only compared with
-"""Files in memory are files like any others."""
+"""The folder for files in memory. They count as files although it lies in a system folder."""
 
 _DELETED = " (deleted)"
-"""What the system adds to the name of a file that is gone, and open."""
+"""The suffix that the system adds to the name of a file that is deleted but still open."""
 
 
 def _links() -> dict[int, str]:
-    """What the descriptors of this process are open on."""
+    """The paths behind the open descriptors of this process."""
     found = {}
     for link in list(Path("/proc/self/fd").iterdir()):
         # The descriptor that lists the directory is gone by now.
@@ -45,21 +46,22 @@ def open_files(directory: Path) -> list[str]:
 
 
 def count_handles() -> int:
-    """How many descriptors this process has open: files, pipes, sockets."""
+    """The number of open descriptors of this process: files, pipes, sockets."""
     return len(_links())
 
 
 def count_threads() -> int:
-    """How many threads this process has, those of libraries included."""
+    """The number of threads of this process, threads of libraries included."""
     return len(list(Path("/proc/self/task").iterdir()))
 
 
 def children() -> list[int]:
-    """The processes that this process has started and that have not been waited for."""
+    """The processes that this process has started and not waited for."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # The name of a program may hold spaces and brackets; the parent comes second after it.
+            # The name of a program may contain spaces and brackets. The parent is the second field
+            # after the last bracket.
             parent = path.read_text().rpartition(")")[2].split()[1]
             if int(parent) == os.getpid():
                 found.append(int(path.parent.name))
@@ -67,7 +69,7 @@ def children() -> list[int]:
 
 
 class FileWatch:
-    """Notes the files outside a directory that this process writes to from now on."""
+    """Records the files outside a directory that this process writes to from now on."""
 
     _watching: list[FileWatch] = []  # noqa: RUF012 - an audit hook can never be taken off again
     _hooked = False
@@ -82,27 +84,27 @@ class FileWatch:
         FileWatch._watching.append(self)
 
     def look(self) -> None:
-        """Note what is open for writing at this moment."""
+        """Record the files that are open for writing at this moment."""
         for number, path in _links().items():
             if path not in self._before and _is_for_writing(number):
                 self.note(path)
 
     def note(self, path: str) -> None:
-        """Note a path that is written to."""
+        """Record a path that the process writes to."""
         path = os.path.realpath(path)
         inside = path == self._base or path.startswith(f"{self._base}/")
         if path.startswith("/") and not inside and not _is_of_no_account(path):
             self._seen.add(path)
 
     def left(self) -> list[str]:
-        """What was written outside the directory and is still there; the watch ends with it."""
+        """End the watch; return the files written outside the directory that still exist."""
         self.look()
         FileWatch._watching.remove(self)
         return sorted(path for path in self._seen if Path(path).exists())
 
 
 def _is_of_no_account(path: str) -> bool:
-    """Whether a path is no file of a store: of the system, or a module that Python compiled."""
+    """Whether a path is no data of a store: a file of the system, or compiled Python code."""
     of_the_system = path.startswith(_OF_THE_SYSTEM) and not path.startswith(_IN_MEMORY)
     return of_the_system or "__pycache__" in path
 
@@ -116,7 +118,7 @@ def _is_for_writing(descriptor: int) -> bool:
 
 
 def _heard(event: str, arguments: tuple[Any, ...]) -> None:
-    """Pass on what Python is about to write to."""
+    """Pass on the paths that Python is about to write to."""
     if not FileWatch._watching:  # noqa: SLF001 - its own module
         return
     for path in _written(event, arguments):
@@ -126,7 +128,7 @@ def _heard(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _written(event: str, arguments: tuple[Any, ...]) -> Iterable[Any]:
-    """The paths that an event of Python is going to write to."""
+    """The paths that an audit event of Python is about to write to."""
     if event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING:
         return arguments[:1]
     if event in ("os.mkdir", "sqlite3.connect"):

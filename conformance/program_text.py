@@ -1,4 +1,4 @@
-"""Programs as text: values as Python source, and programs that run as they stand."""
+"""Programs as text: values as Python source, and complete programs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def render(value: Any) -> str:
 
 
 def _render_long(value: bytes) -> str:
-    """Bytes that end in a long run of one byte, as a sum of what is before and the run."""
+    """Bytes that end in a long run of one byte, as a sum of the start and the run."""
     start = value.rstrip(value[-1:])
     run = f"{value[-1:]!r} * {len(value) - len(start)}"
     if len(start) > 64:
@@ -61,11 +61,11 @@ def _render_long(value: bytes) -> str:
 
 
 def render_program(subject: str, guarantee: str, lines: list[str]) -> str:
-    """A program that runs as it stands, from the calls that were made."""
+    """A complete program from lines that call the subject."""
     body = "\n".join([f'lab = Lab({subject!r}, guarantee="{guarantee}")', *lines])
     needed = {"lab.arm(syscall=": "count_system_calls", "lab.power_loss(": "record_system_calls"}
     for call, method in needed.items():
         if call in body:
-            body = f"Lab.{method}()  # Starts this program anew, where they can be.\n\n{body}"
+            body = f"Lab.{method}()  # Starts this program anew, to see system calls.\n\n{body}"
     names = [name for name in NAMES if re.search(rf"\b{name}\b", body)]
     return PREAMBLE.format(names=", ".join(names)) + body + "\n"

@@ -26,11 +26,12 @@ class Check:
 
     Attributes:
         name: ``area.function``, as ``kv.put_and_get`` of ``kv_checks``.
-        requirements: what it tests; the first is blamed for what is about none in particular.
-        function: what does it.
-        given: the arguments of a property.
+        requirements: the requirements that it tests. The first one is blamed for an unexpected
+            failure that belongs to no particular requirement.
+        function: the function that runs the check.
+        given: the strategies for the arguments of a property.
         raw: whether the function drives the run itself.
-        weight: how long it takes, roughly, against an example; the heaviest start first.
+        weight: the rough duration, with an example as 1; the heaviest checks start first.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Check:
 
     @property
     def tried(self) -> str:
-        """What the check does, in one sentence: the first line of its docstring."""
+        """The purpose of the check, in one sentence: the first line of its docstring."""
         return (inspect.getdoc(self.function) or self.name).splitlines()[0]
 
 
@@ -64,7 +65,7 @@ def check(
 
 
 def registered(package: str) -> dict[str, Check]:
-    """The checks of the modules of a package that were imported so far, by name."""
+    """The checks in the modules of a package that are imported so far, by name."""
     return {
         name: each
         for name, each in _checks.items()

@@ -1,6 +1,6 @@
-"""What a run finds out, as plain data: the records that every report is made from.
+"""The results of a run as plain data: the records from which every report is made.
 
-The run log is one JSON object a line, each with a ``type``: one ``header``, then ``check``,
+The run log has one JSON object a line, each with a ``type``: one ``header``, then ``check``,
 ``result``, ``failure`` and ``note`` records as they become known, and one ``footer``. These types
 are its schema.
 """
@@ -40,13 +40,13 @@ Spec = Literal["kips", "kafka-4.3", "kafka-4.4"]
 Profile = Literal["smoke", "quick", "full"]
 
 Status = Literal["pass", "known", "fail", "error", "skip", "unsupported", "untested"]
-"""What became of one requirement.
+"""The result of one requirement.
 
-``pass``: tried, and held. ``fail``: broken, with a program that shows it. ``known``: broken, too,
-but only in ways that the file of known failures lists, with a reason. ``error``: no answer,
-because the subject hung or died, or the suite itself failed. ``skip``: could not be tried on this
-machine. ``unsupported``: the subject does not claim the capability, or the requirement does
-not hold under the chosen guarantee or spec. ``untested``: no check exists, for a written reason.
+``pass``: tried, and held. ``fail``: broken, with a program that shows it. ``known``: broken, but
+only in ways that the file of known failures lists, with a reason. ``error``: no answer, because
+the subject hung or died, or the suite itself failed. ``skip``: not tried on this machine.
+``unsupported``: the subject does not claim the capability, or the requirement does not apply under
+the chosen guarantee or spec. ``untested``: no check exists, for a written reason.
 """
 
 Verdict = Literal["success", "partial", "failure", "error"]
@@ -55,24 +55,24 @@ Verdict = Literal["success", "partial", "failure", "error"]
 is missing, or nothing was tried. ``success``: none of these."""
 
 Strength = Literal["strong", "moderate", "weak", "example only", ""]
-"""How much a ``pass`` is worth; empty where there is none.
+"""The strength of the evidence for a ``pass``; empty for any other status.
 
-A *search* is 25 generated programs or 100 crashes, or more. ``strong``: there was a search, and
-checks of the requirement are known to catch at least one deliberately wrong store. ``moderate``:
-one of the two. ``weak``: programs were generated or processes were killed, but fewer.
-``example only``: the same few programs are run every time.
+A *search* has at least 25 generated programs or 100 crashes. ``strong``: the checks searched, and
+they are known to catch at least one deliberately wrong store. ``moderate``: one of the two.
+``weak``: the checks generated programs or killed processes, but fewer. ``example only``: the checks
+run the same few programs every time.
 """
 
 
 class SubjectInfo(Struct, frozen=True, kw_only=True):
-    """Who was judged.
+    """The subject of a run.
 
     Attributes:
-        name: how the subject is named in this run: what the user wrote.
-        description: one line, from the subject's documentation.
-        package: the distribution it comes from, if that could be told.
+        name: the name that the user wrote for the subject.
+        description: one line from the subject's documentation.
+        package: the distribution of the subject, if it is known.
         version: the version of that distribution.
-        capabilities: what it claims, by name.
+        capabilities: the claims of the subject, by name.
     """
 
     name: str
@@ -83,15 +83,15 @@ class SubjectInfo(Struct, frozen=True, kw_only=True):
 
 
 class Header(Struct, frozen=True, kw_only=True, tag="header", tag_field="type"):
-    """The first line: what was run, by what, on what.
+    """The first line: the settings of the run, its subjects, and the machine.
 
     Attributes:
-        run_id: names the run; made from the start time and the seed.
-        started_at: UTC, ISO 8601.
-        seed: every random decision of the run follows from it.
+        run_id: the name of the run, made from the start time and the seed.
+        started_at: the start time in UTC, as ISO 8601.
+        seed: the seed of every random decision of the run.
         command: a command line that starts the same run.
         requirements: the ids of all requirements that the run will give a result for.
-        platform: versions of Python, the operating system and the libraries that matter.
+        platform: the versions of Python, the operating system and the important libraries.
     """
 
     schema_version: int
@@ -110,24 +110,24 @@ class Header(Struct, frozen=True, kw_only=True, tag="header", tag_field="type"):
 
 
 class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_field="type"):
-    """What became of one requirement for one subject, and on how much evidence.
+    """The result of one requirement for one subject, with its evidence.
 
     Attributes:
         subject: the name of the subject.
         requirement: the id, ``AREA-NNN``.
-        title: a few words.
+        title: the title of the requirement.
         promise: the promise in full.
-        source: proposal and section, and the Kafka class or test where one shipped.
-        reason: why the status is not ``pass``, in one line; for ``pass``, which part of the
-            evidence could not be had on this machine, if any.
-        checks: the checks that tested it.
-        examples: how many generated programs were run.
-        operations: how many calls on the subject were made.
-        crash_points: how many real kills there were, by kind of crash point
+        source: the proposal and section, and the Kafka class or test if one shipped.
+        reason: why the status is not ``pass``, in one line; for ``pass``, the evidence that this
+            machine could not give, if any.
+        checks: the checks of the requirement.
+        examples: the number of generated programs.
+        operations: the number of calls on the subject.
+        crash_points: the number of real kills, by kind of crash point
             (``boundary``, ``line``, ``syscall``).
-        duration_s: seconds spent in its checks.
-        strength: how much a ``pass`` is worth; see :data:`Strength`.
-        mutants: how many deliberately wrong stores it is known to catch.
+        duration_s: the seconds spent in the checks.
+        strength: the strength of a ``pass``; see :data:`Strength`.
+        mutants: the number of deliberately wrong stores that the requirement is known to catch.
     """
 
     subject: str
@@ -151,17 +151,17 @@ class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_fie
 class CheckRecord(Struct, frozen=True, kw_only=True, tag="check", tag_field="type"):
     """One check that has ended.
 
-    A check may serve several requirements; summed over checks, evidence is counted once.
+    A check may test several requirements. A sum over checks therefore counts evidence once, but a
+    sum over results may count it several times.
 
     Attributes:
-        check: ``module.function``.
-        examples: how many generated programs were run.
-        operations: how many calls on the subject were made.
-        crash_points: how many real kills there were, by kind of crash point.
-        duration_s: seconds spent in it.
-        situations: how often each interesting situation came about in simulated worlds; what
-            never did is 0.
-        digest: stands for everything that happened in simulated worlds; empty without any.
+        check: the name of the check, ``module.function``.
+        examples: the number of generated programs.
+        operations: the number of calls on the subject.
+        crash_points: the number of real kills, by kind of crash point.
+        duration_s: the seconds spent in the check.
+        situations: how often each interesting situation occurred in simulated worlds, 0 included.
+        digest: a digest of all events in simulated worlds; empty without any world.
     """
 
     subject: str
@@ -175,21 +175,21 @@ class CheckRecord(Struct, frozen=True, kw_only=True, tag="check", tag_field="typ
 
 
 class Failure(Struct, frozen=True, kw_only=True, tag="failure", tag_field="type"):
-    """One way in which a promise is broken, with all that is needed to understand and repeat it.
+    """One way in which a promise is broken, with the data to understand and to repeat it.
 
     Attributes:
-        check: the check that has the smallest program for it.
-        tried: what the check did, in one sentence.
-        program: the smallest program found that shows it: runnable Python.
-        expected: what the promise demands here.
-        found: what the subject did.
+        check: the check with the smallest program for the failure.
+        tried: the actions of the check, in one sentence.
+        program: the smallest program found that shows the failure: runnable Python.
+        expected: the behaviour that the promise demands here.
+        found: the behaviour of the subject.
         reproduce: the command that runs this check again with the same seed.
-        shape: what tells it from other ways in which the promise is broken, such as
-            ``stale-value``.
-        also_found_by: other checks that found the same.
-        saved: the file to run just this again with ``streamproof replay``, from the directory
-            of the log; empty if it was not saved.
-        known: why it does not count, from the file of known failures; empty if it does.
+        shape: the way in which the promise is broken, such as ``stale-value``; another way is
+            another failure.
+        also_found_by: other checks that found the same failure.
+        saved: the file for ``streamproof replay``, relative to the directory of the log; empty if
+            the failure was not saved.
+        known: why the failure does not count, from the file of known failures; empty if it counts.
     """
 
     subject: str
@@ -212,13 +212,13 @@ class Failure(Struct, frozen=True, kw_only=True, tag="failure", tag_field="type"
 
 
 class Note(Struct, frozen=True, kw_only=True, tag="note", tag_field="type"):
-    """Something that a reader should know besides the results.
+    """A note to the reader, besides the results.
 
     Attributes:
-        kind: ``fixed``: a failure of the bank does not fail any more. ``warning``: something in
-            the bank or among the known failures is not as it should be. ``search``: what a
-            search within a given time came to.
-        subject: whom it is about; empty if it is about the run.
+        kind: ``fixed``: a failure of the bank does not fail any more. ``warning``: the bank or the
+            list of known failures needs attention. ``search``: the extent of a search within a
+            given time.
+        subject: the subject of the note; empty if the note is about the run.
     """
 
     kind: Literal["fixed", "warning", "search"]
@@ -248,9 +248,9 @@ class Footer(Struct, frozen=True, kw_only=True, tag="footer", tag_field="type"):
 
     Attributes:
         verdict: the worst verdict of all subjects.
-        exit_code: what the command ended with.
+        exit_code: the exit code of the command.
         reproduce: the command that reproduces the worst finding, or the whole run.
-        canary: by which requirement the store was caught that every run must find wrong.
+        canary: the requirement that caught the canary, which every run must find wrong.
     """
 
     finished_at: str

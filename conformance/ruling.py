@@ -8,13 +8,13 @@ __all__ = ["Ruling"]
 
 
 class Ruling(NamedTuple):
-    """One promise, and how it fared; ``broken`` is empty where it held.
+    """The ruling on one promise; ``broken`` is empty if the promise held.
 
     Attributes:
-        read: the expression that shows what was found, in a program that runs.
-        after_replay: whether it shows only after the changelog was replayed.
-        reopened: whether the store was closed and opened again after that.
-        store: the number of the store of the program that the ruling is about.
+        read: the expression that shows the finding, in a program that runs.
+        after_replay: whether the finding shows only after a replay of the changelog.
+        reopened: whether the store was closed and opened again after the replay.
+        store: the number of the judged store in the program.
     """
 
     requirement: str

@@ -1,4 +1,4 @@
-"""Takes some of many numbered things, evenly spread, where trying all would take too long."""
+"""Chooses evenly spread samples of numbered things if trying all of them would take too long."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Failures as files, which can be replayed by hand, or by the next run before it searches.
 
-A run saves each failure twice below ``failures/<subject>/``: as a program for people, ``.py``, and
-with all that it takes to replay it, ``.json``. A *bank* is a directory of the latter,
+A run saves each failure twice below ``failures/<subject>/``: as a program for people (``.py``), and
+as data for a replay (``.json``). A *bank* is a directory of such data files,
 ``<subject>/<requirement>-<shape>.json``, that outlives the runs.
 """
 
@@ -38,13 +38,13 @@ __all__ = [
 FORMAT = 2
 """The version of the files.
 
-It is raised whenever a file of another version would be replayed wrongly: when programs, choices or
-shapes are saved in another way, or when a check gets another name or does something else with its
-seed. A file of another format is refused.
+Raise it whenever a replay of an older file would go wrong: when the form of saved programs, choices
+or shapes changes, or when a check changes its name or its use of the seed. A file of another format
+is refused.
 """
 
 FAILURES = "failures"
-"""The folder of the output directory that the failures of a run are in."""
+"""The folder in the output directory for the failures of a run."""
 
 
 class SavedChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,10 +54,10 @@ class SavedChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
         examples: sequences of choices of Hypothesis, in base64.
         crashes: pairs of a program and the point at which it died, one for each crash in a row
             (see :mod:`streamproof.conformance.value_codec`).
-        losses: the same for losses of power: a program and the state that one left.
+        losses: the same for losses of power: pairs of a program and the state of the disk.
         worlds: simulated worlds, as plain values (``simulated.store_world.values_of``).
-        requirement, shape: the promise that the last crash broke, and how. A check may blame
-            another requirement for it, which is then the one that fails.
+        requirement, shape: the promise that the last crash broke, and its shape. The check may
+            report another requirement as broken for it.
     """
 
     examples: list[str] = field(default_factory=list)
@@ -73,9 +73,9 @@ class Replay(Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: its name, unique within the subject, ``AREA-NNN-shape``.
-        requirement: the requirement that was broken.
-        choices: how it was broken.
-        profile, seed, round: the settings under which it was found.
+        requirement: the broken requirement.
+        choices: the choices that break it.
+        profile, seed, round: the settings of the check that found the failure.
     """
 
     name: str
@@ -87,16 +87,16 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 class SavedFailure(Struct, frozen=True, kw_only=True):
-    """A failure with all that it takes to replay it.
+    """A failure with everything that a replay needs.
 
     Attributes:
         format: see :data:`FORMAT`.
-        tool_version: the version of streamproof that saved it.
-        world: the version of the simulated world, if one is run again; otherwise 0.
-        check: the check that found it.
+        tool_version: the version of streamproof that saved the failure.
+        world: the version of the simulated world, if the failure is one in a world; otherwise 0.
+        check: the check that found the failure.
         timeout_s: seconds after which a call on the subject counted as a hang.
-        reproduce: the command that found it.
-        choices: the choices that lead to it.
+        reproduce: the command that found the failure.
+        choices: the choices that lead to the failure.
     """
 
     format: int
@@ -122,11 +122,11 @@ class SavedFailure(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Its name, unique within the subject."""
+        """The name of the failure, unique within the subject."""
         return f"{self.requirement}-{self.shape}"
 
     def replay(self) -> Replay:
-        """The part that a check needs to replay it."""
+        """The part of the failure that a check needs for a replay."""
         return Replay(
             name=self.name,
             requirement=self.requirement,
@@ -148,7 +148,7 @@ class _Header(Struct, frozen=True, kw_only=True):
         """Refuse a file of another format.
 
         Raises:
-            UsageError: it would be misread.
+            UsageError: this version would misread the file.
         """
         if self.format == FORMAT:
             return
@@ -176,7 +176,7 @@ def read_failure(path: Path) -> SavedFailure:
     """A failure from its file.
 
     Raises:
-        UsageError: the file cannot be read, is no saved failure, or is of another version.
+        UsageError: the file cannot be read, is no saved failure, or has another format.
     """
     try:
         data = path.read_bytes()
@@ -197,14 +197,14 @@ def read_failure(path: Path) -> SavedFailure:
 
 
 def _simulates(subject: str, choices: SavedChoices) -> bool:
-    """Whether a failure is replayed in a simulated world."""
+    """Whether the replay of a failure runs a simulated world."""
     return bool(choices.worlds) or binds_of(subject) == "runtime"
 
 
 def read_bank(
     bank: Path, subjects: Iterable[str]
 ) -> tuple[list[SavedFailure], list[tuple[str, str]]]:
-    """The failures in a bank, and a warning with its subject for each file that is not used."""
+    """The failures in a bank, and a warning with its subject for each unusable file."""
     found: list[SavedFailure] = []
     warnings: list[tuple[str, str]] = []
     for subject in subjects:
@@ -217,8 +217,8 @@ def read_bank(
             if saved.subject == subject and saved.name == path.stem:
                 found.append(saved)
             else:
-                text = f"The bank was not used in full. {path}: it is about {saved.subject!r}, "
-                warnings.append((subject, f"{text}{saved.name}; move it to where that belongs."))
+                text = f"The bank was not used in full. {path} is a failure of {saved.subject!r}, "
+                warnings.append((subject, f"{text}{saved.name}; move or rename the file."))
     return found, warnings
 
 
@@ -245,9 +245,10 @@ class Archive:
         self._bank = bank
 
     def save(self, saved: SavedFailure, *, renew: bool = False) -> str:
-        """Save a failure; returns where, relative to the output directory.
+        """Save a failure; return its path, relative to the output directory.
 
-        The bank keeps what it has of that name if it is as short, unless it is to be renewed.
+        A file of that name in the bank stays if its program is no longer than the new one, unless
+        ``renew`` is set: short programs are easier to understand.
         """
         place = Path(FAILURES) / folder_of(saved.subject) / saved.name
         data = msgspec.json.format(msgspec.json.encode(saved), indent=2)
@@ -261,9 +262,10 @@ class Archive:
 
 
 def _is_shorter(saved: SavedFailure, path: Path) -> bool:
-    """Whether a failure has a shorter program than that in a file.
+    """Whether a failure has a shorter program than the one in a file.
 
-    A file of an older format is of no use any more. One that is broken, or newer, is left alone.
+    A file of an older format is replaced, because no replay can use it. A broken or newer file
+    stays, because another tool may need it.
     """
     if not path.exists():
         return True
@@ -276,7 +278,7 @@ def _is_shorter(saved: SavedFailure, path: Path) -> bool:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file in one step, so that neither a crash nor a second run leaves half of it."""
+    """Write a file in one step, so that neither a crash nor a parallel run leaves half a file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -290,10 +292,10 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def saved_from(failure: Failure, choices: SavedChoices, **how: Any) -> SavedFailure:
-    """A failure with how it was found."""
+    """A failure with the settings and choices that found it."""
     names = ("subject", "requirement", "shape", "check", "title", "tried", "expected", "found")
     texts = {
-        # JSON cannot hold half a surrogate pair, so it is escaped.
+        # JSON cannot hold half a surrogate pair, so each half is escaped.
         name: getattr(failure, name).encode("utf-8", "backslashreplace").decode()
         for name in (*names, "program", "reproduce")
     }

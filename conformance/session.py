@@ -56,7 +56,7 @@ def select_requirements(only: Iterable[str], binds: Binds = "store") -> list[Req
     """The requirements of one kind that ``only`` names, by id or area; all if it is empty.
 
     Raises:
-        UsageError: something in ``only`` is neither an id nor an area, or is of the other kind.
+        UsageError: an entry of ``only`` is neither an id nor an area, or is of the other kind.
     """
     catalogue = requirements_that_bind(binds)
     wanted = list(only)
@@ -229,10 +229,10 @@ class Session:
             observer.record(Note(kind="warning", text=text))
 
     def failures_worst_first(self) -> list[Failure]:
-        """The failures that count: of a MUST before others, of core requirements before others.
+        """The failures that count: those of a MUST first, then those of core requirements.
 
-        Beyond that they come in the order of subjects, requirements and sizes, whichever was
-        found first.
+        Otherwise they follow the order of subjects, requirements and sizes. The time at which each
+        was found has no influence, because it differs from run to run.
         """
         subjects, requirements = list(self.results), [each.id for each in self.requirements]
         return sorted(
@@ -312,12 +312,12 @@ class Session:
             if not self._searching:
                 self._try_to_finish(subject, requirement, observer)
             elif outcome.findings:
-                # The result comes at the end of the search; a failure is reported at once.
+                # The result comes at the end of the search, but a failure is reported at once.
                 outcomes = self._outcomes_for(subject, requirement)
                 self._record_failures(subject, requirement, outcomes, observer)
 
     def _finish_all(self, observer: Observer) -> None:
-        """Make the results of all requirements that every check has been run for."""
+        """Make the results of all requirements whose checks have all ended."""
         for subject in self.results:
             for requirement in self._applicable(subject):
                 self._try_to_finish(subject, requirement, observer)
@@ -348,7 +348,7 @@ class Session:
         outcomes: Iterable[CheckOutcome],
         observer: Observer,
     ) -> list[Failure]:
-        """Save and record each shape in which a requirement is broken; unknown failures first."""
+        """Save and record each shape in which a requirement is broken, unknown failures first."""
 
         def reproduce(outcome: CheckOutcome) -> str:
             if outcome.replayed:
@@ -372,7 +372,7 @@ class Session:
         return failures
 
     def _saved(self, failure: Failure, origin: Found) -> Failure:
-        """Save a failure, and say where."""
+        """Save a failure, and return it with its path."""
         if self._archive is None:
             return failure
         outcome, finding = origin

@@ -1,4 +1,4 @@
-"""How much a run does: the profiles, and the seed that every random decision follows from."""
+"""The effort of a run: the profiles, and the seed of every random decision."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ __all__ = ["LIMITS", "Limits", "Settings", "derive_seed"]
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What a profile allows one check.
+    """The limits that a profile sets for one check.
 
     Attributes:
-        examples: generated programs of a property.
-        model_programs: programs of the model check, which are longer.
-        model_steps: operations of one program of the model check, at most.
-        crash_points: real kills of one crash check, at most; above it they are sampled.
-        power_states: states after a loss of power that one check looks at, at most.
-        shrink_kills: real kills that may be spent on making one crash failure smaller.
-        concurrent_commits: commits that concurrent readers are raced against.
-        worlds: simulated applications that the runtime is explored in.
-        worlds_with_defect: the same of a runtime with a defect, at most: it ends with the first
-            that shows it.
-        task_worlds: simulated applications that one check puts a store into.
-        shrink_worlds: simulated applications that may be spent on making one failure smaller.
+        examples: the number of generated programs of a property.
+        model_programs: the number of programs of the model check, which are longer.
+        model_steps: the most operations in one program of the model check.
+        crash_points: the most real kills of one crash check; further points are sampled.
+        power_states: the most states after a loss of power that one check looks at.
+        shrink_kills: the most real kills for shrinking one failure.
+        concurrent_commits: the number of commits that concurrent readers race against.
+        worlds: the number of simulated applications that explore the runtime.
+        worlds_with_defect: the most simulated applications that explore a runtime with a defect;
+            the first that shows the defect ends the exploration.
+        task_worlds: the number of simulated applications that one check puts a store into.
+        shrink_worlds: the most simulated applications for shrinking one failure.
     """
 
     examples: int
@@ -89,10 +89,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The settings of the whole run.
 
     Attributes:
-        operation_timeout_s: a single call on the subject that takes longer is a hang.
-        check_timeout_s: a check that takes longer than this in all is given up.
-        round: the number of the search with this seed; a search with a time budget does one
-            round after the other.
+        operation_timeout_s: the time after which a single call on the subject counts as a hang.
+        check_timeout_s: the time after which a whole check is given up.
+        round: the number of the round; a search with a time budget has several rounds.
     """
 
     guarantee: Guarantee = "exactly-once"
@@ -105,12 +104,12 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> Limits:
-        """What the profile allows."""
+        """The limits of the profile."""
         return LIMITS[self.profile]
 
 
 def derive_seed(seed: int, name: str, number: int = 0) -> int:
-    """A seed of its own for each check and round, the same on any machine and in any order."""
+    """The seed of a check in a round. It depends on no machine and on no order of checks."""
     text = f"{seed}/{name}/{number}" if number else f"{seed}/{name}"
     digest = blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")

@@ -1,9 +1,9 @@
-"""The shape of a failure: what two failures with one cause have in common.
+"""The shape of a failure: the common trait of failures with one cause.
 
-A store can break a requirement in several ways at once, and each deserves a program of its own.
-The same mistake, on the other hand, fails many programs and several checks, and a report shows it
-once. The shape tells the two cases apart. It is a short name that is the same on every run: it says
-how the answer differs, and to which call.
+A store can break a requirement in several ways at once, and each way deserves a program of its own.
+One mistake, on the other hand, fails many programs and several checks, but a report should show it
+once. The shape separates the two cases. It is a short name that is the same on every run. It says
+which call gave a wrong answer, and how the answer differs.
 
 ======================  =====================================================================
 ``missing-value``       nothing was found where a value was expected
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 MOST_SHAPES = 5
-"""In how many shapes a check looks for one requirement to be broken, and a report shows it."""
+"""The most shapes of one requirement that a check records and a report shows."""
 
 _WHAT = {
     **dict.fromkeys(("get", "delete", "put_if_absent", "next"), "value"),
@@ -51,7 +51,7 @@ _WHAT = {
     "committed_offset": "offset",
     "position": "position",
 }
-"""What the methods of a store answer with; any other method is named itself."""
+"""The kinds of answers of the methods of a store. Any other method gives its own name."""
 
 _CALL = re.compile(r"(?:\w+ = )?(next|(?:list\()?\w+\.(\w+))")
 
@@ -60,7 +60,7 @@ _SIGNAL = re.compile(r"\b(SIG[A-Z]+|exit code)\b")
 
 
 def asked(line: str) -> str:
-    """What the last line of a program asked for, as the second half of a shape."""
+    """The second half of a shape: the kind of answer that the last line of a program asked for."""
     if line.startswith("list("):
         return "entries"
     method = _method(line)
@@ -78,9 +78,9 @@ def _method(line: str) -> str:
 
 
 def difference(expected: Any, found: Any, written: str = "") -> str:
-    """How an answer differs from what it should be, as the first half of a shape.
+    """The first half of a shape: how an answer differs from the expected answer.
 
-    ``written`` is the program so far: a value that occurs in it is not invented, but stale.
+    ``written`` is the program so far. A value that occurs in it is stale; any other is invented.
     """
     if expected is None or found is None:
         return "missing" if found is None else _strange(found, written)
@@ -111,7 +111,7 @@ def _first_difference(pairs: list[tuple[Any, Any]], written: str) -> str:
 
 
 def _difference_of_lists(expected: list[Any], found: list[Any], written: str) -> str:
-    """Of entries, which are too many or too few; of other answers, the first that differs."""
+    """The difference between lists of entries, or else between the first differing answers."""
     if not any(isinstance(each, tuple) for each in (*expected, *found)):
         if len(expected) == len(found):
             return _first_difference(list(zip(expected, found, strict=True)), written)
@@ -131,7 +131,7 @@ def shape_of_error(error: BaseException, call: str) -> str:
 
 
 def shape_of_words(expected: str, found: str, read: str = "") -> str:
-    """The shape of a failure of which only words are known, and perhaps what was read."""
+    """The shape of a failure that is known in words only, perhaps with the expression read."""
     if found.startswith("no exception; it returned"):
         return "accepted-call"
     if match := _RAISED.search(found):

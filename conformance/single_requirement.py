@@ -38,10 +38,11 @@ class Verifier:
         Args:
             subject: the subject, as ``streamproof verify`` takes it.
             requirement: the requirement, or its id.
-            settings: what the check is given; the defaults of ``streamproof verify``, with seed 0.
+            settings: the settings of the check; by default those of ``streamproof verify``, with
+            seed 0.
 
         Raises:
-            UsageError: the subject cannot be loaded, or the requirement does not bind it.
+            UsageError: the subject cannot be loaded, or the requirement does not apply to it.
         """
         settings = settings or Settings()
         if isinstance(requirement, str):

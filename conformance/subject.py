@@ -35,13 +35,14 @@ RUNTIME = "runtime"
 """The name of the simulated runtime."""
 
 HOST = "cmd:"
-"""What the name of a subject begins with that is the command of a store host."""
+"""The prefix of a subject that is the command of a store host."""
 
 OURS = "streamproof"
 """The distribution that most built-in subjects come from."""
 
 MIN_RETENTION_MS = 100
-"""Retention below which the suite finds no room for the times that it puts windows at."""
+"""The least retention of a window or session store. The suite spreads its times over it, and a
+shorter one would not have enough different times."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,10 @@ class Subject:
     """A store under test.
 
     Attributes:
-        name: what the user wrote.
+        name: the name that the user wrote.
         factory: makes a store that is not open yet.
-        capabilities: what the store claims, declared or inferred from its methods.
-        module: where the factory comes from; its literals become test inputs.
+        capabilities: the claims of the store, declared or inferred from its methods.
+        module: the module of the factory, whose literals become test inputs.
     """
 
     name: str
@@ -75,7 +76,7 @@ class Subject:
         return rows_of(self.factory(), self.capabilities)
 
     def info(self) -> SubjectInfo:
-        """Who this is, for a report."""
+        """The description of the subject for a report."""
         if binds_of(self.name) == "runtime":
             package, version = _distribution(OURS, None)
             return SubjectInfo(
@@ -111,12 +112,12 @@ def builtin_names() -> list[str]:
 
 
 def binds_of(name: str) -> Binds:
-    """The kind of requirements that a subject of this name must keep."""
+    """The kind of requirements that apply to a subject of this name."""
     return "runtime" if name == RUNTIME or defect_of(name) else "store"
 
 
 def defect_of(name: str) -> str:
-    """The defect that this name switches on in the runtime; empty if it names none.
+    """The defect of the runtime in this name; empty if the name has none.
 
     A defect has a hyphen in its name, so it cannot be a factory in a user's module ``runtime``.
     """
@@ -138,16 +139,16 @@ def _runtime(name: str) -> Subject:
     require_defects([defect] if (defect := defect_of(name)) else [])
 
     def no_store() -> None:
-        raise UsageError("The runtime is no store: nothing can be opened of it.")
+        raise UsageError("The runtime is no store, so it cannot be opened: name a store instead.")
 
     return Subject(name, no_store, Capabilities(), None)
 
 
 def load_subject(name: str) -> Subject:
-    """Find the factory that ``name`` means, call it once, and read what the store claims.
+    """Find the factory with this name, call it once, and read the claims of the store.
 
     Raises:
-        UsageError: the module, the factory or its store is not usable; the message says why.
+        UsageError: the module, the factory or its store is unusable; the message says why.
     """
     if binds_of(name) == "runtime":
         return _runtime(name)
@@ -207,7 +208,7 @@ def _import(name: str, module_name: str) -> ModuleType:
         if extra:
             hint = f"install it with: pip install 'streamproof[{extra}]'"
         else:
-            hint = "check the spelling, and that it is installed or in this directory"
+            hint = "check the spelling, and install it or change to its directory"
         raise UsageError(f"Subject {name!r}: no module named {error.name!r}; {hint}.") from error
     except Exception as error:
         raise UsageError(
@@ -235,7 +236,7 @@ def _capabilities(name: str, factory: object, store: object) -> Capabilities:
             _require_times(name, declared)
             return declared
         if isinstance(declared, property):
-            # The factory is a class; its instance has the answer.
+            # The factory is a class with a property, so only its instance has the value.
             continue
         if declared is not None:
             raise UsageError(
@@ -246,7 +247,7 @@ def _capabilities(name: str, factory: object, store: object) -> Capabilities:
 
 
 def _require_times(name: str, declared: Capabilities) -> None:
-    """Raise UsageError if a window or session store leaves out a time that the suite needs."""
+    """Raise UsageError if a window or session store lacks a declaration that the suite needs."""
     if declared.kind == "key-value":
         return
     least = {"retention_ms": MIN_RETENTION_MS}
@@ -263,7 +264,7 @@ def _require_times(name: str, declared: Capabilities) -> None:
 
 
 def _infer_capabilities(store: object) -> Capabilities:
-    """Claim for an undeclared store what its methods suggest, and no transactions."""
+    """The claims that the methods of an undeclared store suggest. They exclude transactions."""
 
     def has(*methods: str) -> bool:
         return all(callable(getattr(store, method, None)) for method in methods)
@@ -285,7 +286,7 @@ def _distribution(package: str, module: ModuleType | None) -> tuple[str, str]:
     """The name and the version of the distribution that a subject comes from."""
     if package == OURS:
         return package, __version__
-    # A store host in Python is started for every crash, and starts faster without it.
+    # Every crash starts a new store host, and a host in Python starts faster without this import.
     from importlib import metadata
 
     if not package and module is not None:

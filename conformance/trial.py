@@ -1,7 +1,7 @@
-"""One try at a subject: a trial times and notes every call, and checks the type of its answer.
+"""A trial of a subject: it times and records every call, and checks the types of the answers.
 
-A check is written against a :class:`Trial`. It says which promise it is about (``claim``),
-calls the store, and compares (``expect``). What it did becomes the program in the report.
+Checks use a :class:`Trial`. A check names the promise under test (``claim``), calls the store, and
+compares the answers (``expect``). The recorded calls become the program in the report.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _ASSIGNMENT = re.compile(
     r"\w+ = |#|lab\.(processing|idle|measure|restore|catch_up|wipe|open_and_close"
     r"|watch_files|look_at_files)\("
 )
-"""Lines of a program that have no value to print."""
+"""The lines of a program that have no value to print."""
 
 Entry = tuple[Any, bytes]
 """An entry of a scan: bytes, the start of a window, or a windowed key; and the value."""
 
 SCAN_LIMIT = 1_000_000
-"""Entries after which a scan is taken to be endless."""
+"""The number of entries after which a scan counts as endless."""
 
 _RETURNS: dict[str, tuple[type, ...]] = {
     "get": (bytes, type(None)),
@@ -77,8 +77,8 @@ class Trial:
     """One task directory, the stores opened in it, and the calls made on them.
 
     Attributes:
-        run: the check that this is part of.
-        lab: the directory and how to open the subject in it.
+        run: the check of the trial.
+        lab: the lab with the directory and the subject.
     """
 
     def __init__(self, run: CheckContext, lab: Lab) -> None:
@@ -91,18 +91,18 @@ class Trial:
         self._open: list[Any] = []
         self.reached: set[str] = set()
         self._last_call = "open"
-        # Where in the program the answers begin that have not been compared yet.
+        # The index of the first line whose answer is not compared yet.
         self._compared = 0
 
     # The promise under test.
 
     def claim(self, requirement: str, tried: str) -> None:
-        """From here on the calls are about ``requirement``; ``tried`` says what they try."""
+        """Make ``requirement`` the promise under test; ``tried`` describes the test in words."""
         self.requirement = requirement
         self.tried = tried
 
     def expect(self, found: Any, expected: Any) -> None:
-        """Compare an answer of the subject with what the promise demands."""
+        """Compare an answer of the subject with the answer that the promise demands."""
         if found != expected or type(found) is not type(expected):
             how = difference(expected, found, "\n".join(self.lines[:-1]))
             self.fail(brief(render(expected)), brief(render(found)), how)
@@ -126,14 +126,14 @@ class Trial:
             self.fail(expected, f"no exception; it returned {brief(render(answer))}", "accepted")
 
     def held(self) -> None:
-        """Note that the promise was put to the test and held."""
+        """Record that the promise was tested and held."""
         self.run.evidence.exercised.add(self.requirement)
         self._compared = len(self.lines)
 
     def fail(self, expected: str, found: str, how: str = "") -> NoReturn:
         """Raise the violation of the promise under test.
 
-        ``how`` is the first half of its shape, where more than the words is known.
+        ``how`` is the first half of its shape, if it is known better than from the words.
         """
         shape = f"{how}-{asked(self.last_line)}" if how else shape_of_words(expected, found)
         self.run.noticed(self.requirement)
@@ -145,7 +145,7 @@ class Trial:
         return self.lines[-1] if self.lines else ""
 
     def note_call(self, method: str, answer: str) -> None:
-        """Note that a call came after another, with some kind of answer."""
+        """Record a pair of calls in a row, with the kind of the second answer."""
         name = f"{self._last_call}>{method}:{answer}"
         self._last_call = method
         self.reached.add(name)
@@ -154,7 +154,7 @@ class Trial:
     def _violation(self, expected: str, found: str, shape: str) -> Violation:
         lines = list(self.lines)
         if lines:
-            # Every answer since the last comparison may be a part of what was found.
+            # Every answer since the last comparison may belong to the finding, so all are printed.
             first = len(lines) if shape.startswith("raised-") else self._compared
             for number in range(first, len(lines) - 1):
                 if answers(lines[number]):
@@ -168,7 +168,7 @@ class Trial:
     # Stores.
 
     def open_store(self) -> Handle:
-        """Make a store and open it in the task directory; windows and sessions as they are."""
+        """Make a store and open it in the task directory, without a key-value view."""
         label = self.label_for("store")
         self.lines.append(f"{label} = lab.open()")
         with self.watching(f"{label} = open()"):
@@ -259,7 +259,7 @@ class Trial:
         return Handle(self, raw, label)
 
     def logged(self) -> list[tuple[bytes, bytes | None]]:
-        """What stores sent to the changelog, as keys and values."""
+        """The keys and values that stores sent to the changelog."""
         self.lines.append("[(each.key, each.value) for each in lab.logged]")
         return [(each.key, each.value) for each in self.lab.logged]
 
@@ -278,7 +278,7 @@ class Trial:
     def processing(
         self, offset: int, *, topic: str = "input", partition: int = 0, timestamp: int = -1
     ) -> None:
-        """Let the store think that an input record is being processed."""
+        """Tell the store that an input record is being processed."""
         arguments = f"{topic!r}, {partition}, {offset}"
         if timestamp != NO_TIMESTAMP:
             arguments += f", timestamp={timestamp}"
@@ -291,7 +291,7 @@ class Trial:
         self.lab.measure(level)
 
     def idle(self) -> None:
-        """Let the store think that no input record is being processed."""
+        """Tell the store that no input record is being processed."""
         self.lines.append("lab.idle()")
         self.lab.idle()
 
@@ -300,21 +300,21 @@ class Trial:
         self.lines.append(line)
 
     def close_all(self) -> None:
-        """Close the stores that were left open; errors here are not what was being tested."""
+        """Close the open stores, and ignore errors: closing is not under test here."""
         for raw in reversed(self._open):
             with contextlib.suppress(BaseException), self.run.status.operation("close()"):
                 raw.close()
         self._open.clear()
 
     def label_for(self, kind: str) -> str:
-        """A variable name that is not taken yet."""
+        """An unused variable name."""
         number = self._labels.get(kind, 0) + 1
         self._labels[kind] = number
         return kind if number == 1 else f"{kind}{number}"
 
     @contextlib.contextmanager
     def watching(self, call: str) -> Iterator[None]:
-        """Count a call, time it, and turn what the subject raises into SubjectRaised."""
+        """Count and time a call, and turn an exception of the subject into SubjectRaised."""
         self.run.evidence.operations += 1
         with self.run.status.operation(call):
             try:
@@ -390,7 +390,7 @@ class Handle:
         return self._well_formed(entries)
 
     def _well_formed(self, entries: list[Any]) -> list[Entry]:
-        """The entries of a scan that came to an end, each a key and a value."""
+        """The entries of a scan that has ended, each a key and a value."""
         if len(entries) > SCAN_LIMIT:
             self.trial.fail("an iterator that ends", f"more than {SCAN_LIMIT} entries")
         found: list[Entry] = []
@@ -418,14 +418,14 @@ class Handle:
         return self._well_formed(entries)[0] if entries else None
 
     def remaining(self) -> list[Entry]:
-        """What an open iterator still yields."""
+        """The remaining entries of an open iterator."""
         self.trial.lines.append(f"list({self.label})")
         with self.trial.watching(f"list({self.label})"):
             entries = [tuple(entry) for entry in itertools.islice(self.raw, SCAN_LIMIT + 1)]
         return self._well_formed(entries)
 
     def release(self) -> None:
-        """Close an iterator that is open, if it can be closed."""
+        """Close an open iterator, if it has a way to close."""
         with self.trial.watching(f"{self.label}.close()"):
             close_iterator(self.raw)
 

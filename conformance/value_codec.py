@@ -1,9 +1,8 @@
 """The choices that led to a failure, as data that repeats it exactly.
 
-A failure of a property is repeated from the choices that Hypothesis made, one of a crash from the
-programs that were run and the points at which they died, one of a loss of power from the programs
-and what was lost of their calls. A check that always does the same has no choices: it is repeated
-with the same seed.
+The choices of Hypothesis repeat a failure of a property. The programs and the points at which they
+died repeat a failure after a crash. The programs and their lost calls repeat a failure after a loss
+of power. A check that always does the same has no choices; the seed repeats it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["KeptExamples", "decode_value", "encode_value"]
 
 
 class KeptExamples(ExampleDatabase):
-    """The failing examples of Hypothesis, kept in memory; of each kind of failure the smallest.
+    """A database of Hypothesis in memory, with the smallest failing example of each failure.
 
     Args:
         saved: the examples of an earlier run, in base64; Hypothesis skips those it cannot read.
@@ -37,7 +36,7 @@ class KeptExamples(ExampleDatabase):
         self._found: list[bytes] = []
 
     def save(self, key: bytes, value: bytes) -> None:
-        # The other keys are for what failed before it was made smaller.
+        # The other keys hold examples from before shrinking, which nobody needs.
         if not key.endswith((b".secondary", b".pareto")) and value not in self._found:
             self._found.append(value)
 
@@ -58,11 +57,11 @@ _CLASSES: dict[str, type[Any]] = {
     each.__name__: each
     for each in (ChangelogRecord, CrashPoint, Operation, Program, TopicPartition, Write)
 }
-"""What programs are made of, besides plain values."""
+"""The types in programs, besides plain values."""
 
 
 def encode_value(value: Any) -> Any:
-    """A value as JSON can hold it, with its type.
+    """A value and its type in a form that JSON can hold.
 
     Raises:
         TypeError: programs hold no values of its type.
@@ -85,7 +84,7 @@ def encode_value(value: Any) -> Any:
 
 
 def decode_value(data: Any) -> Any:
-    """The value that :func:`encode_value` made this of.
+    """The value from which :func:`encode_value` made this data.
 
     Raises:
         UsageError: the data is not an encoded value.

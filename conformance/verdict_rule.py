@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 Shown = Status | Literal["no result"]
-"""What is shown for one requirement of one subject; a run may have lost a result."""
+"""The displayed status of a requirement. A run that died may have lost a result."""
 
 Outcome = Verdict | Literal["incomplete"]
-"""What is said of one subject or run: its verdict, unless the run died before it had one."""
+"""The outcome of one subject or run: its verdict, or that the run died without one."""
 
 LEVELS: tuple[Level, ...] = ("MUST", "SHOULD", "MAY")
 """The levels of requirements, the weightiest first."""
@@ -45,7 +45,7 @@ STATUS_ORDER: tuple[Shown, ...] = (
 )
 """The statuses of one requirement in several runs: the first of these that occurs counts.
 
-The last three say nothing about what another run has tried.
+The last three only say that this run tried nothing, so any status of another run counts more.
 """
 
 OUTCOME_ORDER: tuple[Outcome, ...] = (
@@ -61,7 +61,7 @@ AnyOutcome = TypeVar("AnyOutcome", bound=Outcome)
 
 
 class RatedStatus(NamedTuple):
-    """The status of one requirement, with what decides how much it weighs."""
+    """The status of one requirement, and its weight: its level, and whether it is core."""
 
     level: Level
     core: bool
@@ -86,12 +86,12 @@ def best_verdict(statuses: Iterable[RatedStatus]) -> Verdict:
 
 
 def _takes_away(rated: RatedStatus) -> bool:
-    """Whether a verdict with this status is partial at best."""
+    """Whether this status makes a verdict partial at best."""
     return rated.status in ("fail", "known", "no result") or (rated.status == "skip" and rated.core)
 
 
 def badness(outcome: Outcome) -> int:
-    """The place of an outcome among all: the smaller, the worse."""
+    """The rank of an outcome: the smaller, the worse."""
     return OUTCOME_ORDER.index(outcome)
 
 

@@ -48,15 +48,17 @@ __all__ = [
 ]
 
 SUITE_ERROR = "the suite itself failed: "
-"""How the reason begins where an error is not the subject's."""
+"""The start of the reason for an error that the suite caused, not the subject. The exit code
+depends on it."""
 
 CRASH_AREA = "CRASH"
 
 SEARCH_PROGRAMS = 25
-"""Generated programs from which on they are a search: those of a property in the quick profile."""
+"""The least number of generated programs that count as a search. One property runs as many in the
+quick profile."""
 
 SEARCH_CRASHES = 100
-"""Crashes from which on they are a search."""
+"""The least number of crashes that count as a search."""
 
 
 _EXIT_CODES: dict[Verdict, ExitCode] = {
@@ -88,7 +90,7 @@ def untested_result(
     guarantee: Guarantee,
     spec: Spec,
 ) -> RequirementResult | None:
-    """The result of a requirement that needs no check to be run; ``None`` if it needs one."""
+    """The result of a requirement for which no check runs; ``None`` if a check has to run."""
     why_not = requirement.why_not_applicable(capabilities, guarantee, spec)
     if why_not:
         return _result(subject, requirement, "unsupported", why_not)
@@ -126,13 +128,13 @@ def result_of(
 
 @cache
 def _mutants() -> Counter[str]:
-    """How many deliberately wrong stores, or runtimes, are caught by each requirement."""
+    """The number of mutants and runtime defects that each requirement catches."""
     wrong = [mutant.requirement for mutant in MUTANTS]
     return Counter(wrong + [defect.requirement for defect in DEFECTS.values()])
 
 
 def strength_of(generated: int, crashes: int, mutants: int) -> Strength:
-    """How much a pass is worth after so many generated programs, crashes and caught mutants."""
+    """The strength of a pass, from its generated programs, its crashes and the caught mutants."""
     searched = generated >= SEARCH_PROGRAMS or crashes >= SEARCH_CRASHES
     if searched and mutants:
         return "strong"
@@ -154,16 +156,16 @@ def _status(requirement: Requirement, outcomes: Sequence[CheckOutcome]) -> tuple
     skipped = [f"{each.check} skipped: {each.skipped}" for each in outcomes if each.skipped]
     exercised = any(requirement.id in outcome.evidence.exercised for outcome in outcomes)
     if requirement.area == CRASH_AREA and not any(o.evidence.crash_points for o in outcomes):
-        return "skip", "; ".join(skipped) or "no crash point was reached, so nothing was shown"
+        return "skip", "; ".join(skipped) or "no check reached a crash point, so nothing was tested"
     if exercised:
         return "pass", "; ".join(skipped)
     broken = [finding.requirement for outcome in outcomes for finding in outcome.findings]
     because = f", because {broken[0]} is broken" if broken else ""
-    return "skip", "; ".join(skipped) or f"no check came as far as trying it{because}"
+    return "skip", "; ".join(skipped) or f"every check ended before it tried this promise{because}"
 
 
 def _why_no_answer(outcome: CheckOutcome) -> str:
-    """How a check was kept from an answer; empty if it was not."""
+    """Why a check gave no answer; empty if it gave one."""
     if outcome.suite_error:
         return f"{SUITE_ERROR}{outcome.suite_error.splitlines()[0]}"
     return f"{outcome.check}: {outcome.subject_error}" if outcome.subject_error else ""
@@ -208,7 +210,7 @@ Found = tuple[CheckOutcome, CheckFinding]
 
 
 def _by_shape(requirement: str, outcomes: Iterable[CheckOutcome]) -> dict[str, list[Found]]:
-    """What broke a requirement, by shape."""
+    """The findings that break a requirement, by shape."""
     shapes: dict[str, list[Found]] = {}
     for outcome in outcomes:
         for finding in outcome.findings:
@@ -218,9 +220,9 @@ def _by_shape(requirement: str, outcomes: Iterable[CheckOutcome]) -> dict[str, l
 
 
 def _size(found: Found) -> tuple[int, int]:
-    """How much there is to read: the lines of the program, then its characters."""
+    """The size of a finding to a reader: the lines of its program, then the characters."""
     program = found[1].program
-    # What has no program says least.
+    # A finding without a program explains least, so it counts as the largest.
     return (len(program.splitlines()), len(program)) if program else (10**9, 0)
 
 
@@ -236,7 +238,7 @@ def failures_of(
 ) -> list[tuple[Failure, Found]]:
     """A failure for each shape in which a requirement is broken, the smallest program first.
 
-    Each comes with what it was made of; ``reproduce`` gives the command for the outcome.
+    Each failure comes with its finding and outcome. ``reproduce`` gives the command for an outcome.
     """
     shapes = _by_shape(requirement.id, outcomes)
     smallest = {shape: _smallest(found) for shape, found in shapes.items()}
@@ -323,7 +325,7 @@ def _ids(results: Sequence[RequirementResult], limit: int = 4) -> str:
 
 
 def exit_code(verdict: Verdict, results: Mapping[str, Sequence[RequirementResult]]) -> ExitCode:
-    """The exit code of the command, which ends as if known failures were passes."""
+    """The exit code of the command. Known failures count as passes here."""
     if verdict == "error" and any(
         result.reason.startswith(SUITE_ERROR) for each in results.values() for result in each
     ):
@@ -334,6 +336,6 @@ def exit_code(verdict: Verdict, results: Mapping[str, Sequence[RequirementResult
 
 
 def _forgiven(result: RequirementResult) -> RatedStatus:
-    """A known failure as a pass. Only the exit code forgives; no report does."""
+    """The status, with a known failure turned into a pass. Only the exit code may use this."""
     rated = _rated(result)
     return rated._replace(status="pass") if rated.status == "known" else rated

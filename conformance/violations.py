@@ -1,4 +1,4 @@
-"""How a check says that a promise is broken."""
+"""The exceptions by which a check reports a broken promise."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 __all__ = ["Skipped", "SubjectRaised", "Violation", "brief", "safe_repr", "violation_of"]
 
 TEXT_LIMIT = 2_000
-"""Characters of anything that a subject says that are kept."""
+"""The most characters to keep of a text from a subject, which may return any amount."""
 
 
 class Violation(Exception):
     """A promise is broken. Raised by checks; never by a subject.
 
-    Each requirement has a subclass of its own for each shape in which it is broken (see
-    :mod:`streamproof.conformance.shapes`): Hypothesis tells failures apart by type and place, so
-    that it shrinks each of them on its own and never slips from one to another.
+    Each shape of each requirement has a subclass of its own (see
+    :mod:`streamproof.conformance.shapes`). Hypothesis distinguishes failures by type and place, so
+    it shrinks each shape on its own and never slips from one to another.
     """
 
     requirement: str = ""
@@ -31,14 +31,14 @@ class Violation(Exception):
 
 
 class Skipped(Exception):
-    """A check cannot be done on this machine, for the reason given."""
+    """A check cannot run on this machine; the message gives the reason."""
 
 
 class SubjectRaised(Exception):
     """A call on the subject raised.
 
     Attributes:
-        violation: what to report where the check did not expect it.
+        violation: the violation to report if the check does not expect the exception.
     """
 
     def __init__(self, text: str, violation: Violation) -> None:
@@ -50,7 +50,7 @@ _classes: dict[tuple[str, str], type[Violation]] = {}
 
 
 def violation_of(requirement: str, shape: str = "") -> type[Violation]:
-    """The subclass of Violation for one requirement, broken in one shape; it may be unknown."""
+    """The subclass of Violation for one requirement and shape. The shape may be unknown."""
     if (requirement, shape) not in _classes:
         name = f"Violation_{requirement}_{shape}".replace("-", "_")
         fields = {"requirement": requirement, "shape": shape}
@@ -59,7 +59,7 @@ def violation_of(requirement: str, shape: str = "") -> type[Violation]:
 
 
 def safe_repr(value: Any) -> str:
-    """The representation of something that may be the subject's, and fail at that."""
+    """The representation of an object that may belong to the subject, and so may raise."""
     return _text(repr, value)
 
 
@@ -71,7 +71,7 @@ def _text(show: Callable[[Any], str], value: Any) -> str:
 
 
 def _escaped(char: str) -> str:
-    """A control character or half a surrogate pair, as no terminal or encoder stumbles over it."""
+    """A control character or half a surrogate pair, escaped for terminals and encoders."""
     return char.encode("unicode_escape").decode()
 
 

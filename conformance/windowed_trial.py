@@ -1,8 +1,8 @@
 """Window and session stores in a trial, seen as values by key and time.
 
-Both kinds make the same promises about expiry, iterators, restoring and transactions. One check
-tries both: the time of a window is its start, and the time of a session is its end. The check calls
-the methods of the store itself, and a report prints those.
+Both kinds make the same promises about expiry, iterators, restoring and transactions, so one check
+covers both. The time of a window is its start, and the time of a session is its end. The check
+calls the methods of the store itself, and a report prints those calls.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from streamproof.stores.windows import LONG_MAX, Window, Windowed
 __all__ = ["Timed", "Times", "claim"]
 
 SESSION_MS = 5
-"""How long the sessions are that stand for a key and a time, in milliseconds."""
+"""The length of the sessions in a trial, in milliseconds."""
 
 NEAR = 8
-"""Ticks that are a millisecond apart; the later ones are spread over the retention."""
+"""The number of ticks a millisecond apart; later ticks are spread over the retention."""
 
 
 def claim(t: Trial, window: str, session: str, tried: str) -> None:
-    """Name the promise under test: that about windows, or the same one about sessions."""
+    """Name the promise under test: the one for windows, or the same one for sessions."""
     t.claim(session if t.lab.subject.capabilities.kind == "session" else window, tried)
 
 
 class Times(Ageing):
-    """Times to put windows and sessions at, from what the subject declares."""
+    """The times of windows and sessions, from the declarations of the subject."""
 
     @property
     def base(self) -> int:
-        """The first tick: 4 ms before a new segment begins, and not the first one."""
+        """The first tick: 4 ms before the start of a segment other than the first."""
         return 10 * self.interval_ms - 4
 
     def at(self, tick: int) -> int:
         """A time within one retention from ``base``: the first few lie around a segment's start.
 
-        The last is the latest at which what was put at the first can still be read.
+        The last tick is the latest time at which an entry of the first tick is still readable.
         """
         if tick < NEAR:
             return self.base + tick
@@ -92,7 +92,7 @@ class Timed:
         return answer
 
     def entry(self, key: bytes, value: bytes, time: int) -> tuple[Windowed, bytes]:
-        """What a scan yields for a put."""
+        """The entry of a scan for a put."""
         return self.times.windowed(key, time), value
 
     def of_key(self, key: bytes, *, backward: bool = False) -> Entries:
@@ -122,7 +122,7 @@ class Timed:
         return self.handle.iterate("all")
 
     def dropped(self) -> int:
-        """How many records came too late."""
+        """The number of records that came too late."""
         count: int = self.handle.read("dropped_records")
         return count
 

@@ -1,8 +1,8 @@
-"""What a window or session store holds, in the simplest words that say it.
+"""The simplest model of a window or session store.
 
-The *time* of a window is its start, that of a session its end, all in milliseconds. What a store
-drops and what it hides follows from its stream time, which is the largest time that was put, and
-from what it declares: ``retention_ms``, ``segment_interval_ms``, ``expiry`` and ``scan_order``.
+The *time* of a window is its start, and that of a session its end, in milliseconds. The stream time
+of a store is the largest time put so far. It determines the records that the store drops or hides,
+together with the declared ``retention_ms``, ``segment_interval_ms``, ``expiry`` and ``scan_order``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Entries = list[tuple[Windowed, bytes]]
 
 @dataclass(frozen=True)
 class Ageing:
-    """What a store that declares these capabilities drops, hides, and yields first."""
+    """The rules for dropping, hiding and ordering entries under these capabilities."""
 
     can: Capabilities
 
@@ -44,15 +44,15 @@ class Ageing:
 
     @property
     def interval_ms(self) -> int:
-        """The length of a segment; a store that declares none is asked at half its retention."""
+        """The length of a segment; half the retention for a store that declares none."""
         return self.can.segment_interval_ms or max(self.can.retention_ms // 2, 1)
 
     def segment_of(self, time: int) -> int:
-        """The number of the segment that a time lies in."""
+        """The number of the segment of a time."""
         return time // self.interval_ms
 
     def rank(self, windowed: Windowed) -> tuple[int | bytes, ...]:
-        """The place of an entry in a scan over several keys; sessions that tie have the same."""
+        """The sort key of an entry in a scan over several keys; sessions may tie."""
         time = self.time_of(windowed)
         if self.can.scan_order == "time":
             return (time, windowed.key)
@@ -61,8 +61,8 @@ class Ageing:
     def in_order(self, found: Iterable[Windowed]) -> bool:
         """Whether a scan over several keys came in the declared order.
 
-        A key that is a prefix of another may be mixed with it, since segments go by bytes in which
-        the time follows the key.
+        Entries of a key and of its prefix may be mixed: a segment sorts by bytes in which the time
+        follows the key.
         """
         seen = list(found)
         keys = sorted({windowed.key for windowed in seen})
@@ -83,13 +83,13 @@ def is_sorted(values: Iterable[Any]) -> bool:
 
 @dataclass
 class WindowedContent:
-    """The values that were put, and what is left of them.
+    """The expected content of a store.
 
     Attributes:
-        ageing: what the store declares.
-        stream_time: the largest time that was put; -1 before the first.
-        dropped: how many puts came too late.
-        rows: the values by window, of which only a store that retains duplicates has several.
+        ageing: the rules from the declarations of the store.
+        stream_time: the largest time put so far; -1 before the first put.
+        dropped: the number of puts that came too late.
+        rows: the values by window; only a store that retains duplicates has several in one window.
     """
 
     ageing: Ageing
@@ -112,11 +112,11 @@ class WindowedContent:
             self.rows[windowed] = (*self.rows.get(windowed, ()), value) if duplicates else (value,)
 
     def get(self, windowed: Windowed) -> bytes | None:
-        """The value that can be read."""
+        """The readable value."""
         return dict(self.entries()).get(windowed)
 
     def entries(self) -> Entries:
-        """All that can be read, in the declared order; sessions that tie go by their start."""
+        """All readable entries, in the declared order; sessions that tie go by their start."""
         first = self.ageing.first_readable(self.stream_time)
         readable = [each for each in self.rows if self.ageing.time_of(each) >= first]
         readable.sort(key=lambda each: (self.ageing.rank(each), each.window))

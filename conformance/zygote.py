@@ -1,12 +1,14 @@
 """Warm processes: one forks a zygote for each subject, and a zygote forks a child for each check.
 
-A zygote has imported the suite and the subject, but has opened no store and started no thread, so
-that a fork of it is a clean process; a check therefore starts in milliseconds, cannot disturb
-another, and can itself fork children that are killed. Importing the suite takes much longer than
-importing most subjects, so one process, the *nursery*, does it and forks all zygotes. A packet on
-its standard input is an :class:`Opening`, with the standard streams of a zygote; it answers with
-the number of the process. A zygote tells about the subject, reads one JSON request a line on its
-standard input, and answers on its standard output:
+A zygote has imported the suite and the subject, but has opened no store and started no thread. So a
+fork of a zygote is a clean process: a check starts in milliseconds, cannot disturb another check,
+and can itself fork children that are killed. Importing the suite takes much longer than importing
+most subjects, so one process, the *nursery*, imports the suite and forks all zygotes.
+
+The nursery reads packets from its standard input. Each packet is an :class:`Opening`, with the
+standard streams of a zygote, and the nursery answers with the process id of the new zygote. A
+zygote first describes its subject. Then it reads one JSON request a line from its standard input,
+and answers on its standard output:
 
 .. code-block:: text
 
@@ -16,7 +18,7 @@ standard input, and answers on its standard output:
     <- {"id": 7, "status": 0}      when it has ended; the outcome is in task-7.json
     ->                             an empty line: end all that was started, and end
 
-If its standard input ends without that, the supervisor is gone, and the zygote cleans up.
+If the standard input ends without an empty line, the supervisor is gone, and the zygote cleans up.
 """
 
 from __future__ import annotations
@@ -56,16 +58,16 @@ __all__ = [
 ]
 
 _PR_SET_CHILD_SUBREAPER = 36
-"""Of ``prctl``: orphans below this process become its children."""
+"""The option of ``prctl`` that makes orphans below this process its children."""
 
 SUITE_FAILED = 70
-"""What a check exits with when the suite itself failed."""
+"""The exit code of a check in which the suite itself failed."""
 
 LOCK = ".lock"
-"""What the name of a file ends with that the owner of the work directory beside it has locked."""
+"""The suffix of lock files. The owner of a work directory locks the file beside the directory."""
 
 MOST_BYTES = 64 * 1024
-"""The size of an opening, at most."""
+"""The largest size of an opening, in bytes."""
 
 
 class Opening(Struct, kw_only=True):
@@ -81,9 +83,9 @@ class Job(Struct):
     """A request to run one check.
 
     Attributes:
-        round: the round of the search; see ``Settings.round``.
+        round: the number of the round; see ``Settings.round``.
         replay: a failure to replay, instead of a search.
-        profile: how much to try, if not what the settings say.
+        profile: a profile that replaces that of the settings.
     """
 
     id: int
@@ -94,7 +96,7 @@ class Job(Struct):
 
 
 class Reply(Struct, kw_only=True, omit_defaults=True):
-    """An answer; the field that is set says of which kind."""
+    """An answer. The field that is set shows its kind."""
 
     id: int = -1
     ready: SubjectInfo | None = None
@@ -104,18 +106,18 @@ class Reply(Struct, kw_only=True, omit_defaults=True):
 
 
 def outcome_path(directory: Path, job: int) -> Path:
-    """Where the child for a job leaves its outcome."""
+    """The file in which the child for a job leaves its outcome."""
     return directory / f"task-{job}.json"
 
 
 def status_path(directory: Path, job: int) -> Path:
-    """Where the child for a job says what it is doing."""
+    """The file in which the child for a job reports its running call."""
     return directory / f"task-{job}.status"
 
 
 def main() -> None:
-    """Fork zygotes until the standard input ends, and wait for their ends."""
-    # Nothing that is imported is garbage.
+    """Fork zygotes until the standard input ends, then wait for them to end."""
+    # Imported code is never garbage, so looking for garbage would only slow the imports down.
     gc.disable()
     with socket.socket(fileno=os.dup(0)) as supervisor:
         while True:
@@ -123,16 +125,18 @@ def main() -> None:
             if not packet:
                 break
             opening = msgspec.json.decode(packet, type=Opening)
-            # The suite is imported only now, when the path of the installed packages is known.
+            # Only the opening says where packages are installed, so the import has to wait for it.
             sys.path[:] = opening.sys_path
             from streamproof.conformance.check_loader import checks_for
 
             checks_for(opening.subject)
-            # What is there now is shared with all children; freezing it keeps it shared.
+            # Children share the memory of all present objects. The garbage collector would write
+            # to these objects and so copy them, unless they are frozen.
             gc.freeze()
             pid = os.fork()
             if pid == 0:
-                # The supervisor knows by the end of the answers that the nursery is gone.
+                # The supervisor takes the end of this stream as the end of the nursery, so no
+                # zygote may keep it open.
                 supervisor.close()
                 os.setsid()
                 for target, stream in enumerate(streams):
@@ -155,7 +159,7 @@ def _serve(opening: Opening) -> None:
     directory = Path(opening.directory)
 
     def reply(message: Reply) -> None:
-        # A supervisor that is gone is noticed when its requests end.
+        # If the supervisor is gone, its requests end, and the loop below notices.
         with contextlib.suppress(BrokenPipeError):
             replies.write(msgspec.json.encode(message) + b"\n")
             replies.flush()
@@ -195,19 +199,20 @@ def _serve(opening: Opening) -> None:
             request = msgspec.json.decode(line, type=Job)
             pid = os.fork()
             if pid == 0:
-                # The supervisor knows by the end of the replies that the zygote is gone.
+                # The supervisor takes the end of the replies as the end of the zygote, so no child
+                # may keep them open.
                 requests.close()
                 replies.close()
                 _child(checks[request.check], subject, opening.settings, directory, request)
             with contextlib.suppress(OSError):
-                # The child does it as well: whichever is first, the group exists when it is needed.
+                # The child does the same. So the group exists in time, whichever comes first.
                 os.setpgid(pid, pid)
             running[os.pidfd_open(pid)] = (request.id, pid)
             reply(Reply(id=request.id, pid=pid))
 
 
 def _end_all(pids: list[int]) -> None:
-    """Leave no process behind."""
+    """End all running checks and their orphans."""
     for pid in pids:
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
@@ -215,32 +220,32 @@ def _end_all(pids: list[int]) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """The supervisor is gone: leave no directory behind."""
+    """Remove the directories of a supervisor that is gone."""
     shutil.rmtree(directory, ignore_errors=True)
     if not any(directory.parent.glob("subject-*")):
-        # The last zygote removes what the supervisor made.
+        # The last zygote removes the directory and the lock of the supervisor.
         shutil.rmtree(directory.parent, ignore_errors=True)
         Path(f"{directory.parent}{LOCK}").unlink(missing_ok=True)
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of processes whose parents end, such as those that a subject leaves behind.
+    """Become the parent of orphans, such as processes that a subject leaves behind.
 
-    A process in a session of its own cannot be found in any other way.
+    This is the only way to find a process that has a session of its own.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _reap_orphans(living: set[int]) -> None:
-    """Forget the adopted processes that have ended; those of running checks are left alone."""
+    """Reap the adopted processes that have ended, except the processes of running checks."""
     for pid in set(children()) - living:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
 
 
 def _end_orphans() -> None:
-    """End all children, those that come to light when their parents end included."""
+    """End all children, and the orphans that become children meanwhile."""
     while pids := children():
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -250,7 +255,7 @@ def _end_orphans() -> None:
 
 
 def _take_over_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the streams of the protocol; what the subject prints goes to the standard error."""
+    """Take the streams for the protocol; prints of the subject go to the standard error."""
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
     replies = os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDONLY)
@@ -260,7 +265,7 @@ def _take_over_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _child(check: Any, subject: Any, settings: Settings, directory: Path, request: Job) -> None:
-    """Run one check and leave; never returns."""
+    """Run one check, then exit the process."""
     code = SUITE_FAILED
     job, replay = request.id, request.replay
     changes: dict[str, Any] = {
@@ -271,7 +276,7 @@ def _child(check: Any, subject: Any, settings: Settings, directory: Path, reques
         changes = {"profile": replay.profile, "seed": replay.seed, "round": replay.round}
     settings = msgspec.structs.replace(settings, **changes)
     try:
-        # A process group of its own, so that a hanging check can be ended with all it started.
+        # In a group of its own, a hanging check can be ended with all processes that it started.
         os.setpgid(0, 0)
         from streamproof.conformance.check_run import CheckRun
         from streamproof.conformance.check_runner import run_check

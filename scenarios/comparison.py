@@ -264,7 +264,7 @@ def _anchors(first: Sequence[_What], second: Sequence[_What]) -> list[tuple[int,
     """Places at which both runs have the same step, in order.
 
     A step that both have equally often is the surest: the n-th is matched with the n-th. Only if
-    there is no such step, the same is done with all common steps.
+    no such step exists, the same is done with all common steps.
     """
     counts = Counter(first), Counter(second)
     sure = {what for what, count in counts[0].items() if counts[1][what] == count}

@@ -116,7 +116,7 @@ class _Source:
             self.fail(Problem(("extends",), f"is a chain of more than {MOST_EXTENDED} files"))
         base = self._path.parent / f"{own.extends}.toml"
         if not base.is_file():
-            self.fail(Problem(("extends",), f"names {own.extends!r}, and there is no {base}"))
+            self.fail(Problem(("extends",), f"names {own.extends!r}, but {base} does not exist"))
         return _merge(_Source(base).merged(depth + 1), self.table)
 
     def fail(self, problem: Problem) -> NoReturn:
@@ -255,7 +255,7 @@ def _setups(source: _Source, table: dict[str, Any], file: ScenarioFile) -> list[
             except (StreamproofError, msgspec.ValidationError) as error:
                 text = str(error).partition(" - at ")[0]
                 source.fail(
-                    Problem(("variants", name), f"asks for what cannot be: {text.rstrip('.')}")
+                    Problem(("variants", name), f"asks for an impossible world: {text.rstrip('.')}")
                 )
             found.append(Setup(" ".join([name, *told]), plan, variant))
     return found

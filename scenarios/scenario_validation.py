@@ -65,7 +65,7 @@ def _one_of(
     near = difflib.get_close_matches(name, known, 3, 0.5)
     listed = ", ".join(sorted(known)) or "nothing"
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {listed}"
-    yield Problem(keys, f"is {name!r}, and there is no such {what}; {hint}")
+    yield Problem(keys, f"is {name!r}, which is no known {what}; {hint}")
 
 
 def _in_plan(plan: Plan) -> Iterator[Problem]:
@@ -76,11 +76,13 @@ def _in_plan(plan: Plan) -> Iterator[Problem]:
         yield from _one_of(("plan", "kinds"), each, TROUBLES, "trouble")
     for name in ("partitions", "instances", "threads", "safety_ms"):
         if getattr(plan, name) < 1:
-            yield Problem(("plan", name), f"is {getattr(plan, name)}: at least 1")
+            yield Problem(("plan", name), f"is {getattr(plan, name)}, but must be at least 1")
     if plan.upgrade_every_ms < 0:
-        yield Problem(("plan", "upgrade_every_ms"), f"is {plan.upgrade_every_ms}: 0 or more")
+        yield Problem(
+            ("plan", "upgrade_every_ms"), f"is {plan.upgrade_every_ms}, but must be at least 0"
+        )
     if not 0 <= plan.activation <= 1:
-        yield Problem(("plan", "activation"), f"is {plan.activation}: a share is from 0 to 1")
+        yield Problem(("plan", "activation"), f"is {plan.activation}, but must be from 0 to 1")
 
 
 def _instances(plan: Plan) -> list[str]:
@@ -108,15 +110,15 @@ def _in_timing(keys: tuple[str | int, ...], action: AnyAction, plan: Plan) -> It
     if action.at is not None and action.when is not None:
         yield Problem((*keys, "at"), "and `when` exclude each other: leave one of them out")
     if action.at is None and action.when is None and not isinstance(action, Fault):
-        yield Problem((*keys, "do"), "needs a moment: `at`, in milliseconds, or `when`, an event")
+        yield Problem((*keys, "do"), "needs a time: `at`, in milliseconds, or `when`, an event")
     if action.at is not None and action.at >= plan.safety_ms:
         yield Problem(
             (*keys, "at"),
-            f"is {action.at}: all is healed at {plan.safety_ms} ms; raise plan.safety_ms, or act "
+            f"is {action.at}: faults end at {plan.safety_ms} ms; raise plan.safety_ms, or act "
             "earlier",
         )
     if action.after_ms and action.when is None:
-        yield Problem((*keys, "after_ms"), "says how long after an event: it needs `when`")
+        yield Problem((*keys, "after_ms"), "is a delay after an event: set `when`, too")
 
 
 def _in_pattern(
@@ -148,7 +150,7 @@ def _in_send(keys: tuple[str | int, ...], action: Send, topology: Topology) -> I
                 f"is {record.partition}: {action.topic} has {count} partitions",
             )
     if action.open_ms and not action.transaction:
-        yield Problem((*keys, "open_ms"), "is how long a transaction is open: say `transaction`")
+        yield Problem((*keys, "open_ms"), "needs a transaction: set `transaction`, too")
 
 
 def _in_variant(keys: tuple[str | int, ...], variant: Variant) -> Iterator[Problem]:
@@ -171,11 +173,13 @@ def _in_expectations(setup: Setup) -> Iterator[Problem]:
         here = (*keys, "events", number)
         yield from _in_pattern(here, count, setup.plan, topology)
         if count.most is not None and count.most < count.least:
-            yield Problem((*here, "most"), f"is {count.most}, less than least, {count.least}")
+            yield Problem(
+                (*here, "most"), f"is {count.most}, but must be at least `least`, {count.least}"
+            )
     if variant.breaks and (variant.contents or variant.outputs):
         yield Problem(
             (*keys, "contents" if variant.contents else "outputs"),
-            "cannot be told of a run that ends with a broken promise: leave it out, or `breaks`",
+            "cannot be checked in a run that a broken promise ends: leave out this key or `breaks`",
         )
 
 

@@ -2,9 +2,9 @@
 
 What an event reads and writes is the ``footprint`` of its kind. The walk starts at the
 event that broke the promise, and at everything that the message of the violation names. From each
-event it goes back to the last events that wrote what this one read. An earlier event alone is no
-cause: of hundreds of writes to a key only the last one counts, and of all commits only the last one
-before a loss.
+event it goes back to the last events that wrote the things this one read. Being earlier is not
+enough: of hundreds of writes to a key only the last one counts, and of all commits only the last
+one before a loss.
 
 Source: Weiser, Program Slicing (1981); Agrawal and Horgan, Dynamic Program Slicing (1990).
 """
@@ -31,7 +31,7 @@ MOST_TIMES = 3
 anything else only the last write counts."""
 
 SEVERAL = ("input", "owner", "owned", "state")
-"""Things of which several writes count, and not only the last one."""
+"""The things of which the last ``MOST_TIMES`` writes count."""
 
 
 MENTIONED = (
@@ -55,14 +55,15 @@ MENTIONED = (
     "state {task}",
     "waiting {task}",
 )
-"""What the message of a violation may be about."""
+"""The things that the message of a violation may be about."""
 
 MENTIONED_ALONE = (
     "restoring {process} {task}",
     "files {process} {task}",
     "looked {process} {task}",
 )
-"""What a message may also be about if it names no partition. With one, it is about that store."""
+"""Further things that a message without a partition may be about. With a partition, a message is
+about the store of that partition."""
 
 ABOUT = {
     "ALOS": ("touched {partition} {blob}",),
@@ -75,7 +76,7 @@ ABOUT = {
     "TASK-012": ("deleted {partition}",),
     "UPGRADE": ("shares",),
 }
-"""What else a message is about, by the broken requirement or its area."""
+"""Further things that a message is about, by the broken requirement or its area."""
 
 
 def what_matters(played: RecordedRun) -> frozenset[int]:
@@ -136,7 +137,7 @@ _NO_FOOTPRINT = Footprint()
 
 
 def _footprint(event: Event) -> Footprint:
-    """What an event reads and writes: nothing, if its kind is unknown or does without."""
+    """The reads and writes of an event; none if its kind is unknown or has no footprint."""
     kind = KINDS.get(event.kind)
     found = None if kind is None else kind.footprint
     return found if isinstance(found, Footprint) else _NO_FOOTPRINT
@@ -218,7 +219,7 @@ class _Spread:
             self._owners[event.attributes["producer"]] = event.actor
         owner = self._owners.get(producer) if producer is not None else None
         if owner is None:
-            # It comes from outside of the application.
+            # The event comes from outside the application.
             return {"arrived": event.attributes.get("timestamp")}
         if event.attributes.get("commit", True):
             return {"owner": owner}

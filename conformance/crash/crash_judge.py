@@ -1,4 +1,4 @@
-"""Whether what a crash left is one of the legal states; if not, which promise is broken."""
+"""Judges the state after a crash: is it legal, and if not, which promise is broken?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POSITION = "POS-012"
 """The promise that position and offsets belong to one commit."""
 
 MANNER = "ERR-010"
-"""The recommendation that an error of the disk reaches the caller as one."""
+"""The recommendation that an error of the disk reaches the caller as such."""
 
 MISLEADING = (
     "AssertionError",
@@ -46,7 +46,7 @@ OFFSETS_READ = "[store.committed_offset(each) for each in (CHANGELOG, OTHER_CHAN
 
 
 def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:
-    """What was done until the crash; the operation under way is the last."""
+    """The writes and commits until the crash; the interrupted operation is the last."""
     history = _history_before(crashed, capabilities, exact=exact)
     returned_commit = history.durable
     for index, operation in enumerate(crashed.program.operations[: crashed.started]):
@@ -61,7 +61,7 @@ def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> 
         elif capabilities.durability != "flush":
             history.durable = max(history.durable, returned_commit)
     if crashed.closed and "close" not in crashed.names:
-        # A write that raised may count or not. Every commit that returned is covered by the close.
+        # A write that raised may count or not. The close makes every commit that returned durable.
         history.durable = max(history.durable, returned_commit)
     if _left_by_the_older(crashed):
         history.durable = 0
@@ -69,13 +69,13 @@ def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> 
 
 
 def _note(history: History, operation: Operation) -> bool:
-    """Note what an operation writes and commits; whether the store has it once it returns."""
+    """Record the writes and commits of an operation; return whether its end makes them durable."""
     for write in operation.writes:
         restored = operation.name in ("restore", "resume")
         history.write(write, restored=restored)
         if operation.name == "restore":
-            # A restored record is committed in the changelog: a store may take its offset
-            # over at once, and the runtime commits it in any case.
+            # A restored record is already committed in the changelog. So a store may adopt its
+            # offset at once, and the runtime commits it anyway.
             history.commit({write.partition: write.offset})
     if operation.name == "commit":
         history.commit(operation.arguments[0])
@@ -85,23 +85,23 @@ def _note(history: History, operation: Operation) -> bool:
         history.replayed = len(history.writes)
         return True
     if operation.name == "resume":
-        # Each batch is committed, and where batches begin depends on what was there.
+        # Each batch is committed, and the starts of batches depend on the committed offset.
         for number, write in enumerate(history.writes, start=1):
             history.commits.append(Commit(number, {write.partition: write.offset}))
         history.replayed = len(history.writes)
     elif operation.name == "rebuild":
-        # It is committed in a format that is filled beside the live one.
+        # The commit belongs to the new format, which is filled beside the live one.
         partition, records = operation.arguments
         history.commit_copy(partition, records[-1].offset)
     return False
 
 
 def _history_before(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> History:
-    """The history before a program: empty, or what an earlier crash left to replay."""
+    """The history before a program: empty, or the changelog that an earlier crash left."""
     if crashed.before is None:
         started = crashed.program.operations[: crashed.started]
         restoring = any(each.name in (*REPLAYING, "rebuild") for each in started)
-        # Restored records are committed in the changelog, and a store may keep them at once.
+        # Restored records are committed in the changelog, so a store may keep them at once.
         return History(exact=exact and not restoring)
     history = history_of(crashed.before, capabilities, exact=exact)
     changelog = changelog_of(history)
@@ -113,7 +113,7 @@ def _history_before(crashed: Crashed, capabilities: Capabilities, *, exact: bool
 def _left_by_the_older(crashed: Crashed) -> bool:
     """Whether the store that opens after the crash has to upgrade first.
 
-    An upgrade may start anew, and rebuild everything from the changelog.
+    Such a store may discard everything, and rebuild its content from the changelog.
     """
     started = crashed.program.operations[: crashed.started]
     openings = [each.name for each in started if each.name in OPENING]
@@ -128,9 +128,9 @@ def judge(
     *,
     position: bool = False,
 ) -> list[Ruling]:
-    """The rulings on one crash; the first broken one is the last of the list.
+    """The rulings on one crash. The list ends with the first broken promise.
 
-    ``position`` asks for a ruling on the position too.
+    ``position`` adds a ruling on the position.
     """
     rulings = []
     for ruling in _rule(crashed, history, seen, capabilities, position=position):
@@ -170,13 +170,13 @@ def _rule(
 
 
 def committed(history: History, seen: Observation) -> Offsets:
-    """The committed offsets that were found."""
+    """The committed offsets in the store."""
     pairs = zip(partitions_of(history), seen.offsets, strict=True)
     return {partition: offset for partition, offset in pairs if offset is not None}
 
 
 def state_of(history: History, seen: Observation) -> str:
-    """The kind of state that a crash left: which commit, and how much was written after it."""
+    """The kind of state after a crash: the last commit, and the writes after it."""
     if seen.refused or seen.error:
         return "refused" if seen.refused else "error"
     candidates = history.candidates(committed(history, seen))
@@ -250,7 +250,7 @@ def _exact(history: History, candidates: list[Commit], seen: Observation) -> Ite
             if found == wanted or found in replayed.get(key, ()):
                 continue
             wanted_text = "absent" if wanted is None else brief(wanted)
-            # A value from after the commit came too early. Any other value is a loss.
+            # A value that was written after the commit came too early. Any other value is a loss.
             early = found in later[key]
             yield Ruling(
                 "CRASH-004" if early else "CRASH-003",
@@ -302,7 +302,7 @@ def _scan(seen: Observation) -> Iterator[Ruling]:
 
 
 def _position(history: History, candidates: list[Commit], seen: Observation) -> Ruling:
-    """The position is that of the commit. Without transactions, later writes may count."""
+    """The position must be that of the commit. Without transactions, later writes may count."""
     counts = {commit.writes for commit in candidates}
     if not history.exact:
         counts.update(range(min(counts), len(history.writes) + 1))
@@ -319,8 +319,8 @@ def _position(history: History, candidates: list[Commit], seen: Observation) -> 
 
 
 def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruling:
-    """A store without transactions either holds a commit or reports the unclean stop."""
-    # The runtime commits before it closes a store, and restores committed records only. So after a
+    """A store without transactions must hold a commit, or else report the unclean stop."""
+    # The runtime commits before it closes a store, and restores only committed records. So after a
     # close or during a restoration, a store has no uncommitted write to detect.
     if seen.refused or crashed.closed or crashed.names & {*REPLAYING, "close"}:
         return Ruling("CRASH-009")

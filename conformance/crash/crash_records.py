@@ -1,4 +1,4 @@
-"""Records of a crash: where a program dies, how far it came, and what a new process finds."""
+"""Records of a crash: its point, the progress of the program, and the state afterwards."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["FAULTS", "CrashKind", "CrashPoint", "Crashed", "Observation"]
 CrashKind = Literal["boundary", "line", "syscall", "enospc", "eio"]
 
 FAULTS: dict[str, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}
-"""The kinds of point at which a system call fails, with the error that it fails with."""
+"""The kinds of points at which a system call fails, with the error of the call."""
 
 
 @dataclass(frozen=True)
 class CrashPoint:
-    """Where a program is killed.
+    """The point at which a program is killed.
 
     Attributes:
-        kind: see the module.
-        operation: the index of the operation before or in which it dies.
-        n: before which line or system call; 0 only counts them.
-        span: how many operations system calls are counted over; a call that is to fail is
-            looked for up to the end of the program.
+        kind: the kind of the point; see :mod:`streamproof.conformance.crash.kill_engine`.
+        operation: the index of the operation before or in which the program dies.
+        n: the number of the line or system call before which it dies; 0 only counts them.
+        span: the number of operations over which system calls are counted. A call that fails may
+            lie anywhere up to the end of the program.
         lasting: whether every call after the n-th fails, too.
-        closing: whether the failure goes away in the end, and the store is closed.
+        closing: whether the failure goes away at the end, and the store is then closed.
     """
 
     kind: CrashKind
@@ -46,15 +46,15 @@ class Crashed:
     """A program that was killed.
 
     Attributes:
-        started: how many operations had at least started.
-        finished: how many had returned.
-        counted: lines or system calls counted by a point that only counts.
+        started: the number of operations that had at least started.
+        finished: the number of operations that had returned.
+        counted: the number of lines or system calls, if the point only counts.
         reached: whether the process died, or a call failed, at the point.
-        error: how the subject failed before the process could be killed: it ``raised``, ``ended the
-            process`` or ``did not return``; empty if it did none of these.
-        raised: what the operation raised in which a call had failed.
-        closed: whether the store was closed after that, and did not raise.
-        before: the crash that left what the program began with; its directory was copied.
+        error: how the subject failed before the kill: it ``raised``, ``ended the process`` or ``did
+            not return``; empty if it did none of these.
+        raised: the exception of the operation in which a call had failed.
+        closed: whether the store was then closed without an exception.
+        before: the earlier crash from whose directory the program continued.
     """
 
     program: Program
@@ -71,22 +71,22 @@ class Crashed:
 
     @property
     def names(self) -> set[str]:
-        """The operations that had started, those before an earlier crash included."""
+        """All operations that had started, including those before an earlier crash."""
         started = {each.name for each in self.program.operations[: self.started]}
         return started | (self.before.names if self.before else set())
 
     @property
     def keys(self) -> list[bytes]:
-        """Every key that is written, before an earlier crash too, sorted."""
+        """All written keys, including those before an earlier crash, sorted."""
         return sorted({key for each in self.chain for key in each.program.keys})
 
     @property
     def chain(self) -> list[Crashed]:
-        """All crashes that led here, the first one first."""
+        """This crash and the earlier ones, in order."""
         return [*(self.before.chain if self.before else []), self]
 
     def of(self, store: int) -> Crashed:
-        """The crash as one of the stores of the program saw it."""
+        """The crash of one of the stores of the program."""
         if not store:
             return self
         mine = [each.store == store for each in self.program.operations]
@@ -100,18 +100,18 @@ class Crashed:
 
 
 class Observation(Struct, kw_only=True):
-    """What a new process found in a crashed directory.
+    """The state that a new process found in a crashed directory.
 
     Attributes:
-        refused: the message with which the store said that its state is corrupted.
-        error: what the store raised, and in which stage.
+        refused: the message with which the store reported a corrupted state.
+        error: the exception of the store, and the stage in which it was raised.
         offsets: the committed offset by partition, in the order of ``partitions_of``.
-        content: what ``get`` returned for every key of the program.
-        scanned: what ``all`` returned, if the store can be scanned.
+        content: the result of ``get`` for every key of the program.
+        scanned: the result of ``all``, if the store can be scanned.
         position: the input offset by partition, if the store has a position.
-        restored: what ``get`` returned after the changelog was replayed and committed.
-        restored_offsets: the committed offsets after that.
-        reopened: whether the store was closed and opened again in between.
+        restored: the result of ``get`` after a replay and a commit of the changelog.
+        restored_offsets: the committed offsets after the replay.
+        reopened: whether the store was closed and opened again between replay and ``get``.
     """
 
     refused: str = ""

@@ -1,4 +1,4 @@
-"""Looks at what a crash left: a new process opens the store, reads, and replays the changelog."""
+"""Inspects the state after a crash: a new process opens, reads and restores the store."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from streamproof.stores.host.client import kill_hosts
 __all__ = ["BATCH", "Inspector", "how_it_ended"]
 
 BATCH = 24
-"""How many crashed directories one inspecting process looks at."""
+"""The number of crashed directories that one process inspects."""
 
 REOPEN_EVERY = 4
-"""The store is closed and reopened after one in this number of restorations."""
+"""One in this number of restorations is followed by closing and reopening the store. That takes
+longer than all the rest, so the other restorations do without."""
 
 RESTORE_BATCH = 3
-"""Records in one batch of a restoration: small, so that there are several batches."""
+"""The records in one batch of a restoration. A small number gives several batches."""
 
 
 class Inspector:
@@ -44,14 +45,14 @@ class Inspector:
     def observe(
         self, crashes: Sequence[Crashed], histories: Sequence[History]
     ) -> list[Observation]:
-        """Look at crashed directories in new processes, which had not opened them before."""
+        """Inspect crashed directories in new processes, which have no memory of the stores."""
         observations: list[Observation] = []
         while len(observations) < len(crashes):
             at = len(observations)
             batch = list(zip(crashes[at : at + BATCH], histories[at : at + BATCH], strict=True))
             found = self._observe_in_child(batch)
             if len(found) < len(batch):
-                # The process died at one directory: its death is the observation about that one.
+                # The process died at one directory, so its death is the observation for that one.
                 found.append(Observation(error=self._death))
             observations += found
         return observations
@@ -90,7 +91,7 @@ class Inspector:
         try:
             with self._run.status.operation("opening the store after the crash"):
                 store = self._open(lab, found)
-            # Closing takes as long as all the rest. The end of the process does it for free.
+            # Closing takes as long as all the rest, and the end of the process closes for free.
             self._kept.append(store)
             stage = "reading"
             with self._run.status.operation("reading the store after the crash"):
@@ -108,7 +109,7 @@ class Inspector:
                 found.restored_offsets = [store.committed_offset(each) for each in partitions]
         except BaseException as error:
             found.error = f"{stage} the store raised {brief(error)}"
-        # Stores are not closed here, so their hosts would pile up; only remote stores have hosts.
+        # Stores are not closed here, so the hosts of remote stores would pile up.
         kill_hosts()
         return found
 
@@ -141,7 +142,7 @@ class Inspector:
 def _missing(
     changelog: list[Write], offsets: dict[TopicPartition, int | None]
 ) -> list[ChangelogRecord]:
-    """The records after the committed offset of their partition; all, where there is none."""
+    """The records after the committed offset of their partition; all records without one."""
     return [
         write.record()
         for write in changelog

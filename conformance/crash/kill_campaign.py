@@ -1,4 +1,4 @@
-"""Kills programs at many points, and judges what each kill leaves."""
+"""Kills programs at many points, and judges the state after each kill."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from streamproof.conformance.value_codec import decode_value, encode_value
 __all__ = ["KillCampaign", "describe"]
 
 SHRINK_POINTS = 48
-"""Points of one kind that are tried on each smaller program."""
+"""The number of points of one kind that are tried on each smaller program."""
 
 
 class KillCampaign(ProgramCampaign[Crashed]):
@@ -41,11 +41,11 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
     Args:
         run: the check.
-        limit: how many kills it may spend on searching.
+        limit: the number of kills for searching.
         before: an earlier crash; every program continues from the files that it left.
 
     Attributes:
-        left: how many kills may still be spent.
+        left: the number of kills left for searching.
     """
 
     def __init__(self, run: CheckContext, limit: int, before: Crashed | None = None) -> None:
@@ -56,7 +56,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
     @property
     def counts_syscalls(self) -> bool:
-        """Whether system calls can be crash points here."""
+        """Whether system calls can be crash points on this machine."""
         return self._engine.syscalls
 
     def boundaries(self, program: Program, share: float = 1.0) -> None:
@@ -79,10 +79,10 @@ class KillCampaign(ProgramCampaign[Crashed]):
     def faults(
         self, program: Program, operation: int, kind: CrashKind, *, share: float = 1.0
     ) -> None:
-        """Let every write-like system call from one operation on fail.
+        """Make each write-like system call from one operation on fail, in a run of its own.
 
-        The call fails alone, or together with all later ones; a full disk stays full. Then the
-        process dies, or the fault goes away and the store is closed.
+        The call fails alone, or together with all later ones, because a full disk stays full. Then
+        the process dies, or the fault goes away and the store is closed.
         """
         if not self._engine.syscalls:
             return
@@ -93,7 +93,8 @@ class KillCampaign(ProgramCampaign[Crashed]):
             return
         point = CrashPoint(kind, operation, span=len(program) - operation)
         numbers = spread(self._count(program, point), limit)
-        # All points in one search, because the engine then lets the processes wait side by side.
+        # One search for all points: the engine then runs the processes side by side. A store may
+        # wait long after a failed call, and these waits should overlap.
         points = [
             replace(point, n=n, lasting=lasting, closing=closing)
             for lasting, closing in ways
@@ -102,9 +103,9 @@ class KillCampaign(ProgramCampaign[Crashed]):
         self._search(program, points)
 
     def points(self, program: Program, operation: int, count: int) -> list[CrashPoint]:
-        """Points from one operation on, for a first crash that a campaign then continues from.
+        """Points from one operation on, for the first of two crashes.
 
-        They are system calls or, where system calls cannot be counted, ends of operations.
+        The points are system calls or, if these cannot be counted, the ends of operations.
         """
         if self._engine.syscalls:
             point = CrashPoint("syscall", operation, span=len(program) - operation)
@@ -116,7 +117,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
     @contextlib.contextmanager
     def after(self, program: Program, point: CrashPoint, limit: int) -> Iterator[KillCampaign]:
-        """A campaign of up to ``limit`` kills that continues from what a crash at a point left."""
+        """A campaign of up to ``limit`` kills that continues after a crash at a point."""
         crashed = self._engine.kill(self._resumed(program, self._before), point, self._before)
         if crashed.error:
             self._note(crashed, [_raised(crashed)])
@@ -133,20 +134,20 @@ class KillCampaign(ProgramCampaign[Crashed]):
             self._search(program, [replace(point, n=n) for n in numbers])
 
     def _count(self, program: Program, point: CrashPoint) -> int:
-        """How many points of this kind there are."""
+        """The number of points of this kind."""
         return self._engine.count(self._resumed(program, self._before), point, self._before)
 
     def _search(self, program: Program, points: Sequence[CrashPoint]) -> None:
-        """Kill a program at every point, and note how the promises fared."""
+        """Kill a program at every point, and record the rulings."""
         self.left -= len(points)
         for crashed, rulings in self._judged(self._resumed(program, self._before), points):
             self._note(crashed, rulings)
 
     def repeat(self, choices: SavedChoices, number: int = 0) -> None:
-        """Crash again as it was saved, and record what breaks in the same shape.
+        """Repeat a saved crash, and record a failure of the same shape.
 
-        Threads of a database shift its system calls. So a crash that does no harm at the saved
-        point is tried at the other points of its kind in the same operation.
+        Threads of a database shift its system calls from run to run. So if the saved point shows no
+        failure, the other points of its kind in the same operation are tried.
         """
         program, point = decode_value(choices.crashes[number])
         if number + 1 < len(choices.crashes):
@@ -165,7 +166,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
     def _judged(
         self, program: Program, points: Sequence[CrashPoint], *, search: bool = True
     ) -> Iterator[tuple[Crashed, list[Ruling]]]:
-        """Kill a program at each point; the rulings on what each kill left."""
+        """Kill a program at each point; yield each crash with its rulings."""
         for at in range(0, len(points), BATCH):
             crashes = []
             for crashed in self._engine.kill_all(program, points[at : at + BATCH], self._before):
@@ -192,12 +193,12 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
     def _shrunk(self, case: Crashed, ruling: Ruling) -> tuple[Crashed, Ruling]:
         if case.error and case.point.kind in FAULTS:
-            # It may be a hang: shrinking would wait for it again and again.
+            # The error may be a hang, and shrinking would wait for the hang again and again.
             return case, ruling
         return self._with_fewer_operations(*self._cut(case, ruling))
 
     def _cut(self, crashed: Crashed, ruling: Ruling) -> tuple[Crashed, Ruling]:
-        """End the program with the operation that died, and arm nothing but that operation."""
+        """End the program with the operation that died, and count in that operation only."""
         program = Program(crashed.program.operations[: crashed.started])
         if crashed.point.kind == "boundary":
             return replace(crashed, program=program), ruling
@@ -217,7 +218,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
     def _crashes_like(
         self, program: Program, point: CrashPoint
     ) -> Iterator[tuple[Crashed, list[Ruling]]]:
-        """Kill a program at a point, or at those of the same kind in the same operation."""
+        """Kill a program at a point, or at other points of its kind in the same operation."""
         points = [point]
         if point.kind != "boundary":
             count = self._engine.count(program, point, self._before)
@@ -249,20 +250,20 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
 
 def _place(crashed: Crashed) -> str:
-    """Where a program died: two crashes in one place are much alike."""
+    """The place of a crash: two crashes in one place are much alike."""
     operation = crashed.program.operations[max(crashed.started - 1, 0)]
     return f"{len(crashed.chain)} {operation.name} {crashed.point.kind} {crashed.point.n}"
 
 
 def shape_of(crashed: Crashed, ruling: Ruling) -> str:
-    """The shape of a broken promise: how it is broken, and after which faults of the disk."""
+    """The shape of a broken promise, with the faults of the disk before it."""
     words = shape_of_words(ruling.expected, ruling.broken, ruling.read)
     faults = dict.fromkeys(each.point.kind for each in crashed.chain if each.point.kind in FAULTS)
     return "-after-".join([words, *faults])
 
 
 def describe(crashed: Crashed) -> str:
-    """Where a program was killed, or what failed in it, in words."""
+    """The place of a kill, or the failed call, in words."""
     point = crashed.point
     operations = crashed.program.operations
     if point.kind == "boundary":
@@ -279,7 +280,7 @@ def describe(crashed: Crashed) -> str:
 
 
 def _raised(crashed: Crashed) -> Ruling:
-    """The subject failed before it could be killed: a promise is broken without any crash."""
+    """The violation of a subject that failed before the kill, and so without any crash."""
     operation = crashed.program.operations[max(crashed.started - 1, 0)]
     expected = "no exception"
     if crashed.point.kind in FAULTS:

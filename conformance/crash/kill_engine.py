@@ -1,7 +1,7 @@
-"""The kill engine: run a program in a child, and kill it at a point.
+"""The kill engine runs a program in a child process, and kills the process at a point.
 
-The page cache survives the death of a process: data that reached the kernel stays, and data in the
-memory of the process is lost. Points are of three kinds:
+The page cache survives the death of a process. So data that reached the kernel stays, and data in
+the memory of the process is lost. Points are of three kinds:
 
 ``boundary``
     between two operations of the program;
@@ -13,11 +13,12 @@ memory of the process is lost. Points are of three kinds:
 At a point a system call may also fail, once or from then on, as on a full or broken disk:
 
 ``enospc``, ``eio``
-    the n-th write-like system call fails. The program ends where an operation raises, or at its
-    end, and the process dies; or the failure goes away, the store is closed, and then it dies.
+    the n-th write-like system call fails. The program stops at the first operation that raises, or
+    at its end. Then the process dies; or the failure goes away, the store is closed, and then the
+    process dies.
 
-A first run, which is killed only at its end, counts the points. If there are more than may be used,
-the engine takes evenly spread ones.
+A first run, which is killed only at its end, counts the points. If their number exceeds the limit,
+the engine takes evenly spread points.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ from streamproof.conformance.crash.program import Program
 from streamproof.conformance.violations import brief
 from streamproof.stores.errors import TaskCorruptedError
 
-# rocksdict imports pickle when it opens its first database, which would be in every doomed
-# process; here it is done once, before they are forked. That saves a third of their time.
+# rocksdict imports pickle when it opens its first database. Importing pickle here, before the fork,
+# saves every doomed process a third of its time.
 
 __all__ = [
     "KillEngine",
@@ -53,7 +54,7 @@ __all__ = [
 
 
 class _Progress:
-    """How far a doomed process came, in memory that it shares with us."""
+    """The progress of a doomed process, in shared memory."""
 
     _STARTED, _FINISHED, _COUNT, _MISSED, _RAISED, _CLOSED = range(6)
     _ERROR_AT = 64
@@ -73,20 +74,20 @@ class _Progress:
         self._words[self._COUNT] = n
 
     def missed(self) -> None:
-        """The point was not reached."""
+        """The program did not reach the point."""
         self._words[self._MISSED] = 1
 
     def closed(self) -> None:
         self._words[self._CLOSED] = 1
 
     def fail(self, error: BaseException, *, expected: bool = False) -> None:
-        """Something was raised; ``expected`` if a call of the system had failed before."""
+        """An exception; ``expected`` if a system call had failed before."""
         self._words[self._RAISED] = expected
         text = brief(error).encode("utf-8", "replace")[:1000]
         self._memory[self._ERROR_AT : self._ERROR_AT + len(text)] = text
 
     def crashed(self, crashed: Crashed) -> Crashed:
-        """A program whose process is dead, with what became of it."""
+        """A program whose process is dead, with its outcome."""
         words = self._words
         end = self._memory.find(b"\0", self._ERROR_AT)
         text = self._memory[self._ERROR_AT : end].decode("utf-8", "replace")
@@ -121,7 +122,7 @@ class KillEngine:
         self.syscalls = triggers.shim_is_loaded()
 
     def kill(self, program: Program, point: CrashPoint, before: Crashed | None = None) -> Crashed:
-        """Run a program in a child, on what a crash before it left, and kill it at a point."""
+        """Run a program in a child, after an earlier crash if there is one; kill it at a point."""
         doomed = self._start(program, point, before, self._progress)
         _, status = os.waitpid(doomed.pid, 0)
         self._run.status.clear()
@@ -130,10 +131,10 @@ class KillEngine:
     def kill_all(
         self, program: Program, points: Sequence[CrashPoint], before: Crashed | None = None
     ) -> list[Crashed]:
-        """As ``kill``, at each point.
+        """Kill a program at each point, like ``kill``.
 
-        Where calls fail, all processes run at the same time, because a store may wait for a while
-        before it gives up. A process that takes longer than one call may take counts as a hang.
+        Points with failing calls run at the same time, because a store may wait for a while before
+        it gives up. A process that runs longer than the limit for one call counts as a hang.
         """
         if not any(point.kind in FAULTS for point in points):
             return [self.kill(program, point, before) for point in points]
@@ -165,7 +166,7 @@ class KillEngine:
         return _Doomed(pid, progress, Crashed(program, point, directory, before=before))
 
     def _end(self, doomed: _Doomed, status: int) -> Crashed:
-        """What became of a process that is dead."""
+        """The outcome of a dead process."""
         crashed = doomed.progress.crashed(doomed.crashed)
         self._run.evidence.operations += crashed.started
         if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
@@ -174,7 +175,7 @@ class KillEngine:
         return crashed
 
     def count(self, program: Program, point: CrashPoint, before: Crashed | None = None) -> int:
-        """How many lines or system calls there are at a point."""
+        """The number of lines or system calls at a point."""
         crashed = self.kill(program, replace(point, n=0), before)
         shutil.rmtree(crashed.directory.parent, ignore_errors=True)
         return crashed.counted
@@ -189,7 +190,7 @@ class KillEngine:
         try:
             self._perform(program, point, directory, stores)
         except TaskCorruptedError as refusal:
-            # After a crash the store may ask to be wiped; the program then ends.
+            # After a crash the store may ask to be wiped, which ends the program.
             refused = again and not stores and not self._run.subject.capabilities.transactional
             self._stop(point, None if refused else refusal)
         except BaseException as error:
@@ -213,7 +214,7 @@ class KillEngine:
                 self._disarm(point)
             self._progress.set(index + 1, index)
             with self._calling(point, operation.source()[:200]):
-                # The lines of one operation are counted; the harness adds none to them.
+                # Only lines of the operation count; none of the lines here may be among them.
                 if index == point.operation and point.kind != "boundary":
                     self._arm(point)
                 store = operation.perform(labs[operation.store], stores.get(operation.store))
@@ -223,7 +224,7 @@ class KillEngine:
             self._progress.set(index + 1, index + 1)
 
     def _calling(self, point: CrashPoint, call: str) -> AbstractContextManager[None]:
-        """Tell the supervisor which call runs; ``kill_all`` itself looks for calls that hang."""
+        """Report the running call, unless ``kill_all`` looks for hanging calls itself."""
         return (
             contextlib.nullcontext() if point.kind in FAULTS else self._run.status.operation(call)
         )
@@ -247,7 +248,7 @@ class KillEngine:
         triggers.disarm()
 
     def _stop(self, point: CrashPoint, error: BaseException | None) -> None:
-        """Note how a program ended if no kill ended it."""
+        """Record how a program ended without a kill."""
         failed = point.kind in FAULTS and 0 < point.n <= triggers.counted_syscalls()
         self._disarm(point)
         if not failed:
@@ -264,7 +265,7 @@ class KillEngine:
 
 
 def _ended(pid: int, deadline: float) -> bool:
-    """Whether a child ends before a moment of ``time.monotonic``; it waits for that."""
+    """Wait for a child until a moment of ``time.monotonic``; return whether the child ended."""
     descriptor = os.pidfd_open(pid)
     try:
         left = max(0.0, deadline - time.monotonic())

@@ -1,6 +1,6 @@
-"""The libraries that stand between a store and its system calls: compiled where they are used.
+"""Compiles the libraries between a store and its system calls on the machine that needs them.
 
-They are kept in the user's cache, as to compile them takes longer than many a check does.
+The user's cache keeps the libraries, because compiling them takes longer than many checks.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pathlib import Path
 __all__ = ["build_library"]
 
 COMPILERS = ("cc", "gcc", "clang")
-"""The C compilers that will do, the first that there is."""
+"""The usable C compilers; the first one on the machine is taken."""
 
 
 def build_library(source: Traversable, directory: Path, *libraries: str) -> Path | None:
-    """A C source as a shared library; ``None`` if there is no C compiler that can.
+    """A C source as a shared library; ``None`` without a C compiler that can compile it.
 
     Args:
-        source: the file.
-        directory: where the library goes if the user's cache cannot be written to.
-        libraries: what it is linked with.
+        source: the C file.
+        directory: the directory for the library if the user's cache cannot be written to.
+        libraries: the libraries to link with.
     """
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         return None
     text = source.read_bytes()
-    # Homes are shared by machines that differ.
+    # Different machines may share a home directory, so the name of the library depends on them.
     machine = [compiler, platform.machine(), *platform.libc_ver(), *libraries]
     key = blake2b("\0".join(machine).encode() + text, digest_size=8).hexdigest()
     name = f"streamproof-{Path(source.name).stem}-{key}.so"
@@ -46,20 +46,20 @@ def build_library(source: Traversable, directory: Path, *libraries: str) -> Path
 
 
 def _cache() -> Path | None:
-    """The directory of the user's cache that is ours; ``None`` if there can be none."""
+    """Our directory in the user's cache; ``None`` if it cannot be used."""
     try:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         directory = Path(home) / "streamproof"
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RuntimeError):
         return None
-    # Names in LD_PRELOAD end at a space or a colon.
+    # A space or a colon ends a name in LD_PRELOAD, so a path with one cannot be used.
     usable = os.access(directory, os.W_OK) and not {" ", ":"} & set(str(directory))
     return directory if usable else None
 
 
 def _compile(compiler: str, text: bytes, target: Path, libraries: tuple[str, ...]) -> bool:
-    """Compile a source, and put the library into its place when it is whole."""
+    """Compile a source, and move the complete library into its place."""
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         source, made = Path(temporary, "source.c"), Path(temporary, target.name)
         source.write_bytes(text)

@@ -1,4 +1,4 @@
-"""Programs that are crashed: a fixed list of operations on one store."""
+"""Programs for crashes: a fixed list of operations on the stores of a task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDS = (*OPENING, "close")
 REPLAYING = ("restore", "catch_up", "resume")
 
 INPUT_TOPIC = "input"
-"""The topic of the input records that are behind the writes of a program."""
+"""The topic of the input records that cause the writes of a program."""
 
 __all__ = ["OPENING", "REPLAYING", "Operation", "Program", "ProgramBuilder", "random_program"]
 
@@ -63,14 +63,14 @@ class Operation:
         return store
 
     def _opener(self, usual: str) -> str:
-        """The method of a lab that opens; ``usual`` opens the subject as it is."""
+        """The method of a lab that opens the store; ``usual`` opens the subject as it is."""
         return usual if self.name in ("open", "upgrade") else self.name
 
     @property
     def record(self) -> RecordMetadata | None:
-        """The input record behind the writes, with the partition and offset of the last write.
+        """The input record that caused the writes, with the partition and offset of the last write.
 
-        Restored records have none: their offsets are those of the changelog alone.
+        Restored records have no input record: their offsets belong to the changelog alone.
         """
         if not self.writes or self.name in ("restore", "resume"):
             return None
@@ -87,7 +87,7 @@ class Operation:
         return f"{store}.{self.name}({', '.join(map(render, self.arguments))})"
 
     def _replayed(self) -> list[Any]:
-        """The arguments of the lab's method of replaying, besides the store."""
+        """The arguments of the lab's replaying method, besides the store."""
         if self.name == "resume":
             records, *sizes = self.arguments
             return [list(records), *sizes]
@@ -110,12 +110,12 @@ class Program:
 
     @property
     def keys(self) -> list[bytes]:
-        """Every key that is written, sorted."""
+        """All written keys, sorted."""
         return sorted({write.key for each in self.operations for write in each.writes})
 
     @property
     def stores(self) -> list[int]:
-        """The stores that it uses, sorted."""
+        """The numbers of the used stores, sorted."""
         return sorted({each.store for each in self.operations})
 
     def of(self, store: int) -> Program:
@@ -173,7 +173,7 @@ class ProgramBuilder:
         return self
 
     def commit(self, offsets: Mapping[TopicPartition, int | None] | None = None) -> ProgramBuilder:
-        """Commit everything so far, with the offsets reached unless others are given."""
+        """Commit everything so far, by default with the offsets that the writes have reached."""
         chosen = dict(self.ends) if offsets is None else dict(offsets)
         self.operations.append(Operation("commit", (chosen,)))
         return self
@@ -186,12 +186,12 @@ class ProgramBuilder:
         return self
 
     def read(self, key: bytes) -> ProgramBuilder:
-        """Get a key: a read may write, where entries are upgraded as they are read."""
+        """Get a key. A read may write, because some stores upgrade entries on reading them."""
         self.operations.append(Operation("get", (key,)))
         return self
 
     def catch_up(self) -> ProgramBuilder:
-        """Replay what the store lacks of the changelog so far, and commit."""
+        """Replay the part of the changelog so far that the store lacks, and commit."""
         self.operations.append(Operation("catch_up", tuple(self._changelog())))
         return self
 
@@ -211,7 +211,7 @@ class ProgramBuilder:
     def rebuild(self, start: int, end: int) -> ProgramBuilder:
         """Fill the new format with the records ``start`` to ``end``, exclusive, of the changelog.
 
-        They are counted, rather than named by their offsets.
+        The bounds count records, because the offsets have gaps.
         """
         records = self._changelog()[start:end]
         self.operations.append(Operation("rebuild", (CHANGELOG, records)))
@@ -265,4 +265,4 @@ def random_program(
 
 
 PARTITIONS = (CHANGELOG, OTHER_CHANGELOG)
-"""The partitions of a store that has several, as a global store does."""
+"""The partitions of a store with several partitions, such as a global store."""

@@ -1,4 +1,4 @@
-"""What campaigns have in common that stop a program, by a kill or by a loss of power."""
+"""The common part of campaigns that stop a program by a kill or by a loss of power."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from streamproof.conformance.ruling import Ruling
 __all__ = ["ProgramCampaign", "lines_of"]
 
 LONGEST_COMMENT = 200
-"""Characters of what was expected and found that a program shows in its last line."""
+"""The most characters of the expectation and the finding in the last line of a program."""
 
 
 class Stopped(Protocol):
-    """A case: how a program was stopped, and how the programs before it were."""
+    """A case: a stopped program, and the stopped programs before it."""
 
     @property
     def chain(self) -> Sequence[Any]:
-        """All cases of this kind that led here, the first one first, this one last."""
+        """The earlier cases in order, and then this case."""
 
 
 Case = TypeVar("Case", bound=Stopped)
 
 
 class ProgramCampaign(CaseCampaign[Case]):
-    """Cases that are programs, each stopped somewhere.
+    """A campaign whose cases are programs, each stopped at some point.
 
     Args:
         run: the check.
-        position: the requirement about the position of a store. It is judged only where the check
-            asks for it, so that it hides nothing that binds more.
+        position: the requirement about the position of a store. It is judged only if the check
+            asks for it, because a broken position would hide a weightier broken promise.
     """
 
     def __init__(self, run: CheckContext, position: str) -> None:
@@ -51,11 +51,11 @@ class ProgramCampaign(CaseCampaign[Case]):
     # Judging.
 
     def _history(self, crashed: Crashed) -> History:
-        """What was done until a program was stopped, and what of it must be there."""
+        """The history until a program was stopped, with the commits that must survive."""
         return history_of(crashed, self._run.subject.capabilities, exact=self._run.exact)
 
     def _resumed(self, program: Program, before: Crashed | None) -> Program:
-        """The program with the changelog in it that a crash before it left to be replayed."""
+        """The program, with the changelog that an earlier crash left to replay."""
         if before is None:
             return program
         changelog = changelog_of(self._history(before))
@@ -64,7 +64,7 @@ class ProgramCampaign(CaseCampaign[Case]):
     def _judge(self, cases: Sequence[Case]) -> Iterator[tuple[Case, list[Ruling]]]:
         """Each case with the rulings on its stores, up to the first broken one.
 
-        Afterwards the directories of the cases are deleted.
+        The directories of the cases are deleted afterwards, because many cases would fill the disk.
         """
         capabilities = self._run.subject.capabilities
         crashes = [self._crashed(case) for case in cases]
@@ -87,16 +87,16 @@ class ProgramCampaign(CaseCampaign[Case]):
                 shutil.rmtree(crashed.directory.parent, ignore_errors=True)
 
     def _reached(self, history: History, found: Observation) -> None:
-        """Note a state that a case left."""
+        """Record a state that a case left."""
 
     # Making failures small.
 
     def _with_fewer_operations(self, case: Case, ruling: Ruling) -> tuple[Case, Ruling]:
-        """Leave out operations in ever smaller chunks, as long as the same promise is broken."""
+        """Leave out operations in ever smaller chunks, while the same promise stays broken."""
         broken = case, ruling
         chunk = max(1, (len(self._crashed(case).program) - 1) // 2)
         while chunk:
-            # The opening stays, and so does the operation that dies.
+            # The first operation opens the store and the last one dies, so both stay.
             end = self._last_droppable(broken[0])
             while end > 1:
                 start = max(1, end - chunk)
@@ -108,7 +108,7 @@ class ProgramCampaign(CaseCampaign[Case]):
     def _without(
         self, case: Case, ruling: Ruling, start: int, end: int
     ) -> tuple[Case, Ruling] | None:
-        """The failure without the operations from ``start`` to ``end``, if it is still there."""
+        """The failure without the operations from ``start`` to ``end``, if it still occurs."""
         operations = self._crashed(case).program.operations
         program = Program(operations[:start] + operations[end:])
         if not program.alternates:
@@ -151,37 +151,37 @@ class ProgramCampaign(CaseCampaign[Case]):
         again = ["store.close()", f"store = lab.{self._run.subject.opener}()"]
         return [*lines, *(again if ruling.reopened else [])]
 
-    # What a kind of campaign says about its cases.
+    # Each kind of campaign defines these methods.
 
     @abstractmethod
     def _crashed(self, case: Case) -> Crashed:
-        """The program as far as it had come, and the directory with what it left."""
+        """The program up to its end, with the directory that it left."""
 
     @abstractmethod
     def _last_droppable(self, case: Case) -> int:
-        """The end of the operations that may be left out."""
+        """The index after the last operation that may be left out."""
 
     @abstractmethod
     def _tried_again(
         self, case: Case, program: Program, *, dropped: int
     ) -> Iterator[tuple[Case, list[Ruling]]]:
-        """Stop a smaller program like that of a case; it lacks ``dropped`` of the operations."""
+        """Stop a smaller program like that of a case, without ``dropped`` of its operations."""
 
     @abstractmethod
     def _doomed(self, case: Case) -> Crashed:
-        """The program as the doomed function of a report runs it."""
+        """The program that the doomed function of a report runs."""
 
     @abstractmethod
     def _death(self, case: Case, name: str) -> list[str]:
-        """Lines that call the doomed function ``name`` and let it end as it did."""
+        """Lines that call the doomed function ``name`` and stop it at the same point."""
 
 
 def lines_of(crashed: Crashed, opener: str, *, shows_position: bool) -> list[str]:
-    """The operations of a program, with what kills it, as the lines of a function."""
+    """The operations of a program and its kill, as the lines of a function."""
     point = crashed.point
     lines = []
     indent = "    "
-    # The process dies at the end of the program, or where it was armed before.
+    # The process dies at the end of the program, unless an armed point kills it earlier.
     for index, operation in enumerate(crashed.program.operations[: crashed.started]):
         if operation.record and shows_position:
             topic, partition, offset = operation.record

@@ -1,10 +1,10 @@
-/* Counts the write-like system calls of a process, and kills it before the n-th one or lets
- * that one fail.
+/* Counts the write-like system calls of a process. At the n-th call the shim kills the process, or
+ * makes the call fail.
  *
- * Loaded by LD_PRELOAD, it stands between the program and libc. Nothing is counted until it is
- * armed. Where STREAMPROOF_SHIM_CONTROL names a file, its state is in that file, so that another
- * process can arm it and read the count. Calls that bypass libc, stores into mapped memory, and
- * io_uring are not seen: docs/crash-model.md lists what escapes.
+ * LD_PRELOAD loads the shim between the program and libc. The shim counts nothing until it is
+ * armed. If STREAMPROOF_SHIM_CONTROL names a file, the state of the shim is in that file, so that
+ * another process can arm the shim and read the count. The shim does not see calls that bypass
+ * libc, stores into mapped memory, and io_uring: see docs/crash-model.md.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,8 +25,8 @@
 
 struct control {
     atomic_long armed;   /* 0: not armed; n > 0: act at call n; -1: only count */
-    atomic_long count;   /* calls since it was armed */
-    atomic_long error;   /* 0: kill the process before call n; else the errno that it fails with */
+    atomic_long count;   /* calls since the shim was armed */
+    atomic_long error;   /* 0: kill the process before call n; else the errno of call n */
     atomic_long lasting; /* whether every call after the n-th fails, too */
 };
 
@@ -53,7 +53,7 @@ void streamproof_arm(long n, long error, long lasting) {
 
 long streamproof_count(void) { return atomic_load(&control->count); }
 
-/* Counts a call; returns whether it is to fail. */
+/* Counts a call; returns whether the call must fail. */
 static int fails(void) {
     long n = atomic_load(&control->armed);
     if (n == 0) return 0;
@@ -65,8 +65,8 @@ static int fails(void) {
     for (;;) pause();
 }
 
-/* The same for a call on a descriptor: what goes to a pipe or to the standard error, as the answers
- * of a store host and its complaints do, changes no file of a store. */
+/* The same for a call on a descriptor. Writes to a pipe or to the standard error do not count: the
+ * answers and the messages of a store host go there, and change no file of a store. */
 static int fails_on(int fd) {
     struct stat s;
     return atomic_load(&control->armed) && fd > 2 && !fstat(fd, &s) && S_ISREG(s.st_mode) && fails();
@@ -101,7 +101,7 @@ WRAP(int, unlinkat, (int d, const char *a, int f), (d, a, f))
 WRAP(int, mkdir, (const char *a, mode_t m), (a, m))
 WRAP(int, rmdir, (const char *a), (a))
 
-/* A disk that is full says so, to a program that asks before it tries again. */
+/* A full disk must also report no free space: a program may ask before it tries again. */
 static int full(void) {
     long n = atomic_load(&control->armed);
     return n > 0 && atomic_load(&control->count) >= n && atomic_load(&control->lasting)

@@ -45,8 +45,8 @@ _fate: list[Control] = []
 _MUTANTS = str(Path(_HARNESS) / "mutants")
 
 _STANDARD_LIBRARY = (sysconfig.get_path("stdlib"), "<frozen ")
-"""Lines of Python itself are none either: opening a store runs thousands of them, of which those
-that write make system calls, and these are points of their own."""
+"""Lines of Python's own library are no crash points either. Opening a store runs thousands of them.
+Those that write make system calls, which are points of their own."""
 
 
 def arm_lines(n: int) -> None:
@@ -63,7 +63,7 @@ def arm_lines(n: int) -> None:
 
 
 def count_lines(report: Callable[[int], None]) -> None:
-    """From now on, tell ``report`` the number of lines of Python that were run."""
+    """From now on, report the number of executed lines of Python to ``report``."""
     count = 0
 
     def on_line() -> None:
@@ -76,12 +76,12 @@ def count_lines(report: Callable[[int], None]) -> None:
 
 def _trace(on_line: Callable[[], None]) -> None:
     if _fate:
-        # No line of this process is one of a subject that lives in another.
+        # The subject lives in another process, so no line of this process belongs to it.
         return
 
     def tracer(frame: FrameType, event: str, _: Any) -> Any:
         if not _counts(frame.f_code.co_filename):
-            # Returning None leaves this frame untraced; frames that it calls still are.
+            # Returning None leaves this frame untraced, but not the frames that it calls.
             return None
         if event == "line":
             on_line()
@@ -109,15 +109,15 @@ def disarm() -> None:
 
 
 def shim_is_loaded() -> bool:
-    """Whether this process was started with the shim, so that system calls can be counted."""
+    """Whether this process was started with the shim, and so can count system calls."""
     return hasattr(_shim(), "streamproof_arm")
 
 
 def arm_syscalls(n: int, *, error: int = 0, lasting: bool = False) -> None:
     """Act at the n-th write-like system call from now on; -1 only counts.
 
-    Without an ``error`` this process is killed before that call. With one, an errno, the call is
-    not made and fails with it; with ``lasting``, so does every one after it.
+    Without an ``error`` this process dies before that call. With an ``error``, an errno, the call
+    is not made and fails with that error. With ``lasting``, every later call fails, too.
 
     Raises:
         UsageError: the shim is not loaded.
@@ -134,7 +134,7 @@ def arm_syscalls(n: int, *, error: int = 0, lasting: bool = False) -> None:
 
 
 def counted_syscalls() -> int:
-    """How many write-like system calls there were since ``arm_syscalls``."""
+    """The number of write-like system calls since ``arm_syscalls``."""
     if _fate:
         return _fate[0].counted
     return int(_shim().streamproof_count())
@@ -142,7 +142,7 @@ def counted_syscalls() -> int:
 
 def share_fate() -> None:
     """From now on, arm the store hosts of this process instead of itself, and die with them."""
-    # A file without a name needs no removal.
+    # A file without a name vanishes with its last user, even if all of them are killed.
     block = os.memfd_create("streamproof-shim")
     _fate[:] = [Control(Path(f"/proc/{os.getpid()}/fd/{block}"))]
     os.environ.update(_fate[0].environment)
@@ -160,7 +160,7 @@ class Control:
     """The shim of another process, which is started with ``environment``.
 
     Args:
-        path: the file of the control block; it is made anew.
+        path: the file for the control block; an old file is replaced.
     """
 
     _LAYOUT = struct.Struct("4q")
@@ -173,14 +173,14 @@ class Control:
             self._block = mmap.mmap(file.fileno(), self._LAYOUT.size)
 
     def arm(self, n: int, *, error: int = 0, lasting: bool = False) -> None:
-        """As :func:`arm_syscalls`; 0 disarms."""
-        # The number comes last: the other process acts on it.
+        """Arm the other process like :func:`arm_syscalls`; 0 disarms it."""
+        # The number comes last, because the other process acts as soon as it is set.
         self._LAYOUT.pack_into(self._block, 0, 0, 0, error, lasting)
         struct.pack_into("q", self._block, 0, n)
 
     @property
     def counted(self) -> int:
-        """How many write-like system calls there were since ``arm``."""
+        """The number of write-like system calls since ``arm``."""
         return int(self._LAYOUT.unpack_from(self._block)[1])
 
 

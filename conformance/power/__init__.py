@@ -1,1 +1,1 @@
-"""The loss of power: what was not synced is lost, in every way in which a disk may lose it."""
+"""Simulates losses of power: unsynced data is lost in every way in which a disk may lose it."""

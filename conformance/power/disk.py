@@ -1,20 +1,20 @@
-"""What a disk may hold after the loss of power: the calls of a program, and which of them last.
+"""A model of the disk: the contents that are possible after the loss of power.
 
-Every call has at most two effects, and each effect lasts from a certain call on, which synced it.
-Until then it may be lost. The model keeps to what file systems say of themselves:
+Every call of a program has at most two effects on the disk. An effect may be lost until a later
+call syncs it. From that call on, it *lasts*. The model follows the promises of file systems:
 
-- ``fsync`` and ``fdatasync`` of a file make its data and its size last. So does a synchronous
-  write for itself. ``sync_file_range`` promises nothing, and ``close`` does not either.
-- An entry of a directory lasts once the directory was synced (``fsync(2)``); a rename does so as
-  a whole, once either of its directories was.
-- Data that was not synced may be lost or kept, in any order, and in pieces of whole sectors. Where
-  the size outlives the data, zeros are read.
-- What was written to a file after its size had been set is not kept without the new size.
+- ``fsync`` and ``fdatasync`` of a file make its data and its size last. A synchronous write makes
+  its own data and size last. ``sync_file_range`` and ``close`` promise nothing.
+- An entry of a directory lasts once the directory is synced (``fsync(2)``). A rename lasts as a
+  whole, once either of its directories is synced.
+- Unsynced data may be lost or kept, in any order, and in pieces of whole sectors. If the size
+  survives without the data, reads return zeros.
+- Data that was written after a change of the file's size does not survive without the new size.
 - The changes of one directory reach the disk in order.
 
-:data:`JOURNALLED` adds what ext4 and XFS do in every mode of theirs: all changes of names and sizes
-reach the disk in order, so that what makes one of them last makes all last that came before, and
-to sync a file or a directory makes its own names last.
+:data:`JOURNALLED` adds the promises that ext4 and XFS keep in all of their modes. All changes of
+names and sizes reach the disk in order, so a sync of one of them also makes all earlier ones last.
+A sync of a file or a directory makes its own names last.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 ROOT = 1
-"""The node of the directory that is asked about; others have higher numbers."""
+"""The node of the directory under test; other nodes have higher numbers."""
 
 NEVER = 1 << 62
 """The number of no call."""
@@ -49,11 +49,11 @@ Piece = tuple[int, int]
 
 @dataclass(frozen=True)
 class FileSystem:
-    """What a file system promises, besides what all do.
+    """The promises of a file system beyond those that all file systems make.
 
     Attributes:
-        ordered: changes of names and sizes reach the disk in order, whatever they change.
-        names_with_files: to sync a file or directory makes the names last that it was given.
+        ordered: changes of names and sizes reach the disk in order, across files and directories.
+        names_with_files: a sync of a file or directory makes its own names last.
     """
 
     ordered: bool
@@ -64,11 +64,11 @@ JOURNALLED = FileSystem(ordered=True, names_with_files=True)
 """ext4 and XFS, in their weakest modes."""
 
 PORTABLE = FileSystem(ordered=False, names_with_files=False)
-"""What ``fsync(2)`` promises on any file system, and no more."""
+"""Only the promises of ``fsync(2)``, which hold on any file system."""
 
 
 class DirectoryEntry(NamedTuple):
-    """A name in a directory that leads to a node, or to nothing any more."""
+    """A name in a directory that leads to a node, or that was removed."""
 
     directory: int
     name: str
@@ -77,16 +77,16 @@ class DirectoryEntry(NamedTuple):
 
 @dataclass
 class Effect:
-    """What a call does to the disk.
+    """An effect of a call on the disk.
 
     Attributes:
         call: the number of the call.
-        entries: the names that it changes, all at once.
-        node: the file that it changes.
-        offset: where the change begins, in bytes; for a new size, that size.
-        data: the bytes that are there then; ``None`` if it changes the size, or zeros a part.
-        zeros: how many bytes are zero then, as far as they are within the file.
-        lasts: the number of the call from which on it is never lost.
+        entries: the names that the effect changes, all at once.
+        node: the file that the effect changes.
+        offset: the start of the change, in bytes; for a new size, the size.
+        data: the new bytes; ``None`` for a new size, or for zeros.
+        zeros: the number of bytes that become zero, as far as they lie within the file.
+        lasts: the number of the call from which on the effect cannot be lost.
     """
 
     call: int
@@ -99,21 +99,21 @@ class Effect:
 
     @property
     def places(self) -> set[int]:
-        """The directories that it changes, or the file."""
+        """The directories that the effect changes, or else the file."""
         return {each.directory for each in self.entries} or {self.node}
 
     @property
     def resizes(self) -> bool:
-        """Whether it changes the size of a file, and nothing else."""
+        """Whether the effect only changes the size of a file."""
         return not self.entries and self.data is None and not self.zeros
 
     @property
     def is_metadata(self) -> bool:
-        """Whether it goes through the journal of a file system that has one."""
+        """Whether the effect goes through the journal, if the file system has one."""
         return bool(self.entries) or self.resizes
 
     def concerns(self, node: int, *, names_too: bool = True) -> bool:
-        """Whether to sync a file or directory is about this effect."""
+        """Whether a sync of this file or directory covers the effect."""
         if not self.entries:
             return self.node == node
         return any(
@@ -121,18 +121,18 @@ class Effect:
         )
 
     def pending(self, after: int) -> bool:
-        """Whether it has happened after ``after`` calls, and may still be lost."""
+        """Whether the effect has happened after ``after`` calls, but may still be lost."""
         return self.call <= after < self.lasts
 
 
 @dataclass
 class DiskModel:
-    """The effects of all calls of a trace, under what a file system promises.
+    """The effects of all calls of a trace, under the promises of a file system.
 
     Attributes:
-        file_system: what holds for each of its states.
+        file_system: the promises that every state keeps.
         effects: all effects, in order.
-        links: where symbolic links lead.
+        links: the targets of symbolic links.
         directories: the nodes that are directories.
     """
 
@@ -142,7 +142,7 @@ class DiskModel:
     directories: set[int] = field(default_factory=lambda: {ROOT})
 
     def pending(self, after: int) -> list[Effect]:
-        """The effects that may be lost when the power is cut after ``after`` calls."""
+        """The effects that a loss of power after ``after`` calls may undo."""
         return [each for each in self.effects if each.pending(after)]
 
     def closed(self, after: int, lost: AbstractSet[int]) -> frozenset[int]:
@@ -166,9 +166,9 @@ class DiskModel:
         lost: AbstractSet[int] = frozenset(),
         torn: Mapping[int, Piece] | None = None,
     ) -> Tree:
-        """The content of the disk after ``after`` calls, without those that are lost.
+        """The content of the disk after ``after`` calls, without the lost ones.
 
-        Of a write in ``torn`` only a piece survived.
+        Only a piece of each write in ``torn`` survives.
         """
         entries: dict[int, dict[str, int]] = {}
         contents: dict[int, bytearray] = {}
@@ -202,7 +202,7 @@ class DiskModel:
             elif node not in self.directories:
                 yield place, bytes(contents.get(node, b""))
             elif node not in above:
-                # A directory that lost its way out of itself is not entered again.
+                # After lost renames a directory may lie within itself. It is entered only once.
                 yield place, None
                 yield from self._walk(node, f"{place}/", entries, contents, (*above, node))
 
@@ -231,7 +231,7 @@ def disk_of(trace: SyscallTrace, file_system: FileSystem) -> DiskModel:
 
 
 class _Replay:
-    """Goes through the calls once; an inode that is used again is another node."""
+    """Goes through the calls once. A reused inode becomes a new node."""
 
     def __init__(self, trace: SyscallTrace, file_system: FileSystem) -> None:
         self._file_system = file_system
@@ -310,14 +310,14 @@ class _Replay:
         return [source, target]
 
     def _sync(self, number: int, node: int, data: Iterable[Effect]) -> None:
-        """A file or directory was synced, and with a file some of its data."""
+        """Record a sync of a file or directory; for a file, it covers data, too."""
         self._last(number, data)
         system = self._file_system
         pending = [each for each in self.disk.effects if each.is_metadata and each.lasts == NEVER]
         names_too = system.names_with_files
         mine = [each for each in pending if each.concerns(node, names_too=names_too)]
         if system.ordered and mine:
-            # All that came before the last one is in the same journal.
+            # The journal is in order, so all effects before the last synced one last, too.
             mine = [each for each in pending if each.call <= mine[-1].call]
         self._last(number, mine)
 

@@ -1,8 +1,8 @@
-"""Which legal states of a disk are tried: after each call, several of each kind of damage.
+"""Chooses the legal states of a disk to try: after each call, several of each kind of damage.
 
-The promises of the file system allow every state, so no finding depends on a disk that does not
-exist. There are far too many states to try them all. Those that are left out are evenly spread, and
-two states that look alike are tried once.
+The promises of the file system allow every chosen state, so no finding depends on a disk that does
+not exist. The states are far too many to try them all. So the chosen ones are evenly spread, and
+states with equal content are tried once.
 """
 
 from __future__ import annotations
@@ -29,28 +29,29 @@ __all__ = [
 ]
 
 Damage = Literal["lost", "torn", "reordered", "hollow", "nameless", "scattered"]
-"""How a state differs from one that is just older.
+"""The difference between a state and one that is merely older.
 
-``lost``: what was not synced is gone, or the latest part of it is. ``torn``: of a write some
-sectors survived. ``reordered``: a later write survived, and an earlier one did not. ``hollow``:
-names survived, and the content did not. ``nameless``: content survived, and the latest names did
-not. ``scattered``: the latest names of any directory did not, as without a journal.
+``lost``: all unsynced effects are gone, or the latest of them. ``torn``: some sectors of a write
+survived. ``reordered``: a later write survived, but an earlier one did not. ``hollow``: names
+survived, but the content did not. ``nameless``: content survived, but the latest names did not.
+``scattered``: the latest names of single directories are gone, as happens without a journal.
 """
 
 DAMAGES: tuple[Damage, ...] = ("lost", "torn", "reordered", "hollow", "nameless")
-"""What may happen on a file system with a journal."""
+"""The kinds of damage that are possible on a file system with a journal."""
 
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
 
 GROUPS = 6
-"""Into how many groups, at most, the writes to one file are put that survive or not together."""
+"""The most groups of writes to one file. The writes of a group survive, or are lost, together."""
 
 VARIANTS = 12
-"""How many states of one kind, at most, differ only in the moment up to which all is kept."""
+"""The most states of one kind that differ only in the moment up to which everything is kept."""
 
 TRIES = 4
-"""How many candidates, at most, are looked at for each state that is to be tried."""
+"""The most candidates that are compared for each state to try. Many candidates have equal content,
+so more of them are needed than states."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,10 @@ class DiskState:
     """A legal state.
 
     Attributes:
-        after: after how many calls the power goes.
+        after: the number of calls before the power is cut.
         lost: the numbers of the calls whose effect is lost.
-        torn: the writes of which a piece survived, by number.
-        damage: what kind it is.
+        torn: by number of a write, the piece of it that survived.
+        damage: the kind of damage.
     """
 
     after: int
@@ -70,19 +71,19 @@ class DiskState:
     damage: Damage = "lost"
 
     def tree(self, disk: DiskModel) -> Tree:
-        """What is on the disk."""
+        """The content of the disk."""
         return disk.tree(self.after, self.lost, dict(self.torn))
 
 
 Left = tuple[DiskState, Tree]
-"""A state, and what is on the disk then."""
+"""A state, and the content of the disk in it."""
 
 Choice = tuple[set[int], tuple[tuple[int, Piece], ...]]
 """The calls that are lost, and those that are torn."""
 
 
 def states_at(disk: DiskModel, after: int, damage: Damage) -> Iterator[DiskState]:
-    """Legal states with one kind of damage after ``after`` calls; some may look alike."""
+    """Legal states with one kind of damage after ``after`` calls; some may be equal."""
     pending = disk.pending(after)
     for lost, torn in _CHOICES[damage](pending):
         yield DiskState(after, disk.closed(after, lost), torn, damage)
@@ -101,7 +102,7 @@ def _metadata(pending: Iterable[Effect]) -> list[Effect]:
 
 
 def _groups(pending: Iterable[Effect]) -> list[set[int]]:
-    """The writes that may be lost, as the groups that survive or not, by their first call."""
+    """The writes that may be lost, in groups that survive or are lost together, by first call."""
     by_node: dict[int, list[int]] = {}
     for each in _data(pending):
         by_node.setdefault(each.node, []).append(each.call)
@@ -113,7 +114,7 @@ def _groups(pending: Iterable[Effect]) -> list[set[int]]:
 
 
 def _lost(pending: Sequence[Effect]) -> Iterator[Choice]:
-    """Everything, and the latest part of it, up to nothing."""
+    """Lose everything unsynced, then ever smaller latest parts of it, down to nothing."""
     moments = [each.call for each in pending]
     for index in spread(len(moments), VARIANTS):
         yield {call for call in moments if call >= moments[index - 1]}, ()
@@ -121,7 +122,7 @@ def _lost(pending: Sequence[Effect]) -> Iterator[Choice]:
 
 
 def _hollow(pending: Sequence[Effect]) -> Iterator[Choice]:
-    """All content with all names or the earlier names kept; the content of single files."""
+    """Lose all content with all names or the earlier names kept, or the content of single files."""
     data, metadata = _data(pending), _metadata(pending)
     if not data:
         return
@@ -132,14 +133,14 @@ def _hollow(pending: Sequence[Effect]) -> Iterator[Choice]:
 
 
 def _nameless(pending: Sequence[Effect]) -> Iterator[Choice]:
-    """The latest names, up to all of them, and no content."""
+    """Lose the latest names, up to all of them, but no content."""
     metadata = _metadata(pending)
     for index in spread(len(metadata), VARIANTS):
         yield _calls(metadata[index - 1 :]), ()
 
 
 def _reordered(pending: Sequence[Effect]) -> Iterator[Choice]:
-    """Each group of writes alone is lost, or alone survives."""
+    """Lose each group of writes alone, or all groups but one."""
     groups = _groups(pending)
     if len(groups) < 2:
         return
@@ -150,7 +151,7 @@ def _reordered(pending: Sequence[Effect]) -> Iterator[Choice]:
 
 
 def _torn(pending: Sequence[Effect]) -> Iterator[Choice]:
-    """Of the last write to each file the head survives, or the tail."""
+    """Keep only the head, or only the tail, of the last write to each file."""
     last = {each.node: each for each in pending if each.data is not None}
     for effect in last.values():
         for cut in _cuts(effect):
@@ -159,7 +160,7 @@ def _torn(pending: Sequence[Effect]) -> Iterator[Choice]:
 
 
 def _cuts(effect: Effect) -> list[int]:
-    """Where a write may be torn: the first, a middle and the last end of a sector and of a page."""
+    """The places to tear a write: the first, a middle and the last border of sectors and pages."""
     size = len(effect.data or b"")
     cuts: set[int] = set()
     for unit in (SECTOR_BYTES, PAGE_BYTES):
@@ -169,7 +170,7 @@ def _cuts(effect: Effect) -> list[int]:
 
 
 def _scattered(pending: Sequence[Effect]) -> Iterator[Choice]:
-    """What one directory changed is lost, from some moment on, or all but that; or everything."""
+    """Lose the changes of one directory from some moment on, all other changes, or everything."""
     metadata = _metadata(pending)
     if metadata:
         yield _calls(metadata), ()
@@ -192,7 +193,7 @@ _CHOICES: dict[Damage, Callable[[Sequence[Effect]], Iterator[Choice]]] = {
 
 
 def smaller(disk: DiskModel, state: DiskState) -> Iterator[DiskState]:
-    """Legal states in which less is lost, those that lose least first."""
+    """Legal states that lose less, those that lose least first."""
     calls = sorted(state.lost)
     chunk = len(calls) // 2
     while chunk:
@@ -206,8 +207,8 @@ def smaller(disk: DiskModel, state: DiskState) -> Iterator[DiskState]:
 def points_of(trace: SyscallTrace, limit: int) -> list[int]:
     """The numbers of calls after which the power is cut: at most ``limit``, ascending.
 
-    Those around a sync, a change of names, and the end of an operation come first: between two
-    writes little is decided.
+    Moments around a sync, a change of names, and the end of an operation come first, because the
+    promises change there. Between two writes they do not.
     """
     count = len(trace.calls)
     plain = {CallKind.WRITE, CallKind.ZERO}
@@ -225,7 +226,7 @@ def _some(numbers: Sequence[int], limit: int) -> list[int]:
 
 
 def choose(disk: DiskModel, trace: SyscallTrace, damage: Damage, limit: int) -> Iterator[Left]:
-    """At most ``limit`` states with one kind of damage that differ, with what is on the disk."""
+    """At most ``limit`` different states with one kind of damage, with the content of the disk."""
     points = points_of(trace, limit * TRIES)
     candidates = [state for point in points for state in states_at(disk, point, damage)]
     seen: set[tuple[bytes, int, int]] = set()
@@ -241,7 +242,7 @@ def choose(disk: DiskModel, trace: SyscallTrace, damage: Damage, limit: int) -> 
 
 
 def digest_of(tree: Tree) -> bytes:
-    """A digest of what is below a directory."""
+    """A digest of the content of a directory."""
     digest = blake2b(digest_size=16)
     for path, content in sorted(tree.items()):
         digest.update(repr((path, content)).encode())

@@ -57,24 +57,24 @@ OF_RULING = {
 """The promises that have a requirement of their own, whatever the damage."""
 
 FLUSHED = "POWER-010"
-"""As ``POWER-009``, where only what was flushed is durable."""
+"""The counterpart of ``POWER-009`` for stores that only make flushed commits durable."""
 
 SHRINK_STATES = 24
-"""States that are tried on each smaller program."""
+"""The number of states that are tried on each smaller program."""
 
 MOST_LINES = 8
-"""Lost calls that are described in a program, at most."""
+"""The most lost calls that a program describes."""
 
 
 def promise_of(ruling: Ruling, damage: Damage, durability: str) -> str:
-    """The requirement of this area that a ruling on a crash is about."""
+    """The requirement of this area that corresponds to a ruling on a crash."""
     if ruling.requirement == "CRASH-008" and durability == "flush":
         return FLUSHED
     return OF_RULING.get(ruling.requirement, OF_DAMAGE[damage])
 
 
 def history_after_power(run: CheckContext, crashed: Crashed) -> History:
-    """What was done until the power went, and what of it must be there."""
+    """The history until the power was cut, with the commits that must survive."""
     capabilities = run.subject.capabilities
     history = history_of(crashed, capabilities, exact=run.exact)
     if capabilities.durability == "process":
@@ -88,8 +88,8 @@ class PowerCampaign(ProgramCampaign[Loss]):
 
     Args:
         run: the check.
-        limit: how many states it may look at.
-        file_system: what every state keeps to.
+        limit: the most states to look at.
+        file_system: the promises that every state keeps.
 
     Raises:
         Skipped: system calls cannot be recorded here.
@@ -111,10 +111,10 @@ class PowerCampaign(ProgramCampaign[Loss]):
         share: float = 1.0,
         before: Loss | None = None,
     ) -> list[Loss]:
-        """Cut the power after the calls of a program, with a share of the states that are left.
+        """Cut the power after calls of a program, with a share of the remaining states.
 
         Returns:
-            The losses that broke no promise; their directories are gone.
+            The losses that broke no promise. Their directories are deleted.
 
         Raises:
             Skipped: the store writes files in a way that cannot be recorded.
@@ -128,7 +128,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
             most = min(limit, self._left)
             chosen = list(choose(disk, recording.trace, damage, most))
             if most and not chosen:
-                # The store synced in between, so that this damage cannot happen.
+                # The store synced in between, so this damage cannot happen.
                 self._run.evidence.exercised.add(OF_DAMAGE[damage])
             for loss, rulings in self._judged(recording, chosen):
                 self._left -= 1
@@ -153,10 +153,10 @@ class PowerCampaign(ProgramCampaign[Loss]):
         self._run.evidence.examples += 1
 
     def repeat(self, choices: SavedChoices) -> None:
-        """Lose the power again as it was saved, and record what breaks in the same shape.
+        """Repeat a saved loss of power, and record a failure of the same shape.
 
-        Threads of a database shift its system calls. So a saved loss that does not fit the new
-        recording, or does no harm in it, is followed by others with the same kind of damage.
+        Threads of a database shift its system calls from run to run. So the saved loss may not fit
+        the new recording, or may show no failure. Then others with the same kind of damage follow.
         """
         self._tries = self._shrink_limit
         before: Loss | None = None
@@ -175,7 +175,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
                 self._record(*broken)
 
     def _saved_first(self, recording: Recording, state: DiskState) -> Iterator[Left]:
-        """A saved state, if it can be one of this recording, and others with the same damage."""
+        """A saved state, if it fits this recording, and others with the same damage."""
         disk = disk_of(recording.trace, self._file_system)
         lost = state.lost | {call for call, _ in state.torn}
         pending = {each.call for each in disk.pending(state.after)}
@@ -193,14 +193,14 @@ class PowerCampaign(ProgramCampaign[Loss]):
     def _judged(
         self, recording: Recording, states: Iterable[Left]
     ) -> Iterator[tuple[Loss, list[Ruling]]]:
-        """Make each state; the rulings on it."""
+        """Make each state, and yield its rulings."""
         for batch in _batches(states, BATCH):
             yield from self._judge([self._engine.leave(recording, *each) for each in batch])
 
     def _within_tries(
         self, recording: Recording, states: Iterable[Left]
     ) -> Iterator[tuple[Loss, list[Ruling]]]:
-        """As ``_judged``, of no more states than there are tries left."""
+        """The rulings of ``_judged``, on no more states than tries are left."""
         return self._judged(recording, itertools.islice(states, max(0, self._tries)))
 
     # Making failures small.
@@ -223,7 +223,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
             yield from self._within_tries(recording, states)
 
     def _less_lost(self, loss: Loss, ruling: Ruling) -> tuple[Loss, Ruling]:
-        """The failure with as little lost as possible. Losing everything is as simple as that."""
+        """The failure with as little lost as possible. Losing everything counts as simple, too."""
         recording, disk = loss.recording, disk_of(loss.recording.trace, self._file_system)
         broken: tuple[Loss, Ruling] | None = (loss, ruling)
         while broken and not _loses_all(disk, broken[0].state):
@@ -283,7 +283,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
 
 
 def _encoded(loss: Loss) -> Any:
-    """A loss of power as it is saved."""
+    """A loss of power in its saved form."""
     state = loss.state
     torn = [[call, *piece] for call, piece in state.torn]
     return encode_value(
@@ -292,7 +292,7 @@ def _encoded(loss: Loss) -> Any:
 
 
 def _decoded(saved: Any) -> tuple[Program, DiskState]:
-    """The program and the state that :func:`_encoded` made this of."""
+    """The program and the state from which :func:`_encoded` made this data."""
     program, after, lost, torn, damage = decode_value(saved)
     pieces = tuple((call, (start, end)) for call, start, end in torn)
     return program, DiskState(after, frozenset(lost), pieces, damage)
@@ -305,7 +305,7 @@ def _batches(states: Iterable[Left], size: int) -> Iterator[list[Left]]:
 
 
 def _loses_all(disk: DiskModel, state: DiskState) -> bool:
-    """Whether all that may be lost is lost."""
+    """Whether a state loses everything that may be lost."""
     return not state.torn and state.lost == {each.call for each in disk.pending(state.after)}
 
 
@@ -318,7 +318,7 @@ def _described(trace: SyscallTrace, number: int) -> str:
 
 
 def _where(loss: Loss) -> str:
-    """How the power is lost, in words."""
+    """The loss of power, in words."""
     operation = loss.recording.program.operations[max(loss.crashed.started - 1, 0)]
     number, _, call = _described(loss.recording.trace, loss.state.after).partition(": ")
     calls = f"{len(loss.state.lost)} earlier calls" if loss.state.lost else ""

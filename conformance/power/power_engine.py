@@ -1,8 +1,8 @@
-"""The power engine: run a program once, recorded, and make what a loss of power may leave of it.
+"""The power engine runs and records a program once, and then makes the states of a loss of power.
 
-Nothing is lost for real: the program runs to its end in a child, and from what it did to the disk
-follow the states in which the disk may be, had the power gone after any of its calls. Each is made
-anew in a directory of its own, and opened by the store.
+No power is lost for real. The program runs to its end in a child process. The recording of its
+calls determines the possible states of the disk, had the power gone after any of them. The engine
+makes each state in a directory of its own, where the store then opens.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = ["Loss", "PowerEngine", "Recording"]
 
 @dataclass(frozen=True)
 class Recording:
-    """A program that was run once.
+    """A program with its recorded run.
 
     Attributes:
-        trace: what it did to the disk.
+        trace: the recorded calls.
         error: how the subject failed: it ``raised`` or ``ended the process``; empty if it did not.
-        escaped: the files that were written unseen, so that nothing can be said about them.
-        before: the loss of power before it, on what that left it ran.
+        escaped: the files with unrecorded writes, whose states cannot be known.
+        before: the earlier loss of power whose state the program started with.
     """
 
     program: Program
@@ -48,7 +48,7 @@ class Recording:
 
     @property
     def whole(self) -> Crashed:
-        """The program as if it was killed at its end."""
+        """The program, as if it had been killed at its end."""
         started, finished = len(self.trace.started), len(self.trace.returned)
         before = self.before.crashed if self.before else None
         point = CrashPoint("boundary", started)
@@ -60,7 +60,7 @@ class Loss:
     """A state that a loss of power may leave.
 
     Attributes:
-        crashed: the program as far as it had come by then, and the directory with the state.
+        crashed: the program up to the loss, and the directory with the state.
     """
 
     recording: Recording
@@ -68,24 +68,24 @@ class Loss:
     crashed: Crashed
 
     def tree(self) -> Tree:
-        """What is on the disk then."""
+        """The content of the disk in this state."""
         return self.state.tree(disk_of(self.recording.trace, JOURNALLED))
 
     @property
     def chain(self) -> list[Loss]:
-        """All losses of power that led here, the first one first."""
+        """The earlier losses of power in order, and then this one."""
         before = self.recording.before
         return [*(before.chain if before else []), self]
 
 
 class PowerEngine:
-    """Records programs of one subject, and makes what a loss of power leaves."""
+    """Records programs of one subject, and makes the states after a loss of power."""
 
     def __init__(self, run: CheckContext) -> None:
         self._run = run
 
     def record(self, program: Program, before: Loss | None = None) -> Recording:
-        """Run a program, on what a loss of power before it left."""
+        """Run and record a program, after an earlier loss of power if there is one."""
         directory = self._run.new_directory()
         if before is not None:
             write_tree(before.tree(), directory)
@@ -102,7 +102,7 @@ class PowerEngine:
         return Recording(program, trace, text, escaped, before)
 
     def _perform(self, program: Program, directory: Path, error: Path, *, again: bool) -> None:
-        """Perform a program, and write what it raises to a file."""
+        """Perform a program, and write its exception to a file."""
         lab = self._run.lab(directory)
         labs = {number: lab.beside(number) if number else lab for number in program.stores}
         stores: dict[int, Any] = {}
@@ -114,7 +114,7 @@ class PowerEngine:
                 stores[operation.store] = store
                 mark(index, returned=True)
         except TaskCorruptedError as refusal:
-            # After a loss of power the store may ask to be wiped; the program then ends.
+            # After a loss of power the store may ask to be wiped, which ends the program.
             if not again or stores or self._run.subject.capabilities.transactional:
                 error.write_text(f"raised {brief(refusal)}", "utf-8", "replace")
         except BaseException as raised:
@@ -130,7 +130,7 @@ class PowerEngine:
 
 
 def _escaped(trace: SyscallTrace, directory: Path) -> list[str]:
-    """The files that were written unseen: mapped, or different from the recorded writes."""
+    """The files with unrecorded writes: mapped files, or files that differ from the record."""
     expected = disk_of(trace, JOURNALLED).tree(len(trace.calls))
     found = actual_tree(directory)
     paths = sorted(expected.keys() | found.keys())

@@ -1,16 +1,17 @@
-/* Records, in order and over all threads, the calls by which a process changes files.
+/* Records the calls by which a process changes files, in order and over all threads.
  *
- * Loaded by LD_PRELOAD, it stands between the program and libc. Nothing is recorded until it is
- * armed, which costs one load of a variable for each call. Armed, it holds a lock while a call is
- * made and written down, so that the order in the log is the order on the disk.
+ * LD_PRELOAD loads the recorder between the program and libc. Until it is armed, the recorder only
+ * loads one variable at each call. Once armed, it holds a lock while it makes a call and writes it
+ * down, so the order in the log is the order on the disk.
  *
- * It keeps nothing in mind: files and directories are named by their inodes, which are looked up at
- * each call, so that neither dup nor fork nor chdir confuses it. A failed call changes nothing
- * and is not recorded. What escapes it is found by comparing the log with the directory in
- * the end: docs/crash-model.md.
+ * The recorder keeps no state about files. It names files and directories by their inodes, which it
+ * looks up at each call, so dup, fork and chdir cannot confuse it. A failed call changes nothing
+ * and is not recorded. A comparison of the log with the directory at the end finds writes that
+ * escaped the recorder: see docs/crash-model.md.
  *
- * Where STREAMPROOF_RECORD names a log and a directory, one a line, the process is recorded from
- * its start. A store host is, into the log of its client: whoever writes to it locks it.
+ * If STREAMPROOF_RECORD names a log and a directory, one a line, the recorder records the process
+ * from its start. A store host writes to the log of its client in this way, so every writer locks
+ * the log.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,17 +38,17 @@ enum kind {
     CREATE = 'c', /* a new file; without a name for O_TMPFILE */
     RESIZE = 't', /* length is the new size */
     WRITE = 'w',  /* length bytes follow; other is 1 for O_SYNC and O_DSYNC */
-    ZERO = 'z',   /* length bytes from offset are zeros now, and the size is as it was */
+    ZERO = 'z',   /* length bytes from offset become zeros; the size does not change */
     SYNC = 's',   /* fsync or fdatasync of a file or directory */
     SYNC_ALL = 'a',
     RENAME = 'r',
     EXCHANGE = 'e',
     LINK = 'l',
-    SYMLINK = 'y', /* the second name is where it leads */
+    SYMLINK = 'y', /* the second name is the target */
     UNLINK = 'u',
     MKDIR = 'd',
     MARK = 'm',
-    ESCAPE = 'x' /* the name is the call after which a file is written unseen */
+    ESCAPE = 'x' /* the name is the call after which writes to a file are not recorded */
 };
 
 struct record {
@@ -55,7 +56,7 @@ struct record {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int armed; /* the process that is recorded; 0 for none */
+static atomic_int armed; /* the recorded process; 0 for none */
 static int log_fd = -1;
 static dev_t device;
 
@@ -83,11 +84,11 @@ static void put(struct record r, const char *name, const char *second, const voi
                             {(void *)data, data ? (size_t)r.length : 0}};
     size_t size = 0;
     for (int i = 0; i < 4; i++) size += parts[i].iov_len;
-    /* A log with a hole would be read as a disk on which nothing happened there. */
+    /* A reader would take a gap in the log for a time without any call, so the process must end. */
     if (syscall(SYS_writev, log_fd, parts, 4) != (long)size) abort();
 }
 
-/* Whether a descriptor is a file or a directory on the device that is watched. */
+/* Whether a descriptor is a file or a directory on the watched device. */
 static int watched(int fd, struct stat *s) {
     return fstat(fd, s) == 0 && s->st_dev == device && (S_ISREG(s->st_mode) || S_ISDIR(s->st_mode));
 }
@@ -130,7 +131,7 @@ void streamproof_mark(long number, long returned) {
     release();
 }
 
-/* From now on no call is between being made and being written down, in whatever process. */
+/* Takes the lock for good, so that no process is between making a call and writing it down. */
 void streamproof_freeze(void) {
     take();
     atomic_store(&armed, 0);
@@ -149,7 +150,7 @@ __attribute__((constructor)) static void record_from_the_start(void) {
     static __typeof__(name) *next; \
     if (!next) next = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
 
-/* A call whose success, `result >= 0`, is written down by `note`, with errno as the call left it. */
+/* Makes a call, and lets `note` write it down if `result >= 0`. Keeps the errno of the call. */
 #define WRAP(type, name, parameters, arguments, note) \
     type name parameters { \
         NEXT(name); \
@@ -170,7 +171,7 @@ static int is_synchronous(int fd) { return (fcntl(fd, F_GETFL) & O_DSYNC) != 0; 
 static void wrote(int fd, const struct iovec *parts, int count, ssize_t n, off_t offset) {
     struct stat s;
     if (n <= 0 || !watched(fd, &s)) return;
-    /* Without an offset it was at the file's position, which is behind it now. */
+    /* A write without an offset was at the file's position, which is after the data now. */
     if (offset < 0) offset = lseek(fd, 0, SEEK_CUR) - n;
     else if (fcntl(fd, F_GETFL) & O_APPEND) offset = s.st_size - n;
     char *data = malloc((size_t)n);
@@ -187,7 +188,7 @@ static void wrote(int fd, const struct iovec *parts, int count, ssize_t n, off_t
     free(data);
 }
 
-/* What the kernel copied into a file by itself, read back from there. */
+/* Writes down data that the kernel itself copied into a file, read back from the file. */
 static void copied(int fd, ssize_t n, off_t offset) {
     struct stat s;
     if (n <= 0 || !watched(fd, &s)) return;
@@ -266,7 +267,7 @@ WRAP(int, fallocate64, (int fd, int m, off64_t o, off64_t n), (fd, m, o, n), all
 WRAP(int, posix_fallocate, (int fd, off_t o, off_t n), (fd, o, n), if (!result) resized(fd))
 WRAP(int, posix_fallocate64, (int fd, off64_t o, off64_t n), (fd, o, n), if (!result) resized(fd))
 
-/* What makes it last. */
+/* Syncs. */
 
 static void synced(int fd) {
     struct stat s;
@@ -358,7 +359,7 @@ static void opened(int fd, int at, const char *path, int flags, int existed) {
     }
 }
 
-/* Only these change anything: whether a file is made has to be known before the call. */
+/* Only these flags change anything. Whether the call will make a file must be known beforehand. */
 static int changes(int flags) { return flags & (O_CREAT | O_TRUNC) || (flags & O_TMPFILE) == O_TMPFILE; }
 
 static int exists(int at, const char *path) {
@@ -418,7 +419,7 @@ int creat64(const char *path, mode_t mode) {
     OPENED(AT_FDCWD, path, O_CREAT | O_TRUNC, next(path, mode));
 }
 
-/* What is written unseen afterwards. */
+/* Calls after which writes to a file are not recorded. */
 
 static void escapes(int fd, const char *call) {
     struct stat s;
@@ -442,7 +443,7 @@ static void escapes(int fd, const char *call) {
 MAPPED(mmap, off_t)
 MAPPED(mmap64, off64_t)
 
-/* The buffers of a stream are written within libc. */
+/* libc writes the buffers of a stream itself, without a call that the recorder could see. */
 #define STREAM(name) \
     FILE *name(const char *path, const char *mode) { \
         NEXT(name); \

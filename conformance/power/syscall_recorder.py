@@ -38,13 +38,13 @@ def recorder_is_loaded() -> bool:
 
 
 def run_recorded(doomed: Callable[[], object], root: Path, log: Path) -> tuple[SyscallTrace, int]:
-    """Run ``doomed`` in a process of its own, which loses its power where ``doomed`` ends.
+    """Run ``doomed`` in a process of its own, which is killed at the end of ``doomed``.
 
-    Every call by which the process changes a file is recorded in ``log``.
+    The recorder writes every call that changes a file to ``log``.
 
     Returns:
-        What it did to the disk below ``root``, and how it ended, as ``os.waitpid`` has it: by
-        SIGKILL, or with the exit code 1 if ``doomed`` raised.
+        The recorded calls below ``root``, and the status of the process as from ``os.waitpid``:
+        killed by SIGKILL, or the exit code 1 if ``doomed`` raised.
 
     Raises:
         UsageError: the recorder is not loaded.
@@ -64,7 +64,8 @@ def run_recorded(doomed: Callable[[], object], root: Path, log: Path) -> tuple[S
         except BaseException:
             traceback.print_exc()
             os._exit(1)
-        # No call of its threads, or of a store host, is made and not yet in the log when it dies.
+        # The log is complete: when the process dies, no call of its threads or of a store host is
+        # made but not yet written down.
         ctypes.CDLL(None).streamproof_freeze()
         die()
     _, status = os.waitpid(pid, 0)
@@ -74,7 +75,7 @@ def run_recorded(doomed: Callable[[], object], root: Path, log: Path) -> tuple[S
 def _record(log: Path, root: Path) -> None:
     """From now on, append every call that changes a file of the same file system to ``log``.
 
-    A process that is started from now on, as a store host is, does so as well.
+    Processes that start from now on, such as store hosts, append their calls, too.
     """
     os.environ["STREAMPROOF_RECORD"] = f"{log}\n{root}"
     error = ctypes.CDLL(None).streamproof_record(os.fsencode(log), os.fsencode(root))
@@ -83,5 +84,5 @@ def _record(log: Path, root: Path) -> None:
 
 
 def mark(operation: int, *, returned: bool) -> None:
-    """Note in the log that an operation starts, or that it has returned."""
+    """Write to the log that an operation starts, or that it has returned."""
     ctypes.CDLL(None).streamproof_mark(ctypes.c_long(operation), ctypes.c_long(returned))

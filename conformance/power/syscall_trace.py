@@ -1,6 +1,6 @@
 """The system calls by which a program changed the disk, read from the log of the recorder.
 
-A call is known by its number: the n-th call that changed something below the root directory. Calls
+The number of a call counts the calls that changed something below the root directory. Calls
 elsewhere on the same file system are left out, and do not count.
 """
 
@@ -27,11 +27,12 @@ __all__ = [
 _RECORD = struct.Struct("=8q")
 
 Tree = dict[str, bytes | str | None]
-"""What is below a directory, by path: content, where a link leads, ``None`` for a directory."""
+"""The tree below a directory, by path: the content of a file, the target of a link, ``None`` for a
+directory."""
 
 
 class CallKind:
-    """The kinds of calls, as ``recorder.c`` names them."""
+    """The kinds of calls, with the letters of ``recorder.c``."""
 
     CREATE: Final = "c"
     RESIZE: Final = "t"
@@ -54,14 +55,14 @@ class Call(NamedTuple):
 
     Attributes:
         kind: one of :class:`CallKind`.
-        inode: the file or directory that it is about; for names, what the name leads to.
+        inode: the changed file or directory; for a change of names, the target of the name.
         directory: the inode of the directory of ``name``.
         other: the inode of the directory of ``second``; for a write, 1 if it is synchronous.
-        offset: where a write begins, in bytes.
-        length: the bytes that are written, or the new size, in bytes.
-        name: the name that is made, taken away, or renamed.
-        second: the new name; for a symbolic link, where it leads.
-        data: what a write writes.
+        offset: the start of a write, in bytes.
+        length: the number of written bytes, or the new size in bytes.
+        name: the name that is made, removed, or renamed.
+        second: the new name; for a symbolic link, its target.
+        data: the written bytes.
     """
 
     kind: str
@@ -81,11 +82,11 @@ class SyscallTrace:
 
     Attributes:
         root: the inode of the directory.
-        before: calls that would make what was there before; they have no number.
+        before: calls that would make the earlier content; they have no number.
         calls: the calls; the first one has the number 1.
-        started: for each operation that started, how many calls there were before.
-        returned: for each operation that returned, how many calls there were by then.
-        escaped: files that were written unseen, with the call after which they were.
+        started: for each operation that started, the number of calls before it.
+        returned: for each operation that returned, the number of calls by then.
+        escaped: files with unrecorded writes, each with the call that made them possible.
     """
 
     root: int
@@ -96,7 +97,7 @@ class SyscallTrace:
     escaped: list[str] = field(default_factory=list)
 
     def operations(self, after: int) -> tuple[int, int]:
-        """How many operations had started, and how many had returned, after ``after`` calls."""
+        """The numbers of operations that had started and returned after ``after`` calls."""
         started = sum(each <= after for each in self.started)
         return started, sum(each <= after for each in self.returned)
 
@@ -133,9 +134,9 @@ _VERBS = {
 
 
 def read_trace(log: bytes, root: Path, before: Sequence[Call] = ()) -> SyscallTrace:
-    """The calls in a log that concern what is below ``root``.
+    """The calls in a log that change the tree below ``root``.
 
-    ``before`` is what :func:`calls_that_made` returned before the first of them.
+    ``before`` is the result of :func:`calls_that_made` before the first call.
     """
     trace = SyscallTrace(root.stat().st_ino, list(before))
     known = {trace.root: str(root)} | {call.inode: call.name for call in before if call.name}
@@ -150,7 +151,7 @@ def read_trace(log: bytes, root: Path, before: Sequence[Call] = ()) -> SyscallTr
             if call.inode and (call.directory in known or call.other in known):
                 known[call.inode] = call.second or call.name
         elif call.kind == CallKind.CREATE and not call.name:
-            # A file without a name may get one here later.
+            # A file without a name may get a name below the root later.
             trace.calls.append(call)
             known[call.inode] = "a file without a name"
     return trace
@@ -175,7 +176,7 @@ def _calls(log: bytes) -> Iterator[Call]:
 
 
 def calls_that_made(root: Path) -> list[Call]:
-    """Calls that would make what is below a directory now."""
+    """Calls that would make the present tree below a directory."""
     calls = []
     for path in sorted(root.rglob("*")):
         found = path.lstat()
@@ -195,7 +196,7 @@ def calls_that_made(root: Path) -> list[Call]:
 
 
 def actual_tree(root: Path) -> Tree:
-    """What is below a directory; what is no file, link or directory, such as a pipe, is not."""
+    """The files, links and directories below a directory. Others, such as pipes, are left out."""
     found: Tree = {}
     for path in sorted(root.rglob("*")):
         mode = path.lstat().st_mode

@@ -1,4 +1,4 @@
-"""Playing a variant of a scenario with the store that a user has asked for."""
+"""Plays a variant of a scenario with the store that the user has chosen."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["Wanted", "play_with", "target_of"]
 
 
 class Wanted(NamedTuple):
-    """What a run is to be, other than its scenario says.
+    """The user's changes to the run of a scenario.
 
     Attributes:
-        subject: the store in it; a model store, if it is empty.
-        defects: more mistakes that the runtime makes.
-        seed: where all that is left open follows from; as the scenario says, if it is ``None``.
-        work_dir: where databases go; see :func:`work_directory`.
+        subject: the store in the run; a model store if it is empty.
+        defects: further defects of the runtime.
+        seed: the seed of all open decisions; ``None`` for the choices of the scenario.
+        work_dir: the directory for databases; see :func:`work_directory`.
     """
 
     subject: str = ""
@@ -38,14 +38,14 @@ class Wanted(NamedTuple):
 
     @property
     def options(self) -> list[str]:
-        """The same as it is typed."""
+        """The changes as options of the command line."""
         words = [word for each in self.defects for word in ("--defect", each)]
         words += ["--subject", self.subject] if self.subject else []
         return words + (["--seed", str(self.seed)] if self.seed is not None else [])
 
 
 def target_of(scenario: Scenario, setup: Setup) -> str:
-    """What is typed to get this one variant: the name of the scenario, or its path."""
+    """The argument for this variant on the command line: the scenario's name or path, and ``@``."""
     is_known = library().get(scenario.name) == scenario.path
     return f"{scenario.name if is_known else scenario.path}@{setup.name}"
 
@@ -53,13 +53,13 @@ def target_of(scenario: Scenario, setup: Setup) -> str:
 def play_with(
     scenario: Scenario, setup: Setup, wanted: Wanted, changes: tuple[str, ...] = ()
 ) -> Judged:
-    """Play a variant with the store that was asked for.
+    """Play a variant with the chosen store.
 
     Args:
         scenario: the scenario, with its changes.
         setup: the variant.
-        wanted: what is to be other than it says.
-        changes: the changes as they were typed, for the command that shows the run again.
+        wanted: the user's changes to the run.
+        changes: the changed settings as typed, for the command that shows the run again.
 
     Raises:
         UsageError: the store cannot be used in this scenario.
@@ -79,11 +79,11 @@ def play_with(
 
 @contextmanager
 def _disks(wanted: Wanted, setup: Setup) -> Iterator[MakeDisk | None]:
-    """Disks with the store on them, which are gone afterwards; ``None`` for model stores."""
+    """Disks with the store, which are deleted afterwards; ``None`` for model stores."""
     if not wanted.subject:
         yield None
         return
-    # That a store keeps its offsets in a file is what a scenario is about, and no news.
+    # Scenarios may be about offsets in a file, so a warning about them would be noise.
     logging.getLogger("streamproof").setLevel(logging.ERROR)
     with work_directory(wanted.work_dir) as directory:
         if wanted.subject == "rocksdb":

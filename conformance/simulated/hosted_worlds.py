@@ -1,4 +1,4 @@
-"""Worlds of the swarm with a real store in them, for explorations of somebody's store."""
+"""Runs worlds of the swarm with a real store, for explorations of a user's store."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["Hosted"]
 
 @dataclass(frozen=True)
 class Hosted:
-    """Runs a world with a store in it, as ``sim.exploration.Simulate``; it can be pickled.
+    """Runs a world with a store in it: a ``sim.exploration.Simulate`` that can be pickled.
 
-    An error that no store may raise is a violation, found at the end of the run.
+    An error that no store may raise becomes a violation at the end of the run.
 
     Attributes:
         subject: the name of the store.
-        directory: where modules are looked for, as the command line does.
-        work_dir: where databases go; see :func:`work_directory`.
+        directory: the directory in which modules are looked for, as on the command line.
+        work_dir: the directory for databases; see :func:`work_directory`.
     """
 
     subject: str
@@ -46,7 +46,7 @@ class Hosted:
         defects: Iterable[str] = (),
         watchers: Iterable[Watcher] = (),
     ) -> Outcome:
-        """Simulate it in a directory that is gone afterwards."""
+        """Simulate a world in a directory that is deleted afterwards."""
         last = [0]
 
         def count(event: Event) -> None:
@@ -76,4 +76,4 @@ class Hosted:
 
 
 _SUBJECTS: dict[str, Subject] = {}
-"""Those that this process has loaded, by name."""
+"""The subjects that this process has loaded, by name."""

@@ -1,4 +1,4 @@
-"""Scenarios of the library as worlds for the store under test."""
+"""Makes worlds for the store under test from scenarios of the library."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ __all__ = ["names_for", "plan_of_variant", "scenario_of"]
 
 @cache
 def _all() -> dict[str, tuple[Scenario, Setup]]:
-    """Every variant of every scenario of the library in which the runtime makes no mistake."""
+    """All variants of library scenarios without a defect of the runtime."""
     return {
         f"{scenario.name}@{setup.name}": (scenario, setup)
         for scenario in map(read, library().values())
         for setup in scenario.setups.values()
         if not setup.variant.defects
         and not setup.variant.breaks
-        # What was recorded was recorded with other stores.
+        # Recorded choices fit only the stores with which they were recorded.
         and not scenario.file.choices.recorded
     }
 
 
 def names_for(capabilities: Capabilities, guarantee: Guarantee) -> Iterator[str]:
-    """The variants that a store can be put into, by name.
+    """The variants that fit a store, by name.
 
     Args:
         capabilities: the claims of the store.
-        guarantee: of the run: a scenario is about one of them.
+        guarantee: the guarantee of the run; each variant needs one of the two.
     """
     space = PlanSpace(guarantees=[guarantee]).for_store(capabilities)
     for name, (scenario, setup) in _all().items():
@@ -49,7 +49,7 @@ def scenario_of(name: str) -> Scenario:
     """The scenario of a variant.
 
     Raises:
-        UsageError: there is no such variant.
+        UsageError: no variant has this name.
     """
     return _named(name)[0]
 
@@ -58,7 +58,7 @@ def plan_of_variant(name: str, *, transactional: bool) -> Plan:
     """The plan of a variant, for stores that stage their writes, or do not.
 
     Raises:
-        UsageError: there is no such variant.
+        UsageError: no variant has this name.
     """
     return with_staging(_named(name)[1].plan, transactional=transactional)
 

@@ -1,4 +1,4 @@
-"""A simulated world for the store under test, as a few plain values that make it again."""
+"""A simulated world for the store under test, in plain values from which it can be made again."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ USUAL = Plan(
     instances=1,
     kinds=(),
     activation=0.0,
-    # A few faults are enough, and a world stays cheap.
+    # A few faults are enough, and keep a world cheap.
     safety_ms=30_000,
     config=StreamsConfig(
         commit_interval_ms=100,
         flush_probability=0.0,
         probing_rebalance_interval_ms=5_000,
-        # The least that Kafka allows.
+        # The smallest value that Kafka allows.
         session_timeout_ms=6_000,
         assignor=AssignorConfig(acceptable_recovery_lag=5),
     ),
-    # Pauses are long enough that records come in as long as faults happen.
+    # The pauses between records are long enough that records arrive as long as faults happen.
     workload=WorkloadConfig(records=40, keys=3, max_pause_ms=1_000),
 )
-"""The plainest world for a store. A program names only the fields that differ from it."""
+"""The plainest plan for a store. A program names only the fields that differ from it."""
 
 
 class StoreWorld(Struct, frozen=True, kw_only=True):
-    """A world; the guarantee and whether writes are staged follow from the run and the store.
+    """A world. The run adds the guarantee, and the store says whether it stages writes.
 
     Attributes:
-        seed: every decision that the plan leaves open follows from it.
-        plan: what the world is like.
-        twice: the world is run twice, and both runs must be the same.
+        seed: the seed of every decision that the plan leaves open.
+        plan: the plan of the world.
+        twice: whether the world runs twice, with equal runs expected.
         scenario: a scenario of the library with its variant, as ``KAFKA-7192@fixed``. It replaces
             the seed and the plan.
     """
@@ -68,17 +68,17 @@ def drawn(
     standbys: int = 0,
     twice: bool = False,
 ) -> StoreWorld:
-    """A small world that a store can be put into.
+    """A small world that fits a store.
 
-    The topologies take turns, so that a few seeds in a row cover as many of them as they can.
+    The topologies take turns, so that a few seeds in a row cover as many of them as possible.
 
     Args:
         seed: draws the plan, and every decision in the world.
         capabilities: the claims of the store.
-        kinds: the faults of instances; a kind that is named twice is twice as frequent.
+        kinds: the faults of instances; a kind that appears twice is twice as frequent.
         instances: the least number of processes.
         standbys: ``num.standby.replicas``.
-        twice: whether the world is run twice.
+        twice: whether the world runs twice.
     """
     assignor = replace(USUAL.config.assignor, num_standby_replicas=standbys)
     space = PlanSpace(
@@ -112,7 +112,7 @@ def drawn(
 
 
 _OF_THE_RUN = ("exactly_once", "transactional")
-"""Settings that follow from the run and the store, so that no world names them."""
+"""Settings that the run and the store determine, so worlds do not name them."""
 
 
 def _fixed(owner: Any, *without: str) -> Options:
@@ -146,7 +146,7 @@ def plan_of(world: StoreWorld, *, exactly_once: bool, transactional: bool) -> Pl
 def values_of(world: StoreWorld) -> dict[str, Any]:
     """A world as plain values, from which :func:`world_of` makes it again.
 
-    Fields of the plan, of its settings and of its workload stand side by side: their names differ.
+    Fields of the plan, of its settings and of its workload form one flat list: their names differ.
     """
     if world.scenario:
         return {"seed": world.seed, "scenario": world.scenario}
@@ -167,7 +167,7 @@ def world_of(values: Mapping[str, Any]) -> StoreWorld:
     """A world from its plain values.
 
     Raises:
-        UsageError: they are not the values of a world, or of a world of another version.
+        UsageError: the values describe no world, or one of another version.
     """
     own = {name: each for name, each in values.items() if name in _OWN}
     changes = {name: each for name, each in values.items() if name not in _OWN}
@@ -175,7 +175,7 @@ def world_of(values: Mapping[str, Any]) -> StoreWorld:
     try:
         for name in sorted(changes.keys() - _flat(usual).keys() - {"world"}):
             raise msgspec.ValidationError(f"a world has no {name!r}")  # noqa: TRY301 - told below
-        # The table has no settings of the run, and msgspec leaves such fields unset.
+        # The table lacks the settings of the run, and msgspec leaves missing fields unset.
         plan = _without_run(msgspec.convert(_changed(usual, changes), Plan))
         world = msgspec.convert({**own, "plan": plan}, StoreWorld)
     except msgspec.ValidationError as error:
@@ -193,7 +193,7 @@ _OWN = ("seed", "twice", "scenario")
 
 
 def _table(plan: Plan) -> dict[str, Any]:
-    """A plan as nested tables, without the settings that follow from the run and the store."""
+    """A plan as nested tables, without the settings that the run and the store determine."""
     table: dict[str, Any] = msgspec.to_builtins(plan)
     for name in _OF_THE_RUN:
         del table["config"][name]

@@ -1,4 +1,4 @@
-"""The store under test on the disks of a world, as the simulated runtime wants to have it."""
+"""Puts the store under test on the disks of a world, adapted to the simulated runtime."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["disks_of"]
 
 
 def disks_of(subject: Subject, directory: Path, watch: WatchCall) -> MakeDisk:
-    """Disks with the subject on them.
+    """Disks with the subject.
 
     Args:
         subject: the store under test.
-        directory: where the files go; it is empty.
-        watch: sees each call of a store begin and end.
+        directory: an empty directory for the files.
+        watch: observes the start and the end of each call of a store.
     """
 
     def make_disk(world: World, name: str) -> InstanceDisk:
@@ -52,10 +52,10 @@ def _made(subject: Subject) -> Any:
 
 
 class _Adapted:
-    """A store that has the methods and is none of our classes, or that keeps windows or sessions.
+    """Adapts a store of a foreign class, or a store of windows or sessions.
 
-    A window or session store is seen as a key-value store, of which each key stands for one window
-    or session; so records of its changelog are translated before they are restored.
+    A window or session store appears as a key-value store in which each key stands for one window
+    or session. So the records of its changelog are translated before they are restored.
     """
 
     def __init__(self, store: Any, capabilities: Capabilities) -> None:
@@ -70,16 +70,16 @@ class _Adapted:
 
     @property
     def name(self) -> str:
-        """The name that it was made with."""
+        """The name from the construction of the store."""
         return str(getattr(self._store, "name", "store"))
 
     @property
     def is_open(self) -> bool:
-        """Whether it is open; whether ``init`` or ``close`` came last, if it does not say."""
+        """Whether the store is open. If it has no ``is_open``, the last call decides."""
         return bool(getattr(self._store, "is_open", self._opened))
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open the store; without a way to restore it, it gets a ``put`` for each record."""
+        """Open the store. If it registers no callback, restoring puts each record."""
         self._store.init(context, root)
         self._opened = True
         registered = list(context.restore_callbacks.values())
@@ -87,7 +87,7 @@ class _Adapted:
         context.restore_callbacks[root.name] = self._translated(restore)
 
     def all(self) -> Any:
-        """The entries; those of windows and sessions in the order of the keys they stand for."""
+        """The entries. Windows and sessions come in the order of their keys."""
         return self._store.all() if self._is_plain else sorted(self._store.all())
 
     def close(self) -> None:

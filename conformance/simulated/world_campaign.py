@@ -39,21 +39,21 @@ class WorldCampaign(CaseCampaign[Tried]):
         super().__init__(run, run.settings.limits.shrink_worlds)
 
     def search(self, world: StoreWorld) -> None:
-        """Try a world; a promise that is broken is made small and recorded."""
+        """Try a world; shrink and record a broken promise."""
         for tried, rulings in self._judged([world]):
             self._run.evidence.examples += 1
             self._run.evidence.reached.update(tried.marks)
             self._note(tried, rulings)
 
     def repeat(self, choices: SavedChoices) -> None:
-        """Try a saved world again, and record what breaks in the same shape."""
+        """Repeat a saved world, and record a failure of the same shape."""
         self._tries = self._shrink_limit
         judged = self._judged(map(world_of, choices.worlds))
         if broken := self._first_break(judged, (choices.requirement, choices.shape)):
             self._record(*broken)
 
     def _judged(self, worlds: Iterable[StoreWorld]) -> Iterator[tuple[Tried, list[Ruling]]]:
-        """Try worlds; the rulings on each: one that is broken, or those that held."""
+        """Try worlds; yield for each one the broken ruling, or else all rulings that held."""
         for world in worlds:
             tried = self._try(world)
             if breach := tried.breach:
@@ -87,7 +87,7 @@ class WorldCampaign(CaseCampaign[Tried]):
 
     def _shrunk(self, case: Tried, ruling: Ruling) -> tuple[Tried, Ruling]:
         wanted, smallest = self._broken_by(case, ruling), (case, ruling)
-        # A scenario is small as it is.
+        # Scenarios are small already.
         if case.world.scenario:
             return smallest
 

@@ -70,9 +70,9 @@ def try_world(
         subject: the store.
         world: the world.
         directory: an empty directory; it is empty again afterwards.
-        watch: sees each call of the store begin and end.
+        watch: observes the start and the end of each call of the store.
         guarantee: the processing guarantee.
-        spec: as long as it has no transactions, the runtime does not rely on them.
+        spec: the spec; under one without transactions, the runtime does not rely on them.
 
     Raises:
         RuntimeError: the simulator makes a mistake with model stores as well.
@@ -194,13 +194,13 @@ class _WorldTrial:
 
 
 class _Openings:
-    """Counts how often a store asks at its opening to be wiped.
+    """Counts how often a store asks to be wiped when it is opened.
 
     Args:
-        watch: sees each call of the store, too.
+        watch: another observer of each call of the store.
 
     Attributes:
-        refused: how often.
+        refused: the number of times.
     """
 
     def __init__(self, watch: WatchCall) -> None:

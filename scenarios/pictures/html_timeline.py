@@ -89,7 +89,7 @@ class _Words:
 
 
 def _data(picture: Picture, items: Sequence[Item]) -> dict[str, Any]:
-    """What the script draws; each row is in the order in which the script takes it apart."""
+    """The data for the script. The order of the fields of a row is fixed in the script, too."""
     words = _Words()
     column = {each.key: number for number, each in enumerate(picture.lanes)}
     events = [

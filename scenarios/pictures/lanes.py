@@ -122,7 +122,7 @@ class Picture:
 
     @property
     def story(self) -> str:
-        """What happens in the run and why it matters; empty without a story."""
+        """The story of the run; empty without one."""
         return harmless(self.played.story)
 
     @property
@@ -444,7 +444,7 @@ def _is_like(one: Item, other: Item) -> bool:
 def merged(
     drawn: Picture, shown: Sequence[Item], most: int
 ) -> tuple[list[Lane], Mapping[str, str]]:
-    """The lanes that some rows need, merged where there are too many.
+    """The lanes of some rows, merged if they are too many.
 
     Stores are merged into the lanes of their tasks, and tasks and disks into those of their
     instances: the least used first.

@@ -99,7 +99,7 @@ def test_a_new_shape_is_something_new() -> None:
     search.take("s", outcome(PROPERTY, findings=[finding]))
     assert "kv.keys_are_exact of s (1 new in round 0)" in search.summary()
     search.take("s", outcome(PROPERTY, findings=[finding]))
-    assert "Nothing was growing any more" in search.summary()
+    assert "No check was still learning" in search.summary()
 
 
 @pytest.mark.parametrize("field", ["subject_error", "suite_error", "skipped"])

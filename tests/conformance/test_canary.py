@@ -83,7 +83,7 @@ def test_a_suite_that_misses_it_says_so(
     assert ended.value.code == 70
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert "does not work here" in lines[0]
+    assert "does not work on this machine" in lines[0]
     assert "life.opens_and_closes found nothing" in lines[0]
     log = read_run_log(tmp_path / "run.ndjson")
     assert not log.complete

@@ -80,9 +80,9 @@ def test_an_entry_counts_up_to_its_last_day(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("results", "text"),
     [
-        ([result("pass")], "was not found any more"),
-        ([result("fail")], "is broken in another shape"),
-        ([result("unsupported")], "matches nothing in this run"),
+        ([result("pass")], "did not occur again"),
+        ([result("fail")], "has another shape now"),
+        ([result("unsupported")], "matches nothing: this run tried it on no such subject"),
         ([], ""),
         ([result("skip")], ""),
         ([result("pass", "KV-001")], ""),

@@ -86,30 +86,30 @@ def test_a_file_says_what_is_run(tmp_path: Path) -> None:
     [
         ("title =", "titel =", 1, "`titel` is no key of a scenario; did you mean `title`?"),
         ("partitions = 1", "partitons = 1", 7, "did you mean `partitions`?"),
-        ("partitions = 1", "partitions = 0", 7, "`plan.partitions` is 0: at least 1"),
+        ("partitions = 1", "partitions = 0", 7, "`plan.partitions` is 0, but must be at least 1"),
         ('topology = "count"', 'topology = "cuont"', 6, "did you mean count?"),
         ("= 1000", '= "long"', 11, "expected `int`, got `str`"),
         ("commit_interval_ms", "commit_intervall_ms", 11, "did you mean `commit_interval_ms`?"),
         ("= 1000", "= 20000", 29, "transaction.timeout.ms is 10000"),
         ("at = 100", "at = -1", 18, "expected `int` >= 0"),
-        ("at = 100", "at = 60000", 18, "all is healed at 60000 ms"),
-        ("at = 100\n", "", 17, "needs a moment"),
+        ("at = 100", "at = 60000", 18, "faults end at 60000 ms"),
+        ("at = 100\n", "", 17, "needs a time"),
         ("at = 100", 'at = 100\nwhen = { kind = "task.state" }', 18, "exclude each other"),
-        ("at = 100", "at = 100\nafter_ms = 1", 19, "needs `when`"),
-        ('topic = "in"', 'topic = "out"', 19, "there is no such input"),
+        ("at = 100", "at = 100\nafter_ms = 1", 19, "set `when`, too"),
+        ('topic = "in"', 'topic = "out"', 19, "which is no known input"),
         ('key = "a", ', 'key = "a", partition = 3, ', 20, "in has 1 partitions"),
         ('value = "1"', 'valeu = "1"', 20, "did you mean `value`?"),
-        ("at = 100", "at = 100\nopen_ms = 5", 19, "say `transaction`"),
+        ("at = 100", "at = 100\nopen_ms = 5", 19, "set `transaction`, too"),
         ('do = "crash"', 'do = "crsh"', 23, "'crsh'"),
         ('"task.processed"', '"task.proccessed"', 24, "did you mean task.processed"),
-        ('task = "0_0"', 'task = "0_7"', 24, "there is no such task"),
-        ('task = "0_0"', 'partition = "in-7"', 24, "there is no such partition"),
-        ('task = "0_0"', 'actor = "instance-7"', 24, "there is no such instance"),
-        ('instance = "instance-0"', 'instance = "instance-1"', 26, "there is no such instance"),
+        ('task = "0_0"', 'task = "0_7"', 24, "which is no known task"),
+        ('task = "0_0"', 'partition = "in-7"', 24, "which is no known partition"),
+        ('task = "0_0"', 'actor = "instance-7"', 24, "which is no known instance"),
+        ('instance = "instance-0"', 'instance = "instance-1"', 26, "which is no known instance"),
         ("counts = {", "count = {", 30, "did you mean counts?"),
-        ("least = 1, most = 1", "least = 2, most = 1", 31, "less than least"),
-        ('"keeps-unclean-store"', '"keeps-store"', 34, "there is no such defect"),
-        ('"TASK-003"', '"TASK-999"', 35, "there is no such promise"),
+        ("least = 1, most = 1", "least = 2, most = 1", 31, "is 1, but must be at least `least`, 2"),
+        ('"keeps-unclean-store"', '"keeps-store"', 34, "which is no known defect"),
+        ('"TASK-003"', '"TASK-999"', 35, "which is no known promise"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(
@@ -129,7 +129,7 @@ def test_a_mistake_is_told_with_its_place(
 def test_an_expectation_that_nobody_can_judge_is_refused(tmp_path: Path) -> None:
     """A run ends with the promise that breaks: what would have been in the end is not known."""
     text = GOOD.replace('breaks = ["TASK-003"]', 'breaks = ["TASK-003"]\ncontents.counts = {}')
-    with pytest.raises(UsageError, match="cannot be told of a run that ends"):
+    with pytest.raises(UsageError, match="cannot be checked in a run that"):
         read(written(tmp_path, text))
 
 
@@ -138,7 +138,7 @@ def test_an_expectation_that_nobody_can_judge_is_refused(tmp_path: Path) -> None
     [
         ('seed = 1\nrecorded = "8:1"', "exclude each other"),
         ('recorded = "8:x"', "'8:x' is no choice: word 1 in line 1"),
-        ('recorded = "8:1"\nvariant = "wrong"', "there is no such variant"),
+        ('recorded = "8:1"\nvariant = "wrong"', "which is no known variant"),
         ('recorded = "8:1"', "the recording carries no version of the simulated world"),
         (
             f'recorded = "8:1"\nworld = {WORLD_VERSION + 1}',
