@@ -26,6 +26,9 @@ SCENARIOS_PER_WORLD = 3
 MOST_MORE_WORLDS = 8
 """The most worlds beyond the number of the profile."""
 
+RESTARTS = ("crash", "bounce")
+"""The faults after which a process opens its stores again."""
+
 
 @check(*JUDGED, raw=True, weight=40)
 def killed(run: CheckRun) -> None:
@@ -83,7 +86,8 @@ def explore(
 ) -> None:
     """Try as many worlds as the profile allows, with faults of the given kinds.
 
-    The check tries a few more worlds until every requirement was exercised.
+    The check tries a few more worlds until every requirement was exercised. These worlds have only
+    restarts, if the kinds include any, because every requirement is about stores that are reopened.
     """
     # Imported here, so that a run without these checks does not load the simulator.
     from streamproof.conformance.simulated.store_world import drawn
@@ -92,14 +96,17 @@ def explore(
     campaign = WorldCampaign(run)
     first = Random(run.seed).randrange(2**31)
     wanted = {each for each in run.check.requirements if run.applies(each)}
-    for number in range(run.settings.limits.task_worlds + MOST_MORE_WORLDS):
-        if number >= run.settings.limits.task_worlds and not wanted - run.evidence.exercised:
+    limit = run.settings.limits.task_worlds
+    restarts = tuple(each for each in kinds if each in RESTARTS) or kinds
+    for number in range(limit + MOST_MORE_WORLDS):
+        is_more = number >= limit
+        if is_more and not wanted - run.evidence.exercised:
             break
         campaign.search(
             drawn(
                 first + number,
                 run.subject.capabilities,
-                kinds,
+                restarts if is_more else kinds,
                 instances=instances,
                 standbys=standbys,
                 twice=twice,
