@@ -30,7 +30,7 @@ from streamproof.conformance.crash.crash_records import CrashPoint
 from streamproof.conformance.crash.inspector import BATCH, Inspector
 from streamproof.conformance.crash.kill_engine import KillEngine
 from streamproof.conformance.crash.program import random_program
-from streamproof.conformance.heartbeat import Status
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 
@@ -98,7 +98,7 @@ def crash_rate(name: str, directory: Path) -> float:
     def work(deadline: float, number: int) -> int:
         place = directory / f"{name}-{number}"
         place.mkdir()
-        status = Status(place / "status", create=True)
+        status = RunningCall(place / "status", create=True)
         return points_until(deadline, CheckRun(check, subject, Settings(), place, status))
 
     gc.collect()

@@ -28,13 +28,13 @@ from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash.crash_judge import judge
 from streamproof.conformance.crash.inspector import BATCH, Inspector
 from streamproof.conformance.crash.program import Program, random_program
-from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.power.disk import JOURNALLED, disk_of
 from streamproof.conformance.power.disk_states import DAMAGES, choose
 from streamproof.conformance.power.power_campaign import history_after_power
 from streamproof.conformance.power.power_engine import PowerEngine
 from streamproof.conformance.power.syscall_recorder import preload, recorder_is_loaded
 from streamproof.conformance.power.syscall_trace import write_tree
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 
@@ -105,7 +105,7 @@ def rate(name: str, work: Callable[[float, CheckRun], int], directory: Path) -> 
         if os.fork() == 0:
             place = directory / f"{work.__name__}-{number}"
             place.mkdir()
-            status = Status(place / "status", create=True)
+            status = RunningCall(place / "status", create=True)
             run = CheckRun(check, subject, Settings(), place, status)
             os.write(writer, b"%d" % work(started + SECONDS, run))
             os._exit(0)

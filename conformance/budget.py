@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from streamproof.conformance.check_engine import CheckTask
 from streamproof.conformance.check_records import CheckOutcome
-from streamproof.conformance.registry import Check
+from streamproof.conformance.check_registry import Check
 from streamproof.errors import UsageError
 
 __all__ = ["Search", "parse_duration"]

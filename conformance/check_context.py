@@ -8,12 +8,12 @@ from pathlib import Path
 
 from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.check_records import CheckEvidence, CheckFinding, Effort
-from streamproof.conformance.heartbeat import Status
+from streamproof.conformance.check_registry import Check
+from streamproof.conformance.failure_shapes import MOST_SHAPES, shape_of_words
 from streamproof.conformance.lab import Lab
-from streamproof.conformance.registry import Check
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay, SavedChoices
 from streamproof.conformance.settings import Settings, derive_seed
-from streamproof.conformance.shapes import MOST_SHAPES, shape_of_words
 from streamproof.conformance.subject import Subject
 from streamproof.conformance.violations import Violation
 
@@ -36,7 +36,7 @@ class CheckContext:
         subject: Subject,
         settings: Settings,
         directory: Path,
-        status: Status,
+        status: RunningCall,
         *,
         replay: Replay | None = None,
     ) -> None:

@@ -24,10 +24,10 @@ import msgspec
 
 from streamproof.conformance import zygote as zygote_module
 from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
-from streamproof.conformance.heartbeat import Status
+from streamproof.conformance.check_registry import Check
 from streamproof.conformance.power.syscall_recorder import preload
-from streamproof.conformance.registry import Check
 from streamproof.conformance.results import Profile, SubjectInfo
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.zygote import (
@@ -152,7 +152,7 @@ class _Running:
     job: int
     pid: int = 0
     started: float = field(default_factory=time.monotonic)
-    status: Status | None = None
+    status: RunningCall | None = None
     given_up: str = ""
 
 
@@ -452,7 +452,7 @@ class Engine:
         if running.status is None:
             path = status_path(running.zygote.directory, running.job)
             with contextlib.suppress(FileNotFoundError, ValueError):
-                running.status = Status(path)
+                running.status = RunningCall(path)
         return running.status.current() if running.status else None
 
 

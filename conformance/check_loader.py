@@ -8,7 +8,7 @@ import pkgutil
 from types import ModuleType
 
 from streamproof.conformance.catalogue import Binds
-from streamproof.conformance.registry import Check, registered
+from streamproof.conformance.check_registry import Check, registered
 from streamproof.conformance.subject import binds_of
 
 __all__ = ["checks_for", "load_checks"]
@@ -26,9 +26,9 @@ def load_checks(binds: Binds = "store") -> dict[str, Check]:
 def _package(binds: Binds) -> ModuleType:
     # Checks of the runtime import the whole simulator; checks of stores start faster without it.
     if binds == "runtime":
-        from streamproof.conformance import runtime
+        from streamproof.conformance import runtime_checks
 
-        return runtime
+        return runtime_checks
     from streamproof.conformance import checks
 
     return checks

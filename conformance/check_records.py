@@ -51,7 +51,7 @@ class CheckFinding(Struct, frozen=True, kw_only=True):
     """A broken promise, as a check reports it.
 
     Attributes:
-        shape: the way in which it is broken; see :mod:`streamproof.conformance.shapes`.
+        shape: the way in which it is broken; see :mod:`streamproof.conformance.failure_shapes`.
         choices: the choices that break it again.
     """
 

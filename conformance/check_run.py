@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 
 from streamproof.conformance.check_context import CheckContext
+from streamproof.conformance.check_registry import Check
 from streamproof.conformance.generators import Generators, mine_literals
-from streamproof.conformance.heartbeat import Status
-from streamproof.conformance.registry import Check
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay, SavedChoices
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import Subject
@@ -36,7 +36,7 @@ class CheckRun(CheckContext):
         subject: Subject,
         settings: Settings,
         directory: Path,
-        status: Status,
+        status: RunningCall,
         *,
         replay: Replay | None = None,
     ) -> None:

@@ -75,7 +75,7 @@ def _crash_again(run: CheckRun, replay: Replay) -> bool:
 
 def _simulate_again(run: CheckRun, choices: SavedChoices) -> None:
     # The simulator takes long to import, and few checks need it.
-    from streamproof.conformance.simulated.world_campaign import WorldCampaign
+    from streamproof.conformance.store_worlds.world_campaign import WorldCampaign
 
     WorldCampaign(run).repeat(choices)
 

@@ -33,7 +33,6 @@ from streamproof.conformance.results import (
     Spec,
     Status,
 )
-from streamproof.conformance.session import select_requirements
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.verdicts import (
     applicable,
@@ -41,6 +40,7 @@ from streamproof.conformance.verdicts import (
     result_of,
     untested_result,
 )
+from streamproof.conformance.verify_session import select_requirements
 from streamproof.errors import UsageError
 from streamproof.stores.capabilities import Capabilities
 

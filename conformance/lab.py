@@ -226,7 +226,7 @@ class Lab:
         ``world`` is a seed, and the fields of the plan that differ from the usual ones, by name.
         """
         # The simulator takes long to import, and most programs do not need it.
-        from streamproof.conformance.simulated.world_trial import simulate
+        from streamproof.conformance.store_worlds.world_trial import simulate
 
         return simulate(self.subject, world, self.directory, guarantee=self.guarantee, spec=spec)
 

@@ -12,10 +12,10 @@ from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.results import Failure, RequirementResult
-from streamproof.conformance.session import select_requirements, verify_command
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import binds_of
 from streamproof.conformance.verdicts import failure_of, result_of, untested_result
+from streamproof.conformance.verify_session import select_requirements, verify_command
 from streamproof.errors import UsageError
 from streamproof.stores.capabilities import Capabilities
 

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from streamproof.conformance.check_context import CheckContext
-from streamproof.conformance.lab import ChangelogRecord, Lab
-from streamproof.conformance.program_text import render, render_program
-from streamproof.conformance.shapes import (
+from streamproof.conformance.failure_shapes import (
     answers,
     asked,
     difference,
     shape_of_error,
     shape_of_words,
 )
+from streamproof.conformance.lab import ChangelogRecord, Lab
+from streamproof.conformance.program_text import render, render_program
 from streamproof.conformance.violations import (
     SubjectRaised,
     Violation,

@@ -15,8 +15,8 @@ class Violation(Exception):
     """A promise is broken. Raised by checks; never by a subject.
 
     Each shape of each requirement has a subclass of its own (see
-    :mod:`streamproof.conformance.shapes`). Hypothesis distinguishes failures by type and place, so
-    it shrinks each shape on its own and never slips from one to another.
+    :mod:`streamproof.conformance.failure_shapes`). Hypothesis distinguishes failures by type and
+    place, so it shrinks each shape on its own and never slips from one to another.
     """
 
     requirement: str = ""

@@ -280,11 +280,11 @@ def _child(check: Any, subject: Any, settings: Settings, directory: Path, reques
         os.setpgid(0, 0)
         from streamproof.conformance.check_run import CheckRun
         from streamproof.conformance.check_runner import run_check
-        from streamproof.conformance.heartbeat import Status
+        from streamproof.conformance.running_call import RunningCall
 
         work = directory / f"task-{job}"
         work.mkdir()
-        status = Status(status_path(directory, job), create=True)
+        status = RunningCall(status_path(directory, job), create=True)
         outcome = run_check(CheckRun(check, subject, settings, work, status, replay=replay))
         target = outcome_path(directory, job)
         temporary = target.with_suffix(".tmp")

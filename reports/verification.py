@@ -21,8 +21,8 @@ from streamproof.conformance.canary import CANARY_SUBJECT
 from streamproof.conformance.catalogue import Binds, Requirement
 from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_records import CheckOutcome
+from streamproof.conformance.check_registry import Check
 from streamproof.conformance.known_failures import KnownFailures, read_known_failures
-from streamproof.conformance.registry import Check
 from streamproof.conformance.results import (
     SCHEMA_VERSION,
     CheckRecord,
@@ -42,16 +42,16 @@ from streamproof.conformance.saved_failures import (
     clear_failures,
     read_bank,
 )
-from streamproof.conformance.session import (
+from streamproof.conformance.settings import Settings
+from streamproof.conformance.subject import RUNTIME, binds_of, defect_of
+from streamproof.conformance.verdict_rule import worst
+from streamproof.conformance.verdicts import exit_code
+from streamproof.conformance.verify_session import (
     Observer,
     Session,
     select_requirements,
     verify_command,
 )
-from streamproof.conformance.settings import Settings
-from streamproof.conformance.subject import RUNTIME, binds_of, defect_of
-from streamproof.conformance.verdict_rule import worst
-from streamproof.conformance.verdicts import exit_code
 from streamproof.errors import UsageError
 from streamproof.reports.render import REPORTS, render_all
 from streamproof.reports.run_log import RunLog, RunLogWriter, read_run_log

@@ -19,8 +19,8 @@ from streamproof.scenarios.scenario import (
     Start,
     Stop,
 )
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.clients.external_producer import OutsideProducer
-from streamproof.sim.hosts import Steps
 from streamproof.sim.instance_faults import Troubles
 from streamproof.sim.instances import Instance
 from streamproof.sim.nemesis import stop_in_time

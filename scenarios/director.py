@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from streamproof.scenarios.actions import Performer
 from streamproof.scenarios.scenario import AnyAction, EventPattern, Fault
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.choices import Choices
-from streamproof.sim.hosts import Steps
 from streamproof.sim.simulation import Stage
 from streamproof.sim.trace import Event
 

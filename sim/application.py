@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from streamproof.errors import UsageError
+from streamproof.sim.actor_hosts import Host
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.upkeep import TopicConfig
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
 from streamproof.sim.clients.membership import HEARTBEAT_MS
 from streamproof.sim.clients.producer import MAX_BLOCK_MS
 from streamproof.sim.decisions.idling import DISABLED, Mode
-from streamproof.sim.hosts import Host
 from streamproof.sim.network import REQUEST_TIMEOUT_MS, Network
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.tasks.global_stores import GlobalTable

@@ -24,8 +24,8 @@ from streamproof.sim.upgraded_stores import AheadStore, CheckpointingStore, Mana
 from streamproof.sim.world import World
 from streamproof.stores.api import KeyValueStore
 from streamproof.stores.capabilities import Capabilities, Durability
+from streamproof.stores.checkpointing import LegacyCheckpointingStateStore
 from streamproof.stores.errors import ProcessorStateError
-from streamproof.stores.legacy import LegacyCheckpointingStateStore
 
 __all__ = ["SLOW_MS", "InstanceDisk", "MakeStore", "RealDisk", "SimulatedDisk"]
 

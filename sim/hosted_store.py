@@ -19,9 +19,9 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.checkpoint import OFFSET_UNKNOWN, TASK_CHECKPOINT, OffsetCheckpoint
+from streamproof.stores.checkpointing import LegacyCheckpointingStateStore
 from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
 from streamproof.stores.iterators import RowIterator, StoreIterator
-from streamproof.stores.legacy import LegacyCheckpointingStateStore
 from streamproof.stores.wrapped import WrappedKeyValueStore
 
 __all__ = ["HostedStore", "WatchCall"]

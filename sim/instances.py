@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.application import Application
 from streamproof.sim.disks import InstanceDisk, SimulatedDisk
-from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.releases import LATEST, Release
 from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.stream_thread import StreamThread

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from simpy.events import Event
 
 from streamproof.errors import UsageError
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.choices import Choices
-from streamproof.sim.hosts import Steps
 from streamproof.sim.instance_faults import Troubles
 from streamproof.sim.instances import Instance
 from streamproof.sim.network import Network

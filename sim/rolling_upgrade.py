@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from simpy.events import Event
 
 from streamproof.errors import UsageError
-from streamproof.sim.hosts import Steps
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.instances import Instance
 from streamproof.sim.nemesis import stop_in_time
 from streamproof.sim.releases import (

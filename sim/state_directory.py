@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.decisions.lag import offset_sum
 from streamproof.sim.decisions.recovery import (
     OFFSET_UNKNOWN,
@@ -21,7 +22,6 @@ from streamproof.sim.decisions.recovery import (
     opening,
 )
 from streamproof.sim.disks import InstanceDisk
-from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, topic_partition
 from streamproof.sim.topology import TaskSpec
 from streamproof.sim.world import World

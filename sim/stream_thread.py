@@ -12,6 +12,7 @@ from typing import Any
 
 from simpy.events import Event
 
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.application import Application
 from streamproof.sim.broker_errors import (
     BrokerError,
@@ -24,7 +25,6 @@ from streamproof.sim.clients.consumer import Consumer
 from streamproof.sim.clients.membership import Membership
 from streamproof.sim.decisions.commits import next_iterations
 from streamproof.sim.decisions.recovery import Closing, commits_after, wipes_after
-from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.releases import LATEST, Release
 from streamproof.sim.state_directory import StateDirectory, next_offset_sum
 from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment

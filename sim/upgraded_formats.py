@@ -3,9 +3,9 @@
 The newer format lies in its own place, ``<store>-v2``, with its own offsets. An instance that
 serves the newer format restores it from those offsets, and deletes the older format once the newer
 one has caught up. An upgrade in place prepares this step: the instance serves the older format, and
-builds the newer one beside it from the changelog. Real stores do the same in ``stores/upgrade.py``.
-Here as there, the configuration of the instance alone decides which format is live. The other
-members of the group have no influence.
+builds the newer one beside it from the changelog. Real stores do the same in
+``stores/format_upgrade.py``. Here as there, the configuration of the instance alone decides
+which format is live. The other members of the group have no influence.
 
 Source: KIP-258, In-place upgrade and Offline upgrade.
 """

@@ -6,8 +6,9 @@ store cannot be trusted. Since KIP-1035 the store itself holds the offsets. A ne
 the offsets of the file. An older release refuses a store that holds offsets, unless the newer one
 ran with ``upgrade.from`` and wrote them back into the file when it closed the store.
 
-Real stores do the same in ``stores/legacy.py``, ``offset_import.py`` and ``downgrade.py``. Here
-each opening and each closing is a single step: a crash comes before it or after it.
+Real stores do the same in ``stores/checkpointing.py``, ``offset_import.py`` and
+``offset_downgrade.py``. Here each opening and each closing is a single step: a crash comes
+before it or after it.
 
 Sources: KIP-1035, Upgrade and Downgrade; Kafka 4.2, ProcessorStateManager#checkpoint.
 """

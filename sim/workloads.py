@@ -15,10 +15,10 @@ from msgspec import Struct
 from simpy.events import Event
 
 from streamproof.errors import UsageError
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.external_producer import TRANSACTION_TIMEOUT_MS, OutsideProducer
-from streamproof.sim.hosts import Steps
 from streamproof.sim.topology import Topology, partition_for
 from streamproof.sim.world import World
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from streamproof.sim.actor_hosts import Host
 from streamproof.sim.choices import Choices
 from streamproof.sim.coverage_marks import MARKS, Marks
 from streamproof.sim.defects import require_defects
 from streamproof.sim.fault_sites import ACTIVATION, SITES, Faults
-from streamproof.sim.hosts import Host
 from streamproof.sim.time import VirtualTime
 from streamproof.sim.trace import Trace, Watcher
 

@@ -60,7 +60,7 @@ BUILTIN: dict[str, BuiltinStore] = {
         "RocksDB, with writes staged in a transaction until the commit (KIP-892).",
     ),
     "rocksdb-legacy": BuiltinStore(
-        "streamproof.stores.legacy:default_store",
+        "streamproof.stores.checkpointing:default_store",
         "RocksDB, with the offsets in a .checkpoint file, as before KIP-1035.",
     ),
     "rocksdb-timestamped": BuiltinStore(

@@ -18,9 +18,10 @@ from streamproof.stores.api import (
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
-from streamproof.stores.downgrade import Downgrade, is_downgrade, leave_for_older_version
 from streamproof.stores.errors import InvalidStateStoreError, TaskCorruptedError
+from streamproof.stores.format_upgrade import format_directory, refuse_newer_formats, upgrade_mode
 from streamproof.stores.iterators import Row, RowIterator, StoreIterator, is_inverted
+from streamproof.stores.offset_downgrade import Downgrade, is_downgrade, leave_for_older_version
 from streamproof.stores.offset_import import OffsetImport
 from streamproof.stores.offsets import (
     POSITION_KEY,
@@ -35,7 +36,6 @@ from streamproof.stores.offsets import (
 )
 from streamproof.stores.rocksdb_database import Database, is_write_stall, offsets_in
 from streamproof.stores.rocksdb_scans import scan_prefix, scan_range
-from streamproof.stores.upgrade import format_directory, refuse_newer_formats, upgrade_mode
 from streamproof.stores.write_batch import WriteTarget
 
 __all__ = ["RocksDBStore", "default_store"]

@@ -32,6 +32,14 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import InvalidStateStoreError, UnsupportedOperationError
+from streamproof.stores.format_upgrade import (
+    BackgroundRebuild,
+    discard,
+    finish_discarding,
+    has_reached,
+    offsets_to_reach,
+    upgrade_mode,
+)
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.rocksdb_database import committed_offsets
 from streamproof.stores.timestamped_lazy import LazyRocksDBStore, TransactionalLazyRocksDBStore
@@ -43,14 +51,6 @@ from streamproof.stores.timestamps import (
 )
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
 from streamproof.stores.transactions import Transaction
-from streamproof.stores.upgrade import (
-    BackgroundRebuild,
-    discard,
-    finish_discarding,
-    has_reached,
-    offsets_to_reach,
-    upgrade_mode,
-)
 from streamproof.stores.wrapped import WrappedKeyValueStore
 
 __all__ = [
@@ -384,7 +384,8 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
 
     While an upgrade is being prepared (``upgrade.from`` and ``upgrade.mode``), the plain store in
     ``<state_dir>/rocksdb/<name>`` is live instead. The older format drops timestamps, and reads
-    find ``NO_TIMESTAMP``. :mod:`streamproof.stores.upgrade` describes all steps of an upgrade.
+    find ``NO_TIMESTAMP``. :mod:`streamproof.stores.format_upgrade` describes all steps of an
+    upgrade.
 
     Args:
         name: the name of the store.

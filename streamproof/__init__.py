@@ -21,7 +21,7 @@ from streamproof.version import __version__
 
 if TYPE_CHECKING:
     from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, Lab
-    from streamproof.conformance.suite import StateStoreConformance
+    from streamproof.conformance.pytest_suite import StateStoreConformance
     from streamproof.errors import StreamproofError, UsageError
     from streamproof.reports.pipeline import load
     from streamproof.reports.pipeline.tables.api import Tables
@@ -100,7 +100,7 @@ __all__ = [
 
 _MODULES = {
     "conformance.lab": ("CHANGELOG", "OTHER_CHANGELOG", "Lab"),
-    "conformance.suite": ("StateStoreConformance",),
+    "conformance.pytest_suite": ("StateStoreConformance",),
     "errors": ("StreamproofError", "UsageError"),
     "reports.pipeline": ("load",),
     "reports.pipeline.tables.api": ("Tables",),

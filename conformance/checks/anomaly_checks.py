@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, cast
 
 from hypothesis import strategies as st
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.isolation_history import (
     Anomaly,
@@ -22,7 +23,6 @@ from streamproof.conformance.isolation_history import (
     Read,
 )
 from streamproof.conformance.lab import CHANGELOG, IsolationLevel
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Handle, Trial
 
 __all__ = ["KEYS", "AnomalyStage", "judge"]

@@ -8,6 +8,7 @@ from random import Random
 
 import msgspec
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash.crash_records import CrashPoint
 from streamproof.conformance.crash.kill_campaign import KillCampaign
@@ -17,7 +18,6 @@ from streamproof.conformance.crash.program import (
     ProgramBuilder,
     random_program,
 )
-from streamproof.conformance.registry import check
 from streamproof.conformance.sampling import spread
 from streamproof.conformance.violations import Skipped
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import blame, goes_on
 from streamproof.conformance.crash.crash_records import CrashKind
 from streamproof.conformance.crash.kill_campaign import KillCampaign
 from streamproof.conformance.crash.program import ProgramBuilder
-from streamproof.conformance.registry import check
 from streamproof.conformance.violations import Skipped
 
 MOST_FAULTS = 240

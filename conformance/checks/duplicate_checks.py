@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Handle, Trial
 from streamproof.conformance.windowed_trial import Times
 from streamproof.stores.windowed.keys import window_key

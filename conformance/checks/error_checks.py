@@ -6,8 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Handle, Trial
 from streamproof.conformance.violations import SubjectRaised
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Trial
 from streamproof.conformance.violations import Skipped, SubjectRaised
 

@@ -6,10 +6,10 @@ import itertools
 import threading
 from typing import Any
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.race_checks import switching_often
 from streamproof.conformance.lab import CHANGELOG, IsolationLevel
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import SCAN_LIMIT, Handle, Trial
 
 GENERATION_KEYS = 64

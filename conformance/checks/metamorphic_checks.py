@@ -12,8 +12,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord, Lab
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Entry, Handle, Trial
 from streamproof.conformance.windowed_trial import Timed, claim
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Trial
 from streamproof.stores.metrics import NUM_SAMPLES, SAMPLE_WINDOW_MS, Level, MetricRow
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, TopicPartition
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Handle, Trial
 
 

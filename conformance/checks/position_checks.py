@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import campaign
 from streamproof.conformance.crash.program import PARTITIONS, ProgramBuilder, random_program
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Trial
 
 INPUT = ("input", 0)

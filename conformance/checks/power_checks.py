@@ -6,12 +6,12 @@ from random import Random
 
 import msgspec
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.upgrade_checks import upgrading
 from streamproof.conformance.crash.program import PARTITIONS, ProgramBuilder, random_program
 from streamproof.conformance.power.disk import PORTABLE
 from streamproof.conformance.power.power_campaign import PowerCampaign
-from streamproof.conformance.registry import check
 from streamproof.conformance.sampling import spread
 
 JUDGED = (

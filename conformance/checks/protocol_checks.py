@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.registry import check
 
 JUDGED = (
     "PROTOCOL-001",
@@ -61,9 +61,9 @@ def library(run: CheckRun) -> None:
     The check plays more scenarios than the profile allows until every requirement was exercised.
     """
     # Imported here, so that a run without these checks does not load the simulator.
-    from streamproof.conformance.simulated.scenario_worlds import names_for
-    from streamproof.conformance.simulated.store_world import StoreWorld
-    from streamproof.conformance.simulated.world_campaign import WorldCampaign
+    from streamproof.conformance.store_worlds.scenario_worlds import names_for
+    from streamproof.conformance.store_worlds.store_world import StoreWorld
+    from streamproof.conformance.store_worlds.world_campaign import WorldCampaign
 
     names = list(names_for(run.subject.capabilities, run.settings.guarantee))
     Random(run.seed).shuffle(names)
@@ -90,8 +90,8 @@ def explore(
     restarts, if the kinds include any, because every requirement is about stores that are reopened.
     """
     # Imported here, so that a run without these checks does not load the simulator.
-    from streamproof.conformance.simulated.store_world import drawn
-    from streamproof.conformance.simulated.world_campaign import WorldCampaign
+    from streamproof.conformance.store_worlds.store_world import drawn
+    from streamproof.conformance.store_worlds.world_campaign import WorldCampaign
 
     campaign = WorldCampaign(run)
     first = Random(run.seed).randrange(2**31)

@@ -14,11 +14,11 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.anomaly_checks import KEYS, AnomalyStage, judge
 from streamproof.conformance.isolation_history import ObservedTransaction, Read
 from streamproof.conformance.lab import CHANGELOG, IsolationLevel
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import SCAN_LIMIT, Trial, close_iterator
 
 READS = 2_000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
 from streamproof.conformance.oracle import Write, fold
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Handle, Trial
 
 Writes = list[tuple[bytes, bytes | None]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Entry, Handle, Trial
 from streamproof.conformance.windowed_trial import Times
 from streamproof.conformance.windows_oracle import Entries, WindowedContent, is_sorted

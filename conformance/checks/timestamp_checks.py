@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.generators import Generators
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Handle, Trial
 from streamproof.stores.api import NO_TIMESTAMP
 from streamproof.stores.timestamps import ValueAndTimestamp

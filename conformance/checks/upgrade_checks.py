@@ -7,6 +7,7 @@ the changelog. Both are legal; a mixture of both is not.
 
 from __future__ import annotations
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import (
     FIRST_CRASHES,
@@ -17,7 +18,6 @@ from streamproof.conformance.checks.crash_checks import (
 from streamproof.conformance.checks.restoration_checks import Writes, content
 from streamproof.conformance.crash.program import Operation, ProgramBuilder
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Handle, Trial
 from streamproof.conformance.violations import SubjectRaised
 from streamproof.stores.api import NO_TIMESTAMP

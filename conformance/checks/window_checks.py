@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Entry, Handle, Trial
 from streamproof.conformance.windowed_trial import Times
 from streamproof.conformance.windows_oracle import Entries, WindowedContent

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG, IsolationLevel
 from streamproof.conformance.program_text import render
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Entry, Trial
 from streamproof.conformance.windowed_trial import Timed, Times, claim
 from streamproof.conformance.windows_oracle import Entries, WindowedContent

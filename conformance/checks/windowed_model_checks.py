@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from hypothesis.strategies import SearchStrategy
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.generators import TICKS, among
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
-from streamproof.conformance.registry import check
 from streamproof.conformance.trial import Entry
 from streamproof.conformance.windowed_trial import Times
 from streamproof.conformance.windows_oracle import Entries, WindowedContent

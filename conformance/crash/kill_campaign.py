@@ -23,11 +23,11 @@ from streamproof.conformance.crash.inspector import BATCH
 from streamproof.conformance.crash.kill_engine import KillEngine
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.crash.program_campaign import ProgramCampaign
+from streamproof.conformance.failure_shapes import shape_of_words
 from streamproof.conformance.oracle import History
 from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.sampling import spread
 from streamproof.conformance.saved_failures import SavedChoices
-from streamproof.conformance.shapes import shape_of_words
 from streamproof.conformance.value_codec import decode_value, encode_value
 
 __all__ = ["KillCampaign", "describe"]

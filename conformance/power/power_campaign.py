@@ -14,6 +14,7 @@ from streamproof.conformance.crash.crash_records import Crashed
 from streamproof.conformance.crash.inspector import BATCH
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.crash.program_campaign import ProgramCampaign, lines_of
+from streamproof.conformance.failure_shapes import shape_of_words
 from streamproof.conformance.oracle import History
 from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, DiskModel, FileSystem, disk_of
 from streamproof.conformance.power.disk_states import (
@@ -29,7 +30,6 @@ from streamproof.conformance.power.syscall_recorder import recorder_is_loaded
 from streamproof.conformance.power.syscall_trace import SyscallTrace
 from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.saved_failures import SavedChoices
-from streamproof.conformance.shapes import shape_of_words
 from streamproof.conformance.value_codec import decode_value, encode_value
 from streamproof.conformance.violations import Skipped, Violation, violation_of
 

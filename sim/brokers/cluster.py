@@ -14,6 +14,7 @@ from typing import Any
 
 from simpy.events import Event
 
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.broker_errors import OffsetOutOfRangeError
 from streamproof.sim.brokers.group_coordinator import NO_TIMES, GroupCoordinator
 from streamproof.sim.brokers.partition_log import (
@@ -35,7 +36,6 @@ from streamproof.sim.brokers.upkeep import (
     fail_over,
     forget_idle_transactions,
 )
-from streamproof.sim.hosts import Steps
 from streamproof.sim.world import World
 from streamproof.stores.errors import InvalidArgumentError
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from streamproof.errors import UsageError
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.brokers.group_coordinator import GroupCoordinator
 from streamproof.sim.brokers.partition_log import PartitionLog
 from streamproof.sim.brokers.transaction_coordinator import TransactionCoordinator
-from streamproof.sim.hosts import Steps
 from streamproof.sim.world import World
 
 __all__ = [

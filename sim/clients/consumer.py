@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from simpy.events import Event
 
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.broker_errors import BrokerError, OffsetOutOfRangeError, RequestTimeoutError
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.partition_log import Fetched, Isolation, LogEntry
 from streamproof.sim.decisions.lag import current_lag
-from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
 from streamproof.stores.errors import InvalidArgumentError

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from simpy.events import Event
 
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.broker_errors import (
     ConcurrentTransactionsError,
     CoordinatorNotAvailableError,
@@ -18,7 +19,6 @@ from streamproof.sim.broker_errors import (
 )
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.transaction_coordinator import ProducerIdentity
-from streamproof.sim.hosts import Steps
 from streamproof.sim.world import World
 
 __all__ = ["TRANSACTION_TIMEOUT_MS", "OutsideProducer"]

@@ -15,9 +15,9 @@ from typing import Any, Generic, TypeVar
 
 from simpy.events import Event
 
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.broker_errors import IllegalGenerationError, RequestTimeoutError
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
 

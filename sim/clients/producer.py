@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from simpy.events import Event
 
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.broker_errors import (
     BrokerError,
     ConcurrentTransactionsError,
@@ -22,7 +23,6 @@ from streamproof.sim.broker_errors import (
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.group_coordinator import NO_TIMES
 from streamproof.sim.brokers.transaction_coordinator import ProducerIdentity
-from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
 

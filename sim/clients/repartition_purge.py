@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.broker_errors import BrokerError
 from streamproof.sim.brokers.cluster import Cluster
-from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.application import Application
 from streamproof.sim.broker_errors import BrokerError
 from streamproof.sim.brokers.partition_log import Isolation, LogEntry
-from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.tasks.stream_task import StoreHolder, StreamTask, topic_partition
 from streamproof.sim.upgraded_formats import PreparingStore
 from streamproof.stores.api import ChangelogRecord

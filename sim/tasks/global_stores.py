@@ -14,11 +14,11 @@ from typing import Any
 
 from simpy.events import Event
 
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.broker_errors import OffsetOutOfRangeError, RequestTimeoutError
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.partition_log import Isolation, LogEntry
 from streamproof.sim.clients.consumer import Consumer, Polled
-from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
 from streamproof.stores.api import ChangelogRecord, KeyValueStore, StateStoreContext

@@ -11,10 +11,10 @@ from typing import Any
 
 from simpy.events import Event
 
+from streamproof.sim.actor_hosts import Host
 from streamproof.sim.application import Application
 from streamproof.sim.decisions.lag import LATEST_OFFSET
 from streamproof.sim.decisions.versions import Answer, Spoken, answer_of, next_version
-from streamproof.sim.hosts import Host
 from streamproof.sim.releases import Release
 from streamproof.sim.state_directory import StateDirectory, next_offset_sum
 from streamproof.sim.tasks.assignor import (

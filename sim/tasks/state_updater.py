@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from simpy.events import Event
 
 from streamproof.errors import StreamproofError
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.broker_errors import (
     BrokerError,
     OffsetOutOfRangeError,
@@ -25,7 +26,6 @@ from streamproof.sim.clients.consumer import MAX_POLL_RECORDS, Consumer
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.decisions.recovery import Closing, commits_after
 from streamproof.sim.decisions.restore_range import applicable, end_of, is_complete
-from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.network import Network
 from streamproof.sim.tasks.restoration_progress import Announcer, ChangelogRestoration, Updating
 from streamproof.sim.tasks.stream_task import StreamTask

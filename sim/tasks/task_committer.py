@@ -11,6 +11,7 @@ from typing import Any
 
 from simpy.events import Event
 
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.application import Application
 from streamproof.sim.broker_errors import RequestTimeoutError
 from streamproof.sim.clients.consumer import Consumer
@@ -19,7 +20,6 @@ from streamproof.sim.clients.producer import Producer
 from streamproof.sim.clients.repartition_purge import Purge
 from streamproof.sim.decisions.commits import commit_is_due
 from streamproof.sim.decisions.recovery import Closing, commits_after
-from streamproof.sim.hosts import Host, Steps
 from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.tasks.stream_task import StreamTask
 

@@ -17,7 +17,7 @@ from streamproof.search_path import search_directory
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from streamproof.conformance.simulated.hosted_play import Wanted
+    from streamproof.conformance.store_worlds.hosted_play import Wanted
 
 __all__ = ["replay"]
 
@@ -128,7 +128,7 @@ def replay(
     search_directory()
     from rich.console import Console
 
-    from streamproof.conformance.simulated.hosted_play import Wanted
+    from streamproof.conformance.store_worlds.hosted_play import Wanted
     from streamproof.runs.scenario_runs import kind_of
 
     kinds = {kind_of(each) for each in targets}

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from streamproof.commands.replay_drawing import compare, draw, summary
 from streamproof.commands.replay_view import View
-from streamproof.conformance.simulated.hosted_play import target_of
+from streamproof.conformance.store_worlds.hosted_play import target_of
 from streamproof.exit_codes import ExitCode
 from streamproof.runs.failure_runs import RepeatedFailure
 from streamproof.runs.scenario_runs import ScenarioRun

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from streamproof.conformance.catalogue import AREAS, Binds, Requirement, load_catalogue
 from streamproof.conformance.clauses import STATES, load_proposal
-from streamproof.conformance.session import select_requirements
+from streamproof.conformance.verify_session import select_requirements
 from streamproof.errors import UsageError
 
 __all__ = ["requirements"]

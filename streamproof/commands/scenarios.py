@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.commands.options import WorkDirectory
-from streamproof.conformance.simulated.hosted_play import Wanted, play_with
+from streamproof.conformance.store_worlds.hosted_play import Wanted, play_with
 from streamproof.exit_codes import ExitCode
 from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.scenario import Scenario, Setup

@@ -14,7 +14,7 @@ from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from streamproof.conformance.session import Session
+    from streamproof.conformance.verify_session import Session
     from streamproof.reports.verification import VerifyRequest
 
 __all__ = ["verify"]

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from streamproof.conformance.catalogue import AREAS
 from streamproof.conformance.check_records import CheckOutcome
-from streamproof.conformance.registry import Check
+from streamproof.conformance.check_registry import Check
 from streamproof.conformance.results import (
     CheckRecord,
     Failure,
@@ -27,7 +27,7 @@ from streamproof.conformance.results import (
     Strength,
     Verdict,
 )
-from streamproof.conformance.session import Observer, Session
+from streamproof.conformance.verify_session import Observer, Session
 
 __all__ = ["ConsoleObserver"]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from streamproof.conformance.simulated.hosted_worlds import Hosted
+from streamproof.conformance.store_worlds.hosted_worlds import Hosted
 from streamproof.conformance.subject import binds_of, load_subject
 from streamproof.errors import UsageError
 from streamproof.scenarios.exploration_findings import (

@@ -9,8 +9,8 @@ from streamproof.conformance.check_engine import CheckTask, Engine, work_directo
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.saved_failures import SavedFailure
-from streamproof.conformance.session import still_fails
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.verify_session import still_fails
 from streamproof.errors import UsageError
 
 __all__ = ["RepeatedFailure", "repeat_failure"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from streamproof.conformance.simulated.hosted_play import Wanted, play_with
+from streamproof.conformance.store_worlds.hosted_play import Wanted, play_with
 from streamproof.errors import UsageError
 from streamproof.scenarios.play import Judged
 from streamproof.scenarios.recorded_run import RecordedRun

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from streamproof.conformance.simulated.hosted_worlds import Hosted
+from streamproof.conformance.store_worlds.hosted_worlds import Hosted
 from streamproof.conformance.subject import load_subject
 from streamproof.errors import UsageError
 from streamproof.scenarios.recorded_run import RecordedRun

@@ -17,8 +17,8 @@ from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks import anomaly_checks as anomalies
 from streamproof.conformance.checks import metamorphic_checks as metamorphic
 from streamproof.conformance.checks import race_checks as races
-from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.isolation_history import PERMITTED, Anomaly, Read, Span
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 from streamproof.conformance.trial import Trial
@@ -40,7 +40,7 @@ def make_trials(tmp_path: Path) -> Iterator[Callable[..., Trial]]:
             load_subject(subject),
             Settings(profile="smoke", **settings),
             tmp_path,
-            Status(tmp_path / "status", create=True),
+            RunningCall(tmp_path / "status", create=True),
         )
         context = run.trial("ISO-009")
         open_trials.append(context)

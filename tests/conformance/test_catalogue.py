@@ -16,7 +16,7 @@ from streamproof.conformance.catalogue import (
     requirements_that_bind,
 )
 from streamproof.conformance.check_loader import load_checks
-from streamproof.conformance.registry import Check
+from streamproof.conformance.check_registry import Check
 from streamproof.stores.capabilities import Capabilities
 
 CATALOGUE = load_catalogue()

@@ -14,7 +14,7 @@ from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.check_runner import run_check
-from streamproof.conformance.heartbeat import Status
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 
@@ -55,7 +55,7 @@ CASES = [
 
 def run_of(subject: str, name: str, settings: Settings, directory: Path) -> CheckRun:
     """A check on a subject, not yet run."""
-    status = Status(directory / "status", create=True)
+    status = RunningCall(directory / "status", create=True)
     return CheckRun(load_checks()[name], load_subject(subject), settings, directory, status)
 
 

@@ -156,7 +156,7 @@ from streamproof.conformance.crash.program import ProgramBuilder
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.heartbeat import Status
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.subject import load_subject
 
 subject, here = load_subject(sys.argv[1]), Path(sys.argv[2])
@@ -170,7 +170,7 @@ class Hanging(type(subject.factory())):
             raise
 subject = subject.__class__(subject.name, lambda: Hanging("hanging"), subject.capabilities, None)
 check = load_checks()["disk_fault.full_disk"]
-status = Status(here / "status", create=True)
+status = RunningCall(here / "status", create=True)
 settings = Settings(operation_timeout_s=0.5)
 engine = KillEngine(CheckRun(check, subject, settings, here, status))
 program = ProgramBuilder().put(b"a", b"1").commit().put(b"b", b"2").commit().build()

@@ -18,8 +18,8 @@ from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.results import SCHEMA_VERSION, Footer, Header
-from streamproof.conformance.session import Observer, Session, select_requirements
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.verify_session import Observer, Session, select_requirements
 from streamproof.errors import UsageError
 from streamproof.reports.render import render_all
 from streamproof.reports.run_log import RunLogWriter, read_run_log
@@ -247,9 +247,7 @@ def test_a_lost_nursery_costs_no_answer_of_what_is_loaded(tmp_path: Path) -> Non
         engine.load(["in-memory"])
         assert engine._nursery is not None
         engine._nursery._process.kill()
-        with pytest.raises(
-            UsageError, match=r"'rocksdb': the process that imports the suite ended"
-        ):
+        with pytest.raises(UsageError, match=r"'rocksdb': the process that imports the suite died"):
             engine.load(["rocksdb"])
         plan = [("in-memory", load_checks()["kv.empty_key"])]
         engine.run(plan, lambda _, each: found.append(each))

@@ -22,9 +22,9 @@ from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckFinding, CheckOutcome
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.check_runner import run_check
-from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.mutants import MUTANTS
 from streamproof.conformance.results import Profile
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import Subject
 
@@ -67,7 +67,7 @@ def run() -> Iterator[Run]:
                 return killed(store, check, settings, own)
             module = sys.modules[store.__module__]
             subject = Subject(name_of(store), store, store.capabilities, module)
-            status = Status(own / "status", create=True)
+            status = RunningCall(own / "status", create=True)
             return run_check(CheckRun(CHECKS[check], subject, settings, own, status))
 
         yield outcome

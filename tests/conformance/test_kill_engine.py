@@ -82,12 +82,12 @@ from streamproof.conformance.crash.program import ProgramBuilder
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.heartbeat import Status
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.subject import load_subject
 
 subject, kind, here = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 check = load_checks()["crash.between_operations"]
-status = Status(here / "status", create=True)
+status = RunningCall(here / "status", create=True)
 engine = KillEngine(CheckRun(check, load_subject(subject), Settings(), here, status))
 program = ProgramBuilder().put(b"a", b"1").put(b"b", b"2").commit().put(b"c", b"3").build()
 point = CrashPoint(kind, 3)

@@ -13,8 +13,8 @@ from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.kill_matrix import Group, GroupRun, group_of, group_runs
 from streamproof.conformance.mutants import MUTANTS, Mutant
 from streamproof.conformance.results import Profile
-from streamproof.conformance.session import Observer, Session, select_requirements
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.verify_session import Observer, Session, select_requirements
 
 SEED = 0
 

@@ -57,7 +57,7 @@ def test_with_xdist_the_results_are_the_same(pytester: pytest.Pytester) -> None:
 
 
 CLASSES = f"""
-    from streamproof.conformance.suite import StateStoreConformance
+    from streamproof.conformance.pytest_suite import StateStoreConformance
 
     class TestRight(StateStoreConformance):
         subject = "in-memory"
@@ -112,7 +112,7 @@ def test_a_subject_in_the_current_directory(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         my_store="from streamproof.stores.memory import default_store as make",
         test_mine="""
-            from streamproof.conformance.suite import StateStoreConformance
+            from streamproof.conformance.pytest_suite import StateStoreConformance
 
             class TestMine(StateStoreConformance):
                 subject = "my_store:make"

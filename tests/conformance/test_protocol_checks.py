@@ -18,20 +18,20 @@ from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.check_runner import run_check
-from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.results import Guarantee, Profile, Spec
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay, read_failure
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.simulated import world_trial
-from streamproof.conformance.simulated.scenario_worlds import names_for
-from streamproof.conformance.simulated.store_world import (
+from streamproof.conformance.store_worlds import world_trial
+from streamproof.conformance.store_worlds.scenario_worlds import names_for
+from streamproof.conformance.store_worlds.store_world import (
     USUAL,
     arguments_of,
     drawn,
     values_of,
     world_of,
 )
-from streamproof.conformance.simulated.world_trial import simulate, try_world
+from streamproof.conformance.store_worlds.world_trial import simulate, try_world
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.errors import UsageError
 from streamproof.scenarios.plan_shrinking import plainest, with_smaller_numbers
@@ -84,7 +84,7 @@ def outcome_of(
     settings = Settings(guarantee=guarantee, spec=spec, profile=profile, seed=seed)
     work = directory / "work"
     work.mkdir(exist_ok=True)
-    status = Status(directory / "status", create=True)
+    status = RunningCall(directory / "status", create=True)
     run = CheckRun(load_checks()[check], subject, settings, work, status, replay=replay)
     outcome = run_check(run)
     assert not any(path for path in work.rglob("*") if path.is_file())

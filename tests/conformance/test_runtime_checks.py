@@ -13,10 +13,10 @@ import pytest
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
+from streamproof.conformance.check_registry import Check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.check_runner import run_check
-from streamproof.conformance.heartbeat import Status
-from streamproof.conformance.registry import Check
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 from streamproof.sim.decisions.assignment import Assignment
@@ -33,7 +33,7 @@ def outcome(
 ) -> CheckOutcome:
     """What becomes of a check, run here and now."""
     asked = Settings(**{"profile": "smoke", "seed": 1, **settings})
-    status = Status(directory / "status", create=True)
+    status = RunningCall(directory / "status", create=True)
     return run_check(CheckRun(check, load_subject(subject), asked, directory, status))
 
 

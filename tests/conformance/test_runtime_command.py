@@ -8,10 +8,10 @@ import pytest
 from command_lines import REPORTS, CommandLine, Ended
 
 from streamproof.conformance.catalogue import load_catalogue, requirements_that_bind
-from streamproof.conformance.session import select_requirements
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.single_requirement import Verifier
 from streamproof.conformance.subject import binds_of, defect_of, load_subject
+from streamproof.conformance.verify_session import select_requirements
 from streamproof.errors import UsageError
 from streamproof.reports.report_builder import build_view
 from streamproof.reports.verification import require_one_kind

@@ -15,10 +15,10 @@ from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.check_runner import run_check
-from streamproof.conformance.heartbeat import Status
-from streamproof.conformance.runtime import swarm_checks as swarm
-from streamproof.conformance.runtime import world_programs as shrinking
-from streamproof.conformance.runtime.world_programs import Seeded, smallest_program
+from streamproof.conformance.running_call import RunningCall
+from streamproof.conformance.runtime_checks import swarm_checks as swarm
+from streamproof.conformance.runtime_checks import world_programs as shrinking
+from streamproof.conformance.runtime_checks.world_programs import Seeded, smallest_program
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 from streamproof.sim.application import StreamsConfig
@@ -39,7 +39,7 @@ def outcome(directory: Path, name: str, subject: str = "runtime", **settings: An
     """What becomes of a check, run here and now."""
     directory.mkdir(exist_ok=True)
     asked = Settings(**{"profile": "smoke", "seed": 0, **settings})
-    status = Status(directory / "status", create=True)
+    status = RunningCall(directory / "status", create=True)
     return run_check(CheckRun(CHECKS[name], load_subject(subject), asked, directory, status))
 
 

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.check_records import CheckEvidence, CheckFinding, CheckOutcome
+from streamproof.conformance.check_registry import Check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.check_runner import run_check
-from streamproof.conformance.heartbeat import Status
-from streamproof.conformance.registry import Check
-from streamproof.conformance.results import Failure
-from streamproof.conformance.settings import Settings
-from streamproof.conformance.shapes import (
+from streamproof.conformance.failure_shapes import (
     answers,
     asked,
     difference,
     shape_of_error,
     shape_of_words,
 )
+from streamproof.conformance.results import Failure
+from streamproof.conformance.running_call import RunningCall
+from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 from streamproof.conformance.trial import Trial
 from streamproof.conformance.verdicts import failures_of, result_of
@@ -128,7 +128,7 @@ def test_an_error_is_told_by_its_class_and_its_call() -> None:
 def run_of(function: Any, directory: Path, **check: Any) -> CheckOutcome:
     """The outcome of a check of ours on a store that is right."""
     made = Check("kv.ours", ("KV-001",), function, check.get("given"), raw=False, weight=1)
-    status = Status(directory / "status", create=True)
+    status = RunningCall(directory / "status", create=True)
     quick = Settings(profile="quick", seed=1)
     return run_check(CheckRun(made, load_subject("in-memory"), quick, directory, status))
 

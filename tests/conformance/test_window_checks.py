@@ -20,9 +20,9 @@ from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckFinding, CheckOutcome
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.check_runner import run_check
-from streamproof.conformance.heartbeat import Status
 from streamproof.conformance.lab import ChangelogRecord
 from streamproof.conformance.mutants import MUTANTS
+from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.conformance.trial import entry_key
@@ -62,7 +62,7 @@ def outcome_of(
     subject: Subject, name: str, directory: Path, settings: Settings = SETTINGS
 ) -> CheckOutcome | None:
     """What a check finds out about a subject; ``None`` if nothing of it applies."""
-    status = Status(directory / "status", create=True)
+    status = RunningCall(directory / "status", create=True)
     run = CheckRun(CHECKS[name], subject, settings, directory, status)
     return run_check(run) if any(map(run.applies, run.check.requirements)) else None
 

@@ -9,7 +9,7 @@ from streamproof.conformance.verdict_rule import Outcome, Shown
 from streamproof.reports.pipeline.site.pages import render_pages
 from streamproof.reports.pipeline.site.site_builder import arrange
 from streamproof.reports.pipeline.site.site_data import SiteRows
-from streamproof.reports.pipeline.site.specs import specs_told_apart
+from streamproof.reports.pipeline.site.spec_separation import specs_told_apart
 
 
 def judged(spec: str, status: Shown, outcome: Outcome) -> SiteRows:

@@ -1,6 +1,6 @@
 """Which client gets which tasks: examples.
 
-What holds of every assignment is in ``streamproof.conformance.runtime.assignment_checks``.
+What holds of every assignment is in ``streamproof.conformance.runtime_checks.assignment_checks``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.broker_errors import (
     BrokerError,
     ConcurrentTransactionsError,
@@ -17,7 +18,6 @@ from streamproof.sim.broker_errors import (
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.transaction_coordinator import TransactionState
 from streamproof.sim.choices import Choices
-from streamproof.sim.hosts import Steps
 from streamproof.sim.network import Network
 from streamproof.sim.trace import Event
 from streamproof.sim.world import World

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.broker_errors import OffsetOutOfRangeError
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.consumer import Consumer, Polled
-from streamproof.sim.hosts import Steps
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
 from streamproof.stores.errors import InvalidArgumentError

@@ -1,6 +1,6 @@
 """Lag, recovery, restoration and commits: examples of decisions, on plain data.
 
-What holds of every decision is in ``streamproof.conformance.runtime``.
+What holds of every decision is in ``streamproof.conformance.runtime_checks``.
 """
 
 from __future__ import annotations

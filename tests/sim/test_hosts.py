@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from streamproof.sim.actor_hosts import Host
 from streamproof.sim.choices import Choices
-from streamproof.sim.hosts import Host
 from streamproof.sim.time import VirtualTime
 from streamproof.stores.errors import InvalidArgumentError
 

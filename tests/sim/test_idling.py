@@ -1,6 +1,6 @@
 """When a task may process (KIP-695): examples, and what Kafka does by its own algorithm.
 
-What holds of every decision is in ``streamproof.conformance.runtime.idling_checks``.
+What holds of every decision is in ``streamproof.conformance.runtime_checks.idling_checks``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamproof.conformance.runtime.idling_checks import INPUTS
+from streamproof.conformance.runtime_checks.idling_checks import INPUTS
 from streamproof.sim.decisions.idling import Input, Mode, ready_to_process
 
 MODES: tuple[Mode, ...] = ("proposal", "kafka")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from streamproof.sim.actor_hosts import Host
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.group_coordinator import GroupState
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.membership import Membership
-from streamproof.sim.hosts import Host
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.broker_errors import (
     BrokerError,
     IllegalGenerationError,
@@ -16,7 +17,6 @@ from streamproof.sim.broker_errors import (
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import LINGER_MS, Producer
-from streamproof.sim.hosts import Steps
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from disturbed_worlds import disturbed
 
+from streamproof.sim.actor_hosts import Host
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN, Closing
 from streamproof.sim.disks import InstanceDisk, RealDisk, SimulatedDisk
-from streamproof.sim.hosts import Host
 from streamproof.sim.state_directory import StateDirectory, next_offset_sum
 from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, topic_partition
 from streamproof.sim.topologies import TOPOLOGIES

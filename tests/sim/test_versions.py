@@ -1,6 +1,6 @@
 """Metadata versions: examples of what members of different releases say to each other.
 
-That they agree is in ``streamproof.conformance.runtime.metadata_version_checks``.
+That they agree is in ``streamproof.conformance.runtime_checks.metadata_version_checks``.
 """
 
 from __future__ import annotations

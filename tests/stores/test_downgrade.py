@@ -23,8 +23,8 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.checkpoint import OFFSET_UNKNOWN, OffsetCheckpoint
-from streamproof.stores.downgrade import is_downgrade
 from streamproof.stores.errors import ProcessorStateError
+from streamproof.stores.offset_downgrade import is_downgrade
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
 

@@ -11,8 +11,8 @@ import pytest
 from streamproof.errors import UsageError
 from streamproof.stores.api import UPGRADE_FROM_CONFIG, StateStoreContext, TopicPartition
 from streamproof.stores.checkpoint import OFFSET_UNKNOWN, OffsetCheckpoint
+from streamproof.stores.checkpointing import LegacyCheckpointingStateStore
 from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
-from streamproof.stores.legacy import LegacyCheckpointingStateStore
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 

@@ -15,8 +15,8 @@ from streamproof.stores.checkpoint import (
     changelog_partition,
     smallest_offsets,
 )
+from streamproof.stores.checkpointing import LegacyCheckpointingStateStore
 from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
-from streamproof.stores.legacy import LegacyCheckpointingStateStore
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactional import TransactionalRocksDBStore
 

@@ -32,9 +32,9 @@ from streamproof.stores.errors import (
     TaskCorruptedError,
     UnsupportedOperationError,
 )
+from streamproof.stores.format_upgrade import discard, finish_discarding
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.timestamped import RocksDBLazyTimestampedStore, RocksDBTimestampedStore
-from streamproof.stores.upgrade import discard, finish_discarding
 
 MakeContext = Callable[..., StateStoreContext]
 P0, P1 = TopicPartition("log", 0), TopicPartition("log", 1)

@@ -25,7 +25,8 @@ from types import FrameType
 from typing import Any
 
 from streamproof.conformance.crash.triggers import arm_syscalls
-from streamproof.stores import timestamped, upgrade
+from streamproof.stores import format_upgrade as upgrade
+from streamproof.stores import timestamped
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,

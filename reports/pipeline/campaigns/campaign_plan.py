@@ -40,8 +40,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from streamproof.conformance.results import Guarantee, Profile, Spec
-from streamproof.conformance.session import select_requirements
 from streamproof.conformance.subject import binds_of, load_subject
+from streamproof.conformance.verify_session import select_requirements
 from streamproof.errors import StreamproofError, UsageError
 from streamproof.reports.pipeline.campaigns.campaign_tables import RowKind
 from streamproof.scenarios.real_stores import needs_model_stores

@@ -21,11 +21,11 @@ from streamproof.reports.pipeline.campaigns.chunk_files import (
     is_committed,
     write_chunk,
 )
-from streamproof.reports.pipeline.campaigns.row import EVENTS, perform
 from streamproof.reports.pipeline.campaigns.row_process import isolated, too_long
 from streamproof.reports.pipeline.campaigns.row_records import failed_to_run
 from streamproof.reports.pipeline.campaigns.units import Unit
 from streamproof.reports.pipeline.campaigns.verify_row import LOG
+from streamproof.reports.pipeline.campaigns.world_row import EVENTS, perform
 from streamproof.reports.verification import RUN_LOG
 
 __all__ = ["ATTEMPTS", "CHUNK", "DONE", "Worker"]

@@ -19,10 +19,10 @@ from msgspec import Struct
 
 from streamproof.errors import UsageError
 from streamproof.reports.pipeline.campaigns.chunk_files import RowRecords
-from streamproof.reports.pipeline.campaigns.row import perform
 from streamproof.reports.pipeline.campaigns.row_records import recorded
 from streamproof.reports.pipeline.campaigns.units import Unit
 from streamproof.reports.pipeline.campaigns.verify_row import records_of_log
+from streamproof.reports.pipeline.campaigns.world_row import perform
 from streamproof.search_path import search_directory
 
 __all__ = ["COMMAND", "FOUND", "RowOrder", "isolated", "main", "too_long"]

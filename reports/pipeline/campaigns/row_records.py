@@ -12,8 +12,8 @@ from typing import Any, cast
 import msgspec
 
 from streamproof.conformance.results import Guarantee
-from streamproof.conformance.session import verify_command
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.verify_session import verify_command
 from streamproof.errors import UsageError
 from streamproof.reports.pipeline.campaigns.campaign_tables import FailureRow, RunRow
 from streamproof.reports.pipeline.campaigns.chunk_files import RowRecords

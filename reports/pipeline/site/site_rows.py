@@ -27,7 +27,7 @@ from streamproof.reports.pipeline.site.site_data import (
     VerdictRow,
     WorldTotals,
 )
-from streamproof.reports.pipeline.site.specs import specs_told_apart
+from streamproof.reports.pipeline.site.spec_separation import specs_told_apart
 from streamproof.reports.pipeline.site.world_results import (
     read_world_failures,
     read_worlds,

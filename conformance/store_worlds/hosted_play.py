@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streamproof.conformance.check_engine import work_directory
-from streamproof.conformance.simulated.subject_disks import disks_of
+from streamproof.conformance.store_worlds.subject_disks import disks_of
 from streamproof.conformance.subject import load_subject
 from streamproof.scenarios.play import Judged, play
 from streamproof.scenarios.real_stores import rocksdb_disks

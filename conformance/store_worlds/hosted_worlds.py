@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamproof.conformance.check_engine import work_directory
-from streamproof.conformance.simulated.subject_disks import disks_of
-from streamproof.conformance.simulated.world_judge import breach_of_error
+from streamproof.conformance.store_worlds.subject_disks import disks_of
+from streamproof.conformance.store_worlds.world_judge import breach_of_error
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.search_path import search_directory
 from streamproof.sim.broker_errors import SubjectError

@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Status"]
+__all__ = ["RunningCall"]
 
 _SIZE = 512
 _HEADER = struct.Struct("dH")
 
 
-class Status:
+class RunningCall:
     """A small shared file with the running call on the subject, and the time of its start."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:

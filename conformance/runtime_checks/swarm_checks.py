@@ -10,10 +10,10 @@ import re
 from collections import Counter
 from hashlib import blake2b
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.registry import check
 from streamproof.conformance.results import Guarantee
-from streamproof.conformance.runtime.world_programs import Seeded, smallest_program
+from streamproof.conformance.runtime_checks.world_programs import Seeded, smallest_program
 from streamproof.conformance.subject import defect_of
 from streamproof.conformance.violations import violation_of
 from streamproof.sim.defects import DEFECTS

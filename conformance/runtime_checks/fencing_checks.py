@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamproof.conformance.runtime.probe import Probe, scripted
+from streamproof.conformance.runtime_checks.probe import Probe, scripted
 from streamproof.sim.broker_errors import (
     BrokerError,
     ConcurrentTransactionsError,

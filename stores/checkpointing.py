@@ -21,12 +21,12 @@ from streamproof.stores.checkpoint import (
     changelog_partition,
     smallest_offsets,
 )
-from streamproof.stores.downgrade import add_to_task_checkpoint, is_downgrade
 from streamproof.stores.errors import (
     InvalidStateStoreError,
     ProcessorStateError,
     TaskCorruptedError,
 )
+from streamproof.stores.offset_downgrade import add_to_task_checkpoint, is_downgrade
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.wrapped import WrappedKeyValueStore
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from streamproof.conformance.results import Guarantee, Spec
-from streamproof.conformance.simulated.scenario_worlds import scenario_of
-from streamproof.conformance.simulated.store_world import StoreWorld, plan_of, world_of
-from streamproof.conformance.simulated.subject_disks import disks_of
-from streamproof.conformance.simulated.world_judge import (
+from streamproof.conformance.store_worlds.scenario_worlds import scenario_of
+from streamproof.conformance.store_worlds.store_world import StoreWorld, plan_of, world_of
+from streamproof.conformance.store_worlds.subject_disks import disks_of
+from streamproof.conformance.store_worlds.world_judge import (
     SAME_TWICE,
     Breach,
     Situations,

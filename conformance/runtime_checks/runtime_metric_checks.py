@@ -6,7 +6,7 @@ from math import isclose
 
 from hypothesis import strategies as st
 
-from streamproof.conformance.runtime.probe import Probe, decision
+from streamproof.conformance.runtime_checks.probe import Probe, decision
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.tasks.task_metrics import TaskMetrics
 from streamproof.sim.updater_metrics import RATIOS, UpdaterMetrics

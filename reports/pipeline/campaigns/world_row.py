@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from streamproof.conformance.simulated.hosted_play import Wanted, play_with
-from streamproof.conformance.simulated.hosted_worlds import Hosted
+from streamproof.conformance.store_worlds.hosted_play import Wanted, play_with
+from streamproof.conformance.store_worlds.hosted_worlds import Hosted
 from streamproof.conformance.subject import load_subject
 from streamproof.reports.pipeline.campaigns.campaign_plan import KeepEvents
 from streamproof.reports.pipeline.campaigns.campaign_tables import FailureRow, RunRow

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from streamproof.conformance.shapes import shape_of_error
+from streamproof.conformance.failure_shapes import shape_of_error
 from streamproof.sim.broker_errors import SubjectError
 from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation
 from streamproof.sim.invariants.invariant import Observer

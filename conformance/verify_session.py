@@ -19,8 +19,9 @@ from streamproof.conformance.catalogue import (
 from streamproof.conformance.check_engine import CheckTask, Engine
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckOutcome
+from streamproof.conformance.check_registry import Check
+from streamproof.conformance.failure_shapes import MOST_SHAPES
 from streamproof.conformance.known_failures import KnownFailures
-from streamproof.conformance.registry import Check
 from streamproof.conformance.results import (
     CheckRecord,
     Failure,
@@ -31,7 +32,6 @@ from streamproof.conformance.results import (
 )
 from streamproof.conformance.saved_failures import Archive, SavedFailure, saved_from
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.shapes import MOST_SHAPES
 from streamproof.conformance.verdicts import (
     Found,
     applicable,

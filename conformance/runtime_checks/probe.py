@@ -12,8 +12,8 @@ from typing import Any, ParamSpec, TypeVar
 import hypothesis
 from hypothesis import strategies as st
 
+from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.registry import check
 from streamproof.conformance.subject import defect_of
 from streamproof.conformance.violations import brief, violation_of
 from streamproof.sim.choices import Choices

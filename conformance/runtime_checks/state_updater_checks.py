@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from streamproof.conformance.runtime.probe import Probe, scripted
+from streamproof.conformance.runtime_checks.probe import Probe, scripted
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.clients.producer import Producer

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from streamproof.conformance.simulated.scenario_worlds import plan_of_variant
+from streamproof.conformance.store_worlds.scenario_worlds import plan_of_variant
 from streamproof.errors import UsageError
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices

@@ -13,14 +13,14 @@ from streamproof.conformance.case_campaign import CaseCampaign
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.saved_failures import SavedChoices
-from streamproof.conformance.simulated.store_world import (
+from streamproof.conformance.store_worlds.store_world import (
     USUAL,
     StoreWorld,
     arguments_of,
     values_of,
     world_of,
 )
-from streamproof.conformance.simulated.world_trial import Tried, try_world
+from streamproof.conformance.store_worlds.world_trial import Tried, try_world
 from streamproof.conformance.violations import brief
 from streamproof.scenarios.plan_shrinking import plainest, with_smaller_numbers
 from streamproof.sim.world_plan import Plan

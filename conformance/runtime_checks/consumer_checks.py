@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamproof.conformance.runtime.probe import Probe, scripted
+from streamproof.conformance.runtime_checks.probe import Probe, scripted
+from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.partition_log import Isolation
 from streamproof.sim.clients.consumer import Consumer
-from streamproof.sim.hosts import Steps
 from streamproof.sim.network import Network
 from streamproof.stores.errors import InvalidArgumentError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from streamproof.conformance.runtime.probe import Probe, decision
+from streamproof.conformance.runtime_checks.probe import Probe, decision
 from streamproof.sim.decisions import idling
 from streamproof.sim.decisions.idling import Input, Mode
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamproof.conformance.runtime.probe import Probe, scripted
+from streamproof.conformance.runtime_checks.probe import Probe, scripted
 from streamproof.errors import UsageError
 from streamproof.sim.application import StreamsConfig
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from streamproof.conformance.runtime.probe import Probe, decision
+from streamproof.conformance.runtime_checks.probe import Probe, decision
 from streamproof.sim.decisions import assignment
 from streamproof.sim.decisions.assignment import Assignment, ClientState
 from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
