@@ -155,7 +155,7 @@ class StreamThread:
     def _restores_uncommitted(self) -> bool:
         return not self._config.exactly_once or self._world.defect("restores-aborted-records")
 
-    def _new_updater(self) -> StateUpdater:
+    def _new_updater(self, predecessor: StateUpdater | None = None) -> StateUpdater:
         application = self._application
         config = UpdaterConfig(
             "read_uncommitted" if self._restores_uncommitted else "read_committed",
@@ -174,6 +174,7 @@ class StreamThread:
             config,
             actor=self._updater_name,
             wake=self._consumer.wakeup,
+            predecessor=predecessor,
         )
 
     @property
@@ -457,8 +458,7 @@ class StreamThread:
             # If the updater died, the stores are not at fault.
             yield from self._begin_anew([task], Closing.DIRTY if died else Closing.CORRUPTED)
         if self._updater.fatal is not None:
-            dead, self._updater = self._updater, self._new_updater()
-            self._updater.restored += dead.restored
+            self._updater = self._new_updater(self._updater)
 
     def _begin(self, task: StreamTask) -> Steps:
         """Let a task run from the committed offsets. It waits until these are stable."""

@@ -35,18 +35,31 @@ class UpdaterMetrics:
         mode: decides about a switch between restoring and updating. Under ``proposal``, one of
             the two ratios is always 0. ``kafka`` keeps the old window at a switch, so for a while
             neither is 0.
+        predecessor: the metrics of an updater of the same thread that died. The metrics of its
+            tasks are taken over, because these tasks have not left their thread.
 
     Attributes:
         registry: all metrics of level DEBUG and above.
         thread: the metrics of the updater.
     """
 
-    def __init__(self, thread_id: str, clock: Clock, mode: Mode = "proposal") -> None:
+    def __init__(
+        self,
+        thread_id: str,
+        clock: Clock,
+        mode: Mode = "proposal",
+        *,
+        predecessor: UpdaterMetrics | None = None,
+    ) -> None:
         self._thread_id = thread_id
-        self.registry = Metrics("DEBUG", clock)
+        self.registry: Metrics = (
+            Metrics("DEBUG", clock) if predecessor is None else predecessor.registry
+        )
         self.thread = StateUpdaterMetrics(self.registry, thread_id, keeps_window=mode == "kafka")
         self._active: dict[str, TaskRestoreMetrics] = {}
         self._standby: dict[str, TaskUpdateMetrics] = {}
+        if predecessor is not None:
+            predecessor.hand_over(self._active)
 
     def add(self, task_id: str, *, is_active: bool) -> StateRestoreListener:
         """Begin to measure a task; return the listener that must hear of its restoration."""
@@ -83,6 +96,15 @@ class UpdaterMetrics:
             for row in self.rows()
             if row.group == UPDATER_GROUP and row.name in THREAD_GAUGES
         }
+
+    def hand_over(self, active: dict[str, TaskRestoreMetrics]) -> None:
+        """Hand the metrics of the active tasks to a successor."""
+        active |= self._active
+        self._active.clear()
+
+    def retire(self) -> None:
+        """Remove the metrics of the updater. The metrics of its tasks stay for its successor."""
+        self.thread.close()
 
     def close(self) -> None:
         """Remove all metrics."""

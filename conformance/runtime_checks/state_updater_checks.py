@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,20 @@ class _Bench:
             listener=listener or self.heard,
             standby_listener=self.heard,
         )
-        self.updater = StateUpdater(
-            self.world, host, network, self.cluster, config, actor="instance-0/updater-0"
+        self._new_updater = partial(
+            StateUpdater,
+            self.world,
+            host,
+            network,
+            self.cluster,
+            config,
+            actor="instance-0/updater-0",
         )
+        self.updater = self._new_updater()
+
+    def replace_updater(self) -> None:
+        """Let another updater take the place of one that died, as the stream thread does."""
+        self.updater = self._new_updater(predecessor=self.updater)
 
     def write(self, log: str, *values: bytes, **more: Any) -> None:
         """Records of one key."""
@@ -301,6 +313,32 @@ def tasks_are_counted(probe: Probe) -> None:
     for task_id in ("0_0", "0_1"):
         bench.updater.remove(task_id)
     probe.expect((0, 0, 0, 0), _counts(bench))
+
+
+@scripted("METRIC-113")
+def metrics_outlive_the_updater(probe: Probe) -> None:
+    """Let an updater die after it handed a task back, and let another one take its place."""
+    bench = _Bench(probe)
+    bench.write(LOG, b"1", b"2")
+    bench.updater.add(bench.task("0_0"), is_active=True)
+    bench.wait()
+    probe.expect(["0_0"], [each.id for each in bench.updater.restored])
+    bench.open_transaction(OTHER)
+    bench.heard.raises_in = "on_restore_start"
+    bench.updater.add(bench.task("0_1"), is_active=True)
+    bench.wait()
+    probe.demand("a dead updater", "a running one", holds=bench.updater.fatal is not None)
+    probe.expect({"0_0": 2}, _restore_totals(bench))
+    bench.replace_updater()
+    probe.expect({"0_0": 2}, _restore_totals(bench))
+    bench.updater.remove("0_0")
+    probe.expect({}, _restore_totals(bench))
+
+
+def _restore_totals(bench: _Bench) -> dict[str, float]:
+    """The metric restore-total of each task that has it."""
+    rows = bench.updater.metrics.rows()
+    return {row.tags["task-id"]: row.value for row in rows if row.name == "restore-total"}
 
 
 def _counts(bench: _Bench) -> tuple[float, ...]:

@@ -91,6 +91,8 @@ class StateUpdater:
         config: the configuration of the updater.
         actor: the name of the updater, for the trace and the metrics.
         wake: wakes the thread when it can take a task back.
+        predecessor: the updater of the thread that died. Its restored tasks are taken over, and so
+            are the metrics of all tasks that it handed back.
 
     Attributes:
         metrics: the metrics of the updater and its tasks.
@@ -110,6 +112,7 @@ class StateUpdater:
         *,
         actor: str,
         wake: Callable[[], None] = lambda: None,
+        predecessor: StateUpdater | None = None,
     ) -> None:
         self._world = world
         self._host = host
@@ -131,7 +134,12 @@ class StateUpdater:
         self._is_closed = False
         self._restores_active = True
         self._last_commit = self._last_limits = self._last_metrics = host.now
-        self.metrics = UpdaterMetrics(actor, lambda: host.now, config.mode)
+        self.metrics: UpdaterMetrics = UpdaterMetrics(
+            actor,
+            lambda: host.now,
+            config.mode,
+            predecessor=None if predecessor is None else predecessor.metrics,
+        )
         self._announcer = Announcer(
             world.trace,
             actor,
@@ -140,7 +148,7 @@ class StateUpdater:
             config.standby_listener,
             counts_records=world.defect("counts-records-as-offsets"),
         )
-        self.restored: list[StreamTask] = []
+        self.restored: list[StreamTask] = [] if predecessor is None else predecessor.restored
         self.failed: list[tuple[StreamTask, StreamproofError]] = []
         self.fatal: UpdaterDiedError | None = None
         host.start(self._run())
@@ -206,11 +214,14 @@ class StateUpdater:
 
     def close(self) -> None:
         """Stop, and give all remaining tasks up."""
+        self._stop()
+        self.metrics.close()
+
+    def _stop(self) -> None:
         self._is_closed = True
         for task_id in list(self._updating):
             self.remove(task_id)
         self._consumer.close()
-        self.metrics.close()
         self._wake()
 
     def _wake(self) -> None:
@@ -529,7 +540,8 @@ class StateUpdater:
         for task in self.tasks:
             self.remove(task.id)
             self.failed.append((task, self.fatal))
-        self.close()
+        self._stop()
+        self.metrics.retire()
         self._wake_owner()
 
     # Lookups.

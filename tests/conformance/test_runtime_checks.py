@@ -418,6 +418,12 @@ BROKEN: list[Broken] = [
         None,
     ),
     (
+        "METRIC-113",
+        "state_updater.metrics_outlive_the_updater",
+        f"{METRICS}.TaskRestoreMetrics.close",
+        None,
+    ),
+    (
         "STANDBY-002",
         "state_updater.standbys_wait_for_active_tasks",
         f"{SIM}.tasks.stream_task.StreamTask.apply",

@@ -560,6 +560,36 @@ def test_a_task_is_measured_until_it_leaves_its_thread() -> None:
     assert not [each for each in bench.updater.metrics.rows() if "task-id" in each.tags]
 
 
+def test_the_successor_of_a_dead_updater_goes_on_measuring() -> None:
+    """Its own metrics are new, and those of the tasks that were handed back are the old ones."""
+    bench = Bench()
+    bench.write(changelog("one", 0), b"1", b"2", b"3")
+    task = bench.task()
+    bench.updater.add(task, is_active=True)
+    bench.wait()
+    bench.heard.raises_in = "on_update_start"
+    bench.updater.add(bench.task("0_1"), is_active=False)
+    bench.wait()
+    dead = bench.updater
+    assert isinstance(dead.fatal, UpdaterDiedError)
+    assert {each.tags["task-id"] for each in dead.metrics.rows()} == {"0_0"}
+    successor = StateUpdater(
+        bench.world,
+        bench.host,
+        bench.network,
+        bench.cluster,
+        UpdaterConfig("read_committed", "app", 1_000),
+        actor="instance-0/updater-0",
+        predecessor=dead,
+    )
+    assert successor.restored == [task]
+    found = {each.name: each.value for each in successor.metrics.rows() if "task-id" in each.tags}
+    assert found["restore-total"] == 3
+    assert set(RATIOS) <= successor.metrics.gauges().keys()
+    successor.close()
+    assert successor.metrics.rows() == []
+
+
 # Changelogs that are inputs.
 
 

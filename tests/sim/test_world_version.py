@@ -16,7 +16,7 @@ REMEDY = (
     "seeds and choices that were kept by the version before no longer lead to the same runs"
 )
 
-VERSION = 1
+VERSION = 2
 
 PLANS = "5690740d1868080e7060b013728d44ae"
 """Of the plans of seeds 0 to 299."""
