@@ -82,6 +82,9 @@ LAB_WRITE_BUFFER_BYTES = 64 * 1024
 UPGRADED_VERSION = "2.2"
 """The value of ``upgrade.from``: the last version without timestamped stores was before 2.3."""
 
+DOWNGRADED_VERSION = "4.2"
+"""What ``upgrade.from`` says before a downgrade: the last version before KIP-1035."""
+
 _PRELOAD_PREFIX = "streamproof-shim-"
 
 
@@ -264,6 +267,14 @@ class Lab:
         It is seen as a key-value store.
         """
         configs = {UPGRADE_FROM_CONFIG: UPGRADED_VERSION, UPGRADE_MODE_CONFIG: "in_place"}
+        return rows_of(self.open(configs), self.subject.capabilities)
+
+    def open_before_downgrade(self) -> Any:
+        """A new store, opened with ``upgrade.from``: closing it leaves files for the older store.
+
+        It is seen as a key-value store (KIP-1035, "Downgrade").
+        """
+        configs = {UPGRADE_FROM_CONFIG: DOWNGRADED_VERSION}
         return rows_of(self.open(configs), self.subject.capabilities)
 
     def open_older(self) -> Any:

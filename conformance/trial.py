@@ -242,6 +242,15 @@ class Trial:
         self._open.append(raw)
         return Handle(self, raw, label)
 
+    def open_before_downgrade(self) -> Handle:
+        """Open the store so that closing it leaves files for the store of the older format."""
+        label = self.label_for("store")
+        self.lines.append(f"{label} = lab.open_before_downgrade()")
+        with self.watching(f"{label} = open_before_downgrade()"):
+            raw = self.lab.open_before_downgrade()
+        self._open.append(raw)
+        return Handle(self, raw, label)
+
     def catch_up(self, store: Handle, changelog: list[ChangelogRecord]) -> None:
         """Replay the changelog after the committed offset, and commit, as the runtime does."""
         self.lines.append(f"lab.catch_up({store.label}, {render(changelog)})")

@@ -95,6 +95,8 @@ class Capabilities:
             ``upgrade.from`` and ``upgrade.mode=in_place`` the older format stays live, and
             ``rebuild(partition, records)`` fills the new format beside it; ``rebuilt_offset`` and
             ``prepared`` tell how far the new format is.
+        downgrade: with ``upgrade.from`` alone, ``close`` leaves files that the older store goes on
+            with: all records, the committed offsets, and the position (KIP-1035).
     """
 
     persistent: bool = True
@@ -124,3 +126,4 @@ class Capabilities:
     retain_duplicates: bool = False
     upgrades_from: str = ""
     in_place_upgrade: bool = False
+    downgrade: bool = False

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import cast
 
 from streamproof.errors import UsageError
 from streamproof.stores.api import (
     KeyValueStore,
+    Position,
     StateStore,
     StateStoreContext,
     TopicPartition,
@@ -27,7 +29,9 @@ from streamproof.stores.errors import (
     TaskCorruptedError,
 )
 from streamproof.stores.offset_downgrade import add_to_task_checkpoint, is_downgrade
+from streamproof.stores.offset_import import position_files, position_in
 from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.windowed.segmented_reads import RowStore
 from streamproof.stores.wrapped import WrappedKeyValueStore
 
 __all__ = ["LegacyCheckpointingStateStore", "default_store"]
@@ -46,6 +50,9 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
     offsets of this store from there into its own file: it writes them first, and removes them from
     the other file after that. If ``upgrade.from`` names a version before 4.3, ``close`` moves them
     back in the same way.
+
+    The position is kept in the file ``<store>.position`` of the task, and is written before the
+    offsets. ``init`` also reads the file that a downgrade leaves in the directory of the store.
 
     Args:
         inner: a persistent store that does not manage offsets.
@@ -83,6 +90,15 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         self._checkpoint: OffsetCheckpoint | None = None
         self._offsets: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
+        self._position_files: tuple[OffsetCheckpoint, ...] = ()
+        self._found_position = Position()
+
+    @property
+    def position(self) -> Position:
+        """The input offsets that the content reflects: those of the file, and of later writes."""
+        position = self._found_position.copy()
+        position.merge(super().position)
+        return position
 
     @property
     def manages_offsets(self) -> bool:
@@ -106,6 +122,9 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         self._downgrading = self._is_logged and is_downgrade(context)
         checkpoint = OffsetCheckpoint(Path(context.state_dir) / f"{TASK_CHECKPOINT}_{self.name}")
         written = self._read(context, checkpoint)
+        directory = getattr(self._inner, "directory", lambda _: Path(context.state_dir) / self.name)
+        self._position_files = position_files(context, self.name, directory(context))
+        self._found_position = position_in(self._position_files)
         if context.exactly_once and self._is_logged and not checkpoint.path.exists():
             self._require_no_records(context)
         super().init(context, root)
@@ -149,6 +168,10 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         if self._partitions is None:
             return partition.topic == context.changelog_topic(self.name)
         return partition in self._partitions
+
+    def delete_range(self, from_key: bytes, to_key_exclusive: bytes) -> None:
+        """Delete every key from ``from_key`` up to, not including, ``to_key_exclusive``."""
+        cast(RowStore, self._inner).delete_range(from_key, to_key_exclusive)
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
         """Remember the offsets. Under at-least-once, flush and write the file when it is due.
@@ -207,10 +230,19 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         if not self._is_logged:
             return
         try:
+            self._write_position()
             self._opened().write(offsets)
             self._written = dict(offsets)
         except ProcessorStateError as error:
             _logger.warning("The offsets of store %r were not written: %s", self.name, error)
+
+    def _write_position(self) -> None:
+        """Write the position to where Kafka has it, in place of all files that were read."""
+        file, *others = self._position_files
+        file.write(self.position.as_dict())
+        for other in others:
+            if other.path.exists():
+                other.delete()
 
     def _move_to_task_checkpoint(self) -> None:
         """Leave the offsets where an older version looks for them, if one comes next."""

@@ -68,6 +68,10 @@ class RocksDBStore(KeyValueStore):
     _timestamped = False
     """Whether the records are in the column family for values with timestamps."""
 
+    _is_whole = True
+    """Whether the files of older versions are about this store, and not about one that has it as a
+    part."""
+
     _format_version = 1
     """The version of the format, which the name of the directory tells (KIP-258)."""
 
@@ -94,6 +98,7 @@ class RocksDBStore(KeyValueStore):
             position=managed,
             durability="flush",
             upgrades_from="rocksdb-legacy" if managed else "",
+            downgrade=managed and self._downgrade == "proposed",
         )
 
     @property
@@ -146,8 +151,9 @@ class RocksDBStore(KeyValueStore):
             # While an upgrade is prepared, the formats stand beside each other on purpose.
             refuse_newer_formats(self._plain_directory(context), self._format_version)
         directory = self.directory(context)
-        self._downgrading = self._manages_offsets and is_downgrade(context)
-        left = OffsetImport(context, self._name, directory) if self._manages_offsets else None
+        has_files = self._manages_offsets and self._is_whole
+        self._downgrading = has_files and is_downgrade(context)
+        left = OffsetImport(context, self._name, directory) if has_files else None
         if left is not None:
             left.prepare(exactly_once=context.exactly_once)
         database = Database(

@@ -404,7 +404,11 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
     def capabilities(self) -> Capabilities:
         """What this store promises; the plain RocksDB store writes the older format."""
         return replace(
-            super().capabilities, position=True, upgrades_from="rocksdb", in_place_upgrade=True
+            super().capabilities,
+            position=True,
+            upgrades_from="rocksdb",
+            in_place_upgrade=True,
+            downgrade=False,
         )
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
@@ -549,7 +553,9 @@ class RocksDBLazyTimestampedStore(TimestampedKeyValueStore):
     @property
     def capabilities(self) -> Capabilities:
         """What this store promises; the plain RocksDB store writes the older format."""
-        return replace(super().capabilities, position=True, upgrades_from="rocksdb")
+        return replace(
+            super().capabilities, position=True, upgrades_from="rocksdb", downgrade=False
+        )
 
 
 def default_store() -> KeyValueStore:

@@ -52,6 +52,7 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
             position=True,
             durability="flush",
             upgrades_from="rocksdb-legacy",
+            downgrade=True,
         )
 
     def create_transaction(self) -> RocksDBTransaction:
@@ -276,6 +277,7 @@ class TransactionalKeyValueStore(WrappedKeyValueStore):
         position=True,
         durability="flush",
         upgrades_from="rocksdb-legacy",
+        downgrade=True,
     )
 
     def __init__(self, inner: KeyValueStore) -> None:

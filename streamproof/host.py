@@ -45,7 +45,9 @@ def serve_subject(subject: str, directory: Path | None) -> None:
         StoreHost(
             loaded.factory,
             # Another store writes the older format, and it is no part of this one.
-            replace(claimed, upgrades_from="", in_place_upgrade=False, metrics=False),
+            replace(
+                claimed, upgrades_from="", in_place_upgrade=False, downgrade=False, metrics=False
+            ),
             name=info.package or info.name,
             version=info.version,
             directory=directory,

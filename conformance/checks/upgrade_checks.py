@@ -34,6 +34,12 @@ OLD: Writes = [
 ]
 """The content of the older store."""
 
+MORE: Writes = [(b"a", b"new"), (b"b", None), (b"c", b"new")]
+"""The writes during the preparation of an upgrade, or after a downgrade."""
+
+INPUT = ("input", 0)
+"""The partition of the input records."""
+
 
 def records(writes: Writes) -> list[ChangelogRecord]:
     """The changelog of some writes."""
@@ -49,6 +55,15 @@ def write_old(t: Trial, writes: Writes = OLD) -> None:
         older.put(key, value)
     older.commit({CHANGELOG: len(writes) - 1})
     older.close()
+
+
+def write_processing(t: Trial, store: Handle, writes: Writes, first: int) -> None:
+    """Write while input records are being processed, from the offset ``first`` on, and commit."""
+    for offset, (key, value) in enumerate(writes, start=first):
+        t.processing(offset)
+        store.put(key, value)
+    t.idle()
+    store.commit({CHANGELOG: first + len(writes) - 1})
 
 
 def expect_content(t: Trial, store: Handle, writes: Writes) -> None:
@@ -163,6 +178,53 @@ def the_way_back(t: Trial) -> None:
     expect_content(t, store, OLD + more)
 
 
+@check("UPGRADE-021", "UPGRADE-022")
+def the_way_back_with_upgrade_from(t: Trial) -> None:
+    """Close the newer store with upgrade.from, go on with the older one, and upgrade again."""
+    first, second = len(OLD), len(OLD) + len(MORE)
+    store = t.open_before_downgrade()
+    write_processing(t, store, OLD, 0)
+    store.close()
+    keeps_position = t.lab.subject.capabilities.position
+    t.claim("UPGRADE-021", "close with upgrade.from, and open the older store")
+    older = t.open_older()
+    t.expect(older.committed_offset(CHANGELOG), first - 1)
+    expect_content(t, older, OLD)
+    if keeps_position:
+        t.claim("UPGRADE-022", "close with upgrade.from, and read the position of the older store")
+        t.expect(older.position(), {INPUT: first - 1})
+    write_processing(t, older, MORE, first)
+    older.close()
+    t.claim("UPGRADE-021", "go on with the older store, close it, and open the newer store")
+    store = t.open_before_downgrade()
+    t.expect(store.committed_offset(CHANGELOG), second - 1)
+    expect_content(t, store, OLD + MORE)
+    if keeps_position:
+        t.claim("UPGRADE-022", "go on with the older store, and upgrade again")
+        t.expect(store.position(), {INPUT: second - 1})
+    store.close()
+    t.claim("UPGRADE-021", "close with upgrade.from for the second time, and open the older store")
+    older = t.open_older()
+    t.expect(older.committed_offset(CHANGELOG), second - 1)
+    expect_content(t, older, OLD + MORE)
+
+
+@check("UPGRADE-023")
+def takes_over_the_position(t: Trial) -> None:
+    """Write with the older store while input records are being processed, and upgrade."""
+    t.claim("UPGRADE-023", "process input records with the older store, and upgrade")
+    older = t.open_older()
+    write_processing(t, older, OLD, 0)
+    older.close()
+    store = t.open()
+    # A store that begins anew restores its rows, and records of a changelog move no position.
+    if store.committed_offset(CHANGELOG) is None:
+        return
+    t.expect(store.position(), {INPUT: len(OLD) - 1})
+    store = t.reopen(store)
+    t.expect(store.position(), {INPUT: len(OLD) - 1})
+
+
 @check("UPGRADE-011")
 def restored_over_old_entries(t: Trial) -> None:
     """Replay the whole changelog over the old entries."""
@@ -242,10 +304,6 @@ def older_store_killed(run: CheckRun) -> None:
     crashes.boundaries(program)
     crashes.syscalls(program, 1, span=len(program) - 1)
     blame(run, "UPGRADE-014", unclean=True)
-
-
-MORE: Writes = [(b"a", b"new"), (b"b", None), (b"c", b"new")]
-"""The writes during the preparation of an upgrade."""
 
 
 @check("UPGRADE-015", "UPGRADE-016", "UPGRADE-017")

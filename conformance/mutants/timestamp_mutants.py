@@ -96,7 +96,9 @@ class _Lazy(TimestampedKeyValueStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        return replace(super().capabilities, position=True, upgrades_from="rocksdb")
+        return replace(
+            super().capabilities, position=True, upgrades_from="rocksdb", downgrade=False
+        )
 
 
 class _Zero(LazyRocksDBStore):

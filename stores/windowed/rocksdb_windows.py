@@ -16,6 +16,7 @@ from streamproof.stores.api import (
     require_key,
 )
 from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.checkpointing import LegacyCheckpointingStateStore
 from streamproof.stores.errors import InvalidArgumentError
 from streamproof.stores.iterators import StoreIterator, is_inverted
 from streamproof.stores.rocksdb import RocksDBStore
@@ -63,6 +64,7 @@ __all__ = [
     "TimestampedRocksDBWindowStore",
     "default_store",
     "duplicates_store",
+    "legacy_segments_store",
     "segments_store",
     "timestamped_store",
     "transactional_store",
@@ -399,11 +401,28 @@ def duplicates_store() -> RocksDBWindowStore:
 def segments_store(segment_offset: SegmentOffset = "minimum") -> RocksDBWindowStore:
     """The same as ``default_store``, with one database for each segment."""
     interval = default_segment_interval_ms(RETENTION_MS)
-    return RocksDBWindowStore(
+    store = RocksDBWindowStore(
         "store",
         retention_ms=RETENTION_MS,
         window_size_ms=WINDOW_SIZE_MS,
         inner=SegmentDatabases(
             "store", segment_interval_ms=interval, segment_offset=segment_offset
         ),
+    )
+    store.upgrades_from = f"{__name__}:legacy_segments_store"
+    return store
+
+
+def legacy_segments_store() -> RocksDBWindowStore:
+    """The same as ``segments_store`` before KIP-1035, with the offsets in a file."""
+    segments = SegmentDatabases(
+        "store",
+        segment_interval_ms=default_segment_interval_ms(RETENTION_MS),
+        manages_offsets=False,
+    )
+    return RocksDBWindowStore(
+        "store",
+        retention_ms=RETENTION_MS,
+        window_size_ms=WINDOW_SIZE_MS,
+        inner=LegacyCheckpointingStateStore(segments, offset_delta_threshold=0),
     )

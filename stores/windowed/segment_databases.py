@@ -24,6 +24,15 @@ The directory is renamed before its deletion, so that a half-deleted one is neve
 
 *The store is closed.* Databases that were closed hold the last commit, the others an older one.
 
+*The offsets of an older version are taken over* (KIP-1035). They become the first commit of every
+segment, then that of ``meta``, and only then are the files removed. As long as ``meta`` has no
+number, the files count.
+
+*The store is left for an older version*, with ``upgrade.from``. All databases are marked as closed,
+on disk. Then the files are written, ``meta`` is deleted, and last the segments lose their offsets.
+What is left has the layout of Kafka before 4.3: segments with nothing but records, and no other
+name in the directory.
+
 Source: Kafka, AbstractSegments and KeyValueSegments.
 """
 
@@ -59,8 +68,11 @@ from streamproof.stores.errors import (
     ProcessorStateError,
 )
 from streamproof.stores.iterators import Row, RowIterator, StoreIterator, is_inverted, prefix_end
+from streamproof.stores.offset_downgrade import add_to_task_checkpoint, is_downgrade
+from streamproof.stores.offset_import import OffsetImport, position_files
+from streamproof.stores.offsets import STATUS_CLOSED
 from streamproof.stores.rocksdb import RocksDBStore
-from streamproof.stores.synced_directories import make_directory
+from streamproof.stores.synced_directories import make_directory, sync_directory
 
 __all__ = ["SegmentDatabases", "SegmentOffset"]
 
@@ -87,6 +99,7 @@ _META = -1
 """The id of ``<name>.meta``; the rows of segments begin with ids from 0."""
 
 _DELETED = ".deleted"
+_LOCK = ".lock"
 _OLD_NAME = re.compile(r"-(?P<minute>\d{12})|:(?P<ms>\d+)")
 
 _COMMITS: Final = TopicPartition("#commits", 0)
@@ -113,18 +126,23 @@ class SegmentDatabases(KeyValueStore):
         name: the name of the store.
         segment_interval_ms: the length of a segment in milliseconds; it names the directories.
         segment_offset: which database's offsets are those of the store after a crash.
+        manages_offsets: whether the store keeps its offsets. If not, it has no offsets, no stored
+            position, and no database ``meta``, as before KIP-1035.
     """
 
-    capabilities = Capabilities(
-        position=True, prefix_scan=True, read_only_views=True, durability="flush"
-    )
-
     def __init__(
-        self, name: str, *, segment_interval_ms: int, segment_offset: SegmentOffset = "minimum"
+        self,
+        name: str,
+        *,
+        segment_interval_ms: int,
+        segment_offset: SegmentOffset = "minimum",
+        manages_offsets: bool = True,
     ) -> None:
         self._name = name
         self._interval_ms = segment_interval_ms
         self._segment_offset = segment_offset
+        self._manages_offsets = manages_offsets
+        self._downgrading = False
         self._context: StateStoreContext | None = None
         self._lock_file: int | None = None
         # A write replaces this map and never changes it, so that other threads can iterate over it.
@@ -139,6 +157,19 @@ class SegmentDatabases(KeyValueStore):
         self._dropping = RLock()
 
     @property
+    def capabilities(self) -> Capabilities:
+        """The promises of this store."""
+        managed = self._manages_offsets
+        return Capabilities(
+            manages_offsets=managed,
+            position=managed,
+            prefix_scan=True,
+            read_only_views=True,
+            durability="flush",
+            downgrade=managed,
+        )
+
+    @property
     def name(self) -> str:
         """The name of the store."""
         return self._name
@@ -150,8 +181,8 @@ class SegmentDatabases(KeyValueStore):
 
     @property
     def manages_offsets(self) -> bool:
-        """True: each database keeps the offsets of every commit."""
-        return True
+        """Whether each database keeps the offsets of every commit (KIP-1035)."""
+        return self._manages_offsets
 
     @property
     def is_open(self) -> bool:
@@ -174,28 +205,30 @@ class SegmentDatabases(KeyValueStore):
 
         Raises:
             ProcessorStateError: a segment cannot be opened, or is of another interval; those
-                before it are closed again.
+                before it are closed again. Or a file of an older version is malformed.
             TaskCorruptedError: exactly-once, and a segment was not closed cleanly.
             InvalidStateStoreError: the store is already open.
+            UsageError: ``upgrade.from`` is not a version.
         """
         if self._context is not None:
             raise InvalidStateStoreError(f"Store {self._name!r} is already open; close it first.")
         directory = self.directory(context)
+        self._downgrading = self._manages_offsets and is_downgrade(context)
         self._context = context
         try:
             with self._failing(directory):
                 make_directory(directory)
-                self._lock_file = _locked(directory / ".lock")
+                self._lock_file = _locked(directory / _LOCK)
                 self._rename_old_names(directory)
                 for leftover in sorted(directory.glob(f"*{_DELETED}")):
                     _logger.info("Finishing the deletion of the expired segment %s.", leftover)
                     shutil.rmtree(leftover)
                 found = sorted(self._ids(directory))
             self._segments = {}
-            for segment in [_META, *found]:
-                # A segment is remembered only once it is open (KAFKA-20808).
-                self._segments[segment] = self._open_segment(segment)
-            self._agree()
+            if self._manages_offsets:
+                self._open_managed([_META, *found])
+            else:
+                self._open_segments(found)
         except BaseException:
             self._release()
             raise
@@ -214,11 +247,28 @@ class SegmentDatabases(KeyValueStore):
                     )
                 yield segment
 
+    def _open_managed(self, found: list[int]) -> None:
+        context = self._opened()
+        left = OffsetImport(context, self._name, self.directory(context))
+        databases = [self._path_of(segment) for segment in found]
+        left.prepare(exactly_once=context.exactly_once, databases=databases)
+        self._open_segments(found)
+        self._take_over(left)
+        self._agree()
+
+    def _open_segments(self, found: list[int]) -> None:
+        for segment in found:
+            # A segment is remembered only once it is open (KAFKA-20808).
+            self._segments[segment] = self._open_segment(segment)
+
+    def _path_of(self, segment: int) -> Path:
+        start = "meta" if segment == _META else str(segment * self._interval_ms)
+        return self.directory(self._opened()) / f"{self._name}.{start}"
+
     def _open_segment(self, segment: int) -> _Segment:
         context = self._opened()
-        start = "meta" if segment == _META else str(segment * self._interval_ms)
-        path = self.directory(context) / f"{self._name}.{start}"
-        store = _Segment(f"{self._name}.{start}", path)
+        path = self._path_of(segment)
+        store = _Segment(path, manages_offsets=self._manages_offsets)
         store.init(context, store)
         # The runtime restores the store, not its segments.
         del context.restore_callbacks[store.name]
@@ -227,16 +277,29 @@ class SegmentDatabases(KeyValueStore):
     def _create_segment(self, segment: int) -> _Segment:
         """A new segment. It is complete up to the last commit, whose number is on its disk."""
         store = self._open_segment(segment)
-        try:
-            self._commit_to(store)
-            store.flush()
-        except BaseException:
-            store.close()
-            raise
-        for other in self._segments.values():
-            other.flush()
+        if self._manages_offsets:
+            try:
+                self._commit_to(store)
+                store.flush()
+            except BaseException:
+                store.close()
+                raise
+            for other in self._segments.values():
+                other.flush()
         self._segments = {**self._segments, segment: store}
         return store
+
+    def _take_over(self, left: OffsetImport) -> None:
+        """Make what an older version left the first commit of every database, on disk."""
+        if not left:
+            return
+        if self._segments[_META].last_commit()[0] == _NO_NUMBER:
+            state = (_NO_COMMIT + 1, left.known_offsets, left.position)
+            # The database meta comes last: its number says that the others have theirs.
+            for segment in sorted(self._segments, reverse=True):
+                self._segments[segment].commit_all(*state)
+                self._segments[segment].flush()
+        left.finish()
 
     def _agree(self) -> None:
         """Go on from the commit of one database, and bring the others in line, on disk."""
@@ -268,8 +331,31 @@ class SegmentDatabases(KeyValueStore):
         with self._dropping:
             try:
                 self._delete_doomed(even_if_read=True)
+                if self._downgrading:
+                    self._leave_for_older_version(self._context)
             finally:
                 self._release()
+
+    def _leave_for_older_version(self, context: StateStoreContext) -> None:
+        """Leave what a version before KIP-1035 can go on with; the module says in which order."""
+        directory = self.directory(context)
+        for store in self._segments.values():
+            store.mark_closed()
+        add_to_task_checkpoint(context, self._name, self._offsets)
+        # The directory of the segments is no place for the file: older versions read its names.
+        file, _ = position_files(context, self._name, directory)
+        file.write(self._committed_position.as_dict())
+        meta = self._segments[_META]
+        self._segments = {
+            segment: store for segment, store in self._segments.items() if segment != _META
+        }
+        self._delete(meta)
+        with self._failing(directory):
+            sync_directory(directory)
+        for store in self._segments.values():
+            store.close_without_offsets()
+        with self._failing(directory):
+            (directory / _LOCK).unlink()
 
     def _release(self) -> None:
         """Close all open databases, then release the lock; the last error is raised."""
@@ -297,6 +383,8 @@ class SegmentDatabases(KeyValueStore):
         self._opened()
         with self._dropping:
             self._delete_doomed()
+        if not self._manages_offsets:
+            return
         merged = {**self._offsets, **changelog_offsets} if changelog_offsets else {}
         self._offsets = {each: offset for each, offset in merged.items() if offset is not None}
         self._commits += 1
@@ -316,7 +404,8 @@ class SegmentDatabases(KeyValueStore):
         """Apply changelog records: one write for each segment, in order."""
         self._opened()
         for segment, records in _by_segment((record.key, record) for record in batch).items():
-            self._segment(segment).restore(records)
+            if self._keeps(segment):
+                self._segment(segment).restore(records)
 
     # --- reads and writes -------------------------------------------------------------
 
@@ -332,7 +421,9 @@ class SegmentDatabases(KeyValueStore):
         """Set the value of ``key``; ``None`` deletes it."""
         require_key(key)
         self._opened()
-        self._segment(_segment_of(key)).put(key, value)
+        segment = _segment_of(key)
+        if self._keeps(segment):
+            self._segment(segment).put(key, value)
         self._record_position()
 
     def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
@@ -342,7 +433,8 @@ class SegmentDatabases(KeyValueStore):
         for key, _ in checked:
             require_key(key)
         for segment, found in _by_segment((entry[0], entry) for entry in checked).items():
-            self._segment(segment).put_all(found)
+            if self._keeps(segment):
+                self._segment(segment).put_all(found)
         self._record_position()
 
     def delete_range(self, from_key: bytes, to_key_exclusive: bytes) -> None:
@@ -353,7 +445,8 @@ class SegmentDatabases(KeyValueStore):
         if dropped:
             # The stream time goes to disk first: a crash must not leave a time that does not call
             # the dropped segment expired.
-            self._segments[_META].flush()
+            if self._manages_offsets:
+                self._segments[_META].flush()
             with self._dropping:
                 self._doomed += [self._segments[segment] for segment in dropped]
                 self._segments = {
@@ -370,11 +463,14 @@ class SegmentDatabases(KeyValueStore):
             if store.is_read and not even_if_read:
                 continue
             self._doomed.remove(store)
-            store.close()
-            aside = store.path.with_name(store.path.name + _DELETED)
-            with self._failing(store.path):
-                store.path.rename(aside)
-                shutil.rmtree(aside)
+            self._delete(store)
+
+    def _delete(self, store: _Segment) -> None:
+        store.close()
+        aside = store.path.with_name(store.path.name + _DELETED)
+        with self._failing(store.path):
+            store.path.rename(aside)
+            shutil.rmtree(aside)
 
     def range(self, from_key: bytes | None, to_key: bytes | None) -> RowIterator:
         """The entries from ``from_key`` to ``to_key``, both inclusive, ascending."""
@@ -413,6 +509,10 @@ class SegmentDatabases(KeyValueStore):
         """The sum of the segments' estimates."""
         self._opened()
         return sum(store.approximate_num_entries() for store in self._segments.values())
+
+    def _keeps(self, segment: int) -> bool:
+        """Whether rows of a segment are kept: before KIP-1035, none that belong to no segment."""
+        return self._manages_offsets or segment != _META
 
     def _segment(self, segment: int) -> _Segment:
         return self._segments.get(segment) or self._create_segment(segment)
@@ -469,8 +569,10 @@ class _Segment(RocksDBStore):
         path: its directory.
     """
 
-    def __init__(self, name: str, path: Path) -> None:
-        super().__init__(name)
+    _is_whole = False
+
+    def __init__(self, path: Path, *, manages_offsets: bool) -> None:
+        super().__init__(path.name, manages_offsets=manages_offsets)
         self.path = path
 
     def directory(self, context: StateStoreContext) -> Path:
@@ -499,6 +601,20 @@ class _Segment(RocksDBStore):
         forgotten = dict.fromkeys(self.committed_offsets())
         self.commit({**forgotten, **offsets})
 
+    def mark_closed(self) -> None:
+        """Write all records to disk, and with them the mark of a clean close."""
+        database = self._opened()
+        self._write_status(database, STATUS_CLOSED)
+        database.flush()
+
+    def close_without_offsets(self) -> None:
+        """Close without the column family for offsets; the store was marked as closed."""
+        database, self._database = self._opened(), None
+        try:
+            database.drop_offsets()
+        finally:
+            database.close()
+
     def last_commit(self) -> tuple[int, Position]:
         """The number of the commit that this database is at, and its position."""
         stored = self._position.as_dict()
@@ -508,13 +624,17 @@ class _Segment(RocksDBStore):
 
 def _locked(path: Path) -> int:
     """Lock a file until it is closed. An OSError says that another process has locked it."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The store that had locked the file may have deleted it, and then it locks nothing.
+            if os.fstat(file).st_nlink:
+                return file
+        except BaseException:
+            os.close(file)
+            raise
         os.close(file)
-        raise
-    return file
 
 
 def _segment_of(key: bytes) -> int:

@@ -187,6 +187,8 @@ class SegmentedStore(SegmentedWrites):
         iterators: the open iterators.
         dropped: how many records came too late since ``init``.
         sequence: the last sequence number that a duplicate got.
+        upgrades_from: the subject that writes the older format of the files, as capabilities name
+            it; empty without an older one.
 
     Raises:
         InvalidArgumentError: the retention or the interval is out of range.
@@ -214,6 +216,7 @@ class SegmentedStore(SegmentedWrites):
         self.lock = RLock()
         self.dropped = 0
         self.sequence = 0
+        self.upgrades_from = ""
 
     @property
     def inner(self) -> KeyValueStore:
@@ -258,6 +261,8 @@ class SegmentedStore(SegmentedWrites):
             segment_interval_ms=self._timeline.segment_interval_ms,
             expiry="segment",
             scan_order="segment",
+            upgrades_from=self.upgrades_from,
+            downgrade=inner.downgrade and bool(self.upgrades_from),
             **claims,
         )
 

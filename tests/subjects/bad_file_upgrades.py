@@ -12,6 +12,7 @@ from file_store import CAPABILITIES, Content, FileStore, OlderFileStore
 from streamproof.stores.api import (
     NO_TIMESTAMP,
     ChangelogRecord,
+    Position,
     StateStore,
     StateStoreContext,
     TopicPartition,
@@ -131,6 +132,31 @@ class Destructive(OlderFileStore):
 @breaks("UPGRADE-010")
 class RefusedDowngradeDestroys(FileStore):
     capabilities = replace(CAPABILITIES, upgrades_from=f"{__file__}:Destructive")
+
+
+@breaks("UPGRADE-021")
+class DowngradeLosesTheOffset(FileStore):
+    def downgraded(self, content: Content) -> Content:
+        return replace(super().downgraded(content), offsets={})
+
+
+@breaks("UPGRADE-022")
+class DowngradeLosesThePosition(FileStore):
+    def downgraded(self, content: Content) -> Content:
+        return replace(super().downgraded(content), position=Position())
+
+
+@breaks("UPGRADE-022")
+class DowngradeAddsToThePosition(FileStore):
+    def downgraded(self, content: Content) -> Content:
+        position = Position({**content.position.as_dict(), TopicPartition("#commits", 0): 1})
+        return replace(super().downgraded(content), position=position)
+
+
+@breaks("UPGRADE-023")
+class UpgradeLosesThePosition(FileStore):
+    def upgraded(self) -> Content:
+        return replace(super().upgraded(), position=Position())
 
 
 @breaks("UPGRADE-011")

@@ -17,6 +17,7 @@ from typing import Any
 from streamproof.stores.api import (
     NO_TIMESTAMP,
     UPGRADE_FROM_CONFIG,
+    UPGRADE_MODE_CONFIG,
     ChangelogRecord,
     Position,
     StateStore,
@@ -39,6 +40,7 @@ CAPABILITIES = replace(
     metrics=True,
     upgrades_from=f"{__file__}:OlderFileStore",
     in_place_upgrade=True,
+    downgrade=True,
 )
 
 Rows = dict[bytes, ValueAndTimestamp]
@@ -185,6 +187,7 @@ class FileStore(FileRows):
         super().__init__()
         self.live = self.newer = self.older = self.filled = Path()
         self.beside = Content()
+        self.downgrading = False
         self.commits = Sensor(recording=False)
         self.scope: Scope = ()
 
@@ -202,7 +205,10 @@ class FileStore(FileRows):
 
     def choose_format(self) -> None:
         """Upgrade, once and as a whole, or keep the older format live."""
-        if UPGRADE_FROM_CONFIG in self.opened().app_configs:
+        configs = self.opened().app_configs
+        self.downgrading = UPGRADE_FROM_CONFIG in configs
+        if UPGRADE_MODE_CONFIG in configs:
+            self.downgrading = False
             self.live, self.beside = self.older, Content.load(self.filled)
             return
         if self.older.exists() and not self.newer.exists():
@@ -221,7 +227,15 @@ class FileStore(FileRows):
     def close(self) -> None:
         if self.context is not None and self.context.metrics is not None:
             self.context.metrics.remove(self.scope)
+        if self.context is not None and self.downgrading and self.newer.exists():
+            self.downgraded(Content.load(self.newer)).save(self.older)
+            self.newer.unlink()
         super().close()
+
+    def downgraded(self, content: Content) -> Content:
+        """What is committed, as the older format has it."""
+        rows = {key: row._replace(timestamp=NO_TIMESTAMP) for key, row in content.rows.items()}
+        return replace(content, rows=rows)
 
     def restore(self, records: Sequence[ChangelogRecord]) -> None:
         """Apply records of the changelog."""
