@@ -74,6 +74,7 @@ from streamproof.stores.synced_directories import sync_directory
 
 __all__ = [
     "BackgroundRebuild",
+    "OlderFormat",
     "UpgradeMode",
     "discard",
     "finish_discarding",
@@ -222,6 +223,44 @@ def has_reached(store: StateStore, offsets: Mapping[TopicPartition, int | None])
         if found is None or offset is None or found < offset:
             return False
     return True
+
+
+class OlderFormat:
+    """The directory of an older format, which stays until a newer one has reached its offsets.
+
+    Make it before the newer format is opened: it also finishes deletions that were interrupted.
+
+    Args:
+        directory: the directory of the older format, which need not exist.
+        newer: the directory of the newer format.
+    """
+
+    def __init__(self, directory: Path, newer: Path) -> None:
+        finish_discarding(directory)
+        finish_discarding(newer)
+        self._directory = directory if directory.is_dir() else None
+        self._offsets: dict[TopicPartition, int] = {}
+        self._partitions: set[TopicPartition] = set()
+        if self._directory is not None:
+            self._offsets = offsets_to_reach(directory)
+            self._partitions = set(committed_offsets(newer))
+
+    def discard_if_reached(
+        self, store: StateStore, committed: Iterable[TopicPartition] = ()
+    ) -> None:
+        """Discard the older format once its offsets are reached, or any if it has none.
+
+        Args:
+            store: the newer format.
+            committed: the partitions of the last commit.
+        """
+        to_reach = self._offsets or dict.fromkeys((*self._partitions, *committed), 0)
+        if self._directory is not None and to_reach and has_reached(store, to_reach):
+            # The new format must be on disk before the old one is deleted: a loss of power in
+            # between would leave neither.
+            store.flush()
+            discard(self._directory)
+            self._directory = None
 
 
 class BackgroundRebuild:

@@ -72,7 +72,7 @@ class RocksDBStore(KeyValueStore):
     """Whether the files of older versions are about this store, and not about one that has it as a
     part."""
 
-    _format_version = 1
+    format_version = 1
     """The version of the format, which the name of the directory tells (KIP-258)."""
 
     def __init__(
@@ -128,7 +128,7 @@ class RocksDBStore(KeyValueStore):
 
     def directory(self, context: StateStoreContext) -> Path:
         """The directory of this store's files, below the directory of its task."""
-        return format_directory(self._plain_directory(context), self._format_version)
+        return format_directory(self._plain_directory(context), self.format_version)
 
     def _plain_directory(self, context: StateStoreContext) -> Path:
         return Path(context.state_dir) / "rocksdb" / self._name
@@ -149,7 +149,7 @@ class RocksDBStore(KeyValueStore):
             raise InvalidStateStoreError(f"Store {self._name!r} is already open; close it first.")
         if upgrade_mode(context) is None:
             # While an upgrade is prepared, the formats stand beside each other on purpose.
-            refuse_newer_formats(self._plain_directory(context), self._format_version)
+            refuse_newer_formats(self._plain_directory(context), self.format_version)
         directory = self.directory(context)
         has_files = self._manages_offsets and self._is_whole
         self._downgrading = has_files and is_downgrade(context)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Generic, NamedTuple, Self, TypeVar
 
@@ -34,10 +33,8 @@ from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import InvalidStateStoreError, UnsupportedOperationError
 from streamproof.stores.format_upgrade import (
     BackgroundRebuild,
-    discard,
+    OlderFormat,
     finish_discarding,
-    has_reached,
-    offsets_to_reach,
     upgrade_mode,
 )
 from streamproof.stores.rocksdb import RocksDBStore
@@ -372,7 +369,7 @@ class Version2RocksDBStore(RocksDBStore):
     """The stored bytes of values with timestamps, in ``<state_dir>/rocksdb/<name>-v2``."""
 
     _timestamped = True
-    _format_version = 2
+    format_version = 2
 
 
 class TransactionalVersion2RocksDBStore(Version2RocksDBStore, TransactionalRocksDBStore):
@@ -395,9 +392,8 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
     def __init__(self, name: str, *, transactional: bool = False) -> None:
         self._transactional = transactional
         super().__init__(self._new_format(name))
-        # Set while the new format is live and the old format is still on disk.
-        self._old: Path | None = None
-        self._old_offsets: dict[TopicPartition, int] = {}
+        # Set while the new format is live.
+        self._older: OlderFormat | None = None
         self._rebuild: BackgroundRebuild | None = None
 
     @property
@@ -426,12 +422,12 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
         mode = upgrade_mode(context)
         old = RocksDBStore(self.name).directory(context)
         new = Version2RocksDBStore(self.name).directory(context)
+        self._older = None
+        if mode is None:
+            self._open_new(context, root, OlderFormat(old, new))
+            return
         finish_discarding(old)
         finish_discarding(new)
-        self._old = None
-        if mode is None:
-            self._open_new(context, root, old, new)
-            return
         partitions = committed_offsets(old)
         self._use(self._old_format(self.name), _PLAIN)
         super().init(context, root)
@@ -445,25 +441,11 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
                 self.close()
                 raise
 
-    def _open_new(self, context: StateStoreContext, root: StateStore, old: Path, new: Path) -> None:
-        replacing = old.is_dir()
-        offsets = offsets_to_reach(old) if replacing else {}
-        partitions = committed_offsets(new) if replacing else {}
+    def _open_new(self, context: StateStoreContext, root: StateStore, older: OlderFormat) -> None:
         self._use(self._new_format(self.name), _TIMESTAMPED)
         super().init(context, root)
-        if replacing:
-            self._old, self._old_offsets = old, offsets
-            self._discard_old(partitions)
-
-    def _discard_old(self, partitions: Iterable[TopicPartition]) -> None:
-        """Discard the old format once its offsets, or any if it has none, are reached."""
-        to_reach = self._old_offsets or dict.fromkeys(partitions, 0)
-        if self._old is not None and to_reach and has_reached(self._inner, to_reach):
-            # The new format must be on disk before the old one is deleted: a loss of power in
-            # between would leave neither.
-            self._inner.flush()
-            discard(self._old)
-            self._old = None
+        self._older = older
+        self._older.discard_if_reached(self._inner)
 
     def _new_format(self, name: str) -> KeyValueStore:
         if self._transactional:
@@ -478,8 +460,8 @@ class RocksDBTimestampedStore(TimestampedKeyValueStore):
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
         """Commit the live format, and discard the old one once its offsets are reached."""
         super().commit(changelog_offsets)
-        if self._old is not None:
-            self._discard_old(changelog_offsets)
+        if self._older is not None:
+            self._older.discard_if_reached(self._inner, changelog_offsets)
 
     def close(self) -> None:
         """Close the rebuild, which reads the live format, and then the live format."""

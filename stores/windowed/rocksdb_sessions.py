@@ -17,12 +17,12 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.iterators import StoreIterator, is_inverted
-from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.sessions import (
     ReadOnlySessionStore,
     SessionStore,
     SessionWithTimestampStore,
 )
+from streamproof.stores.timestamped import TransactionalVersion2RocksDBStore
 from streamproof.stores.timestamps import (
     ValueAndTimestamp,
     decode_value_and_timestamp,
@@ -49,6 +49,7 @@ from streamproof.stores.windowed.segments import (
     SegmentedTransaction,
     SegmentedWrites,
 )
+from streamproof.stores.windowed.timestamped_format import TimestampedSegments
 from streamproof.stores.windows import LONG_MAX, Window, Windowed, WindowedIterator
 
 __all__ = [
@@ -250,7 +251,7 @@ class RocksDBSessionStore(_SessionWrites, SegmentedStore, SessionStore):
         inner: KeyValueStore | None = None,
     ) -> None:
         super().__init__(
-            inner or RocksDBStore(name),
+            inner or self._rows_class(name),
             retention_ms=retention_ms,
             segment_interval_ms=segment_interval_ms,
         )
@@ -335,14 +336,16 @@ class _TimestampedSessions(_SessionWrites):
 
 
 class TimestampedRocksDBSessionStore(
-    _TimestampedSessions, RocksDBSessionStore, SessionWithTimestampStore
+    _TimestampedSessions, TimestampedSegments, RocksDBSessionStore, SessionWithTimestampStore
 ):
     """A RocksDBSessionStore that keeps the timestamp of each record (KIP-258; never shipped)."""
 
     @property
     def capabilities(self) -> Capabilities:
         """What this store promises."""
-        return replace(super().capabilities, timestamped=True)
+        return replace(
+            super().capabilities, timestamped=True, upgrades_from="rocksdb-session", downgrade=False
+        )
 
     def _restored_value(self, record: ChangelogRecord) -> bytes | None:
         return encode_value_and_timestamp(record.value, record.timestamp)
@@ -376,5 +379,5 @@ def timestamped_store() -> TimestampedRocksDBSessionStore:
     return TimestampedRocksDBSessionStore(
         "store",
         retention_ms=RETENTION_MS,
-        inner=TransactionalKeyValueStore(TransactionalRocksDBStore("store")),
+        inner=TransactionalKeyValueStore(TransactionalVersion2RocksDBStore("store")),
     )

@@ -19,7 +19,7 @@ from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.checkpointing import LegacyCheckpointingStateStore
 from streamproof.stores.errors import InvalidArgumentError
 from streamproof.stores.iterators import StoreIterator, is_inverted
-from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.timestamped import TransactionalVersion2RocksDBStore
 from streamproof.stores.timestamps import (
     ValueAndTimestamp,
     decode_value_and_timestamp,
@@ -48,6 +48,7 @@ from streamproof.stores.windowed.segments import (
     SegmentedTransaction,
     SegmentedWrites,
 )
+from streamproof.stores.windowed.timestamped_format import TimestampedSegments
 from streamproof.stores.windows import (
     LONG_MAX,
     ReadOnlyWindowStore,
@@ -255,7 +256,7 @@ class RocksDBWindowStore(_WindowWrites, SegmentedStore, WindowStore):
         inner: KeyValueStore | None = None,
     ) -> None:
         super().__init__(
-            inner or RocksDBStore(name),
+            inner or self._rows_class(name),
             retention_ms=retention_ms,
             segment_interval_ms=segment_interval_ms,
         )
@@ -341,7 +342,7 @@ class _TimestampedWindows(_WindowWrites):
 
 
 class TimestampedRocksDBWindowStore(
-    _TimestampedWindows, RocksDBWindowStore, WindowWithTimestampStore
+    _TimestampedWindows, TimestampedSegments, RocksDBWindowStore, WindowWithTimestampStore
 ):
     """A RocksDBWindowStore that keeps the timestamp of each record (KIP-258).
 
@@ -351,7 +352,9 @@ class TimestampedRocksDBWindowStore(
     @property
     def capabilities(self) -> Capabilities:
         """What this store promises."""
-        return replace(super().capabilities, timestamped=True)
+        return replace(
+            super().capabilities, timestamped=True, upgrades_from="rocksdb-window", downgrade=False
+        )
 
     def _restored_value(self, record: ChangelogRecord) -> bytes | None:
         return encode_value_and_timestamp(record.value, record.timestamp)
@@ -387,7 +390,7 @@ def timestamped_store() -> TimestampedRocksDBWindowStore:
         "store",
         retention_ms=RETENTION_MS,
         window_size_ms=WINDOW_SIZE_MS,
-        inner=TransactionalKeyValueStore(TransactionalRocksDBStore("store")),
+        inner=TransactionalKeyValueStore(TransactionalVersion2RocksDBStore("store")),
     )
 
 

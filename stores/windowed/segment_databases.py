@@ -130,6 +130,9 @@ class SegmentDatabases(KeyValueStore):
             position, and no database ``meta``, as before KIP-1035.
     """
 
+    format_version = 1
+    """The version of the format of the records: plain values (KIP-258)."""
+
     def __init__(
         self,
         name: str,

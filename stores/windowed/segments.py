@@ -38,7 +38,9 @@ from streamproof.stores.errors import (
     ProcessorStateError,
 )
 from streamproof.stores.iterators import StoreIterator
+from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactions import Transaction
+from streamproof.stores.windowed.segment_databases import SegmentDatabases
 from streamproof.stores.windowed.segmented_reads import (
     STATE_ROW,
     RowReads,
@@ -48,6 +50,7 @@ from streamproof.stores.windowed.segmented_reads import (
     default_segment_interval_ms,
     segment_prefix,
 )
+from streamproof.stores.wrapped import WrappedKeyValueStore
 
 __all__ = ["SegmentedStore", "SegmentedTransaction", "SegmentedWrites", "ViewParts"]
 
@@ -191,12 +194,17 @@ class SegmentedStore(SegmentedWrites):
             it; empty without an older one.
 
     Raises:
-        InvalidArgumentError: the retention or the interval is out of range.
+        InvalidArgumentError: the retention or the interval is out of range, or ``inner`` has its
+            rows in another format on RocksDB.
     """
+
+    _rows_class: type[RocksDBStore] = RocksDBStore
+    """The store of the rows, and the format in which RocksDB has them (KIP-258)."""
 
     def __init__(
         self, inner: KeyValueStore, *, retention_ms: int, segment_interval_ms: int | None = None
     ) -> None:
+        self._require_format(inner)
         interval = segment_interval_ms
         if interval is None:
             interval = default_segment_interval_ms(retention_ms)
@@ -217,6 +225,18 @@ class SegmentedStore(SegmentedWrites):
         self.dropped = 0
         self.sequence = 0
         self.upgrades_from = ""
+
+    def _require_format(self, inner: KeyValueStore) -> None:
+        stored: object = inner
+        while isinstance(stored, WrappedKeyValueStore):
+            stored = stored.inner
+        found = stored.format_version if isinstance(stored, RocksDBStore | SegmentDatabases) else 0
+        if found and found != self._rows_class.format_version:
+            raise InvalidArgumentError(
+                f"Store {inner.name!r} needs the format {self._rows_class.format_version} of its "
+                f"rows, and {type(stored).__name__} has the format {found}: plain values and "
+                f"values with timestamps must not share files. Use {self._rows_class.__name__}."
+            )
 
     @property
     def inner(self) -> KeyValueStore:

@@ -25,6 +25,7 @@ from streamproof.stores.errors import (
     NullArgumentError,
     ProcessorStateError,
 )
+from streamproof.stores.timestamped import TransactionalVersion2RocksDBStore
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
 from streamproof.stores.windowed import rocksdb_sessions
 from streamproof.stores.windowed.keys import session_key
@@ -64,7 +65,7 @@ def databases(**arguments: Any) -> RocksDBSessionStore:
 def timestamped(**arguments: Any) -> TimestampedRocksDBSessionStore:
     """All segments in one database, with the timestamps of records and with transactions."""
     figures = {"retention_ms": RETENTION, "segment_interval_ms": INTERVAL} | arguments
-    inner = TransactionalKeyValueStore(TransactionalRocksDBStore("store"))
+    inner = TransactionalKeyValueStore(TransactionalVersion2RocksDBStore("store"))
     return TimestampedRocksDBSessionStore("store", inner=inner, **figures)
 
 

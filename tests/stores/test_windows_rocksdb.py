@@ -37,6 +37,7 @@ from streamproof.stores.windowed.rocksdb_windows import (
     TimestampedRocksDBWindowStore,
 )
 from streamproof.stores.windowed.segment_databases import SegmentDatabases
+from streamproof.stores.windowed.segmented_reads import segment_prefix
 from streamproof.stores.windows import LONG_MAX, Window, Windowed
 
 RETENTION, SIZE, INTERVAL = 120_000, 3, 60_000
@@ -524,16 +525,14 @@ def test_the_changelog_holds_the_plain_value(opened: MakeStore) -> None:
 
 
 def test_a_value_too_short_for_its_timestamp_is_damage(opened: MakeStore) -> None:
-    """A plain store's value is not taken for an empty one with a timestamp."""
-    store = opened(plain())
-    store.put(b"k", b"short", 5)
-    store.commit({CHANGELOG: 0})
-    store.close()
-    other = opened(timestamped())
+    """It is not taken for an empty one with a timestamp."""
+    store = opened(timestamped())
+    store.put(b"a", b"v", 5)
+    store.inner.put(segment_prefix(0) + window_key(b"k", 5), b"short")
     with pytest.raises(ProcessorStateError, match="too short for its timestamp"):
-        other.fetch(b"k", 5)
+        store.fetch(b"k", 5)
     with pytest.raises(ProcessorStateError, match="too short for its timestamp"):
-        listed(other.all())
+        listed(store.all())
 
 
 # --- stream time and transactions ---------------------------------------------------------
