@@ -65,6 +65,12 @@ class OffsetCheckpoint:
             text = self.path.read_text("utf-8")
         except (FileNotFoundError, NotADirectoryError):
             return {}
+        except PermissionError as error:
+            # The file may be whole: nobody must delete it for want of a permission.
+            raise ProcessorStateError(
+                f"{self.path.parent} cannot be read: {error}. Check that the path is a writable "
+                "directory, and that this user may read its files."
+            ) from error
         except (OSError, UnicodeDecodeError) as error:
             raise ProcessorStateError(f"{self.path} cannot be read: {error}. {_REMEDY}") from error
         lines = text.splitlines()

@@ -40,7 +40,10 @@ WRONG = [
     ),
     ("[[simulate]]\nseeds = [-1, 3]", "`simulate[0].seeds[0]` is wrong: expected `int` >= 0"),
     (f"[[simulate]]\nseeds = [0, {2**63}]", "`simulate[0].seeds[1]` is wrong: expected `int` <="),
-    ("[[simulate]]\nseeds = [0, 1]\ntopologies = ['x']", "`simulate[0]`: topologies has 'x'"),
+    (
+        "[[simulate]]\nseeds = [0, 1]\ntopologies = ['x']",
+        "`simulate[0]`: topologies has the unknown name 'x'",
+    ),
     ("[[simulate]]\nseeds = [0, 1]\ndefects = ['x']", "`simulate[0]`: There is no defect 'x'"),
     ("[[simulate]]\nseeds = [0, 1]\nsubjects = ['runtime']", "subjects are stores"),
     ("[[simulate]]\nseeds = [0, 1]\nlimit_s = 0", "`simulate[0].limit_s` is wrong"),

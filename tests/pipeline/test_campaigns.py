@@ -375,7 +375,7 @@ def test_rows_of_another_world_are_refused(tmp_path: Path, kept: dict[str, int],
         text=True,
     )
     assert done.returncode == ExitCode.USAGE, done.stderr
-    assert done.stderr.startswith(f"streamproof: {manifest} {told} simulated world, and this")
+    assert done.stderr.startswith(f"streamproof: {manifest} {told} simulated world, but this")
     assert done.stderr.endswith("Choose another directory with --out.\n")
     assert manifest.read_bytes() == before
     assert [each.name for each in out.glob("runs/*")] == ["0.parquet"]
