@@ -81,7 +81,7 @@ def driver_mib() -> str:
 
 
 def timed(what: str, per: int, action: Callable[[], object]) -> None:
-    """Do it, and print what it costs, in all and each of so many times."""
+    """Do the work, and print its cost in all and for each repetition."""
     before = cpu_s()
     action()
     took = cpu_s() - before
@@ -104,7 +104,7 @@ class Idle(Worker):
 
 
 def campaign_of(directory: Path, name: str, rows: int) -> CampaignDirectory:
-    """A directory for a plan of so many worlds."""
+    """A directory for a plan of this number of worlds."""
     plan = directory / f"{name}.toml"
     plan.write_text(f"[[simulate]]\nseeds = [0, {rows}]\n", "utf-8")
     return opened(read_plan(plan), directory / name)

@@ -39,7 +39,7 @@ SEEDS = 24
 """Runs of the swarm that are kept."""
 
 COPIES = 16
-"""So many times each run is there, under names of its own."""
+"""How often each run is copied, each time under another name."""
 
 TARGET = 200_000
 """Events a second and core."""

@@ -46,7 +46,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def write_logs(directory: Path, logs: int, results: int) -> int:
-    """Write so many logs with so many results each; how many bytes these are."""
+    """Write logs with a number of results each, and return their size in bytes."""
     random = Random(7)
     catalogue = list(load_catalogue().values())[:REQUIREMENTS]
     size = 0

@@ -47,7 +47,7 @@ impl Scan {
         }
     }
 
-    /// At most so many of the next rows; fewer if there are no more.
+    /// Up to the given number of the next rows; fewer at the end.
     pub fn page(&mut self, limit: usize) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         while rows.len() < limit {
