@@ -34,6 +34,7 @@ __all__ = [
     "EXACTLY_ONCE",
     "NO_TIMESTAMP",
     "PROCESSING_GUARANTEE_CONFIG",
+    "TRANSACTIONAL_STATESTORES_CONFIG",
     "UPGRADE_FROM_CONFIG",
     "UPGRADE_MODE_CONFIG",
     "WRITE_BUFFER_BYTES_CONFIG",
@@ -58,6 +59,12 @@ PROCESSING_GUARANTEE_CONFIG = "processing.guarantee"
 
 EXACTLY_ONCE = "exactly_once_v2"
 AT_LEAST_ONCE = "at_least_once"
+
+TRANSACTIONAL_STATESTORES_CONFIG = "enable.transactional.statestores"
+"""The key in ``app_configs`` for whether stores stage their writes, as shipped in Kafka 4.4.
+
+As proposed, there is no such key: the isolation level of the context decides (KIP-892).
+"""
 
 WRITE_BUFFER_BYTES_CONFIG = "state.store.write.buffer.bytes"
 """The key in ``app_configs`` for how many bytes a store may buffer before it writes to disk.
@@ -211,6 +218,14 @@ class StateStoreContext:
         return IsolationLevel.READ_UNCOMMITTED
 
     @property
+    def stages(self) -> bool:
+        """Whether stores that can stage their writes do so."""
+        shipped = self.app_configs.get(TRANSACTIONAL_STATESTORES_CONFIG)
+        if shipped is not None:
+            return bool(shipped)
+        return self.isolation_level is IsolationLevel.READ_COMMITTED
+
+    @property
     def write_buffer_bytes(self) -> int | None:
         """How many bytes a store may buffer before it writes to disk; ``None`` if nobody says."""
         value = self.app_configs.get(WRITE_BUFFER_BYTES_CONFIG)
@@ -270,11 +285,15 @@ class StateStore(ABC):
 
         An empty map forgets all committed offsets. ``None`` as the offset of a partition forgets
         the offset of that partition. The proposals leave both cases open; Kafka 4.3 defines them
-        (``StateStore#commit`` since KAFKA-17411).
+        (``StateStore#commit`` since KAFKA-17411). So a store may refuse to forget an offset; the
+        runtime then deletes the directory of the task.
 
         Args:
             changelog_offsets: for each changelog partition, the offset of the last record that the
                 store has.
+
+        Raises:
+            UnsupportedOperationError: the store cannot forget an offset.
 
         Source: KIP-1035, StateStore#commit; KIP-892, StateStore#commit.
         """

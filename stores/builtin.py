@@ -51,6 +51,10 @@ BUILTIN: dict[str, BuiltinStore] = {
     "in-memory": BuiltinStore(
         "streamproof.stores.memory:default_store", "A sorted store in memory."
     ),
+    "single-file": BuiltinStore(
+        "streamproof.stores.single_file:default_store",
+        "One file, written at each flush; without the methods that the proposals add.",
+    ),
     "rocksdb": BuiltinStore(
         "streamproof.stores.rocksdb:default_store",
         "RocksDB, with the offsets in a column family of their own (KIP-1035).",
@@ -84,12 +88,16 @@ BUILTIN: dict[str, BuiltinStore] = {
         "Windows on RocksDB, with writes staged in a transaction until the commit (KIP-892).",
     ),
     "rocksdb-window-timestamped": BuiltinStore(
-        "streamproof.stores.windowed.rocksdb_windows:timestamped_store",
+        "streamproof.stores.windowed.timestamped_windows:default_store",
         "Windows on RocksDB, with record timestamps (KIP-258).",
     ),
     "rocksdb-window-segments": BuiltinStore(
         "streamproof.stores.windowed.rocksdb_windows:segments_store",
         "Windows on RocksDB, one database a segment, as Kafka lays them out.",
+    ),
+    "rocksdb-window-segments-transactional": BuiltinStore(
+        "streamproof.stores.windowed.rocksdb_windows:transactional_segments_store",
+        "Windows on RocksDB, one database a segment, with transactions over all of them (KIP-892).",
     ),
     "rocksdb-window-duplicates": BuiltinStore(
         "streamproof.stores.windowed.rocksdb_windows:duplicates_store",
@@ -103,6 +111,22 @@ BUILTIN: dict[str, BuiltinStore] = {
         "streamproof.stores.windowed.rocksdb_sessions:transactional_store",
         "Sessions on RocksDB, with writes staged in a transaction until the commit (KIP-892).",
     ),
+    "rocksdb-session-timestamped": BuiltinStore(
+        "streamproof.stores.windowed.timestamped_sessions:default_store",
+        "Sessions on RocksDB, with record timestamps (KIP-258).",
+    ),
+    "in-memory-timestamped": BuiltinStore(
+        "streamproof.stores.timestamped:in_memory_store",
+        "A sorted store in memory, with record timestamps (KIP-258).",
+    ),
+    "in-memory-window-timestamped": BuiltinStore(
+        "streamproof.stores.windowed.timestamped_windows:in_memory_store",
+        "Windows in memory, with record timestamps (KIP-258).",
+    ),
+    "in-memory-session-timestamped": BuiltinStore(
+        "streamproof.stores.windowed.timestamped_sessions:in_memory_store",
+        "Sessions in memory, with record timestamps (KIP-258).",
+    ),
     "in-memory-window": BuiltinStore(
         "streamproof.stores.windowed.memory_windows:default_store", "Windows in memory."
     ),
@@ -112,6 +136,26 @@ BUILTIN: dict[str, BuiltinStore] = {
     "rocksdb-stack": BuiltinStore(
         "streamproof.stores.runtime.builder:default_store",
         "RocksDB as Kafka Streams stacks it: metered, cached, and logging its changes.",
+    ),
+    "rocksdb-timestamped-stack": BuiltinStore(
+        "streamproof.stores.runtime.builder:timestamped_store",
+        "RocksDB with record timestamps, as Kafka Streams stacks it (KIP-258).",
+    ),
+    "rocksdb-window-timestamped-stack": BuiltinStore(
+        "streamproof.stores.runtime.builder:timestamped_window_store",
+        "Windows on RocksDB with record timestamps and transactions, metered and logging.",
+    ),
+    "rocksdb-session-timestamped-stack": BuiltinStore(
+        "streamproof.stores.runtime.builder:timestamped_session_store",
+        "Sessions on RocksDB with record timestamps and transactions, metered and logging.",
+    ),
+    "rocksdb-stack-transactional": BuiltinStore(
+        "streamproof.stores.runtime.builder:transactional_store",
+        "RocksDB with transactions that the runtime opens, metered and logging (KIP-892).",
+    ),
+    "rocksdb-window-stack-transactional": BuiltinStore(
+        "streamproof.stores.runtime.builder:transactional_window_store",
+        "Windows on RocksDB with transactions that the runtime opens, metered and logging.",
     ),
     "quixstreams": BuiltinStore(
         "streamproof.stores.adapters.quixstreams:make",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 __all__ = [
+    "LATE",
     "Capabilities",
     "ClosedIterator",
     "Durability",
@@ -18,12 +19,17 @@ __all__ = [
 Kind = Literal["key-value", "window", "session"]
 """The interface that a store implements."""
 
-Durability = Literal["flush", "process", "power"]
+Durability = Literal["close", "flush", "process", "power"]
 """What the data of a ``commit`` that has returned survives.
 
-``flush``: nothing until the next flush or clean close, as in RocksDB without its write-ahead log.
+``close``: nothing until the next clean close, as in Kafka's stores from 4.3 on, where ``flush``
+does nothing. ``flush``: nothing until the next flush or clean close, as in RocksDB without its
+write-ahead log.
 ``process``: the death of the process. ``power``: a loss of power as well.
 """
+
+LATE: tuple[Durability, ...] = ("close", "flush")
+"""The levels at which a commit that has returned may still be lost with the process."""
 
 IteratorView = Literal["snapshot", "weak"]
 """Whether an open iterator sees later writes: never (``snapshot``), or perhaps (``weak``)."""
@@ -62,17 +68,31 @@ class Capabilities:
         persistent: the content outlives the process (KIP-1035, ``StateStore#persistent``).
         manages_offsets: the store keeps the changelog offsets of a ``commit`` with the data, and
             returns them from ``committed_offset`` (KIP-1035, ``StateStore#managesOffsets``).
+        imports_offsets: opening the store takes over the offset that a version before KIP-1035 left
+            in the file ``.checkpoint`` of the task. Without this claim the runtime hands the
+            offset over, in a commit before the first write.
+        forgets_offsets: ``commit`` with an empty map, or with ``None`` as an offset, forgets
+            committed offsets. Without this claim such a commit may raise
+            ``UnsupportedOperationError``; the runtime deletes the directory of the task instead.
         transactional: writes are staged until ``commit``. After a crash the content is exactly
             that of one commit (KIP-892).
         explicit_transactions: ``new_transaction()`` returns independent transactions (KIP-892).
         read_only_views: ``read_only(isolation_level)`` returns views for interactive queries.
         several_partitions: ``commit`` may name several changelog partitions, as the runtime does
             for a global store.
-        scan: ``all()`` iterates over every entry.
-        ranges: the store has ``range()``, and scans in unsigned byte order of the keys.
-        reverse: the store has ``reverse_range()`` and ``reverse_all()``.
-        prefix_scan: the store has ``prefix_scan()``.
-        entry_count: the store has ``approximate_num_entries()``.
+        scan: ``all()`` iterates over every entry. A window store also has ``fetch_all()``; a
+            session store has ``find_sessions_between()`` instead of both.
+        ranges: the store has ``range()``, and scans in unsigned byte order of the keys. A window
+            store has ``fetch_range()`` instead, and a session store ``fetch_range()`` and
+            ``find_sessions_range()``.
+        reverse: the store has ``reverse_range()`` and ``reverse_all()``. A window or session store
+            has ``backward_fetch_between()``, ``backward_fetch()`` and ``backward_find_sessions()``,
+            as far as its kind has them; ``backward_all()`` and ``backward_fetch_all()`` need
+            ``scan`` as well, ``backward_fetch_range()`` and ``backward_find_sessions_range()``
+            need ``ranges`` as well.
+        prefix_scan: the store has ``prefix_scan()``; no claim of a window or session store.
+        entry_count: the store has ``approximate_num_entries()``; no claim of a window or session
+            store.
         durability: the failures that committed data survives once ``commit`` has returned.
         iterator_view: whether an open iterator may see later writes.
         closed_iterator: the behaviour of an open iterator once its store is closed.
@@ -95,6 +115,9 @@ class Capabilities:
             ``upgrade.from`` and ``upgrade.mode=in_place`` the older format stays live, and
             ``rebuild(partition, records)`` fills the new format beside it; ``rebuilt_offset`` and
             ``prepared`` tell how far the new format is.
+        disposable_files: patterns of the names of files on which no promise depends, such as locks
+            and logs for people, with spaces in between: ``"LOG LOG.old *.lock"``. They may be lost
+            or emptied whenever the store is not open.
         downgrade: with ``upgrade.from`` alone, ``close`` leaves files that the older store goes on
             with: all records, the committed offsets, and the position (KIP-1035).
     """
@@ -127,3 +150,6 @@ class Capabilities:
     upgrades_from: str = ""
     in_place_upgrade: bool = False
     downgrade: bool = False
+    imports_offsets: bool = False
+    forgets_offsets: bool = True
+    disposable_files: str = ""

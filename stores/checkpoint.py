@@ -24,6 +24,7 @@ __all__ = [
     "OFFSET_UNKNOWN",
     "TASK_CHECKPOINT",
     "OffsetCheckpoint",
+    "StoreCheckpoint",
     "changelog_partition",
     "smallest_offsets",
 ]
@@ -47,6 +48,11 @@ class OffsetCheckpoint:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self.path.exists()
 
     def read(self, *, strict: bool = False) -> dict[TopicPartition, int]:
         """The offsets in the file; empty without a file.
@@ -174,6 +180,56 @@ class OffsetCheckpoint:
 
     def _malformed(self, line: int, problem: str) -> ProcessorStateError:
         return ProcessorStateError(f"{self.path}, line {line}: {problem}. {_REMEDY}")
+
+
+class StoreCheckpoint(OffsetCheckpoint):
+    """The entries of one store in a checkpoint file, which may have entries of other stores.
+
+    The store may know its changelog by another topic than the file.
+
+    Args:
+        path: the file.
+        topic: the changelog topic of the store in the file.
+        own_topic: the same topic as the store knows it.
+    """
+
+    def __init__(self, path: Path, topic: str, own_topic: str) -> None:
+        super().__init__(path)
+        self._topic = topic
+        self._own_topic = own_topic
+
+    @property
+    def exists(self) -> bool:
+        """Whether the file has an entry of the store."""
+        return bool(self.read())
+
+    def read(self, *, strict: bool = False) -> dict[TopicPartition, int]:
+        """The offsets of the store in the file; empty without any."""
+        entries = super().read(strict=strict)
+        return {
+            TopicPartition(self._own_topic, each.partition): offset
+            for each, offset in entries.items()
+            if each.topic == self._topic
+        }
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the entries of the store, and keep those of others; durable on return."""
+        own = {
+            TopicPartition(self._topic, each.partition): offset for each, offset in offsets.items()
+        }
+        super().write({**self._of_others(), **own})
+
+    def delete(self) -> None:
+        """Delete the entries of the store, and the file if it has no others."""
+        others = self._of_others()
+        if others:
+            super().write(others)
+        else:
+            super().delete()
+
+    def _of_others(self) -> dict[TopicPartition, int]:
+        entries = super().read(strict=True)
+        return {each: offset for each, offset in entries.items() if each.topic != self._topic}
 
 
 def _may_be_stored(offset: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -28,15 +28,24 @@ from streamproof.stores.errors import (
     ProcessorStateError,
     TaskCorruptedError,
 )
-from streamproof.stores.offset_downgrade import add_to_task_checkpoint, is_downgrade
+from streamproof.stores.offset_downgrade import add_to_task_checkpoint
 from streamproof.stores.offset_import import position_files, position_in
 from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.upgrade_configs import is_downgrade
 from streamproof.stores.windowed.segmented_reads import RowStore
 from streamproof.stores.wrapped import WrappedKeyValueStore
 
-__all__ = ["LegacyCheckpointingStateStore", "default_store"]
+__all__ = ["LegacyCheckpointingStateStore", "default_store", "own_checkpoint"]
+
+FindCheckpoint = Callable[[StateStoreContext, str], OffsetCheckpoint]
+"""Finds the file of a store, given its context and its name."""
 
 _logger = logging.getLogger("streamproof.stores")
+
+
+def own_checkpoint(context: StateStoreContext, store_name: str) -> OffsetCheckpoint:
+    """The file ``.checkpoint_<store>`` in the directory of the task."""
+    return OffsetCheckpoint(Path(context.state_dir) / f"{TASK_CHECKPOINT}_{store_name}")
 
 
 class LegacyCheckpointingStateStore(WrappedKeyValueStore):
@@ -61,11 +70,12 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         changelog_partitions: the partitions of this store; entries of others are ignored. Without
             partitions the store is not logged, and no file is written. ``None`` stands for all
             partitions in the store's own file, and those of its changelog topic in the task's.
+        find_checkpoint: finds the file, if a runtime keeps it in another place.
 
     Source: KIP-1035; Kafka 4.3, LegacyCheckpointingStateStore.
     """
 
-    capabilities = Capabilities(durability="flush")
+    capabilities = Capabilities(durability="flush", imports_offsets=True)
 
     def __init__(
         self,
@@ -73,6 +83,7 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         *,
         offset_delta_threshold: int = 10_000,
         changelog_partitions: Collection[TopicPartition] | None = None,
+        find_checkpoint: FindCheckpoint = own_checkpoint,
     ) -> None:
         super().__init__(inner)
         if not inner.persistent or inner.manages_offsets:
@@ -83,6 +94,7 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
             )
         self._threshold = offset_delta_threshold
         self._partitions = changelog_partitions
+        self._find_checkpoint = find_checkpoint
         self._exactly_once = False
         self._corrupted = False
         self._context: StateStoreContext | None = None
@@ -90,6 +102,7 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         self._checkpoint: OffsetCheckpoint | None = None
         self._offsets: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
+        self._is_overdue = False
         self._position_files: tuple[OffsetCheckpoint, ...] = ()
         self._found_position = Position()
 
@@ -111,7 +124,7 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         Raises:
             ProcessorStateError: a file is malformed, or the inner store cannot be opened.
             TaskCorruptedError: under exactly-once, the store has records but no file.
-            UsageError: ``upgrade.from`` is not a version.
+            UsageError: ``upgrade.from`` and ``upgrade.mode`` do not fit together.
         """
         _logger.warning(
             "Store %r is persistent and does not manage its changelog offsets; they are kept in "
@@ -120,12 +133,12 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
             self.name,
         )
         self._downgrading = self._is_logged and is_downgrade(context)
-        checkpoint = OffsetCheckpoint(Path(context.state_dir) / f"{TASK_CHECKPOINT}_{self.name}")
+        checkpoint = self.checkpoint(context)
         written = self._read(context, checkpoint)
         directory = getattr(self._inner, "directory", lambda _: Path(context.state_dir) / self.name)
         self._position_files = position_files(context, self.name, directory(context))
         self._found_position = position_in(self._position_files)
-        if context.exactly_once and self._is_logged and not checkpoint.path.exists():
+        if context.exactly_once and self._is_logged and not checkpoint.exists:
             self._require_no_records(context)
         super().init(context, root)
         # Delete the file only once the store is open: if the opening fails, nothing has changed.
@@ -138,6 +151,11 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         self._checkpoint = checkpoint
         self._offsets = {partition: offset for partition, offset in written.items() if offset >= 0}
         self._written = dict(self._offsets)
+        self._is_overdue = False
+
+    def checkpoint(self, context: StateStoreContext) -> OffsetCheckpoint:
+        """The file with the offsets of this store."""
+        return self._find_checkpoint(context, self.name)
 
     def _read(
         self, context: StateStoreContext, checkpoint: OffsetCheckpoint
@@ -153,7 +171,9 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
             if self._owns(partition, context)
         }
         if moved:
-            written = smallest_offsets(written, moved)
+            # A file of this store that knows no offset does not stand against one that does.
+            known = {each: offset for each, offset in written.items() if offset >= 0}
+            written = smallest_offsets(known, moved)
             # Write before the removal: after a crash between the two, both files have the offsets,
             # and the next opening takes the smaller ones again.
             checkpoint.write(written)
@@ -194,6 +214,21 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         if not self._exactly_once and (promises_more or self._delta() > self._threshold):
             # Flush first: the offsets in the file must not cover records that a crash could take.
             self._inner.flush()
+            try:
+                self._write(self._offsets)
+            except ProcessorStateError as error:
+                # Without the file the next restoration is only longer.
+                _logger.warning("The offsets of store %r were not written: %s", self.name, error)
+                self._is_overdue = True
+
+    def flush(self) -> None:
+        """Flush the inner store, and write the file if the last commit could not.
+
+        Raises:
+            ProcessorStateError: the file cannot be written.
+        """
+        super().flush()
+        if self._is_overdue:
             self._write(self._offsets)
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
@@ -209,14 +244,25 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         self._corrupted = True
 
     def close(self) -> None:
-        """Close the inner store, which flushes it, then write the file."""
+        """Flush and close the inner store, then write the file.
+
+        Raises:
+            ProcessorStateError: the inner store cannot be flushed, or the file not be written.
+        """
         if self._checkpoint is None:
             return
-        self._inner.close()
-        if not self._corrupted:
-            self._write(self._offsets or self._unknown_offsets())
-            self._move_to_task_checkpoint()
-        self._checkpoint = None
+        try:
+            # A store need not flush when it is closed: that was the work of the runtime.
+            if not self._corrupted:
+                self._inner.flush()
+        finally:
+            self._inner.close()
+        try:
+            if not self._corrupted:
+                self._write(self._offsets or self._unknown_offsets())
+                self._move_to_task_checkpoint()
+        finally:
+            self._checkpoint = None
 
     def _unknown_offsets(self) -> dict[TopicPartition, int]:
         """The entries of a file without offsets. Under exactly-once, no file would mean a crash."""
@@ -226,15 +272,13 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         return dict.fromkeys(self._partitions or ([] if own is None else [own]), OFFSET_UNKNOWN)
 
     def _write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write the file. A failure only makes the next restoration longer, so it is a warning."""
+        """Write the files of the position and of the offsets."""
         if not self._is_logged:
             return
-        try:
-            self._write_position()
-            self._opened().write(offsets)
-            self._written = dict(offsets)
-        except ProcessorStateError as error:
-            _logger.warning("The offsets of store %r were not written: %s", self.name, error)
+        self._write_position()
+        self._opened().write(offsets)
+        self._written = dict(offsets)
+        self._is_overdue = False
 
     def _write_position(self) -> None:
         """Write the position to where Kafka has it, in place of all files that were read."""

@@ -5,16 +5,16 @@ The plain format is in ``rocksdb/<name>``, and the format with timestamps, versi
 ``rocksdb/<name>~discarded`` cannot be a store: a directory with such a name is garbage, and is
 deleted.
 
-Two entries of the configuration, and the directories on disk, decide how a timestamped store opens:
+The configuration, and the directories on disk, decide how a timestamped store opens:
 
 .. code-block:: text
 
-    upgrade.from, upgrade.mode   live     beside it
-    set, "in_place"              old      new, filled from the changelog by rebuild()
-    set, "roll_over"             old      nothing
-    one of them not set          new      old, if it exists, until the new one has reached it
+    upgrade.mode      live     beside it
+    "in_place"        old      new, filled from the changelog by rebuild()
+    "roll_over"       old      nothing
+    no upgrade        new      old, if it exists, until the new one has reached it
 
-``upgrade.from`` alone is the switch of KIP-1035, which concerns offsets and not formats.
+:mod:`streamproof.stores.upgrade_configs` says when an upgrade is being prepared.
 
 A live format that does not exist yet is made empty: its committed offset is ``None``, and the
 changelog fills it. The old directory is discarded once the new format has committed offsets, and
@@ -48,9 +48,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Final, Literal, cast, get_args
+from typing import Final
 
-from streamproof.errors import UsageError
 from streamproof.stores.api import (
     UPGRADE_FROM_CONFIG,
     UPGRADE_MODE_CONFIG,
@@ -75,43 +74,19 @@ from streamproof.stores.synced_directories import sync_directory
 __all__ = [
     "BackgroundRebuild",
     "OlderFormat",
-    "UpgradeMode",
     "discard",
     "finish_discarding",
     "format_directory",
     "has_reached",
     "offsets_to_reach",
     "refuse_newer_formats",
-    "upgrade_mode",
 ]
-
-UpgradeMode = Literal["in_place", "roll_over"]
-"""How an upgrade is prepared: with a rebuild beside the live store, or without a rebuild."""
 
 _DISCARDED: Final = "~discarded"
 
 _PLAIN_FAMILIES: Final = frozenset((DATA_COLUMN_FAMILY, OFFSETS_COLUMN_FAMILY))
 
 _logger = logging.getLogger("streamproof.stores")
-
-
-def upgrade_mode(context: StateStoreContext) -> UpgradeMode | None:
-    """The mode of the upgrade in preparation; ``None`` without one.
-
-    Raises:
-        UsageError: the mode is not known.
-
-    Source: KIP-258, "Public Interfaces": without ``upgrade.from`` the mode is ignored.
-    """
-    mode = context.app_configs.get(UPGRADE_MODE_CONFIG)
-    if mode is None or context.app_configs.get(UPGRADE_FROM_CONFIG) is None:
-        return None
-    if mode not in get_args(UpgradeMode):
-        raise UsageError(
-            f"{UPGRADE_MODE_CONFIG} is {mode!r}; set it to one of "
-            f"{', '.join(get_args(UpgradeMode))}, or remove it if no upgrade is being prepared."
-        )
-    return cast(UpgradeMode, mode)
 
 
 def format_directory(plain: Path, version: int) -> Path:

@@ -13,12 +13,13 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.registry import Collector
 
 __all__ = [
+    "LEVELS",
     "NUM_SAMPLES",
     "SAMPLE_WINDOW_MS",
     "Clock",
@@ -34,6 +35,9 @@ __all__ = [
 
 Level = Literal["INFO", "DEBUG"]
 """The recording level from which on a metric is recorded. DEBUG also records those of INFO."""
+
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""All recording levels."""
 
 Measure = Literal["avg", "max", "rate", "call-rate", "total", "gauge"]
 """How a metric is computed.

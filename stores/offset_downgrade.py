@@ -22,15 +22,11 @@ Source: KIP-1035, "Downgrade"; Kafka 4.3, LegacyCheckpointingStateStore#maybeDow
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
-from streamproof.errors import UsageError
 from streamproof.stores.api import (
-    UPGRADE_FROM_CONFIG,
-    UPGRADE_MODE_CONFIG,
     Position,
     StateStoreContext,
     TopicPartition,
@@ -52,36 +48,10 @@ from streamproof.stores.offsets import (
 from streamproof.stores.rocksdb_database import Database
 from streamproof.stores.rocksdb_scans import scan_range
 
-__all__ = ["Downgrade", "add_to_task_checkpoint", "is_downgrade", "leave_for_older_version"]
+__all__ = ["Downgrade", "add_to_task_checkpoint", "leave_for_older_version"]
 
 Downgrade = Literal["proposed", "shipped"]
 """The steps for the older version: all four of KIP-1035, or those that Kafka takes."""
-
-_FIRST_VERSION: Final = (4, 3)
-"""The first version of Kafka whose stores manage their offsets."""
-
-_VERSION: Final = re.compile(r"(\d+)\.(\d+)(\.\d+)*(\.x)?")
-
-
-def is_downgrade(context: StateStoreContext) -> bool:
-    """Whether ``upgrade.from`` asks for stores that a version before 4.3 can open.
-
-    Together with ``upgrade.mode``, ``upgrade.from`` prepares an upgrade instead (KIP-258).
-
-    Raises:
-        UsageError: the text is not a version.
-    """
-    text = context.app_configs.get(UPGRADE_FROM_CONFIG)
-    if text is None:
-        return False
-    match = _VERSION.fullmatch(str(text))
-    if match is None:
-        raise UsageError(
-            f"{UPGRADE_FROM_CONFIG} is {text!r}; set it to a version of Kafka such as '4.2', '3.9' "
-            "or '0.10.0.x', or remove it."
-        )
-    version = (int(match[1]), int(match[2]))
-    return version < _FIRST_VERSION and context.app_configs.get(UPGRADE_MODE_CONFIG) is None
 
 
 def leave_for_older_version(

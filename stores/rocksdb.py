@@ -19,9 +19,9 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import InvalidStateStoreError, TaskCorruptedError
-from streamproof.stores.format_upgrade import format_directory, refuse_newer_formats, upgrade_mode
+from streamproof.stores.format_upgrade import format_directory, refuse_newer_formats
 from streamproof.stores.iterators import Row, RowIterator, StoreIterator, is_inverted
-from streamproof.stores.offset_downgrade import Downgrade, is_downgrade, leave_for_older_version
+from streamproof.stores.offset_downgrade import Downgrade, leave_for_older_version
 from streamproof.stores.offset_import import OffsetImport
 from streamproof.stores.offsets import (
     POSITION_KEY,
@@ -36,6 +36,7 @@ from streamproof.stores.offsets import (
 )
 from streamproof.stores.rocksdb_database import Database, is_write_stall, offsets_in
 from streamproof.stores.rocksdb_scans import scan_prefix, scan_range
+from streamproof.stores.upgrade_configs import upgrade_use
 from streamproof.stores.write_batch import WriteTarget
 
 __all__ = ["RocksDBStore", "default_store"]
@@ -65,12 +66,15 @@ class RocksDBStore(KeyValueStore):
     _marks_status = True
     """Whether the store needs the status row to tell a clean close from a crash."""
 
-    _timestamped = False
+    holds_timestamps = False
     """Whether the records are in the column family for values with timestamps."""
 
     _is_whole = True
     """Whether the files of older versions are about this store, and not about one that has it as a
     part."""
+
+    _as_shipped = False
+    """Whether the store reads the configuration as Kafka does, which has no ``upgrade.mode``."""
 
     format_version = 1
     """The version of the format, which the name of the directory tells (KIP-258)."""
@@ -99,6 +103,7 @@ class RocksDBStore(KeyValueStore):
             durability="flush",
             upgrades_from="rocksdb-legacy" if managed else "",
             downgrade=managed and self._downgrade == "proposed",
+            imports_offsets=managed,
         )
 
     @property
@@ -143,16 +148,17 @@ class RocksDBStore(KeyValueStore):
                 newer format only.
             TaskCorruptedError: exactly-once, and the store was not closed cleanly.
             InvalidStateStoreError: the store is already open.
-            UsageError: ``upgrade.from`` is not a version.
+            UsageError: ``upgrade.from`` and ``upgrade.mode`` do not fit together.
         """
         if self._database is not None:
             raise InvalidStateStoreError(f"Store {self._name!r} is already open; close it first.")
-        if upgrade_mode(context) is None:
+        use = upgrade_use(context, shipped=self._as_shipped or self._downgrade == "shipped")
+        if use in (None, "offsets"):
             # While an upgrade is prepared, the formats stand beside each other on purpose.
             refuse_newer_formats(self._plain_directory(context), self.format_version)
         directory = self.directory(context)
         has_files = self._manages_offsets and self._is_whole
-        self._downgrading = has_files and is_downgrade(context)
+        self._downgrading = has_files and use == "offsets"
         left = OffsetImport(context, self._name, directory) if has_files else None
         if left is not None:
             left.prepare(exactly_once=context.exactly_once)
@@ -160,7 +166,7 @@ class RocksDBStore(KeyValueStore):
             directory,
             with_offsets=self._manages_offsets,
             write_buffer_bytes=context.write_buffer_bytes,
-            timestamped=self._timestamped,
+            timestamped=self.holds_timestamps,
         )
         try:
             if left is not None:

@@ -50,6 +50,7 @@ __all__ = [
     "committed_offsets",
     "has_records",
     "is_write_stall",
+    "offsets_in",
     "orphans",
 ]
 
@@ -118,6 +119,7 @@ class Database:
         write_buffer_bytes: the size of the write buffers; ``None`` for Kafka's defaults.
         timestamped: whether the records have their own column family, beside that of plain records
             (KIP-258, as shipped).
+        logged: whether writes go into a write-ahead log, so that they survive the process.
 
     Attributes:
         data: the records.
@@ -136,6 +138,7 @@ class Database:
         with_offsets: bool,
         write_buffer_bytes: int | None,
         timestamped: bool = False,
+        logged: bool = False,
     ) -> None:
         self.directory = directory
         families = {DATA_COLUMN_FAMILY: _options(write_buffer_bytes or _DATA_BUFFER_BYTES)}
@@ -158,7 +161,8 @@ class Database:
         self._data_handle: ColumnFamily | None = None
         self._plain_handle: ColumnFamily | None = None
         self._offsets_handle: ColumnFamily | None = None
-        self._write_options = _write_options(wait=True)
+        self._write_options = _write_options(wait=True, logged=logged)
+        self._synced = _write_options(wait=True, logged=logged, sync=logged)
         self._impatient = _write_options(wait=False)
         root.set_write_options(self._impatient)
         if timestamped:
@@ -205,11 +209,14 @@ class Database:
         else:
             batch.put(key, value, self._offsets_handle)
 
-    def write(self, batch: WriteBatch) -> None:
-        """Apply ``batch`` in one step. The batch cannot be used again."""
+    def write(self, batch: WriteBatch, *, sync: bool = False) -> None:
+        """Apply ``batch`` in one step. The batch cannot be used again.
+
+        With ``sync``, a database with a write-ahead log returns once the log is on the disk.
+        """
         with self._failing("cannot be written"):
             self._await_room()
-            self._root.write(batch, self._write_options)
+            self._root.write(batch, self._synced if sync else self._write_options)
 
     def _await_room(self) -> None:
         """Wait until RocksDB has room in its buffers for a write, or raise the reason why not.
@@ -458,11 +465,15 @@ def _options(write_buffer_bytes: int) -> Options:
     return options
 
 
-def _write_options(*, wait: bool) -> WriteOptions:
-    """Options without the write-ahead log: ``wait`` for room in the buffers, or fail at once."""
+def _write_options(*, wait: bool, logged: bool = False, sync: bool = False) -> WriteOptions:
+    """Options of writes: ``wait`` for room in the buffers, or fail at once.
+
+    ``logged`` and ``sync`` say whether the write-ahead log gets the write, and is synced.
+    """
     options = WriteOptions()
     # The type stub calls it a method; it is a property.
-    options.disable_wal = True  # type: ignore[method-assign,assignment]
+    options.disable_wal = not logged  # type: ignore[method-assign,assignment]
+    options.sync = sync
     options.no_slowdown = not wait
     return options
 

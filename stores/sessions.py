@@ -12,10 +12,15 @@ from abc import abstractmethod
 from typing import Protocol
 
 from streamproof.stores.api import EntryIterator, IsolationLevel, StateStore
-from streamproof.stores.timestamps import ValueAndTimestamp
+from streamproof.stores.timestamps import ValueAndTimestamp, split
 from streamproof.stores.windows import Windowed, WindowedIterator
 
-__all__ = ["ReadOnlySessionStore", "SessionStore", "SessionWithTimestampStore"]
+__all__ = [
+    "ReadOnlySessionStore",
+    "ReadOnlySessionWithTimestampStore",
+    "SessionStore",
+    "SessionWithTimestampStore",
+]
 
 
 class ReadOnlySessionStore(Protocol):
@@ -188,6 +193,46 @@ class SessionStore(StateStore):
         return self
 
 
+class ReadOnlySessionWithTimestampStore(ReadOnlySessionStore, Protocol):
+    """The methods of a query for aggregates and timestamps (KIP-258).
+
+    ``read_only`` of a store with timestamps returns such a view. It has the searches too, as the
+    view of a plain session store has.
+    """
+
+    def fetch_session_with_timestamp(
+        self, key: bytes, start: int, end: int
+    ) -> ValueAndTimestamp | None:
+        """The aggregate of the session with exactly this start and end, or ``None``."""
+        ...
+
+    def fetch_with_timestamp(self, key: bytes) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """All sessions of ``key``, ordered by their ends, oldest first."""
+        ...
+
+    def fetch_range_with_timestamp(
+        self, key_from: bytes | None, key_to: bytes | None
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """All sessions of the keys within the bounds."""
+        ...
+
+    def find_sessions_with_timestamp(
+        self, key: bytes, earliest_session_end: int, latest_session_start: int
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """The sessions of ``key`` that end no earlier, and start no later, than the two times."""
+        ...
+
+    def find_sessions_range_with_timestamp(
+        self,
+        key_from: bytes | None,
+        key_to: bytes | None,
+        earliest_session_end: int,
+        latest_session_start: int,
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """``find_sessions_with_timestamp`` for the keys within bounds."""
+        ...
+
+
 class SessionWithTimestampStore(SessionStore):
     """A session store that keeps the timestamp of each record (KIP-258; never shipped)."""
 
@@ -196,6 +241,13 @@ class SessionWithTimestampStore(SessionStore):
         self, session: Windowed, aggregate: bytes | None, timestamp: int
     ) -> None:
         """Set the aggregate and the timestamp of a session; ``None`` removes it."""
+
+    def put_value_and_timestamp(self, session: Windowed, stamped: ValueAndTimestamp | None) -> None:
+        """``put_with_timestamp`` for a pair; ``None`` removes the session.
+
+        Source: KIP-258, putWithTimestamp(Windowed, ValueAndTimestamp).
+        """
+        self.put_with_timestamp(session, *split(stamped))
 
     @abstractmethod
     def fetch_session_with_timestamp(

@@ -42,7 +42,8 @@ class LazyRocksDBStore(RocksDBStore):
     Source: Kafka, RocksDBTimestampedStore and DualColumnFamilyAccessor.
     """
 
-    _timestamped = True
+    holds_timestamps = True
+    _as_shipped = True
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

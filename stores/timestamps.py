@@ -9,17 +9,24 @@ from __future__ import annotations
 import struct
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import NamedTuple, overload
+from typing import NamedTuple, Protocol, overload
 
-from streamproof.stores.api import NO_TIMESTAMP, EntryIterator, KeyValueStore
+from streamproof.stores.api import (
+    NO_TIMESTAMP,
+    EntryIterator,
+    KeyValueStore,
+    ReadOnlyKeyValueStore,
+)
 from streamproof.stores.errors import ProcessorStateError
 
 __all__ = [
     "NO_TIMESTAMP",
     "KeyValueWithTimestampStore",
+    "ReadOnlyKeyValueWithTimestampStore",
     "ValueAndTimestamp",
     "decode_value_and_timestamp",
     "encode_value_and_timestamp",
+    "split",
 ]
 
 _LONG = struct.Struct(">q")
@@ -68,6 +75,32 @@ def decode_value_and_timestamp(stored: bytes) -> ValueAndTimestamp:
     return ValueAndTimestamp(stored[_LONG.size :], timestamp)
 
 
+def split(stamped: ValueAndTimestamp | None) -> tuple[bytes | None, int]:
+    """The value and the timestamp, as two arguments; a deletion has no timestamp."""
+    return (None, NO_TIMESTAMP) if stamped is None else (stamped.value, stamped.timestamp)
+
+
+class ReadOnlyKeyValueWithTimestampStore(ReadOnlyKeyValueStore, Protocol):
+    """The methods of a query for values and timestamps (KIP-258).
+
+    ``read_only`` of a store with timestamps returns such a view.
+    """
+
+    def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        """The value of ``key`` with its timestamp; ``None`` if the store does not have the key."""
+        ...
+
+    def range_with_timestamp(
+        self, from_key: bytes | None, to_key: bytes | None
+    ) -> EntryIterator[bytes, ValueAndTimestamp]:
+        """The entries from ``from_key`` to ``to_key``, both inclusive, ascending."""
+        ...
+
+    def all_with_timestamp(self) -> EntryIterator[bytes, ValueAndTimestamp]:
+        """Every entry, ascending."""
+        ...
+
+
 class KeyValueWithTimestampStore(KeyValueStore):
     """A key-value store that keeps the timestamp of each record (KIP-258).
 
@@ -84,6 +117,13 @@ class KeyValueWithTimestampStore(KeyValueStore):
     def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
         """Set the value of ``key`` and its timestamp. A value of ``None`` deletes the key."""
 
+    def put_value_and_timestamp(self, key: bytes, stamped: ValueAndTimestamp | None) -> None:
+        """``put_with_timestamp`` for a pair; ``None`` deletes the key.
+
+        Source: KIP-258, putWithTimestamp(K, ValueAndTimestamp).
+        """
+        self.put_with_timestamp(key, *split(stamped))
+
     def put_if_absent_with_timestamp(
         self, key: bytes, value: bytes | None, timestamp: int
     ) -> ValueAndTimestamp | None:
@@ -92,6 +132,15 @@ class KeyValueWithTimestampStore(KeyValueStore):
         if existing is None:
             self.put_with_timestamp(key, value, timestamp)
         return existing
+
+    def put_value_and_timestamp_if_absent(
+        self, key: bytes, stamped: ValueAndTimestamp | None
+    ) -> ValueAndTimestamp | None:
+        """``put_if_absent_with_timestamp`` for a pair.
+
+        Source: KIP-258, putIfAbsentWithTimestamp(K, ValueAndTimestamp).
+        """
+        return self.put_if_absent_with_timestamp(key, *split(stamped))
 
     @abstractmethod
     def put_all_with_timestamp(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from threading import RLock
 
 from streamproof.stores.api import (
@@ -18,7 +20,7 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import InvalidStateStoreError, UnsupportedOperationError
-from streamproof.stores.iterators import RowIterator, is_inverted, prefix_end
+from streamproof.stores.iterators import Row, RowIterator, is_inverted, prefix_end
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactions import AbstractTransaction, AbstractTransactionalStore
 from streamproof.stores.wrapped import WrappedKeyValueStore
@@ -28,11 +30,73 @@ __all__ = [
     "RocksDBTransaction",
     "TransactionalKeyValueStore",
     "TransactionalRocksDBStore",
+    "TransactionalRows",
     "default_store",
 ]
 
 
-class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
+class TransactionalRows(KeyValueStore, AbstractTransactionalStore):
+    """Rows on RocksDB that stage writes in transactions, and apply them in one step."""
+
+    @property
+    @abstractmethod
+    def context(self) -> StateStoreContext:
+        """The context that ``init`` was called with."""
+
+    @abstractmethod
+    def commit_transactions(
+        self,
+        transactions: Sequence[RocksDBTransaction],
+        changelog_offsets: Mapping[TopicPartition, int | None],
+    ) -> None:
+        """Write all staged records, the offsets and the position in one step."""
+
+    @abstractmethod
+    def get_only(self, key: bytes) -> bytes | None:
+        """The same as ``get``, but without migrating a row."""
+
+    @abstractmethod
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> RowIterator:
+        """The entries from ``from_key`` to ``to_key``, both inclusive, ascending."""
+
+    @abstractmethod
+    def open_iterator(
+        self, rows: Iterator[Row], on_close: Callable[[], None] | None = None
+    ) -> RowIterator:
+        """An iterator over ``rows`` that is closed with this store at the latest."""
+
+    def create_transaction(self) -> RocksDBTransaction:
+        """Make a transaction; ``new_transaction`` calls this, and tracks the result."""
+        return RocksDBTransaction(self, self.context.isolation_level)
+
+    def commit_all(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Commit every open transaction, oldest first, and the offsets, in one step."""
+        transactions = [
+            transaction
+            for transaction in self.open_transactions
+            if isinstance(transaction, RocksDBTransaction)
+        ]
+        self.commit_transactions(transactions, changelog_offsets)
+        for transaction in transactions:
+            # The records are written already, so that closing discards the overlay alone.
+            transaction.close()
+
+    def approximate_num_uncommitted_entries(self) -> int:
+        """The staged entries of all open transactions (KIP-892)."""
+        return sum(
+            transaction.approximate_num_uncommitted_entries()
+            for transaction in self.open_transactions
+        )
+
+    def approximate_num_uncommitted_bytes(self) -> int:
+        """The staged bytes of keys and values of all open transactions (KIP-892)."""
+        return sum(
+            transaction.approximate_num_uncommitted_bytes()
+            for transaction in self.open_transactions
+        )
+
+
+class TransactionalRocksDBStore(RocksDBStore, TransactionalRows):
     """A RocksDB store with transactions.
 
     Reads on the store itself see committed content only. Writes on the store itself go straight to
@@ -53,12 +117,8 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
             durability="flush",
             upgrades_from="rocksdb-legacy",
             downgrade=True,
+            imports_offsets=True,
         )
-
-    def create_transaction(self) -> RocksDBTransaction:
-        """Make a transaction; ``new_transaction`` calls this, and tracks the result."""
-        self._opened()
-        return RocksDBTransaction(self, self.context.isolation_level)
 
     @property
     def context(self) -> StateStoreContext:
@@ -75,15 +135,7 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
         Source: KIP-892, StateStore#commit: "if this StateStore has any open transactions,
         they will be committed".
         """
-        transactions = [
-            transaction
-            for transaction in self.open_transactions
-            if isinstance(transaction, RocksDBTransaction)
-        ]
-        self.commit_transactions(transactions, changelog_offsets)
-        for transaction in transactions:
-            # The records are written already, so that closing discards the overlay alone.
-            transaction.close()
+        self.commit_all(changelog_offsets)
 
     def commit_transactions(
         self,
@@ -107,20 +159,6 @@ class TransactionalRocksDBStore(RocksDBStore, AbstractTransactionalStore):
         self.close_transactions()
         super().close()
 
-    def approximate_num_uncommitted_entries(self) -> int:
-        """The staged entries of all open transactions (KIP-892)."""
-        return sum(
-            transaction.approximate_num_uncommitted_entries()
-            for transaction in self.open_transactions
-        )
-
-    def approximate_num_uncommitted_bytes(self) -> int:
-        """The staged bytes of keys and values of all open transactions (KIP-892)."""
-        return sum(
-            transaction.approximate_num_uncommitted_bytes()
-            for transaction in self.open_transactions
-        )
-
 
 class RocksDBTransaction(AbstractTransaction, KeyValueStore):
     """Staged writes over a RocksDB store; it reads its own writes.
@@ -135,7 +173,7 @@ class RocksDBTransaction(AbstractTransaction, KeyValueStore):
     Source: KIP-892, RocksDBTransaction.
     """
 
-    def __init__(self, store: TransactionalRocksDBStore, isolation_level: IsolationLevel) -> None:
+    def __init__(self, store: TransactionalRows, isolation_level: IsolationLevel) -> None:
         super().__init__(store, isolation_level)
         self._base = store
         self._context = store.context
@@ -254,7 +292,7 @@ class RocksDBTransaction(AbstractTransaction, KeyValueStore):
         return self._overlay(staged, lambda: scan(from_key, to_key))
 
     def _overlay(
-        self, staged: StagedRange, open_base: Callable[[], RowIterator]
+        self, staged: StagedRange, open_base: Callable[[], KeyValueIterator]
     ) -> KeyValueIterator:
         # The base is opened after the staged rows were copied; IndexedWriteBatch.snapshot says why.
         base = open_base()
@@ -270,15 +308,11 @@ class TransactionalKeyValueStore(WrappedKeyValueStore):
     Source: KIP-892, "Transaction Management".
     """
 
-    capabilities = Capabilities(
-        transactional=True,
-        explicit_transactions=True,
-        read_only_views=True,
-        position=True,
-        durability="flush",
-        upgrades_from="rocksdb-legacy",
-        downgrade=True,
-    )
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the inner store promises, with writes that are staged until the commit."""
+        inner: Capabilities = getattr(self._inner, "capabilities", Capabilities())
+        return replace(inner, transactional=True, explicit_transactions=True, read_only_views=True)
 
     def __init__(self, inner: KeyValueStore) -> None:
         super().__init__(inner)

@@ -11,11 +11,12 @@ from abc import abstractmethod
 from typing import NamedTuple, Protocol
 
 from streamproof.stores.api import EntryIterator, IsolationLevel, StateStore
-from streamproof.stores.timestamps import ValueAndTimestamp
+from streamproof.stores.timestamps import ValueAndTimestamp, split
 
 __all__ = [
     "LONG_MAX",
     "ReadOnlyWindowStore",
+    "ReadOnlyWindowWithTimestampStore",
     "Window",
     "WindowIterator",
     "WindowStore",
@@ -178,6 +179,39 @@ class WindowStore(StateStore):
         return self
 
 
+class ReadOnlyWindowWithTimestampStore(ReadOnlyWindowStore, Protocol):
+    """The methods of a query for values and timestamps (KIP-258).
+
+    ``read_only`` of a store with timestamps returns such a view.
+    """
+
+    def fetch_with_timestamp(self, key: bytes, window_start: int) -> ValueAndTimestamp | None:
+        """The value of ``key`` in the window that starts at ``window_start``, or ``None``."""
+        ...
+
+    def fetch_between_with_timestamp(
+        self, key: bytes, time_from: int, time_to: int
+    ) -> EntryIterator[int, ValueAndTimestamp]:
+        """The values of ``key`` in the windows that start within the times, oldest first."""
+        ...
+
+    def fetch_range_with_timestamp(
+        self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """The values of the keys within the bounds, in windows that start within the times."""
+        ...
+
+    def fetch_all_with_timestamp(
+        self, time_from: int, time_to: int
+    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """The values of all keys, in windows that start within the times."""
+        ...
+
+    def all_with_timestamp(self) -> EntryIterator[Windowed, ValueAndTimestamp]:
+        """Every entry that is not expired."""
+        ...
+
+
 class WindowWithTimestampStore(WindowStore):
     """A window store that keeps the timestamp of each record (KIP-258).
 
@@ -187,9 +221,26 @@ class WindowWithTimestampStore(WindowStore):
 
     @abstractmethod
     def put_with_timestamp(
-        self, key: bytes, value: bytes | None, timestamp: int, window_start: int
+        self, key: bytes, value: bytes | None, timestamp: int, window_start: int | None = None
     ) -> None:
-        """Set the value and the timestamp of ``key`` in a window. ``None`` deletes the entry."""
+        """Set the value and the timestamp of ``key`` in a window. ``None`` deletes the entry.
+
+        Without ``window_start``, the window starts at the timestamp of the record that is being
+        processed (Kafka: WindowStore#put(K, V)).
+
+        Raises:
+            InvalidArgumentError: ``window_start`` is negative, or it is missing and no record with
+                a timestamp is being processed.
+        """
+
+    def put_value_and_timestamp(
+        self, key: bytes, stamped: ValueAndTimestamp | None, window_start: int | None = None
+    ) -> None:
+        """``put_with_timestamp`` for a pair; ``None`` deletes the entry.
+
+        Source: KIP-258, putWithTimestamp(K, ValueAndTimestamp, long).
+        """
+        self.put_with_timestamp(key, *split(stamped), window_start)
 
     @abstractmethod
     def fetch_with_timestamp(self, key: bytes, window_start: int) -> ValueAndTimestamp | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from streamproof.stores.api import (
+    ChangelogRecord,
     IsolationLevel,
     KeyValueIterator,
     KeyValueStore,
@@ -15,6 +16,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
+from streamproof.stores.errors import UnsupportedOperationError
 
 __all__ = ["WrappedKeyValueStore", "WrappedStateStore"]
 
@@ -89,6 +91,28 @@ class WrappedStateStore(StateStore, Generic[S]):
     def approximate_num_uncommitted_bytes(self) -> int:
         """About how many bytes of the inner store await ``commit``."""
         return self._inner.approximate_num_uncommitted_bytes()
+
+    # --- the upgrade in place, if the inner store has one (KIP-258) --------------------
+
+    def rebuild(self, partition: TopicPartition, records: Sequence[ChangelogRecord]) -> None:
+        """Feed the new format of the inner store; see ``UpgradableStore.rebuild``."""
+        self._upgradable.rebuild(partition, records)
+
+    def rebuilt_offset(self, partition: TopicPartition) -> int | None:
+        """The offset of the last record that was fed to the inner store."""
+        offset: int | None = self._upgradable.rebuilt_offset(partition)
+        return offset
+
+    @property
+    def prepared(self) -> bool:
+        """Whether the new format of the inner store has caught up."""
+        return bool(self._upgradable.prepared)
+
+    @property
+    def _upgradable(self) -> Any:
+        if not callable(getattr(type(self._inner), "rebuild", None)):
+            raise UnsupportedOperationError(f"Store {self.name!r} has no upgrade in place.")
+        return self._inner
 
 
 class WrappedKeyValueStore(WrappedStateStore[KeyValueStore], KeyValueStore):

@@ -13,6 +13,8 @@ The package as the contract sees it (read in faust-streaming 0.15):
 - *One database per partition.* The offsets of several partitions live in several databases.
 - *Durable against the death of the process*: the write-ahead log is on and not synced.
 - *Nothing to forget offsets with.*
+- *A reserved key.* The offset is a row of the database under a key that begins with ``__faust``.
+  A user who writes that key writes the offset.
 - *Iteration without a promised order.*
 
 Faust picks the database by the event that is being processed, and asks its app and its table
@@ -84,6 +86,7 @@ class FaustStore(KeyValueStore):
         entry_count=True,
         durability="process",
         iterator_view="weak",
+        forgets_offsets=False,
     )
 
     def __init__(self, name: str = "faust") -> None:

@@ -167,6 +167,7 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
         prefix_scan=False,
         entry_count=False,
         durability="process",
+        forgets_offsets=False,
     )
 
     def __init__(self, name: str = "store") -> None:
@@ -260,6 +261,11 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
         with translated(f"Reading the offset of store {self._name!r}"):
             offset: int | None = opened.partition.get_changelog_offset()
         return offset
+
+    def approximate_num_uncommitted_entries(self) -> int:
+        """0, or unknown (-1) if this store or an open transaction of it has staged writes."""
+        staged = (each.approximate_num_uncommitted_entries() for each in self.open_transactions)
+        return min(super().approximate_num_uncommitted_entries(), *staged, 0)
 
     def create_transaction(self) -> QuixStreamsTransaction:
         """Begin a separate quix transaction."""

@@ -34,7 +34,7 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import InvalidStateStoreError
-from streamproof.stores.host.process import HostProcess, die_with_hosts, kill_hosts
+from streamproof.stores.host.process import HostCommand, HostProcess, die_with_hosts, kill_hosts
 from streamproof.stores.host.protocol import PROTOCOL, Page, V
 from streamproof.stores.iterators import StoreIterator
 from streamproof.stores.timestamps import KeyValueWithTimestampStore, ValueAndTimestamp
@@ -63,6 +63,7 @@ class HostFactory:
 
     Args:
         command: the command that starts a host; ``{dir}`` stands for the directory of the task.
+        label: the name of the host in messages; by default its command.
 
     Attributes:
         hello: the host's name, version and claims.
@@ -72,8 +73,8 @@ class HostFactory:
         UsageError: the host cannot be started, or does not speak the protocol.
     """
 
-    def __init__(self, command: str) -> None:
-        self.command = command
+    def __init__(self, command: str, label: str = "") -> None:
+        self.command = HostCommand(command, label or command)
         try:
             words = shlex.split(command)
         except ValueError as error:
@@ -87,7 +88,7 @@ class HostFactory:
             )
         directory = Path(tempfile.mkdtemp(prefix="streamproof-hello-"))
         try:
-            host = HostProcess(command, directory)
+            host = HostProcess(self.command, directory)
             self.hello = host.hello()
             host.leave()
         finally:
@@ -100,19 +101,19 @@ class HostFactory:
         unknown = sorted(set(self.hello.capabilities) - known)
         if unknown:
             raise UsageError(
-                f"The store host {self.command!r} claims the unknown capabilities "
+                f"The store host {self.command.label!r} claims the unknown capabilities "
                 f"{', '.join(unknown)}. Choose from: {', '.join(sorted(known))}."
             )
         try:
             found = msgspec.convert(self.hello.capabilities, Capabilities)
         except msgspec.ValidationError as error:
             raise UsageError(
-                f"The store host {self.command!r} claims a capability with a wrong value: {error}. "
-                "Correct the answer to hello."
+                f"The store host {self.command.label!r} claims a capability with a wrong value: "
+                f"{error}. Correct the answer to hello."
             ) from error
         if found.kind != "key-value" or found.change_logging or found.metrics:
             raise UsageError(
-                f"The store host {self.command!r} claims more than version {PROTOCOL} of the "
+                f"The store host {self.command.label!r} claims more than version {PROTOCOL} of the "
                 "protocol can serve. Claim a key-value store without metrics and change_logging."
             )
         return found
@@ -214,15 +215,16 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
 
     Args:
         name: the name of the store.
-        command: the command that starts its host.
+        command: the command that starts its host, and its name in messages.
         capabilities: the capabilities that the host claims.
     """
 
-    def __init__(self, name: str, command: str, capabilities: Capabilities) -> None:
+    def __init__(self, name: str, command: HostCommand, capabilities: Capabilities) -> None:
         self._name = name
         self._command = command
         self.capabilities = capabilities
         self._host: HostProcess | None = None
+        self._commits = 0
         self._iterators = WeakSet()
 
     @property
@@ -288,6 +290,7 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
         self._call(_nothing, "commit", offsets=_listed(changelog_offsets))
+        self._commits += 1
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
         return self._call(
@@ -371,12 +374,14 @@ class RemoteTransaction(RemoteStore):
         self._context = store._context  # noqa: SLF001 - it writes the records of the same task
         self._iterators = store._iterators  # noqa: SLF001 - and closes with it
         self._on = on
+        self._began = store._commits  # noqa: SLF001 - each of these commits ends all transactions
         self._is_over = False
 
     @property
     def is_open(self) -> bool:
-        """Whether the transaction was neither committed nor rolled back."""
-        return self._store.is_open and not self._is_over
+        """Whether neither the transaction nor its store was committed or closed."""
+        is_over = self._is_over or self._store._commits != self._began  # noqa: SLF001
+        return self._store.is_open and not is_over
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
         super().commit(changelog_offsets)
@@ -387,6 +392,10 @@ class RemoteTransaction(RemoteStore):
         if self.is_open:
             self._call(_nothing, "close")
         self._is_over = True
+
+    def new_transaction(self) -> StateStore:
+        """Another transaction of the same store, which does not end with this one."""
+        return RemoteTransaction(self._store, self._call(_number, "new_transaction"))
 
     def _host_of(self) -> HostProcess:
         return self._store._host_of()  # noqa: SLF001 - it has none of its own

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 from msgspec.json import Decoder
@@ -24,7 +24,7 @@ from streamproof.errors import UsageError
 from streamproof.stores.errors import ProcessorStateError, StoreError
 from streamproof.stores.host.protocol import KINDS, MAX_LINE_BYTES, PROTOCOL, Hello, HostReply
 
-__all__ = ["HostProcess", "die_with_hosts", "kill_hosts"]
+__all__ = ["HostCommand", "HostProcess", "die_with_hosts", "kill_hosts"]
 
 HELLO_TIMEOUT_S = 20.0
 """How long a host may take to start and to say hello, in seconds."""
@@ -63,15 +63,22 @@ def kill_hosts() -> None:
         host.kill()
 
 
+class HostCommand(NamedTuple):
+    """The command line that starts a host, and the short name of the host in messages."""
+
+    line: str
+    label: str
+
+
 class HostProcess:
     """A process that speaks the protocol.
 
     Args:
-        command: the command that starts the process.
+        command: the command that starts the process, and its name in messages.
         directory: the directory that replaces ``{dir}`` in the command.
     """
 
-    def __init__(self, command: str, directory: Path) -> None:
+    def __init__(self, command: HostCommand, directory: Path) -> None:
         self._command = command
         self._id = 0
         self._buffer = bytearray()
@@ -80,7 +87,7 @@ class HostProcess:
         # The standard error of the host is read only after its death. The file is on no disk.
         self._log = os.fdopen(os.memfd_create("streamproof-host-log"), "r+b")
         self._said = ""
-        words = [word.replace(DIRECTORY, str(directory)) for word in shlex.split(command)]
+        words = [word.replace(DIRECTORY, str(directory)) for word in shlex.split(command.line)]
         try:
             self._process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0
@@ -257,7 +264,7 @@ class HostProcess:
                 stream.close()
 
     def __str__(self) -> str:
-        return f"The store host {self._command!r}"
+        return f"The store host {self._command.label!r}"
 
 
 def _descendants(pid: int) -> list[int]:

@@ -1,5 +1,7 @@
 """Stores as Kafka Streams stacks them: metered, cached, change-logging, and the store itself.
 
+A store that offers transactions also gets a layer that keeps one open (KIP-892).
+
 Source: Kafka, Stores and StoreBuilder.
 """
 
@@ -15,9 +17,28 @@ from streamproof.stores.runtime.cache import CachingKeyValueStore, CachingTimest
 from streamproof.stores.runtime.changelogging import change_logging
 from streamproof.stores.runtime.metered import metered
 from streamproof.stores.runtime.record_cache import RecordCache
+from streamproof.stores.runtime.transactions import with_transactions
+from streamproof.stores.sessions import SessionWithTimestampStore
+from streamproof.stores.timestamped import RocksDBTimestampedStore
 from streamproof.stores.timestamps import KeyValueWithTimestampStore
+from streamproof.stores.transactional import TransactionalRocksDBStore
+from streamproof.stores.windowed import timestamped_sessions, timestamped_windows
+from streamproof.stores.windowed.rocksdb_windows import (
+    RETENTION_MS,
+    WINDOW_SIZE_MS,
+    RocksDBWindowStore,
+)
+from streamproof.stores.windows import WindowWithTimestampStore
 
-__all__ = ["StoreBuilder", "default_store"]
+__all__ = [
+    "StoreBuilder",
+    "default_store",
+    "timestamped_session_store",
+    "timestamped_store",
+    "timestamped_window_store",
+    "transactional_store",
+    "transactional_window_store",
+]
 
 S = TypeVar("S", bound=StateStore)
 
@@ -69,7 +90,7 @@ class StoreBuilder(Generic[S]):
             UsageError: the store is of a kind that cannot be cached, logged or metered.
         """
         # A layer has the contract of the store that it is put around.
-        store: Any = self._supplier()
+        store: Any = with_transactions(self._supplier())
         default_type = "rocksdb" if store.persistent else "in-memory"
         if self._logging:
             store = change_logging(store)
@@ -94,3 +115,37 @@ def default_store() -> KeyValueStore:
     """A new RocksDB store named ``store``: metered, with a small cache, and change-logging."""
     builder = StoreBuilder(lambda: RocksDBStore("store"))
     return builder.with_caching(RecordCache(_SMALL_CACHE_BYTES)).with_logging().build()
+
+
+def timestamped_store() -> KeyValueStore:
+    """The same with the timestamps of records (KIP-258)."""
+    builder = StoreBuilder(lambda: RocksDBTimestampedStore("store"))
+    return builder.with_caching(RecordCache(_SMALL_CACHE_BYTES)).with_logging().build()
+
+
+def transactional_store() -> KeyValueStore:
+    """A new RocksDB store named ``store`` whose transactions the runtime opens, and which logs."""
+    return StoreBuilder(lambda: TransactionalRocksDBStore("store")).with_logging().build()
+
+
+def transactional_window_store() -> RocksDBWindowStore:
+    """The same for windows of 10 s, kept for 180 s."""
+    builder = StoreBuilder(
+        lambda: RocksDBWindowStore(
+            "store",
+            retention_ms=RETENTION_MS,
+            window_size_ms=WINDOW_SIZE_MS,
+            inner=TransactionalRocksDBStore("store"),
+        )
+    )
+    return builder.with_logging().build()
+
+
+def timestamped_window_store() -> WindowWithTimestampStore:
+    """Windows with the timestamps of records and with transactions: metered, and logging."""
+    return StoreBuilder(timestamped_windows.default_store).with_logging().build()
+
+
+def timestamped_session_store() -> SessionWithTimestampStore:
+    """The same for sessions."""
+    return StoreBuilder(timestamped_sessions.default_store).with_logging().build()

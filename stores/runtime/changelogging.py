@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from streamproof.errors import UsageError
 from streamproof.stores.api import (
+    NO_TIMESTAMP,
     IsolationLevel,
     KeyValueStore,
     StateStore,
@@ -29,6 +30,7 @@ from streamproof.stores.runtime.layers import (
     TimestampedWindowLayer,
     WindowLayer,
     capabilities_of,
+    has_contract,
 )
 from streamproof.stores.sessions import SessionStore, SessionWithTimestampStore
 from streamproof.stores.timestamps import KeyValueWithTimestampStore, ValueAndTimestamp
@@ -220,8 +222,12 @@ class ChangeLoggingTimestampedWindowStore(ChangeLoggingWindowStore, TimestampedW
     contract = WindowWithTimestampStore
 
     def put_with_timestamp(
-        self, key: bytes, value: bytes | None, timestamp: int, window_start: int
+        self, key: bytes, value: bytes | None, timestamp: int, window_start: int | None = None
     ) -> None:
+        if window_start is None:
+            window_start = NO_TIMESTAMP
+            if self._context is not None:
+                window_start = self._context.record_timestamp
         self._inner.put_with_timestamp(key, value, timestamp, window_start)
         self._log_window(key, value, window_start, timestamp)
 
@@ -320,7 +326,7 @@ def _layer_for(
     store: StateStore, layers: tuple[type[ChangeLoggingStore], ...]
 ) -> ChangeLoggingStore:
     for layer in layers:
-        if isinstance(store, layer.contract):
+        if has_contract(store, layer.contract):
             # The layer of a kind takes a store of that kind.
             return layer(store)  # type: ignore[call-arg]
     raise UsageError(

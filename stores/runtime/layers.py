@@ -7,14 +7,15 @@ Source: Kafka, WrappedStateStore.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from streamproof.stores.api import (
     EntryIterator,
     IsolationLevel,
+    KeyValueStore,
     StateStore,
 )
-from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.capabilities import Capabilities, Kind
 from streamproof.stores.sessions import (
     ReadOnlySessionStore,
     SessionStore,
@@ -40,6 +41,7 @@ __all__ = [
     "call_all",
     "capabilities_of",
     "find_layer",
+    "has_contract",
 ]
 
 W = TypeVar("W", bound=WindowStore)
@@ -61,6 +63,29 @@ def find_layer(store: object, kind: type[L]) -> L | None:
 def capabilities_of(store: StateStore) -> Capabilities:
     """What a store declares about itself; the defaults if it declares nothing."""
     return cast(Capabilities, getattr(store, "capabilities", Capabilities()))
+
+
+def has_contract(store: object, contract: type[Any]) -> bool:
+    """Whether a store has the methods of a contract.
+
+    A store that inherits from a contract has it. Any other store declares its contract by its
+    kind, because it is enough that a store has the methods.
+    """
+    if isinstance(store, StateStore):
+        return isinstance(store, contract)
+    claims: Capabilities = getattr(store, "capabilities", Capabilities())
+    return _CONTRACTS[claims.kind, claims.timestamped] is contract
+
+
+_CONTRACTS: dict[tuple[Kind, bool], type[Any]] = {
+    ("key-value", False): KeyValueStore,
+    ("key-value", True): KeyValueWithTimestampStore,
+    ("window", False): WindowStore,
+    ("window", True): WindowWithTimestampStore,
+    ("session", False): SessionStore,
+    ("session", True): SessionWithTimestampStore,
+}
+"""The contract of each kind of store, without and with timestamps."""
 
 
 def call_all(steps: Iterable[Callable[[], object]]) -> None:
@@ -151,7 +176,7 @@ class TimestampedWindowLayer(WindowLayer[WindowWithTimestampStore], WindowWithTi
     """A layer around a window store with timestamps."""
 
     def put_with_timestamp(
-        self, key: bytes, value: bytes | None, timestamp: int, window_start: int
+        self, key: bytes, value: bytes | None, timestamp: int, window_start: int | None = None
     ) -> None:
         self._inner.put_with_timestamp(key, value, timestamp, window_start)
 

@@ -21,6 +21,7 @@ from streamproof.stores.runtime.layers import (
     TimestampedWindowLayer,
     WindowLayer,
     capabilities_of,
+    has_contract,
 )
 from streamproof.stores.sessions import SessionStore, SessionWithTimestampStore
 from streamproof.stores.timestamps import KeyValueWithTimestampStore
@@ -294,7 +295,7 @@ def metered(store: S, store_type: str, *, thread_id: str | None = None) -> S:
         UsageError: the store is of no kind that can be measured.
     """
     for layer in _LAYERS:
-        if isinstance(store, layer.contract):
+        if has_contract(store, layer.contract):
             return cast(S, layer(store, store_type, thread_id=thread_id))
     raise UsageError(
         f"Store {store.name!r} is a {type(store).__name__}, which has no metrics. Use a key-value, "

@@ -35,8 +35,6 @@ class InMemorySessionStore(InMemoryTimedStore, SessionStore):
             persistent=False,
             manages_offsets=False,
             read_only_views=True,
-            ranges=False,
-            reverse=False,
             prefix_scan=False,
             entry_count=False,
             iterator_view="weak",

@@ -62,8 +62,6 @@ class InMemoryWindowStore(InMemoryTimedStore, WindowStore):
             persistent=False,
             manages_offsets=False,
             read_only_views=True,
-            ranges=False,
-            reverse=False,
             prefix_scan=False,
             entry_count=False,
             iterator_view="weak",

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
 
 from streamproof.stores.api import (
-    ChangelogRecord,
-    EntryIterator,
     IsolationLevel,
     KeyValueIterator,
     KeyValueStore,
@@ -20,13 +16,6 @@ from streamproof.stores.iterators import StoreIterator, is_inverted
 from streamproof.stores.sessions import (
     ReadOnlySessionStore,
     SessionStore,
-    SessionWithTimestampStore,
-)
-from streamproof.stores.timestamped import TransactionalVersion2RocksDBStore
-from streamproof.stores.timestamps import (
-    ValueAndTimestamp,
-    decode_value_and_timestamp,
-    encode_value_and_timestamp,
 )
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
 from streamproof.stores.transactions import Transaction
@@ -42,19 +31,16 @@ from streamproof.stores.windowed.segmented_reads import (
     SegmentedReads,
     SegmentedView,
     Timeline,
-    value_alone,
 )
 from streamproof.stores.windowed.segments import (
     SegmentedStore,
     SegmentedTransaction,
     SegmentedWrites,
 )
-from streamproof.stores.windowed.timestamped_format import TimestampedSegments
 from streamproof.stores.windows import LONG_MAX, Window, Windowed, WindowedIterator
 
 __all__ = [
     "RocksDBSessionStore",
-    "TimestampedRocksDBSessionStore",
     "default_store",
     "transactional_store",
 ]
@@ -64,25 +50,18 @@ RETENTION_MS = 180_000
 _TIMES = struct.Struct(">qq")
 _LAST_SUFFIX = session_key(b"", LONG_MAX, LONG_MAX)
 
-ValueOf = Callable[[bytes], Any]
-
 
 class _SessionReads(SegmentedReads):
-    """The reading methods of a session store over rows; a view for queries has only these.
-
-    Attributes:
-        plain_value: extracts the aggregate from a stored one; ``None`` if both are the same.
-    """
-
-    plain_value: ValueOf | None = None
+    """The reading methods of a session store over rows; a view for queries has only these."""
 
     def fetch_session(self, key: bytes, start: int, end: int) -> bytes | None:
         """The aggregate of exactly this session, or ``None``."""
-        stored = self._fetch(key, start, end)
-        if stored is None or self.plain_value is None:
-            return stored
-        aggregate: bytes = self.plain_value(stored)
-        return aggregate
+        if key is None:
+            require_key(key)
+        if not 0 <= start <= end <= LONG_MAX:
+            self._require_open()
+            return None
+        return self._get(end, session_key(key, start, end))
 
     def fetch(self, key: bytes) -> WindowedIterator:
         """All sessions of ``key``, by end, the oldest first."""
@@ -107,14 +86,14 @@ class _SessionReads(SegmentedReads):
     ) -> WindowedIterator:
         """The sessions of ``key`` that end no earlier and start no later than given."""
         times = earliest_session_end, latest_session_start
-        return self._of_key(key, *times, self.plain_value, reverse=False)
+        return self._of_key(key, *times, reverse=False)
 
     def backward_find_sessions(
         self, key: bytes, earliest_session_end: int, latest_session_start: int
     ) -> WindowedIterator:
         """The same sessions as ``find_sessions``, in the opposite order."""
         times = earliest_session_end, latest_session_start
-        return self._of_key(key, *times, self.plain_value, reverse=True)
+        return self._of_key(key, *times, reverse=True)
 
     def find_sessions_range(
         self,
@@ -125,7 +104,7 @@ class _SessionReads(SegmentedReads):
     ) -> WindowedIterator:
         """``find_sessions`` for the keys within bounds."""
         times = earliest_session_end, LONG_MAX, latest_session_start
-        return self._range(key_from, key_to, *times, value_of=self.plain_value, reverse=False)
+        return self._range(key_from, key_to, *times, reverse=False)
 
     def backward_find_sessions_range(
         self,
@@ -136,32 +115,23 @@ class _SessionReads(SegmentedReads):
     ) -> WindowedIterator:
         """The same sessions as ``find_sessions_range``, in the opposite order."""
         times = earliest_session_end, LONG_MAX, latest_session_start
-        return self._range(key_from, key_to, *times, value_of=self.plain_value, reverse=True)
+        return self._range(key_from, key_to, *times, reverse=True)
 
     def find_sessions_between(
         self, earliest_session_end: int, latest_session_end: int
     ) -> WindowedIterator:
         """The sessions of all keys that end between the times, both inclusive."""
         times = earliest_session_end, latest_session_end, LONG_MAX
-        return self._range(None, None, *times, value_of=self.plain_value, reverse=False)
-
-    def _fetch(self, key: bytes, start: int, end: int) -> bytes | None:
-        if key is None:
-            require_key(key)
-        if not 0 <= start <= end <= LONG_MAX:
-            self._require_open()
-            return None
-        return self._get(end, session_key(key, start, end))
+        return self._range(None, None, *times, reverse=False)
 
     def _of_key(
         self,
         key: bytes,
         earliest_end: int,
         latest_start: int,
-        value_of: ValueOf | None,
         *,
         reverse: bool,
-    ) -> StoreIterator[Windowed, Any]:
+    ) -> StoreIterator[Windowed, bytes]:
         require_key(key)
         if earliest_end > LONG_MAX:
             return self._nothing()
@@ -169,14 +139,13 @@ class _SessionReads(SegmentedReads):
         times_of, at = _TIMES.unpack_from, SEGMENT_BYTES + len(key)
         length = at + SESSION_SUFFIX_BYTES
 
-        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
+        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[Windowed, bytes]]:
             # Both bounds begin with the key, so a row of the right length belongs to this key.
             for row, aggregate in rows:
                 if len(row) == length:
                     end, start = times_of(row, at)
                     if first <= end <= last and start <= latest_start:
-                        found = aggregate if value_of is None else value_of(aggregate)
-                        yield Windowed(key, Window(start, end)), found
+                        yield Windowed(key, Window(start, end)), aggregate
 
         return self._scan(max(earliest_end, 0), LONG_MAX, bounds, read, reverse=reverse)
 
@@ -188,9 +157,8 @@ class _SessionReads(SegmentedReads):
         latest_end: int,
         latest_start: int,
         *,
-        value_of: ValueOf | None,
         reverse: bool,
-    ) -> StoreIterator[Windowed, Any]:
+    ) -> StoreIterator[Windowed, bytes]:
         first_end, last_end = max(earliest_end, 0), min(latest_end, LONG_MAX)
         if is_inverted(key_from, key_to) or first_end > last_end:
             return self._nothing()
@@ -198,15 +166,14 @@ class _SessionReads(SegmentedReads):
         times_of = _TIMES.unpack_from
         low = b"" if key_from is None else key_from
 
-        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
+        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[Windowed, bytes]]:
             for row, aggregate in rows:
                 at = len(row) - SESSION_SUFFIX_BYTES
                 end, start = times_of(row, at)
                 if first <= end <= last and start <= latest_start:
                     key = row[SEGMENT_BYTES:at]
                     if low <= key and (key_to is None or key <= key_to):
-                        found = aggregate if value_of is None else value_of(aggregate)
-                        yield Windowed(key, Window(start, end)), found
+                        yield Windowed(key, Window(start, end)), aggregate
 
         bounds = key_bounds(key_from, key_to, _LAST_SUFFIX)
         return self._scan(first_end, last_end, bounds, read, reverse=reverse)
@@ -266,9 +233,7 @@ class RocksDBSessionStore(_SessionWrites, SegmentedStore, SessionStore):
         seen = self._view_of(isolation_level)
         if seen is None:
             return self
-        view = _SessionView(*seen)
-        view.plain_value = self.plain_value
-        return view
+        return _SessionView(*seen)
 
     def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
         return RocksDBSessionTransaction(self, inner, timeline)
@@ -282,84 +247,6 @@ class RocksDBSessionTransaction(_SessionWrites, SegmentedTransaction, SessionSto
     """Staged sessions over a session store; it reads its own writes (KIP-892)."""
 
 
-class _TimestampedSessions(_SessionWrites):
-    """The methods with timestamps, over rows whose values begin with one."""
-
-    plain_value = staticmethod(value_alone)
-
-    def put(self, session: Windowed, aggregate: bytes | None) -> None:
-        """Set the aggregate with the timestamp of the record that is being processed."""
-        self.put_with_timestamp(session, aggregate, self._owner.context.record_timestamp)
-
-    def put_with_timestamp(
-        self, session: Windowed, aggregate: bytes | None, timestamp: int
-    ) -> None:
-        """Set the aggregate and the timestamp of a session; ``None`` removes it."""
-        super().put(session, encode_value_and_timestamp(aggregate, timestamp))
-
-    def fetch_session_with_timestamp(
-        self, key: bytes, start: int, end: int
-    ) -> ValueAndTimestamp | None:
-        """The aggregate of exactly this session, or ``None``."""
-        stored = self._fetch(key, start, end)
-        return None if stored is None else decode_value_and_timestamp(stored)
-
-    def fetch_with_timestamp(self, key: bytes) -> EntryIterator[Windowed, ValueAndTimestamp]:
-        """All sessions of ``key``, by end, the oldest first."""
-        return self.find_sessions_with_timestamp(key, 0, LONG_MAX)
-
-    def fetch_range_with_timestamp(
-        self, key_from: bytes | None, key_to: bytes | None
-    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
-        """All sessions of the keys within bounds."""
-        return self.find_sessions_range_with_timestamp(key_from, key_to, 0, LONG_MAX)
-
-    def find_sessions_with_timestamp(
-        self, key: bytes, earliest_session_end: int, latest_session_start: int
-    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
-        """The sessions of ``key`` that end no earlier and start no later than given."""
-        times = earliest_session_end, latest_session_start
-        return self._of_key(key, *times, decode_value_and_timestamp, reverse=False)
-
-    def find_sessions_range_with_timestamp(
-        self,
-        key_from: bytes | None,
-        key_to: bytes | None,
-        earliest_session_end: int,
-        latest_session_start: int,
-    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
-        """``find_sessions_with_timestamp`` for the keys within bounds."""
-        times = earliest_session_end, LONG_MAX, latest_session_start
-        return self._range(
-            key_from, key_to, *times, value_of=decode_value_and_timestamp, reverse=False
-        )
-
-
-class TimestampedRocksDBSessionStore(
-    _TimestampedSessions, TimestampedSegments, RocksDBSessionStore, SessionWithTimestampStore
-):
-    """A RocksDBSessionStore that keeps the timestamp of each record (KIP-258; never shipped)."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this store promises."""
-        return replace(
-            super().capabilities, timestamped=True, upgrades_from="rocksdb-session", downgrade=False
-        )
-
-    def _restored_value(self, record: ChangelogRecord) -> bytes | None:
-        return encode_value_and_timestamp(record.value, record.timestamp)
-
-    def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
-        return TimestampedSessionTransaction(self, inner, timeline)
-
-
-class TimestampedSessionTransaction(
-    _TimestampedSessions, RocksDBSessionTransaction, SessionWithTimestampStore
-):
-    """Staged sessions with timestamps over a session store."""
-
-
 def default_store() -> RocksDBSessionStore:
     """A new session store named ``store`` that keeps sessions for 180 s."""
     return RocksDBSessionStore("store", retention_ms=RETENTION_MS)
@@ -371,13 +258,4 @@ def transactional_store() -> RocksDBSessionStore:
         "store",
         retention_ms=RETENTION_MS,
         inner=TransactionalKeyValueStore(TransactionalRocksDBStore("store")),
-    )
-
-
-def timestamped_store() -> TimestampedRocksDBSessionStore:
-    """The same with the timestamps of records, and with transactions."""
-    return TimestampedRocksDBSessionStore(
-        "store",
-        retention_ms=RETENTION_MS,
-        inner=TransactionalKeyValueStore(TransactionalVersion2RocksDBStore("store")),
     )

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
 
 from streamproof.stores.api import (
-    ChangelogRecord,
-    EntryIterator,
     IsolationLevel,
     KeyValueIterator,
     KeyValueStore,
@@ -19,12 +15,6 @@ from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.checkpointing import LegacyCheckpointingStateStore
 from streamproof.stores.errors import InvalidArgumentError
 from streamproof.stores.iterators import StoreIterator, is_inverted
-from streamproof.stores.timestamped import TransactionalVersion2RocksDBStore
-from streamproof.stores.timestamps import (
-    ValueAndTimestamp,
-    decode_value_and_timestamp,
-    encode_value_and_timestamp,
-)
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
 from streamproof.stores.transactions import Transaction
 from streamproof.stores.windowed.keys import (
@@ -41,14 +31,13 @@ from streamproof.stores.windowed.segmented_reads import (
     SegmentedView,
     Timeline,
     default_segment_interval_ms,
-    value_alone,
 )
 from streamproof.stores.windowed.segments import (
     SegmentedStore,
     SegmentedTransaction,
     SegmentedWrites,
 )
-from streamproof.stores.windowed.timestamped_format import TimestampedSegments
+from streamproof.stores.windowed.transactional_segments import TransactionalSegmentDatabases
 from streamproof.stores.windows import (
     LONG_MAX,
     ReadOnlyWindowStore,
@@ -57,17 +46,15 @@ from streamproof.stores.windows import (
     WindowedIterator,
     WindowIterator,
     WindowStore,
-    WindowWithTimestampStore,
 )
 
 __all__ = [
     "RocksDBWindowStore",
-    "TimestampedRocksDBWindowStore",
     "default_store",
     "duplicates_store",
     "legacy_segments_store",
     "segments_store",
-    "timestamped_store",
+    "transactional_segments_store",
     "transactional_store",
 ]
 
@@ -77,47 +64,44 @@ WINDOW_SIZE_MS = 10_000
 _MAX_SEQUENCE = 2**31 - 1
 _START = struct.Struct(">q")
 
-ValueOf = Callable[[bytes], Any]
-
 
 class _WindowReads(SegmentedReads):
     """The reading methods of a window store over rows; a view for queries has only these.
 
     Attributes:
         window_size_ms: how long a window is, in milliseconds.
-        plain_value: extracts the value from a stored one; ``None`` if both are the same.
     """
 
     window_size_ms: int
-    plain_value: ValueOf | None = None
 
     def fetch(self, key: bytes, window_start: int) -> bytes | None:
         """The value of ``key`` in the window that starts then, or ``None``."""
-        stored = self._fetch(key, window_start)
-        if stored is None or self.plain_value is None:
-            return stored
-        value: bytes = self.plain_value(stored)
-        return value
+        if key is None:
+            require_key(key)
+        if not 0 <= window_start <= LONG_MAX:
+            self._require_open()
+            return None
+        return self._get(window_start, window_key(key, window_start))
 
     def fetch_between(self, key: bytes, time_from: int, time_to: int) -> WindowIterator:
         """The values of ``key`` in the windows that start between the times, oldest first."""
-        return self._between(key, time_from, time_to, self.plain_value, reverse=False)
+        return self._between(key, time_from, time_to, reverse=False)
 
     def backward_fetch_between(self, key: bytes, time_from: int, time_to: int) -> WindowIterator:
         """The same entries as ``fetch_between``, in the opposite order."""
-        return self._between(key, time_from, time_to, self.plain_value, reverse=True)
+        return self._between(key, time_from, time_to, reverse=True)
 
     def fetch_range(
         self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
     ) -> WindowedIterator:
         """The values of the keys within bounds, in windows that start between the times."""
-        return self._range(key_from, key_to, time_from, time_to, self.plain_value, reverse=False)
+        return self._range(key_from, key_to, time_from, time_to, reverse=False)
 
     def backward_fetch_range(
         self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
     ) -> WindowedIterator:
         """The same entries as ``fetch_range``, in the opposite order."""
-        return self._range(key_from, key_to, time_from, time_to, self.plain_value, reverse=True)
+        return self._range(key_from, key_to, time_from, time_to, reverse=True)
 
     def fetch_all(self, time_from: int, time_to: int) -> WindowedIterator:
         """The values of all keys in the windows that start between the times."""
@@ -135,17 +119,9 @@ class _WindowReads(SegmentedReads):
         """The same entries as ``all``, in the opposite order."""
         return self.backward_fetch_range(None, None, 0, LONG_MAX)
 
-    def _fetch(self, key: bytes, window_start: int) -> bytes | None:
-        if key is None:
-            require_key(key)
-        if not 0 <= window_start <= LONG_MAX:
-            self._require_open()
-            return None
-        return self._get(window_start, window_key(key, window_start))
-
     def _between(
-        self, key: bytes, time_from: int, time_to: int, value_of: ValueOf | None, *, reverse: bool
-    ) -> StoreIterator[int, Any]:
+        self, key: bytes, time_from: int, time_to: int, *, reverse: bool
+    ) -> StoreIterator[int, bytes]:
         require_key(key)
         time_from, time_to = max(time_from, 0), min(time_to, LONG_MAX)
         if time_from > time_to:
@@ -154,13 +130,13 @@ class _WindowReads(SegmentedReads):
         start_of, at = _START.unpack_from, SEGMENT_BYTES + len(key)
         length = at + WINDOW_SUFFIX_BYTES
 
-        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[int, Any]]:
+        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[int, bytes]]:
             # Both bounds begin with the key, so a row of the right length belongs to this key.
             for row, value in rows:
                 if len(row) == length:
                     (start,) = start_of(row, at)
                     if first <= start <= last:
-                        yield start, value if value_of is None else value_of(value)
+                        yield start, value
 
         return self._scan(time_from, time_to, bounds, read, reverse=reverse)
 
@@ -170,10 +146,9 @@ class _WindowReads(SegmentedReads):
         key_to: bytes | None,
         time_from: int,
         time_to: int,
-        value_of: ValueOf | None,
         *,
         reverse: bool,
-    ) -> StoreIterator[Any, Any]:
+    ) -> StoreIterator[Windowed, bytes]:
         time_from, time_to = max(time_from, 0), min(time_to, LONG_MAX)
         if is_inverted(key_from, key_to) or time_from > time_to:
             return self._nothing()
@@ -182,16 +157,15 @@ class _WindowReads(SegmentedReads):
         size, start_of, new = self.window_size_ms, _START.unpack_from, tuple.__new__
         low, full_until = b"" if key_from is None else key_from, LONG_MAX - size
 
-        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[Windowed, Any]]:
+        def read(rows: KeyValueIterator, first: int, last: int) -> Iterator[tuple[Windowed, bytes]]:
             for row, value in rows:
                 at = len(row) - WINDOW_SUFFIX_BYTES
                 (start,) = start_of(row, at)
                 if first <= start <= last:
                     key = row[SEGMENT_BYTES:at]
                     if low <= key and (key_to is None or key <= key_to):
-                        found = value if value_of is None else value_of(value)
                         end = start + size if start < full_until else LONG_MAX
-                        yield new(Windowed, (key, new(Window, (start, end)))), found
+                        yield new(Windowed, (key, new(Window, (start, end)))), value
 
         bounds = key_bounds(key_from, key_to, window_key(b"", time_to, _MAX_SEQUENCE))
         return self._scan(time_from, time_to, bounds, read, reverse=reverse)
@@ -284,7 +258,6 @@ class RocksDBWindowStore(_WindowWrites, SegmentedStore, WindowStore):
             return self
         view = _WindowView(*seen)
         view.window_size_ms = self.window_size_ms
-        view.plain_value = self.plain_value
         return view
 
     def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
@@ -306,69 +279,6 @@ class RocksDBWindowTransaction(_WindowWrites, SegmentedTransaction, WindowStore)
     """Staged windows over a window store; it reads its own writes (KIP-892)."""
 
 
-class _TimestampedWindows(_WindowWrites):
-    """The methods with timestamps, over rows whose values begin with one."""
-
-    plain_value = staticmethod(value_alone)
-
-    def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
-        """Set the value with the timestamp of the record that is being processed."""
-        self.put_with_timestamp(key, value, self._owner.context.record_timestamp, window_start)
-
-    def put_with_timestamp(
-        self, key: bytes, value: bytes | None, timestamp: int, window_start: int
-    ) -> None:
-        """Set the value and the timestamp of ``key`` in a window; ``None`` deletes it."""
-        super().put(key, encode_value_and_timestamp(value, timestamp), window_start)
-
-    def fetch_with_timestamp(self, key: bytes, window_start: int) -> ValueAndTimestamp | None:
-        """The value of ``key`` in the window that starts then, or ``None``."""
-        stored = self._fetch(key, window_start)
-        return None if stored is None else decode_value_and_timestamp(stored)
-
-    def fetch_between_with_timestamp(
-        self, key: bytes, time_from: int, time_to: int
-    ) -> EntryIterator[int, ValueAndTimestamp]:
-        """The values of ``key`` in the windows that start between the times, oldest first."""
-        return self._between(key, time_from, time_to, decode_value_and_timestamp, reverse=False)
-
-    def fetch_range_with_timestamp(
-        self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int
-    ) -> EntryIterator[Windowed, ValueAndTimestamp]:
-        """The values of the keys within bounds, in windows that start between the times."""
-        return self._range(
-            key_from, key_to, time_from, time_to, decode_value_and_timestamp, reverse=False
-        )
-
-
-class TimestampedRocksDBWindowStore(
-    _TimestampedWindows, TimestampedSegments, RocksDBWindowStore, WindowWithTimestampStore
-):
-    """A RocksDBWindowStore that keeps the timestamp of each record (KIP-258).
-
-    The timestamp is stored before the value; the changelog holds the value alone.
-    """
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this store promises."""
-        return replace(
-            super().capabilities, timestamped=True, upgrades_from="rocksdb-window", downgrade=False
-        )
-
-    def _restored_value(self, record: ChangelogRecord) -> bytes | None:
-        return encode_value_and_timestamp(record.value, record.timestamp)
-
-    def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
-        return self._like_this(TimestampedWindowTransaction(self, inner, timeline))
-
-
-class TimestampedWindowTransaction(
-    _TimestampedWindows, RocksDBWindowTransaction, WindowWithTimestampStore
-):
-    """Staged windows with timestamps over a window store."""
-
-
 def default_store() -> RocksDBWindowStore:
     """A new window store named ``store``: windows of 10 s, kept for 180 s."""
     return RocksDBWindowStore("store", retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS)
@@ -381,16 +291,6 @@ def transactional_store() -> RocksDBWindowStore:
         retention_ms=RETENTION_MS,
         window_size_ms=WINDOW_SIZE_MS,
         inner=TransactionalKeyValueStore(TransactionalRocksDBStore("store")),
-    )
-
-
-def timestamped_store() -> TimestampedRocksDBWindowStore:
-    """The same with the timestamps of records, and with transactions."""
-    return TimestampedRocksDBWindowStore(
-        "store",
-        retention_ms=RETENTION_MS,
-        window_size_ms=WINDOW_SIZE_MS,
-        inner=TransactionalKeyValueStore(TransactionalVersion2RocksDBStore("store")),
     )
 
 
@@ -411,6 +311,21 @@ def segments_store(segment_offset: SegmentOffset = "minimum") -> RocksDBWindowSt
         inner=SegmentDatabases(
             "store", segment_interval_ms=interval, segment_offset=segment_offset
         ),
+    )
+    store.upgrades_from = f"{__name__}:legacy_segments_store"
+    return store
+
+
+def transactional_segments_store() -> RocksDBWindowStore:
+    """The same as ``segments_store``, with transactions."""
+    segments = TransactionalSegmentDatabases(
+        "store", segment_interval_ms=default_segment_interval_ms(RETENTION_MS)
+    )
+    store = RocksDBWindowStore(
+        "store",
+        retention_ms=RETENTION_MS,
+        window_size_ms=WINDOW_SIZE_MS,
+        inner=TransactionalKeyValueStore(segments),
     )
     store.upgrades_from = f"{__name__}:legacy_segments_store"
     return store

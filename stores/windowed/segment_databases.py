@@ -26,7 +26,7 @@ The directory is renamed before its deletion, so that a half-deleted one is neve
 
 *The offsets of an older version are taken over* (KIP-1035). They become the first commit of every
 segment, then that of ``meta``, and only then are the files removed. As long as ``meta`` has no
-number, the files count.
+offset, the files count.
 
 *The store is left for an older version*, with ``upgrade.from``. All databases are marked as closed,
 on disk. Then the files are written, ``meta`` is deleted, and last the segments lose their offsets.
@@ -45,7 +45,7 @@ import os
 import re
 import shutil
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
@@ -68,13 +68,14 @@ from streamproof.stores.errors import (
     ProcessorStateError,
 )
 from streamproof.stores.iterators import Row, RowIterator, StoreIterator, is_inverted, prefix_end
-from streamproof.stores.offset_downgrade import add_to_task_checkpoint, is_downgrade
+from streamproof.stores.offset_downgrade import add_to_task_checkpoint
 from streamproof.stores.offset_import import OffsetImport, position_files
 from streamproof.stores.offsets import STATUS_CLOSED
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.synced_directories import make_directory, sync_directory
+from streamproof.stores.upgrade_configs import is_downgrade
 
-__all__ = ["SegmentDatabases", "SegmentOffset"]
+__all__ = ["JOURNAL", "OneSegment", "SegmentDatabases", "SegmentOffset"]
 
 SegmentOffset = Literal["oldest", "newest", "minimum"]
 """The database whose offsets are the committed offsets of the store after a crash.
@@ -97,6 +98,9 @@ To keep replays short with any choice, all databases are flushed when a segment 
 _ID = struct.Struct(">q")
 _META = -1
 """The id of ``<name>.meta``; the rows of segments begin with ids from 0."""
+
+JOURNAL = ".journal"
+"""The end of the name of the journal's directory, in the layout with transactions."""
 
 _DELETED = ".deleted"
 _LOCK = ".lock"
@@ -133,6 +137,9 @@ class SegmentDatabases(KeyValueStore):
     format_version = 1
     """The version of the format of the records: plain values (KIP-258)."""
 
+    _marks_status = True
+    """Whether the databases need the status row to tell a clean close from a crash."""
+
     def __init__(
         self,
         name: str,
@@ -141,6 +148,7 @@ class SegmentDatabases(KeyValueStore):
         segment_offset: SegmentOffset = "minimum",
         manages_offsets: bool = True,
     ) -> None:
+        super().__init__()
         self._name = name
         self._interval_ms = segment_interval_ms
         self._segment_offset = segment_offset
@@ -149,8 +157,8 @@ class SegmentDatabases(KeyValueStore):
         self._context: StateStoreContext | None = None
         self._lock_file: int | None = None
         # A write replaces this map and never changes it, so that other threads can iterate over it.
-        self._segments: dict[int, _Segment] = {}
-        self._doomed: list[_Segment] = []
+        self._segments: dict[int, OneSegment] = {}
+        self._doomed: list[OneSegment] = []
         self._offsets: dict[TopicPartition, int] = {}
         self._commits = _NO_COMMIT
         self._position = Position()
@@ -170,6 +178,7 @@ class SegmentDatabases(KeyValueStore):
             read_only_views=True,
             durability="flush",
             downgrade=managed,
+            imports_offsets=managed,
         )
 
     @property
@@ -201,6 +210,16 @@ class SegmentDatabases(KeyValueStore):
         """Where the directories of the segments are, given the directory of the task."""
         return Path(context.state_dir) / self._name
 
+    def _require_layout(self, directory: Path) -> None:
+        """Raise ProcessorStateError if the commits of the segments are in a journal."""
+        journal = directory / f"{self._name}{JOURNAL}"
+        if journal.exists():
+            raise ProcessorStateError(
+                f"The segments in {directory} have their commits in {journal}, which this store "
+                "does not read. Use the store with transactions, or wipe the directory and restore "
+                "from the changelog."
+            )
+
     # --- life cycle -------------------------------------------------------------------
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
@@ -211,7 +230,7 @@ class SegmentDatabases(KeyValueStore):
                 before it are closed again. Or a file of an older version is malformed.
             TaskCorruptedError: exactly-once, and a segment was not closed cleanly.
             InvalidStateStoreError: the store is already open.
-            UsageError: ``upgrade.from`` is not a version.
+            UsageError: ``upgrade.from`` and ``upgrade.mode`` do not fit together.
         """
         if self._context is not None:
             raise InvalidStateStoreError(f"Store {self._name!r} is already open; close it first.")
@@ -222,6 +241,7 @@ class SegmentDatabases(KeyValueStore):
             with self._failing(directory):
                 make_directory(directory)
                 self._lock_file = _locked(directory / _LOCK)
+                self._require_layout(directory)
                 self._rename_old_names(directory)
                 for leftover in sorted(directory.glob(f"*{_DELETED}")):
                     _logger.info("Finishing the deletion of the expired segment %s.", leftover)
@@ -268,16 +288,18 @@ class SegmentDatabases(KeyValueStore):
         start = "meta" if segment == _META else str(segment * self._interval_ms)
         return self.directory(self._opened()) / f"{self._name}.{start}"
 
-    def _open_segment(self, segment: int) -> _Segment:
+    def _open_segment(self, segment: int) -> OneSegment:
         context = self._opened()
         path = self._path_of(segment)
-        store = _Segment(path, manages_offsets=self._manages_offsets)
+        store = OneSegment(
+            path, manages_offsets=self._manages_offsets, marks_status=self._marks_status
+        )
         store.init(context, store)
         # The runtime restores the store, not its segments.
         del context.restore_callbacks[store.name]
         return store
 
-    def _create_segment(self, segment: int) -> _Segment:
+    def _create_segment(self, segment: int) -> OneSegment:
         """A new segment. It is complete up to the last commit, whose number is on its disk."""
         store = self._open_segment(segment)
         if self._manages_offsets:
@@ -296,8 +318,12 @@ class SegmentDatabases(KeyValueStore):
         """Make what an older version left the first commit of every database, on disk."""
         if not left:
             return
-        if self._segments[_META].last_commit()[0] == _NO_NUMBER:
-            state = (_NO_COMMIT + 1, left.known_offsets, left.position)
+        meta = self._segments[_META]
+        if not meta.committed_offsets():
+            last = max(store.last_commit()[0] for store in self._segments.values())
+            # A store that has no offset may still have a position: the larger entries are right.
+            left.position.merge(meta.last_commit()[1])
+            state = (max(last, _NO_COMMIT) + 1, left.known_offsets, left.position)
             # The database meta comes last: its number says that the others have theirs.
             for segment in sorted(self._segments, reverse=True):
                 self._segments[segment].commit_all(*state)
@@ -318,7 +344,7 @@ class SegmentDatabases(KeyValueStore):
                 self._commit_to(store)
                 store.flush()
 
-    def _chosen(self, stores: list[_Segment]) -> _Segment:
+    def _chosen(self, stores: list[OneSegment]) -> OneSegment:
         """The database that decides the committed offsets; ``stores`` begin with ``meta``."""
         if self._segment_offset == "minimum" or len(stores) == 1:
             return min(stores, key=lambda store: store.last_commit()[0])
@@ -388,14 +414,20 @@ class SegmentDatabases(KeyValueStore):
             self._delete_doomed()
         if not self._manages_offsets:
             return
-        merged = {**self._offsets, **changelog_offsets} if changelog_offsets else {}
-        self._offsets = {each: offset for each, offset in merged.items() if offset is not None}
+        self._offsets = self._offsets_after(changelog_offsets)
         self._commits += 1
         self._committed_position = self._position.copy()
         for store in (*self._segments.values(), *self._doomed):
             self._commit_to(store)
 
-    def _commit_to(self, store: _Segment) -> None:
+    def _offsets_after(
+        self, changelog_offsets: Mapping[TopicPartition, int | None]
+    ) -> dict[TopicPartition, int]:
+        """The offsets of all partitions after a commit of these."""
+        merged = {**self._offsets, **changelog_offsets} if changelog_offsets else {}
+        return {each: offset for each, offset in merged.items() if offset is not None}
+
+    def _commit_to(self, store: OneSegment) -> None:
         store.commit_all(self._commits, self._offsets, self._committed_position)
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
@@ -443,22 +475,29 @@ class SegmentDatabases(KeyValueStore):
     def delete_range(self, from_key: bytes, to_key_exclusive: bytes) -> None:
         """Drop every segment whose prefix lies in the range: whole segments, nothing less."""
         self._opened()
-        first, end = _segment_of(from_key), _segment_of(to_key_exclusive)
-        dropped = [segment for segment in self._segments if first <= segment < end]
+        dropped = self._between(from_key, to_key_exclusive)
         if dropped:
             # The stream time goes to disk first: a crash must not leave a time that does not call
             # the dropped segment expired.
             if self._manages_offsets:
                 self._segments[_META].flush()
-            with self._dropping:
-                self._doomed += [self._segments[segment] for segment in dropped]
-                self._segments = {
-                    segment: store
-                    for segment, store in self._segments.items()
-                    if segment not in dropped
-                }
-                self._delete_doomed()
+            self._drop(dropped)
         self._record_position()
+
+    def _between(self, from_key: bytes, to_key_exclusive: bytes) -> list[int]:
+        """The segments whose prefix lies in a range."""
+        first, end = _segment_of(from_key), _segment_of(to_key_exclusive)
+        return [segment for segment in self._segments if first <= segment < end]
+
+    def _drop(self, dropped: Collection[int]) -> None:
+        with self._dropping:
+            self._doomed += [self._segments[segment] for segment in dropped]
+            self._segments = {
+                segment: store
+                for segment, store in self._segments.items()
+                if segment not in dropped
+            }
+            self._delete_doomed()
 
     def _delete_doomed(self, *, even_if_read: bool = False) -> None:
         """Delete expired segments, except those that an iterator still reads."""
@@ -468,7 +507,7 @@ class SegmentDatabases(KeyValueStore):
             self._doomed.remove(store)
             self._delete(store)
 
-    def _delete(self, store: _Segment) -> None:
+    def _delete(self, store: OneSegment) -> None:
         store.close()
         aside = store.path.with_name(store.path.name + _DELETED)
         with self._failing(store.path):
@@ -517,7 +556,7 @@ class SegmentDatabases(KeyValueStore):
         """Whether rows of a segment are kept: before KIP-1035, none that belong to no segment."""
         return self._manages_offsets or segment != _META
 
-    def _segment(self, segment: int) -> _Segment:
+    def _segment(self, segment: int) -> OneSegment:
         return self._segments.get(segment) or self._create_segment(segment)
 
     def _record_position(self) -> None:
@@ -565,7 +604,7 @@ class SegmentDatabases(KeyValueStore):
             path.rename(target)
 
 
-class _Segment(RocksDBStore):
+class OneSegment(RocksDBStore):
     """The database of one segment.
 
     Attributes:
@@ -574,9 +613,10 @@ class _Segment(RocksDBStore):
 
     _is_whole = False
 
-    def __init__(self, path: Path, *, manages_offsets: bool) -> None:
+    def __init__(self, path: Path, *, manages_offsets: bool, marks_status: bool) -> None:
         super().__init__(path.name, manages_offsets=manages_offsets)
         self.path = path
+        self._marks_status = marks_status
 
     def directory(self, context: StateStoreContext) -> Path:
         """The directory of the segment."""

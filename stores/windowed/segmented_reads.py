@@ -17,7 +17,6 @@ from weakref import WeakSet
 
 from streamproof.stores.api import KeyValueIterator
 from streamproof.stores.iterators import StoreIterator
-from streamproof.stores.timestamps import decode_value_and_timestamp
 
 __all__ = [
     "SEGMENT_BYTES",
@@ -29,7 +28,6 @@ __all__ = [
     "Timeline",
     "default_segment_interval_ms",
     "segment_prefix",
-    "value_alone",
 ]
 
 _LONG = struct.Struct(">q")
@@ -55,13 +53,6 @@ def default_segment_interval_ms(retention_ms: int) -> int:
 def segment_prefix(segment: int) -> bytes:
     """The prefix of all keys of a segment."""
     return _LONG.pack(segment)
-
-
-def value_alone(stored: bytes) -> bytes:
-    """A stored value without the timestamp before it."""
-    # A slice alone would be faster, but it would take damaged bytes, too short for a timestamp, for
-    # an empty value.
-    return stored[8:] if len(stored) >= 8 else decode_value_and_timestamp(stored).value
 
 
 class RowReads(Protocol):

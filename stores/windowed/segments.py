@@ -261,6 +261,11 @@ class SegmentedStore(SegmentedWrites):
     def _owner(self) -> SegmentedStore:
         return self
 
+    @property
+    def _has_transactions(self) -> bool:
+        claims: Capabilities = getattr(self._inner, "capabilities", Capabilities())
+        return claims.explicit_transactions
+
     def _claims(self, **claims: Any) -> Capabilities:
         """The capabilities of the inner store, with the ``claims`` of this one."""
         inner: Capabilities = getattr(self._inner, "capabilities", Capabilities())
@@ -273,8 +278,6 @@ class SegmentedStore(SegmentedWrites):
             several_partitions=inner.several_partitions,
             durability=inner.durability,
             position=True,
-            ranges=False,
-            reverse=False,
             prefix_scan=False,
             entry_count=False,
             retention_ms=self._timeline.retention_ms,
@@ -283,6 +286,7 @@ class SegmentedStore(SegmentedWrites):
             scan_order="segment",
             upgrades_from=self.upgrades_from,
             downgrade=inner.downgrade and bool(self.upgrades_from),
+            imports_offsets=inner.imports_offsets,
             **claims,
         )
 
@@ -409,7 +413,7 @@ class SegmentedStore(SegmentedWrites):
     def _view_of(self, isolation_level: IsolationLevel) -> ViewParts | None:
         """The parts of a view; ``None`` if the store is its own view."""
         rows = self._inner.read_only(isolation_level)
-        if rows is self._inner:
+        if rows is self._inner and not self._has_transactions:
             return None
         # Under at-least-once nothing is staged, and every reader sees all rows.
         staged = self.context.isolation_level is IsolationLevel.READ_COMMITTED
@@ -448,17 +452,12 @@ class SegmentedStore(SegmentedWrites):
             if segment < first:
                 self.count_dropped(time)
             else:
-                value = self._restored_value(record)
-                yield record._replace(key=segment_prefix(segment) + record.key, value=value)
+                yield record._replace(key=segment_prefix(segment) + record.key)
         if stream_time >= 0:
             # A restoration goes past staged writes, and so must this row. The next commit drops
             # segments.
             state = _STATE.pack(stream_time, self.sequence)
             yield ChangelogRecord(STATE_ROW, state, offset)
-
-    def _restored_value(self, record: ChangelogRecord) -> bytes | None:
-        """The stored form of the value of a changelog record."""
-        return record.value
 
     @abstractmethod
     def _time_of(self, key: bytes) -> int:

@@ -1,0 +1,1 @@
+"""Stores of the JVM as subjects: Kafka's own, and those of a user's class path."""

@@ -1,0 +1,175 @@
+"""Builds the store host for a release of Kafka, once, in the user's cache.
+
+Internal packages of Kafka move between releases, so each release has a host of its own. Three
+things make it start fast: the native library of RocksDB lies beside it, it asks no other program
+for the kind of libc, and an archive has the classes as the JVM keeps them in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from hashlib import blake2b
+from importlib import resources
+from pathlib import Path
+from zipfile import ZipFile
+
+from streamproof.errors import UsageError
+from streamproof.stores import jvm
+from streamproof.stores.jvm.kafka_jars import class_path_of, require_tool
+from streamproof.user_cache import user_cache
+
+__all__ = ["host_command"]
+
+JAVA_REMEDY = "Install a JDK from 17 on, for example with: apt-get install openjdk-17-jdk-headless"
+
+COMPILER_TIMEOUT_S = 120.0
+"""The compiler takes a few seconds."""
+
+MAIN = "streamproof.host.Host"
+
+FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m")
+"""Most JVMs of a run live for less than a second: what pays off later only costs."""
+
+_NATIVE = {"x86_64": "linux64", "aarch64": "linux-aarch64"}
+"""The names that RocksDB gives to machines."""
+
+
+def host_command(release: str, store: str, class_path: Sequence[str] = ()) -> str:
+    """The command that starts the host of a store; everything it needs is made first.
+
+    Args:
+        release: the release of Kafka.
+        store: the name of the store, as the host takes it.
+        class_path: jars and directories of the user, which come before those of Kafka.
+
+    Raises:
+        UsageError: something is missing here; the message says what, and what to do.
+    """
+    java = require_tool("java", JAVA_REMEDY)
+    built = _built(release)
+    jars = [*class_path, str(built / "host.jar"), *map(str, class_path_of(release, built))]
+    archive = built / "classes.jsa"
+    words = ["env", "ROCKSDB_MUSL_LIBC=false", java, *FAST_START]
+    if archive.is_file() and not class_path:
+        words += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"]
+    words += [f"-Djava.library.path={built / 'native'}", "-cp", ":".join(jars), MAIN, store]
+    return shlex.join(words)
+
+
+def _built(release: str) -> Path:
+    """The directory with the host for a release, which is built unless it is there."""
+    compiler = require_tool("javac", JAVA_REMEDY)
+    sources = _sources()
+    key = blake2b("\0".join([release, compiler, *sources.values()]).encode(), digest_size=8)
+    target = user_cache() / f"kafka-{release}-{key.hexdigest()}"
+    if target.is_dir():
+        return target
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        building = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{target.name}-"))
+    except OSError as error:
+        raise UsageError(
+            f"The store host cannot be kept in {target.parent} ({error.strerror}). Set "
+            "XDG_CACHE_HOME to another directory."
+        ) from error
+    try:
+        jars = class_path_of(release, building)
+        _compile(compiler, sources, jars, building)
+        _unpack_native_library(jars, building / "native")
+        _rename(building, target)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    _archive_classes(release, target)
+    return target
+
+
+def _rename(building: Path, target: Path) -> None:
+    """Put what was built in its place, unless another process was faster."""
+    try:
+        building.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+
+
+def _sources() -> dict[str, str]:
+    """The sources of the host by the name of the file."""
+    folder = resources.files(jvm) / "java" / "streamproof" / "host"
+    files = sorted(folder.iterdir(), key=lambda each: each.name)
+    return {each.name: each.read_text("utf-8") for each in files if each.name.endswith(".java")}
+
+
+def _compile(compiler: str, sources: dict[str, str], jars: list[Path], building: Path) -> None:
+    folder, classes = building / "sources", building / "classes"
+    folder.mkdir()
+    for name, text in sources.items():
+        (folder / name).write_text(text, "utf-8")
+    command = [compiler, "-nowarn", "-d", str(classes), "-cp", ":".join(map(str, jars))]
+    done = subprocess.run(
+        [*command, *map(str, sorted(folder.iterdir()))],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=COMPILER_TIMEOUT_S,
+    )
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise UsageError(
+            "The store host does not compile against this release of Kafka: "
+            f"{said[0] if said else 'the compiler did not say why'}. Take another release."
+        )
+    # The archive of classes takes jars alone.
+    with ZipFile(building / "host.jar", "w") as jar:
+        for path in sorted(classes.rglob("*.class")):
+            jar.write(path, path.relative_to(classes))
+    shutil.rmtree(classes)
+
+
+def _unpack_native_library(jars: list[Path], folder: Path) -> None:
+    """Unpack RocksDB's library once: each JVM that is killed would leave its own copy."""
+    folder.mkdir()
+    name = f"librocksdbjni-{_NATIVE.get(platform.machine(), '')}.so"
+    for path in jars:
+        if path.name.startswith("rocksdbjni-"):
+            with ZipFile(path) as jar:
+                if name in jar.namelist():
+                    jar.extract(name, folder)
+
+
+SESSION = b"""{"id": 0, "op": "hello", "protocol": 1}
+{"id": 1, "op": "open", "directory": "%s", "task": "0_0", "guarantee": "exactly-once", "config": {}}
+{"id": 2, "op": "put", "key": "YQ==", "value": "MQ==", "record": ["input", 0, 7, 1000]}
+{"id": 3, "op": "put_all", "entries": [["Yg==", "Mg=="], ["Yw==", null]]}
+{"id": 4, "op": "commit", "offsets": [["changelog", 0, 2]]}
+{"id": 5, "op": "restore", "entries": [["Yw==", "Mw==", 3, 2000]]}
+{"id": 6, "op": "range", "from": null, "to": null}
+{"id": 7, "op": "next", "iterator": 1, "limit": 9}
+{"id": 8, "op": "close_iterator", "iterator": 1}
+{"id": 9, "op": "position"}
+{"id": 10, "op": "close"}
+"""
+"""A session that loads the classes that most stores need."""
+
+
+def _archive_classes(release: str, target: Path) -> None:
+    """Let a JVM write the classes that it has loaded. Without the archive a start takes longer."""
+    words = shlex.split(host_command(release, "kafka:rocksdb"))
+    made = target / f"classes-{os.getpid()}.jsa"
+    at = words.index("-cp")
+    words[at:at] = [f"-XX:ArchiveClassesAtExit={made}"]
+    with tempfile.TemporaryDirectory(prefix="streamproof-jvm-") as state:
+        subprocess.run(
+            words,
+            input=SESSION % state.encode(),
+            capture_output=True,
+            check=False,
+            timeout=COMPILER_TIMEOUT_S,
+        )
+    if made.is_file():
+        made.rename(target / "classes.jsa")

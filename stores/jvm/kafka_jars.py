@@ -1,0 +1,109 @@
+"""The jars of a release of Kafka, from Maven's local repository or from Maven Central."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from streamproof.errors import UsageError
+
+__all__ = ["DEFAULT_RELEASE", "OLDEST_RELEASE", "class_path_of", "require_release", "require_tool"]
+
+DEFAULT_RELEASE = "4.3.1"
+"""The newest release that was tried."""
+
+OLDEST_RELEASE = "4.3.0"
+"""The first release whose stores keep their offsets (KIP-1035)."""
+
+MAVEN_TIMEOUT_S = 600.0
+"""Maven downloads about 100 MB at the first use of a release."""
+
+_PROJECT = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>streamproof</groupId>
+  <artifactId>kafka-jars</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka-streams</artifactId>
+      <version>{release}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId>
+      <artifactId>slf4j-nop</artifactId>
+      <version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+def require_release(release: str) -> None:
+    """Raise UsageError unless a text is a release of Kafka that can be verified."""
+    if not re.fullmatch(r"\d+\.\d+\.\d+", release):
+        raise UsageError(
+            f"{release!r} is no release of Kafka. Give three numbers, as in @{DEFAULT_RELEASE}."
+        )
+    if _numbers(release) < _numbers(OLDEST_RELEASE):
+        raise UsageError(
+            f"The stores of Kafka {release} keep no offsets, so they cannot be verified alone. "
+            f"Take a release from {OLDEST_RELEASE} on."
+        )
+
+
+def _numbers(release: str) -> list[int]:
+    return [int(each) for each in release.split(".")]
+
+
+def require_tool(name: str, remedy: str) -> str:
+    """The path of a program; UsageError with the remedy if it is not installed."""
+    found = shutil.which(name)
+    if found is None:
+        raise UsageError(f"Stores of the JVM need the program {name!r}. {remedy}")
+    return found
+
+
+def class_path_of(release: str, directory: Path) -> list[Path]:
+    """The jars of Kafka Streams and of what it needs.
+
+    Args:
+        release: the release of Kafka, as ``4.3.1``.
+        directory: where the list of jars is kept; Maven keeps the jars.
+
+    Raises:
+        UsageError: Maven is not installed, or cannot get the jars; the message says why.
+    """
+    known = directory / "class-path"
+    if known.is_file():
+        jars = [Path(line) for line in known.read_text("utf-8").splitlines()]
+        if all(each.is_file() for each in jars):
+            return jars
+    maven = require_tool("mvn", "Install Maven 3, for example with: apt-get install maven")
+    project = directory / "pom.xml"
+    project.write_text(_PROJECT.format(release=release), "utf-8")
+    found = directory / "maven-class-path"
+    command = [maven, "--quiet", "--batch-mode", "--file", str(project)]
+    command += ["dependency:build-classpath", f"-Dmdep.outputFile={found}"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=MAVEN_TIMEOUT_S
+    )
+    if done.returncode:
+        raise UsageError(
+            f"Maven cannot get the jars of Kafka {release}: {_first_error(done.stdout)}. Check "
+            "that the release exists and that Maven reaches Maven Central."
+        )
+    jars = [Path(each) for each in found.read_text("utf-8").strip().split(":")]
+    known.write_text("\n".join(map(str, jars)), "utf-8")
+    return jars
+
+
+def _first_error(printed: str) -> str:
+    """The first error that Maven printed, in one short line."""
+    for line in printed.splitlines():
+        if line.startswith("[ERROR]") and len(line) > len("[ERROR] "):
+            return line.removeprefix("[ERROR]").strip().rstrip(".")[:300]
+    return "it did not say why"
