@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from streamproof.errors import UsageError
 from streamproof.sim.actor_hosts import Host
@@ -11,22 +12,29 @@ from streamproof.sim.brokers.upkeep import TopicConfig
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
 from streamproof.sim.clients.membership import HEARTBEAT_MS
 from streamproof.sim.clients.producer import MAX_BLOCK_MS
+from streamproof.sim.decisions.commits import UNCOMMITTED_MAX_BYTES, Uncommitted, share_of
 from streamproof.sim.decisions.idling import DISABLED, Mode
 from streamproof.sim.network import REQUEST_TIMEOUT_MS, Network
+from streamproof.sim.releases import LiveFormat
+from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.tasks.global_stores import GlobalTable
 from streamproof.sim.tasks.record_queues import BUFFERED_RECORDS_PER_PARTITION
 from streamproof.sim.tasks.stream_task import TaskConfig
 from streamproof.sim.topology import Topology
 from streamproof.sim.world import World
+from streamproof.stores.metrics import LEVELS, Level
 from streamproof.stores.runtime.restoration import StandbyUpdateListener, StateRestoreListener
 
-__all__ = ["Application", "StreamsConfig"]
+__all__ = ["Application", "QueryIsolation", "StreamsConfig"]
 
 
 OUTPUT_RETENTION_MS = 5_000
 """``retention.ms`` of the outputs, in milliseconds: no simulated client reads them."""
 
+
+QueryIsolation = Literal["", "READ_UNCOMMITTED", "READ_COMMITTED"]
+"""The isolation level of a query that names none; empty for the default of the rules."""
 
 _AT_LEAST_ONE = (
     "request_timeout_ms",
@@ -42,7 +50,7 @@ class StreamsConfig:
 
     Attributes:
         exactly_once: ``processing.guarantee``.
-        transactional: whether the stores stage their writes (KIP-892).
+        transactional: whether the stores can stage their writes (KIP-892).
         commit_interval_ms: Kafka's defaults are 100 under exactly-once, and 30,000.
         max_task_idle_ms: -1 never waits, 0 waits for records that the broker has, and more waits
             longer.
@@ -50,8 +58,8 @@ class StreamsConfig:
         transaction_timeout_ms: how long a transaction may take; at least the commit interval.
         request_timeout_ms: how long a client waits for a reply.
         max_block_ms: how long a producer repeats a request before it gives up.
-        max_uncommitted_bytes: a thread whose stores have staged more bytes commits early; -1 is no
-            limit.
+        max_uncommitted_bytes: ``statestore.uncommitted.max.bytes``: a thread whose stores have
+            staged more than its share of these bytes commits early; -1 is no limit.
         statestore_cache_max_bytes: the size of a thread's record caches; 0 is no cache. Kafka's
             default is 10 MiB, which no short run ever fills.
         buffered_records_per_partition: an input with more buffered records is paused.
@@ -61,7 +69,16 @@ class StreamsConfig:
         session_timeout_ms: how long a member may be silent.
         heartbeat_interval_ms: how often a member says that it is alive.
         state_cleanup_delay_ms: how long a directory must be unused before it is deleted.
+        metrics_recording_level: ``metrics.recording.level``. INFO leaves out the metrics of DEBUG.
+        live_format: what decides which format of a store is live during an upgrade: the
+            assignment, as KIP-258 proposes, or the configuration.
         assignor: the goals of the assignment.
+        max_uncommitted_records: ``statestore.uncommitted.max.records``: the same for records, which
+            Kafka does not have; -1 is no limit.
+        store_rules: the rules for stores that stage: those of KIP-892, or those of Kafka 4.4.
+        default_query_isolation: ``default.interactive.query.isolation.level``, of queries that name
+            no level. Empty is the level of the context, as KIP-892 proposes, or READ_UNCOMMITTED by
+            the rules of Kafka.
     """
 
     exactly_once: bool = True
@@ -72,7 +89,7 @@ class StreamsConfig:
     transaction_timeout_ms: int = 10_000
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
     max_block_ms: int = MAX_BLOCK_MS
-    max_uncommitted_bytes: int = -1
+    max_uncommitted_bytes: int = UNCOMMITTED_MAX_BYTES
     statestore_cache_max_bytes: int = 0
     buffered_records_per_partition: int = BUFFERED_RECORDS_PER_PARTITION
     max_poll_records: int = MAX_POLL_RECORDS
@@ -81,7 +98,12 @@ class StreamsConfig:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = HEARTBEAT_MS
     state_cleanup_delay_ms: int = 600_000
+    metrics_recording_level: Level = "INFO"
+    live_format: LiveFormat = "assignment"
     assignor: AssignorConfig = field(default_factory=AssignorConfig)
+    max_uncommitted_records: int = -1
+    store_rules: Mode = "proposal"
+    default_query_isolation: QueryIsolation = ""
 
     def __post_init__(self) -> None:
         if self.max_task_idle_ms < DISABLED:
@@ -99,10 +121,17 @@ class StreamsConfig:
                 f"buffered.records.per.partition is {self.buffered_records_per_partition}; give at "
                 "least 1."
             )
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
+        if self.metrics_recording_level not in LEVELS:
+            raise UsageError(
+                f"metrics.recording.level is {self.metrics_recording_level!r}; give one of "
+                f"{', '.join(LEVELS)}."
+            )
+        _require_at_least_one(self)
+        for kind in ("records", "bytes"):
+            most = getattr(self, f"max_uncommitted_{kind}")
+            if most < -1:
                 raise UsageError(
-                    f"{name.replace('_', '.')} is {getattr(self, name)}; give at least 1."
+                    f"statestore.uncommitted.max.{kind} is {most}; give -1 for no limit, or more."
                 )
         if self.commit_interval_ms < 0:
             raise UsageError(f"commit.interval.ms is {self.commit_interval_ms}; give 0 or more.")
@@ -111,6 +140,14 @@ class StreamsConfig:
                 f"transaction.timeout.ms is {self.transaction_timeout_ms}, less than "
                 f"commit.interval.ms, {self.commit_interval_ms}, so every transaction would be "
                 "aborted before its commit. Raise the timeout, or lower the interval."
+            )
+
+
+def _require_at_least_one(config: StreamsConfig) -> None:
+    for name in _AT_LEAST_ONE:
+        if getattr(config, name) < 1:
+            raise UsageError(
+                f"{name.replace('_', '.')} is {getattr(config, name)}; give at least 1."
             )
 
 
@@ -147,16 +184,21 @@ class Application:
             config.idling,
             topology.topics,
             config.buffered_records_per_partition,
+            config.live_format,
             defect=world.defect,
+            store_rules=config.store_rules,
+            application_id=topology.application_id,
         )
         world.trace.emit(
             "application.started",
             topology.application_id,
             tasks=sorted(self.tasks),
             exactly_once=config.exactly_once,
-            transactional=config.transactional,
+            transactional=self.task_config.stages,
             max_task_idle_ms=config.max_task_idle_ms,
             max_uncommitted_bytes=config.max_uncommitted_bytes,
+            max_uncommitted_records=config.max_uncommitted_records,
+            store_rules=config.store_rules,
             statestore_cache_max_bytes=config.statestore_cache_max_bytes,
             partitions=topology.topics,
             changelogs={
@@ -168,10 +210,34 @@ class Application:
             max_warmup_replicas=config.assignor.max_warmup_replicas,
             acceptable_recovery_lag=config.assignor.acceptable_recovery_lag,
             probing_rebalance_interval_ms=config.probing_rebalance_interval_ms,
+            commit_interval_ms=config.commit_interval_ms,
+            default_query_isolation=config.default_query_isolation,
+            metrics_recording_level=config.metrics_recording_level,
+            live_format=config.live_format,
         )
 
-    def global_table(self, host: Host) -> GlobalTable | None:
-        """A new reader of the global stores, for a process; ``None`` without global stores."""
+    def uncommitted_limits(self, threads: int) -> Uncommitted:
+        """The most that each stream thread of a process may stage before it commits.
+
+        Args:
+            threads: the number of stream threads of the process.
+        """
+        config = self.config
+        as_proposed = config.store_rules == "proposal"
+        records = config.max_uncommitted_records if as_proposed else -1
+        limits = Uncommitted(records, config.max_uncommitted_bytes)
+        return share_of(limits, threads + bool(self.topology.global_stores))
+
+    def global_table(self, host: Host, disk: StateDirectory) -> GlobalTable | None:
+        """A new reader of the global stores, for a process; ``None`` without global stores.
+
+        Args:
+            host: the process.
+            disk: its state directory.
+
+        Raises:
+            ProcessorStateError: the files of a global store cannot be used.
+        """
         if not self.topology.global_stores:
             return None
         return GlobalTable(
@@ -180,6 +246,8 @@ class Application:
             self.network,
             self.cluster,
             self.topology.global_stores,
+            disk=disk,
+            commit_interval_ms=self.config.commit_interval_ms,
             isolation="read_committed" if self.config.exactly_once else "read_uncommitted",
         )
 

@@ -9,8 +9,9 @@ answer is yes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from streamproof.errors import UsageError
 
@@ -29,7 +30,9 @@ class Defect(NamedTuple):
         guarantees: the processing guarantees under which the defect does harm.
         transactional: whether the defect harms only stores that stage their writes (True), only
             stores that do not (False), or both (None).
+        settings: values of fields of ``StreamsConfig`` with which the defect does harm.
         upgrade: the upgrade in which the defect does harm, one of ``UPGRADES``; empty for any run.
+        topology: the topology in which the defect does harm, one of ``TOPOLOGIES``; empty for any.
     """
 
     what: str
@@ -38,6 +41,8 @@ class Defect(NamedTuple):
     guarantees: tuple[Guarantee, ...] = ("exactly-once", "at-least-once")
     transactional: bool | None = None
     upgrade: str = ""
+    topology: str = ""
+    settings: Mapping[str, Any] = MappingProxyType({})
 
 
 EOS: tuple[Guarantee] = ("exactly-once",)
@@ -228,6 +233,7 @@ DEFECTS: dict[str, Defect] = {
         "The thread ignores how many bytes its stores have staged.",
         "TASK-010",
         "KIP-892",
+        EOS,
         transactional=True,
     ),
     "takes-unknown-for-latest": Defect(
@@ -273,6 +279,7 @@ DEFECTS: dict[str, Defect] = {
         "KIP-258",
         transactional=False,
         upgrade="format-offline",
+        settings={"live_format": "configuration"},
     ),
     "lets-mirrors-work": Defect(
         "Instances with the newer format get active tasks while older instances remain.",
@@ -281,10 +288,192 @@ DEFECTS: dict[str, Defect] = {
         upgrade="format-roll-over",
         transactional=False,
     ),
+    "ignores-upgrade-from": Defect(
+        "An instance with upgrade.from reports in a version that older members cannot read.",
+        "UPGRADE-106",
+        "KAFKA-6054",
+        upgrade="metadata-up",
+    ),
+    "names-formats-of-the-release": Defect(
+        "A report names the same format for all stores, whatever the disk has.",
+        "UPGRADE-107",
+        "KIP-258",
+        transactional=False,
+        upgrade="format-in-place",
+    ),
+    "probes-everyone": Defect(
+        "A leader that cannot read one report sends an empty assignment to all members.",
+        "UPGRADE-108",
+        "KIP-258",
+        transactional=False,
+        upgrade="sums-up",
+    ),
+    "misnames-the-leaders-version": Defect(
+        "An empty assignment names the first version with version probing, not the leader's.",
+        "UPGRADE-108",
+        "KIP-258",
+        transactional=False,
+        upgrade="sums-up",
+    ),
+    "answers-all-in-one-version": Defect(
+        "The leader answers the mirrors of old members in the version of the old members.",
+        "UPGRADE-109",
+        "KIP-258",
+        upgrade="format-roll-over",
+    ),
+    "serves-newer-format-early": Defect(
+        "An instance serves the newer format although older members remain in the group.",
+        "UPGRADE-110",
+        "KIP-258",
+        upgrade="format-in-place",
+        settings={"live_format": "assignment"},
+    ),
+    "keeps-older-format": Defect(
+        "An instance keeps the older format of its stores after an assignment in version 3.",
+        "UPGRADE-111",
+        "KIP-258",
+        upgrade="format-in-place",
+        settings={"live_format": "assignment"},
+    ),
+    "deletes-older-format-early": Defect(
+        "An instance deletes the older format of its stores after an assignment in version 2.",
+        "UPGRADE-111",
+        "KIP-258",
+        upgrade="format-in-place",
+        settings={"live_format": "assignment"},
+    ),
+    "rebuilds-active-tasks-alone": Defect(
+        "The background task of an upgrade in place leaves the stores of standbys out.",
+        "UPGRADE-112",
+        "KIP-258",
+        upgrade="format-in-place",
+    ),
+    "says-prepared-too-early": Defect(
+        "An instance says that all its stores are prepared while it still builds them.",
+        "UPGRADE-112",
+        "KIP-258",
+        upgrade="format-in-place",
+    ),
+    "rebuilds-in-a-roll-over": Defect(
+        "An old instance of a roll-over builds the newer format beside the live one.",
+        "UPGRADE-113",
+        "KIP-258",
+        upgrade="format-roll-over",
+    ),
+    "says-ready-too-early": Defect(
+        "A new instance of a roll-over says that it is ready while it still copies.",
+        "UPGRADE-114",
+        "KIP-258",
+        upgrade="format-roll-over",
+    ),
+    "stops-old-instances-by-a-timer": Defect(
+        "The old instances of a roll-over are stopped before the new ones are ready.",
+        "UPGRADE-115",
+        "KIP-258",
+        upgrade="format-roll-over",
+    ),
     "forgets-to-look-again": Defect(
         "The rebalance that is due after copies have warmed up never happens.",
         "ASSIGN-008",
         "KAFKA-10455",
+    ),
+    "queries-read-through-the-transaction": Defect(
+        "A query reads the store through the open transaction of its task.",
+        "QUERY-101",
+        "KIP-892",
+        EOS,
+        transactional=True,
+    ),
+    "never-renews-what-queries-see": Defect(
+        "Queries see a store as the first of them found it, whatever the store commits later.",
+        "QUERY-102",
+        "KIP-892",
+    ),
+    "commits-ten-times-too-late": Defect(
+        "A thread lets ten commit intervals pass before it commits.",
+        "QUERY-103",
+        "KIP-892",
+        EOS,
+        transactional=True,
+    ),
+    "queries-read-committed-by-default": Defect(
+        "A query that names no isolation level is read at READ_COMMITTED, whatever the guarantee.",
+        "QUERY-106",
+        "KIP-892",
+        ALOS,
+    ),
+    "queries-read-uncommitted-by-default": Defect(
+        "A query that names no isolation level reads uncommitted writes under exactly-once, too.",
+        "QUERY-106",
+        "KIP-892",
+        EOS,
+    ),
+    "ignores-isolation-of-a-query": Defect(
+        "A query that names an isolation level is read at the default level.",
+        "QUERY-108",
+        "Kafka, StateQueryRequest#withIsolationLevel",
+    ),
+    "ignores-position-bounds": Defect(
+        "A copy answers a query although the copy is older than the position bound of the query.",
+        "QUERY-109",
+        "KIP-796",
+    ),
+    "reports-position-of-staged-writes": Defect(
+        "The position of a committed answer covers writes that are still staged.",
+        "QUERY-110",
+        "KAFKA-20760, KIP-796",
+        EOS,
+        transactional=True,
+    ),
+    "lets-standbys-answer": Defect(
+        "A copy that does not run answers queries that ask for the active task.",
+        "QUERY-113",
+        "KIP-535",
+    ),
+    "ranges-leave-the-last-key-out": Defect(
+        "A range query treats its upper bound as exclusive.",
+        "QUERY-115",
+        "Kafka, RangeQuery",
+    ),
+    "queries-only-the-first-thread": Defect(
+        "A process answers queries only from the stores of its first stream thread.",
+        "QUERY-116",
+        "Kafka, KafkaStreams#query",
+    ),
+    "routes-to-standbys-without-leave": Defect(
+        "A client sends queries that ask for the active task to standbys, too.",
+        "QUERY-118",
+        "KIP-535",
+    ),
+    "stamps-rows-with-the-wall-clock": Defect(
+        "A row of a table gets the time of the host instead of the timestamp of its record.",
+        "TS-101",
+        "KIP-258",
+        topology="table-operators",
+    ),
+    "derived-tables-get-stream-time": Defect(
+        "A filtered or mapped row gets the stream time of the task.",
+        "TS-102",
+        "KIP-258",
+        topology="table-operators",
+    ),
+    "joins-at-the-time-of-one-side": Defect(
+        "A join of two tables gives its result the timestamp of the row that came last.",
+        "TS-103",
+        "KIP-258",
+        topology="table-operators",
+    ),
+    "aggregates-at-the-time-of-the-last-record": Defect(
+        "An aggregate gets the timestamp of its last record, even if an earlier one was later.",
+        "TS-104",
+        "KIP-258",
+        topology="table-operators",
+    ),
+    "loses-timestamps-at-restoration": Defect(
+        "A restoration drops the timestamps of the changelog records.",
+        "TS-105",
+        "KIP-258",
+        topology="table-operators",
     ),
 }
 """All defects, by name."""

@@ -13,19 +13,24 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 from streamproof.errors import UsageError
+from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.hosted_store import HostedStore, WatchCall
 from streamproof.sim.model_store import ModelDisk, ModelStore
-from streamproof.sim.releases import LATEST, Release
+from streamproof.sim.releases import LATEST, Formats, Release
 from streamproof.sim.upgraded_formats import NEWER, PreparingStore, TimestampedStore
 from streamproof.sim.upgraded_stores import AheadStore, CheckpointingStore, ManagingStore
 from streamproof.sim.world import World
-from streamproof.stores.api import KeyValueStore
+from streamproof.stores.api import KeyValueStore, StateStoreContext
 from streamproof.stores.capabilities import Capabilities, Durability
+from streamproof.stores.checkpoint import TASK_CHECKPOINT, OffsetCheckpoint, StoreCheckpoint
 from streamproof.stores.checkpointing import LegacyCheckpointingStateStore
 from streamproof.stores.errors import ProcessorStateError
+from streamproof.stores.format_upgrade import discard
+from streamproof.stores.memory import InMemoryKeyValueStore
 
 __all__ = ["SLOW_MS", "InstanceDisk", "MakeStore", "RealDisk", "SimulatedDisk"]
 
@@ -52,7 +57,13 @@ class InstanceDisk(ABC):
         process: the process that has locked the state directory. The system releases the lock when
             the process dies.
         release: the release of that process.
+        store_rules: the rules for stores: those of the proposals, or those of Kafka.
+        discards_older: whether a store deletes its older format itself, once the newer one has
+            caught up.
     """
+
+    discards_older = True
+    store_rules: Mode = "proposal"
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
@@ -63,16 +74,37 @@ class InstanceDisk(ABC):
         self.process: str | None = None
         self.release: Release = LATEST
 
-    def make_store(self, name: str, *, transactional: bool) -> KeyValueStore:
+    def make_store(
+        self, name: str, *, transactional: bool, formats: Formats = (1,)
+    ) -> KeyValueStore:
         """A store on this disk that is not open yet.
 
         Args:
             name: the name of the store.
             transactional: whether the store stages its writes. A real store decides by itself.
+            formats: the formats to open, the live one first. A real store reads the configuration.
         """
         self._made = self.open_stores
-        self._made.append(self._make(name, transactional=transactional))
+        self._made.append(self._make(name, transactional=transactional, formats=formats))
         return self._made[-1]
+
+    def make_global_store(self, name: str, *, transactional: bool) -> KeyValueStore:
+        """A global store that is not open yet: on the disk if it is simulated, else in memory.
+
+        A real store would have to read the topic of a table as its changelog, which may have
+        another format.
+        """
+        del transactional
+        return InMemoryKeyValueStore(name)
+
+    def fill_memtable(self, store: KeyValueStore) -> None:
+        """Let a store of this disk write its memory by itself, as when a buffer is full.
+
+        Raises:
+            ProcessorStateError: the disk is full.
+        """
+        if isinstance(store, ModelStore | HostedStore):
+            store.write_memtable()
 
     @property
     def open_stores(self) -> list[KeyValueStore]:
@@ -134,7 +166,15 @@ class InstanceDisk(ABC):
         """Delete everything of a task."""
 
     @abstractmethod
-    def _make(self, name: str, *, transactional: bool) -> KeyValueStore: ...
+    def places(self, task_id: str) -> list[str]:
+        """The directories of a task's stores: ``<store>``, or ``<store>-v2`` (KIP-258)."""
+
+    @abstractmethod
+    def discard(self, task_id: str, place: str) -> None:
+        """Delete one of these directories. No store may have it open."""
+
+    @abstractmethod
+    def _make(self, name: str, *, transactional: bool, formats: Formats) -> KeyValueStore: ...
 
     @abstractmethod
     def _drop_memory(self) -> None: ...
@@ -184,8 +224,20 @@ class SimulatedDisk(InstanceDisk):
         """Delete everything of a task."""
         self._model.wipe(self.directory(task_id))
 
-    def _make(self, name: str, *, transactional: bool) -> KeyValueStore:
-        kind = self._kind()
+    def places(self, task_id: str) -> list[str]:
+        """The directories of a task's stores."""
+        return sorted(self._model.images(self.directory(task_id)))
+
+    def discard(self, task_id: str, place: str) -> None:
+        """Delete one of these directories."""
+        self._model.discard(self.directory(task_id), place)
+
+    def make_global_store(self, name: str, *, transactional: bool) -> KeyValueStore:
+        """A global store, with the older format alone: its topic has no other."""
+        return self.make_store(name, transactional=transactional)
+
+    def _make(self, name: str, *, transactional: bool, formats: Formats) -> KeyValueStore:
+        kind = self._kind(formats)
         store = kind(
             f"{name}{NEWER}" if kind is TimestampedStore else name,
             self._model,
@@ -196,20 +248,21 @@ class SimulatedDisk(InstanceDisk):
         defect, release = self._world.defect, self.release
         if isinstance(store, TimestampedStore):
             store.takes_older_offsets = defect("takes-offsets-of-older-format")
+            store.discards = self.discards_older
         elif isinstance(store, ManagingStore):
             store.leaves_checkpoint = bool(release.upgrade_from) and not release.upgrade_mode
         elif isinstance(store, CheckpointingStore):
             store.keeps_checkpoint = defect("keeps-checkpoint-while-running")
         return store
 
-    def _kind(self) -> type[ModelStore]:
-        """The kind of store that the release has."""
+    def _kind(self, formats: Formats) -> type[ModelStore]:
+        """The kind of store that has these formats, in the release."""
         if not self._persistent:
             return ModelStore
         if self._world.defect("position-of-staged-writes"):
             return AheadStore
-        if self.release.formats != (1,):
-            return TimestampedStore if self.release.formats == (2,) else PreparingStore
+        if formats != (1,):
+            return TimestampedStore if formats == (2,) else PreparingStore
         return ManagingStore if self.release.manages_offsets else CheckpointingStore
 
     def _drop_memory(self) -> None:
@@ -236,6 +289,8 @@ class RealDisk(InstanceDisk):
             deletes the directory.
         make: makes a store.
         watch: sees each call of a store begin and end.
+        offset_delta_threshold: under at-least-once, a commit writes the offsets of a store that
+            does not manage them into a file once they have grown by more than this number.
 
     Raises:
         UsageError: the directory is not empty.
@@ -248,6 +303,8 @@ class RealDisk(InstanceDisk):
         root: Path,
         make: MakeStore,
         watch: WatchCall = nullcontext,
+        *,
+        offset_delta_threshold: int = 10_000,
     ) -> None:
         super().__init__(world, name)
         if root.exists() and any(root.iterdir()):
@@ -258,6 +315,7 @@ class RealDisk(InstanceDisk):
         self._base = root
         self._make_inner = make
         self._watch = watch
+        self._threshold = offset_delta_threshold
         self._processes = 0
         self._root = root / "0"
         self._root.mkdir(parents=True)
@@ -280,7 +338,24 @@ class RealDisk(InstanceDisk):
         """Delete everything of a task."""
         shutil.rmtree(self.directory(task_id), ignore_errors=True)
 
-    def _make(self, name: str, *, transactional: bool) -> KeyValueStore:
+    def places(self, task_id: str) -> list[str]:
+        """The directories of a task's stores, if they are kept as our stores keep them."""
+        return sorted(self._places(task_id))
+
+    def discard(self, task_id: str, place: str) -> None:
+        """Delete one of these directories."""
+        discard(self._places(task_id)[place])
+
+    def _places(self, task_id: str) -> dict[str, Path]:
+        """Below ``<task>/<store>/rocksdb`` each format has a directory of its own (KIP-258)."""
+        return {
+            path.parts[-3] + (NEWER if path.name.endswith(NEWER) else ""): path
+            for path in self.directory(task_id).glob("*/rocksdb/*")
+            if path.is_dir() and "~" not in path.name
+        }
+
+    def _make(self, name: str, *, transactional: bool, formats: Formats) -> KeyValueStore:
+        # The store learns the formats from its configuration.
         inner = self._make_inner(name)
         declared = getattr(inner, "capabilities", None)
         if transactional and isinstance(declared, Capabilities) and not declared.transactional:
@@ -290,8 +365,27 @@ class RealDisk(InstanceDisk):
             )
         if inner.persistent and not getattr(inner, "manages_offsets", False):
             # The runtime does the same for a store from before KIP-1035.
-            inner = LegacyCheckpointingStateStore(inner)
-        return HostedStore(name, inner, self.require_space, self._watch)
+            inner = LegacyCheckpointingStateStore(
+                inner,
+                offset_delta_threshold=self._threshold,
+                find_checkpoint=partial(self._checkpoint, name),
+            )
+        return HostedStore(
+            name, inner, self.require_space, self._watch, is_upgraded=formats != (1,)
+        )
+
+    def _checkpoint(self, name: str, context: StateStoreContext, own_name: str) -> OffsetCheckpoint:
+        """The file of a store in the directory of its task: one for all stores, or one for each.
+
+        The context is that of the store, whose directory lies in that of the task, and which may
+        call itself by another name.
+        """
+        file = TASK_CHECKPOINT if self.store_rules == "proposal" else f"{TASK_CHECKPOINT}_{name}"
+        return StoreCheckpoint(
+            context.state_dir.parent / file,
+            context.changelog_topic(name),
+            context.changelog_topic(own_name),
+        )
 
     def _drop_memory(self) -> None:
         """Go on with a copy of the current files, because a kill leaves exactly these.

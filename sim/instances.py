@@ -11,12 +11,13 @@ from typing import Any
 from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.application import Application
 from streamproof.sim.disks import InstanceDisk, SimulatedDisk
-from streamproof.sim.releases import LATEST, Release
+from streamproof.sim.releases import LATEST, PREPARING_IN_PLACE, ROLLING_OVER, Release
 from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.stream_thread import StreamThread
-from streamproof.sim.tasks.format_rebuild import rebuild
+from streamproof.sim.tasks.format_rebuild import FormatRebuild
 from streamproof.sim.tasks.global_stores import GlobalTable
 from streamproof.sim.tasks.stream_task import StreamTask
+from streamproof.sim.tasks.take_over import TakeOver
 from streamproof.stores.errors import ProcessorStateError
 
 __all__ = ["Instance"]
@@ -41,6 +42,8 @@ class Instance:
         is_paused: whether the current process is paused.
         is_retired: whether no further process is started, for now.
         state_directory: that of the current or the last process; ``None`` before the first.
+        rebuild: builds the newer format of the stores; ``None`` unless an upgrade needs that.
+        take_over: follows the copies of a new instance; ``None`` for an instance that is not new.
     """
 
     def __init__(
@@ -64,6 +67,9 @@ class Instance:
         self.is_paused = False
         self.is_retired = False
         self.state_directory: StateDirectory | None = None
+        self.rebuild: FormatRebuild | None = None
+        self.take_over: TakeOver | None = None
+        self._global_table: GlobalTable | None = None
 
     def start(self) -> None:
         """Start a process, unless one runs, or the instance is retired.
@@ -74,6 +80,8 @@ class Instance:
             return
         application, world = self._application, self._application.world
         self.disk.release = self.release
+        if self.release == ROLLING_OVER and world.defect("rebuilds-in-a-roll-over"):
+            self.disk.release = PREPARING_IN_PLACE
         self.host = world.host(self.name, drift_ppm=self._drift_ppm)
         world.trace.emit(
             "instance.started",
@@ -83,6 +91,7 @@ class Instance:
             manages_offsets=self.release.manages_offsets,
             upgrade_from=self.release.upgrade_from,
             formats=list(self.release.formats),
+            upgrade_mode=self.release.upgrade_mode,
         )
         directory = StateDirectory(world, self.host, self.disk, application.task_config)
         self.state_directory = directory
@@ -90,19 +99,57 @@ class Instance:
         # the group contain the offset sums of the scan.
         try:
             directory.initialize_startup_stores(application.tasks)
+            self._global_table = table = application.global_table(self.host, directory)
         except ProcessorStateError:
             self.crash()
             return
-        table = application.global_table(self.host)
         self.threads = []
         for number in range(self._count):
             self.threads.append(self._thread(self.host, directory, table, number))
-        if self.release.upgrade_mode == "in_place":
-            self.host.start(rebuild(application, self.host, self._open_tasks))
+        self._prepare(self.host)
         self.host.start(directory.clean(application.config.state_cleanup_delay_ms))
+
+    def _prepare(self, host: Host) -> None:
+        """Start the background tasks of an upgrade of formats, if the release is part of one."""
+        release, application = self.disk.release, self._application
+        self.rebuild = None
+        self.take_over = None
+        if not release.names_formats or release.upgrade_mode == "roll_over":
+            return
+        waits = not release.upgrade_mode and application.config.live_format == "assignment"
+        if release.upgrade_mode or waits:
+            self.rebuild = FormatRebuild(
+                application,
+                host,
+                self._rebuilt_tasks,
+                self._is_settled,
+                is_first_bounce=bool(release.upgrade_mode),
+            )
+            host.start(self.rebuild.run())
+        if not release.upgrade_mode:
+            self.take_over = TakeOver(application, host, self._open_tasks, self._has_copies_alone)
+            host.start(self.take_over.run())
+
+    @property
+    def changelogs(self) -> set[str]:
+        """The changelog partitions of all tasks of the application."""
+        tasks = self._application.tasks.values()
+        return {changelog for each in tasks for changelog in each.changelogs.values()}
 
     def _open_tasks(self) -> list[StreamTask]:
         return [task for thread in self.threads for task in thread.tasks.values()]
+
+    def _rebuilt_tasks(self) -> list[StreamTask]:
+        tasks = self._open_tasks()
+        if self._application.world.defect("rebuilds-active-tasks-alone"):
+            return [task for thread in self.threads for task in thread.active]
+        return tasks
+
+    def _has_copies_alone(self) -> bool:
+        return self._is_settled() and not any(thread.active for thread in self.threads)
+
+    def _is_settled(self) -> bool:
+        return all(thread.has_opened_all for thread in self.threads)
 
     def _thread(
         self, host: Host, directory: StateDirectory, table: GlobalTable | None, number: int
@@ -113,6 +160,7 @@ class Instance:
             directory,
             number,
             replace=partial(self._replace, host, directory, table, number),
+            limits=self._application.uncommitted_limits(self._count),
             release=self.disk.release,
             global_table=table,
         )
@@ -180,6 +228,8 @@ class Instance:
             yield thread.stopped
         # The process may have died during the wait, and another one may have started.
         if self.host is host:
+            if self._global_table is not None:
+                self._global_table.close()
             self._end("instance.stopped", leaks=directory.leaks)
             directory.close()
 
@@ -188,5 +238,8 @@ class Instance:
         if self.host is not None:
             self.host.crash()
         self.host = None
+        self._global_table = None
+        self.rebuild = None
+        self.take_over = None
         self.threads = []
         self.is_paused = False

@@ -12,6 +12,7 @@ Sources: KIP-892, KIP-1035; Kafka, RocksDBStore, with atomic flush and without a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from weakref import WeakSet
 from streamproof.sim.choices import Choices
 from streamproof.stores.api import (
     ChangelogRecord,
+    IsolationLevel,
     KeyValueIterator,
     KeyValueStore,
     Position,
@@ -181,7 +183,8 @@ class ModelStore(KeyValueStore):
     Args:
         name: the name of the store.
         disk: the disk of its host. When the host dies, the store is dropped, and the disk is left.
-        transactional: whether writes are staged until ``commit`` (KIP-892).
+        transactional: whether the store can stage writes until ``commit`` (KIP-892). The context
+            says whether it does: as proposed, under READ_COMMITTED only.
         durability: the extra work of a commit: nothing (``flush``), a flush (``process``), or a
             flush and a sync (``power``).
         persistent: whether the store is on the disk at all. If not, it is empty whenever it opens.
@@ -227,8 +230,8 @@ class ModelStore(KeyValueStore):
 
     @property
     def manages_offsets(self) -> bool:
-        """True (KIP-1035)."""
-        return True
+        """Whether the store is persistent: another one has nothing to keep (KIP-1035)."""
+        return self._persistent
 
     @property
     def is_open(self) -> bool:
@@ -279,8 +282,10 @@ class ModelStore(KeyValueStore):
             for iterator in list(self._iterators):
                 iterator.close()
 
-    def flush(self) -> None:
+    def write_memtable(self) -> None:
         """Write the memtable to the page cache: rows, offsets, position and status together.
+
+        A database does so by itself when its memtable is full, and the runtime never asks for it.
 
         Raises:
             ProcessorStateError: the disk is full; nothing has changed.
@@ -312,7 +317,7 @@ class ModelStore(KeyValueStore):
         Raises:
             ProcessorStateError: the disk is full.
         """
-        self.flush()
+        self.write_memtable()
         self._image.unsynced.clear()
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
@@ -338,12 +343,12 @@ class ModelStore(KeyValueStore):
         if self._durability == "power":
             self.sync()
         elif self._durability == "process":
-            self.flush()
+            self.write_memtable()
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
-        """The last committed offset; ``None`` without one."""
+        """The last committed offset; ``None`` without one, or if the store is not persistent."""
         self._opened()
-        return self._offsets.get(partition)
+        return self._offsets.get(partition) if self._persistent else None
 
     def restore(self, batch: Sequence[ChangelogRecord]) -> None:
         """Apply changelog records. They are committed already, and so they are not staged."""
@@ -363,7 +368,7 @@ class ModelStore(KeyValueStore):
         """Set the value of ``key``; ``None`` deletes it."""
         require_key(key)
         record = self._opened().record_metadata
-        staging = self._transactional
+        staging = self._transactional and self._opened().stages
         (self._staged if staging else self._memtable)[key] = value
         if record is not None:
             (self._staged_position if staging else self._position).update(*record)
@@ -395,6 +400,15 @@ class ModelStore(KeyValueStore):
     def approximate_num_entries(self) -> int:
         """The exact number of entries."""
         return len(self._rows())
+
+    def read_only(self, isolation_level: IsolationLevel) -> ModelStore:
+        """A view for queries: under READ_COMMITTED, this store as if nothing were staged."""
+        if isolation_level is IsolationLevel.READ_UNCOMMITTED:
+            return self
+        # The view shares everything that is not staged.
+        view = copy(self)
+        view._staged, view._staged_position = {}, Position()  # noqa: SLF001 - its own kind
+        return view
 
     def _scan(
         self, from_key: bytes | None, to_key: bytes | None, *, reverse: bool = False

@@ -86,6 +86,18 @@ class Network:
             raise reply
         return reply
 
+    def carry(self, sender: str, what: str) -> Generator[Event, Any, bool]:
+        """Take a message to or from a client of the application; return whether it arrived.
+
+        An instance that is separated from the brokers is not separated from these clients.
+
+        Args:
+            sender: the sender.
+            what: the name of the message, for scripted faults.
+        """
+        yield self._world.time.timeout(self._latency(sender, what))
+        return not self._world.faults.happens("network.request_lost", sender, what)
+
     def _exchange(
         self, host: str, what: str, handle: Callable[[], T], started: int
     ) -> Generator[Event, Any, T | BrokerError]:

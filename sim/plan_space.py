@@ -14,17 +14,19 @@ import msgspec
 from msgspec import Struct
 
 from streamproof.errors import UsageError
-from streamproof.sim.application import StreamsConfig
+from streamproof.sim.application import QueryIsolation, StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
 from streamproof.sim.clients.membership import HEARTBEAT_MS
 from streamproof.sim.clients.producer import MAX_BLOCK_MS
+from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.defects import DEFECTS, Guarantee
 from streamproof.sim.nemesis import KINDS
 from streamproof.sim.network import REQUEST_TIMEOUT_MS
+from streamproof.sim.releases import LiveFormat
 from streamproof.sim.rolling_upgrade import UPGRADES
 from streamproof.sim.tasks.assignor import AssignorConfig
-from streamproof.sim.topologies import TOPOLOGIES
+from streamproof.sim.topologies import ORDINARY_TOPOLOGIES, TOPOLOGIES
 from streamproof.sim.workloads import WorkloadConfig
 from streamproof.sim.world_plan import SAFETY_MS, Plan
 from streamproof.stores.capabilities import Capabilities
@@ -100,9 +102,19 @@ class PlanSpace(
                 f"The defect {defect!r} does no harm without the upgrade {known.upgrade!r}: "
                 "add it to upgrades.",
             )
+        if known.topology:
+            narrowed["topologies"] = _left(
+                self.topologies,
+                [known.topology],
+                f"The defect {defect!r} does no harm without the topology {known.topology!r}: "
+                "add it to topologies.",
+            )
+        needed_settings = {name: [value] for name, value in known.settings.items()}
         if known.transactional is not None:
+            needed_settings["transactional"] = [known.transactional]
+        if needed_settings:
             # A file or a store that has settled this keeps its word.
-            narrowed["settings"] = {"transactional": [known.transactional], **self.settings}
+            narrowed["settings"] = {**needed_settings, **self.settings}
         return msgspec.structs.replace(self, **narrowed)
 
     def for_store(self, capabilities: Capabilities) -> PlanSpace:
@@ -129,9 +141,15 @@ class PlanSpace(
         settings = {**self.settings, "transactional": [capabilities.transactional]}
         if not capabilities.transactional:
             settings["max_uncommitted_bytes"] = [-1]
+            settings["max_uncommitted_records"] = [-1]
         if is_key_value and not capabilities.ranges:
             # A record cache merges its entries into those of the store, in their order.
             settings["statestore_cache_max_bytes"] = [0]
+        # Only a view shows a store that stages its writes as it was at the last commit.
+        is_queried = is_key_value and (
+            capabilities.read_only_views or not capabilities.transactional
+        )
+        clients = {} if is_queried else {"query_clients": [0]}
         return msgspec.structs.replace(
             self,
             topologies=_left(
@@ -140,7 +158,7 @@ class PlanSpace(
             kinds=_left(self.kinds, _REAL_KINDS, _unfit("kinds", self.kinds, _REAL_KINDS)),
             upgrades=[""],
             settings=settings,
-            plan={**self.plan, "persistent": [True]},
+            plan={**self.plan, "persistent": [True], **clients},
         )
 
     def has(self, plan: Plan) -> bool:
@@ -255,14 +273,15 @@ def _drawn(choices: Choices, first: _First) -> Plan:
     strict = choices.chance(0.5)
     staged = choices.chance(0.5)
     transactional = staged if first.transactional is None else first.transactional
-    topology = choices.pick(sorted(TOPOLOGIES))
+    ordinary = choices.pick(sorted(ORDINARY_TOPOLOGIES))
+    topology = first.topology or ordinary
     config = _drawn_config(
         choices,
         exactly_once=strict if first.exactly_once is None else first.exactly_once,
         transactional=transactional,
     )
-    return Plan(
-        topology=first.topology or topology,
+    plan = Plan(
+        topology=topology,
         partitions=choices.between(1, 3),
         instances=choices.between(1, 3),
         threads=choices.between(1, 2),
@@ -273,9 +292,24 @@ def _drawn(choices: Choices, first: _First) -> Plan:
         # A fault may mend the harm of an earlier one, so that only short runs show the harm.
         safety_ms=choices.pick((SAFETY_MS, 15_000)),
         activation=choices.pick((0.25, 0.5)),
-        upgrade=_drawn_upgrade(choices, first.upgrade, transactional=transactional),
+        upgrade=_fitting(
+            _drawn_upgrade(choices, first.upgrade, transactional=transactional), topology
+        ),
         persistent=not choices.chance(0.1),
     )
+    isolation: QueryIsolation = choices.pick(("", "READ_UNCOMMITTED", "READ_COMMITTED"))
+    config = replace(config, default_query_isolation=isolation)
+    plan = replace(plan, config=config, query_clients=choices.pick((1, 0, 2)))
+    if not plan.upgrade.startswith("format-"):
+        return plan
+    formats: tuple[LiveFormat, ...] = ("assignment", "assignment", "configuration")
+    return replace(plan, config=replace(config, live_format=choices.pick(formats)))
+
+
+def _fitting(upgrade: str, topology: str) -> str:
+    """The upgrade; none if the topology has tables with timestamps, which had no older format."""
+    timestamped = any(each.timestamped for each in TOPOLOGIES[topology].topology(1).subtopologies)
+    return "" if timestamped and upgrade.startswith("format-") else upgrade
 
 
 def _drawn_config(choices: Choices, *, exactly_once: bool, transactional: bool) -> StreamsConfig:
@@ -283,16 +317,22 @@ def _drawn_config(choices: Choices, *, exactly_once: bool, transactional: bool) 
     # With Kafka's patience, every fault is over before a client gives up.
     patience = choices.pick(((REQUEST_TIMEOUT_MS, MAX_BLOCK_MS), (1_000, 2_000)))
     request_timeout_ms, max_block_ms = patience
+    commit_interval_ms = choices.pick((100, 1_000, 5_000))
+    max_task_idle_ms = choices.pick((0, -1, 500))
+    rules: Mode = choices.pick(("proposal", "proposal", "kafka"))
+    limits = choices.pick(((-1, -1), (12, 100))) if transactional else (-1, -1)
     return StreamsConfig(
         exactly_once=exactly_once,
         transactional=transactional,
-        commit_interval_ms=choices.pick((100, 1_000, 5_000)),
-        max_task_idle_ms=choices.pick((0, -1, 500)),
-        idling=choices.pick(("proposal", "proposal", "kafka")),
+        commit_interval_ms=commit_interval_ms,
+        max_task_idle_ms=max_task_idle_ms,
+        idling=rules,
+        store_rules=rules,
         transaction_timeout_ms=10_000,
         request_timeout_ms=request_timeout_ms,
         max_block_ms=max_block_ms,
-        max_uncommitted_bytes=choices.pick((-1, 100)) if transactional else -1,
+        max_uncommitted_records=limits[0],
+        max_uncommitted_bytes=limits[1],
         max_poll_records=choices.pick((MAX_POLL_RECORDS, 3)),
         flush_probability=choices.pick((0.05, 0.0, 0.5)),
         probing_rebalance_interval_ms=choices.pick((20_000, 5_000)),
@@ -301,6 +341,8 @@ def _drawn_config(choices: Choices, *, exactly_once: bool, transactional: bool) 
         statestore_cache_max_bytes=choices.pick((0, 0, 200)),
         buffered_records_per_partition=choices.pick((1_000, 2)),
         state_cleanup_delay_ms=choices.pick((600_000, 5_000, 1_000)),
+        # With all metrics, because invariants watch them.
+        metrics_recording_level="DEBUG",
         assignor=AssignorConfig(
             num_standby_replicas=standbys,
             acceptable_recovery_lag=choices.pick((10_000, 0, 5)),

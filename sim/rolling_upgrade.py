@@ -8,7 +8,7 @@ Sources: KIP-258 and KIP-1035, Compatibility, Deprecation, and Migration Plan; K
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from simpy.events import Event
 
@@ -21,8 +21,11 @@ from streamproof.sim.releases import (
     BEFORE_OFFSETS,
     BEFORE_SUMS,
     DOWNGRADING,
+    FIRST,
     LATEST,
     PREPARING_IN_PLACE,
+    PREPARING_IN_PLACE_FROM_FIRST,
+    PREPARING_METADATA,
     ROLLING_OVER,
     WITH_FORMATS,
     Release,
@@ -40,6 +43,8 @@ UPGRADES: dict[str, tuple[Release, ...]] = {
     "format-in-place": (BEFORE_FORMATS, PREPARING_IN_PLACE, WITH_FORMATS),
     "format-roll-over": (BEFORE_FORMATS, ROLLING_OVER),
     "format-offline": (BEFORE_FORMATS, WITH_FORMATS),
+    "format-in-place-from-first": (FIRST, PREPARING_IN_PLACE_FROM_FIRST, WITH_FORMATS),
+    "metadata-up": (FIRST, PREPARING_METADATA, BEFORE_FORMATS),
     "offsets-up-and-down": (BEFORE_OFFSETS, DOWNGRADING, BEFORE_OFFSETS),
 }
 """The releases that each instance runs, in order, by the name of the upgrade.
@@ -56,8 +61,11 @@ ROLL_OVER = frozenset(["format-roll-over"])
 _MAX_APART_MS = 8_000
 """The longest time before the next instance restarts, in milliseconds."""
 
-_MAX_COPYING_MS = 15_000
-"""The longest time that new instances have before the old ones stop, in milliseconds."""
+_PATIENCE_MS = 300_000
+"""How long an operator waits for a message in the log of an instance, in milliseconds."""
+
+_LOOKS_MS = 500
+"""How often an operator looks into the logs, in milliseconds."""
 
 _MAX_DOWN_MS = 2_000
 """The longest time that an instance stays down, in milliseconds."""
@@ -106,6 +114,10 @@ class RollingUpgrade:
         """Restart all instances once for each further release. Start this as a process."""
         for release in self._releases[1:]:
             yield from self._all_at_once(release) if self._is_offline else self._roll(release)
+            # An operator who does not watch the logs may make the second bounce too early.
+            is_free = release.upgrade_mode == "in_place" and not self._every_ms
+            if is_free and self._world.choices.chance(0.5):
+                yield from self._await("instance.prepared", self._instances, self._is_prepared)
         if self._new:
             yield from self._roll_over()
         self.done.succeed()
@@ -116,17 +128,51 @@ class RollingUpgrade:
         return world.time.timeout(self._every_ms or world.choices.between(1, most))
 
     def _roll_over(self) -> Steps:
-        """Start the new instances, give them time to copy the state, and stop the old ones."""
+        """Start the new instances, and stop the old ones once all new ones say they are ready."""
         world = self._world
         for each in self._new:
             each.is_retired = False
             each.start()
-        yield self._quiet(_MAX_COPYING_MS)
+        if world.defect("stops-old-instances-by-a-timer"):
+            yield self._quiet(_MAX_APART_MS)
+        else:
+            yield from self._await("instance.ready", self._new, self._is_ready)
         for each in self._instances:
+            world.trace.emit("instance.retired", each.name)
             # Retire before the stop: the nemesis must not start an old instance again.
             each.is_retired = True
             yield from stop_in_time(world, each)
         world.marks.sometimes("new instances took over from old ones")
+
+    def _await(
+        self, message: str, instances: Sequence[Instance], says: Callable[[], bool]
+    ) -> Steps:
+        """Wait until the logs of all these instances have a message, or the patience ends."""
+        world = self._world
+        for _ in range(_PATIENCE_MS // _LOOKS_MS):
+            yield world.time.timeout(_LOOKS_MS)
+            if says():
+                break
+        names = [each.name for each in instances]
+        world.trace.emit("upgrade.awaited", "nemesis", message=message, instances=names)
+
+    def _is_prepared(self) -> bool:
+        """Whether all instances say that their stores are prepared for the second bounce."""
+        return all(
+            each.rebuild is not None and each.rebuild.is_prepared for each in self._instances
+        )
+
+    def _is_ready(self) -> bool:
+        """Whether all new instances say that they are ready, with the copies of all stores.
+
+        The group may have given a copy to a member that has died. Then nobody names this copy, and
+        the operator waits until the group has given it to another member.
+        """
+        reports = [each.take_over for each in self._new]
+        copies = {name for each in reports if each is not None for name in each.copies}
+        return copies >= self._new[0].changelogs and all(
+            each is not None and each.is_ready for each in reports
+        )
 
     def _all_at_once(self, release: Release) -> Steps:
         yield self._quiet(_MAX_APART_MS)

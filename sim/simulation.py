@@ -21,6 +21,7 @@ from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.nemesis import Nemesis, drawn_drift
 from streamproof.sim.plan_space import draw
+from streamproof.sim.query_clients import QueryClients
 from streamproof.sim.rolling_upgrade import ROLL_OVER, RollingUpgrade
 from streamproof.sim.stream_thread import StreamThread
 from streamproof.sim.tasks.stream_task import TaskState
@@ -46,6 +47,7 @@ class Stage(NamedTuple):
     world: World
     application: Application
     instances: Sequence[Instance]
+    queries: QueryClients
 
 
 Direct = Callable[[Stage], None]
@@ -53,6 +55,9 @@ Direct = Callable[[Stage], None]
 
 _CHECK_MS = 1_000
 """The time between two looks whether the world has come to rest."""
+
+_METRICS_MS = 5_000
+"""The time between two readings of all metrics. They take no time, and change nothing."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Outcome:
         fired: how often each fault site fired.
         ended_ms: the virtual time at the end of the run.
         choices: all choices of the run, if they were recorded.
+        tried: the names of the invariants whose situation came about.
     """
 
     plan: Plan
@@ -78,6 +84,7 @@ class Outcome:
     fired: Mapping[str, int]
     ended_ms: int
     choices: Sequence[int]
+    tried: Sequence[str] = ()
 
 
 def run(
@@ -119,6 +126,7 @@ def run(
         swarm.begin()
         while not watch.violations and not swarm.is_over():
             world.time.run(until=world.time.now + _CHECK_MS)
+            swarm.read_metrics()
     finally:
         swarm.close()
     violations = list(watch.violations) or watch.end()
@@ -131,6 +139,7 @@ def run(
         dict(world.faults.fired),
         world.now,
         choices.drawn,
+        watch.tried,
     )
 
 
@@ -150,7 +159,8 @@ class _Swarm:
         self._instances = [
             self._instance(f"instance-{number}", make_disk) for number in range(count)
         ]
-        self.stage = Stage(world, self._application, self._instances)
+        queries = QueryClients(self._application, self._instances, plan.query_clients)
+        self.stage = Stage(world, self._application, self._instances, queries)
         self._workload = Workload(world, self._cluster, self._topology, plan.workload)
         self._upgrade = RollingUpgrade(world, self._instances, plan.upgrade, plan.upgrade_every_ms)
         self._nemesis = Nemesis(
@@ -201,6 +211,15 @@ class _Swarm:
         # wait until the members have joined the last one.
         settled_at = self._rested + TOPOLOGIES[self._plan.topology].settle_ms
         return self._rested > 0 and now >= settled_at and self._all_follow_the_group()
+
+    def read_metrics(self) -> None:
+        """Read the metrics of all processes that can answer, if it is time for that."""
+        if self._world.now % _METRICS_MS:
+            return
+        for each in self._instances:
+            if each.host is not None and each.host.is_up:
+                for thread in each.threads:
+                    thread.read_metrics()
 
     def _threads(self) -> list[StreamThread]:
         return [thread for each in self._instances for thread in each.threads]

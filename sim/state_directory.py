@@ -10,6 +10,7 @@ Sources: KIP-1035, "Consumer Rebalance Metadata"; Kafka, StateDirectory.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from streamproof.sim.actor_hosts import Host, Steps
@@ -18,17 +19,15 @@ from streamproof.sim.decisions.recovery import (
     OFFSET_UNKNOWN,
     Closing,
     FoundStore,
-    Traits,
     opening,
 )
 from streamproof.sim.disks import InstanceDisk
+from streamproof.sim.releases import PREPARING_IN_PLACE, Formats
 from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, topic_partition
 from streamproof.sim.topology import TaskSpec
+from streamproof.sim.upgraded_formats import NEWER
 from streamproof.sim.world import World
 from streamproof.stores.api import (
-    AT_LEAST_ONCE,
-    EXACTLY_ONCE,
-    PROCESSING_GUARANTEE_CONFIG,
     UPGRADE_FROM_CONFIG,
     UPGRADE_MODE_CONFIG,
     KeyValueStore,
@@ -36,9 +35,12 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
 
-__all__ = ["StateDirectory", "next_offset_sum"]
+__all__ = ["GLOBAL_STORES", "StateDirectory", "next_offset_sum", "sum_at_close"]
 
 _CLEANER = "cleaner"
+
+GLOBAL_STORES = "global"
+"""The directory of the global stores, beside those of the tasks."""
 
 
 class StateDirectory:
@@ -61,6 +63,8 @@ class StateDirectory:
                 "process first, or give this process its own directory (state.dir)."
             )
         disk.process = host.name
+        disk.store_rules = config.store_rules
+        disk.discards_older = config.live_format == "configuration"
         self._world = world
         self._host = host
         self._disk = disk
@@ -79,38 +83,100 @@ class StateDirectory:
         """Whether the disk has nothing of a task."""
         return self._disk.is_empty(task_id)
 
-    def make_store(self, name: str) -> KeyValueStore:
-        """A store that is not open yet."""
-        return self._disk.make_store(name, transactional=self._config.transactional)
+    def make_store(self, name: str, formats: Formats) -> KeyValueStore:
+        """A store that is not open yet.
 
-    @property
-    def app_configs(self) -> dict[str, str]:
-        """The configuration of the release, for stores, by Kafka's names."""
+        Args:
+            name: the name of the store.
+            formats: the formats to open, the live one first.
+        """
+        return self._disk.make_store(
+            name, transactional=self._config.transactional, formats=formats
+        )
+
+    def make_global_store(self, name: str) -> KeyValueStore:
+        """A global store that is not open yet."""
+        return self._disk.make_global_store(name, transactional=self._config.transactional)
+
+    def context(self, task_id: str) -> StateStoreContext:
+        """A context for stores in the directory of a task, without the services of a task."""
+        return StateStoreContext(
+            state_dir=self.directory(task_id),
+            task_id=task_id,
+            application_id=self._config.application_id,
+            app_configs=dict(self._config.store_configs),
+        )
+
+    def fill_memtable(self, store: KeyValueStore) -> None:
+        """Let a store write its memory to the disk by itself, as when a buffer is full."""
+        self._disk.fill_memtable(store)
+
+    def app_configs(self, formats: Formats) -> dict[str, str]:
+        """The configuration of the release, for stores, by Kafka's names.
+
+        Args:
+            formats: the formats that a store opens, the live one first. The runtime may have it
+                prepare the newer one longer than the configuration of the instance says.
+        """
         release = self._disk.release
+        if formats == (1, 2) and not release.upgrade_mode:
+            release = PREPARING_IN_PLACE
         configs = {
             UPGRADE_FROM_CONFIG: release.upgrade_from,
             UPGRADE_MODE_CONFIG: release.upgrade_mode,
         }
         return {name: value for name, value in configs.items() if value}
 
+    # The formats on the disk (KIP-258).
+
+    @property
+    def _tasks(self) -> list[str]:
+        """The tasks with a directory. The global stores have only one format."""
+        return [each for each in self._disk.tasks if each != GLOBAL_STORES]
+
+    def formats(self, store: str) -> Formats:
+        """The formats of a store that the disk has, of any task; without any, the newer one."""
+        places = {place for task in self._tasks for place in self._disk.places(task)}
+        found = tuple(
+            each for each, place in ((1, store), (2, f"{store}{NEWER}")) if place in places
+        )
+        return found or (2,)
+
+    def tell_formats(self, thread: str) -> None:
+        """Emit a listing of all directories of stores, by task."""
+        places = {task: self._disk.places(task) for task in self._tasks}
+        self._world.trace.emit("disk.listed", thread, places=places)
+
+    def discard_older(self, thread: str) -> None:
+        """Delete all directories of older formats, except for tasks that another thread has."""
+        for task in self._tasks:
+            if self._owners.get(task, thread) not in (thread, _CLEANER):
+                continue
+            for place in self._disk.places(task):
+                if not place.endswith(NEWER):
+                    self._disk.discard(task, place)
+
     @property
     def delay_ms(self) -> int:
         """How long the next step of the disk takes."""
         return self._disk.delay_ms
 
-    def closed(self, task: StreamTask, total: int, closing: Closing) -> None:
+    def closed(self, task: StreamTask, total: int | None, closing: Closing) -> None:
         """Note that a task was closed, and that its directory was in use until now (KAFKA-20805).
 
         Args:
             task: the task.
-            total: its offset sum.
-            closing: how it was closed: the sum holds only after a clean close, which commits.
+            total: the sum of the offsets that its stores have committed; ``None`` if nobody knows,
+                because a store could not be closed.
+            closing: how it was closed. A corrupted task has no offsets.
+
+        Source: KIP-1035, "Consumer Rebalance Metadata": the offsets of each store that is closed.
         """
         if not self._world.defect("forgets-last-use"):
             self._disk.used[task.id] = self._host.now
-        if closing is Closing.CORRUPTED:
+        if closing is Closing.CORRUPTED or total is None:
             self._sums.pop(task.id, None)
-        elif closing is Closing.CLEAN and task.spec.changelogs:
+        elif task.spec.changelogs:
             self._sums[task.id] = total
 
     def wipe(self, task_id: str) -> None:
@@ -143,7 +209,8 @@ class StateDirectory:
         return {
             task: total
             for task, total in sorted(self._sums.items())
-            if self._owners.get(task, thread) == thread
+            # The cleaner may find that the directory is still in use.
+            if self._owners.get(task, thread) in (thread, _CLEANER)
         }
 
     @property
@@ -195,14 +262,10 @@ class StateDirectory:
 
         The scan wipes nothing: the thread that is assigned the task does, if any is.
         """
-        guarantee = EXACTLY_ONCE if self._config.exactly_once else AT_LEAST_ONCE
-        context = StateStoreContext(
-            state_dir=self.directory(task_id),
-            task_id=task_id,
-            app_configs={PROCESSING_GUARANTEE_CONFIG: guarantee, **self.app_configs},
-        )
+        context = self.context(task_id)
         found: list[int | None] = []
-        stores = {name: self.make_store(name) for name in spec.changelogs}
+        formats = {name: self._startup_formats(task_id, name) for name in spec.changelogs}
+        stores = {name: self.make_store(name, each) for name, each in formats.items()}
         try:
             for name, changelog in spec.changelogs.items():
                 store = stores[name]
@@ -210,10 +273,10 @@ class StateDirectory:
                     # The content of a store in memory is gone, and its old sum with it
                     # (KAFKA-20893).
                     continue
-                store.init(context, store)
+                configs = {**context.app_configs, **self.app_configs(formats[name])}
+                store.init(replace(context, app_configs=configs), store)
                 offset = store.committed_offset(topic_partition(changelog))
-                traits = Traits(self._config.exactly_once, self._config.transactional)
-                if opening(traits, FoundStore(offset, empty=False)).wipe:
+                if opening(self._config.traits, FoundStore(offset, empty=False)).wipe:
                     return None
                 known = None if offset == OFFSET_UNKNOWN else offset
                 # A store with an offsets file has deleted the file when it was opened. The commit
@@ -228,6 +291,12 @@ class StateDirectory:
                 if store.is_open and not self._world.defect("leaves-startup-stores-open"):
                     store.close()
         return found
+
+    def _startup_formats(self, task_id: str, store: str) -> Formats:
+        """The formats to open before the first assignment: the older one is live if it exists."""
+        formats = self._disk.release.formats
+        waits = self._config.live_format == "assignment" and formats == (2,)
+        return (1, 2) if waits and store in self._disk.places(task_id) else formats
 
     # The cleaner.
 
@@ -261,6 +330,31 @@ class StateDirectory:
                 return
         # Deleted or not, the directory must be free for other threads again (KAFKA-16025).
         self.unlock(task_id, _CLEANER)
+
+
+def sum_at_close(task: StreamTask, closing: Closing, *, with_memory: bool = False) -> int | None:
+    """The sum of the offsets that the stores of an open task will have committed when it is closed.
+
+    A clean close commits what the stores have. Any other close leaves what they committed last.
+
+    Args:
+        task: the task.
+        closing: how it will be closed.
+        with_memory: whether stores in memory count as well, as with a defect.
+
+    Returns:
+        the sum; ``None`` if the stores are not open any more.
+    """
+    if not task.stores:
+        return None
+    if closing is Closing.CLEAN:
+        return next_offset_sum(task, with_memory=with_memory)
+    offsets = [
+        each.store.committed_offset(topic_partition(each.changelog))
+        for each in task.stores.values()
+        if each.database.persistent
+    ]
+    return offset_sum(None if each in (None, OFFSET_UNKNOWN) else each + 1 for each in offsets)
 
 
 def next_offset_sum(task: StreamTask, *, with_memory: bool = False) -> int:

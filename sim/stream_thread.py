@@ -23,10 +23,11 @@ from streamproof.sim.broker_errors import (
 )
 from streamproof.sim.clients.consumer import Consumer
 from streamproof.sim.clients.membership import Membership
-from streamproof.sim.decisions.commits import next_iterations
-from streamproof.sim.decisions.recovery import Closing, commits_after, wipes_after
-from streamproof.sim.releases import LATEST, Release
-from streamproof.sim.state_directory import StateDirectory, next_offset_sum
+from streamproof.sim.decisions.commits import UNLIMITED, Uncommitted, next_iterations
+from streamproof.sim.decisions.recovery import Closing, closing_in_doubt, commits_after, wipes_after
+from streamproof.sim.metrics_reading import emit_metrics
+from streamproof.sim.releases import LATEST, Formats, Release
+from streamproof.sim.state_directory import StateDirectory, sum_at_close
 from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment
 from streamproof.sim.tasks.global_stores import GlobalTable
 from streamproof.sim.tasks.partition_assignor import PartitionAssignor
@@ -56,12 +57,13 @@ class StreamThread:
         disk: the state directory of the process.
         number: the number of the thread within the process.
         replace: starts another thread in place of this one, once it has died.
+        limits: the most that its stores may stage before it commits.
         release: the release of the process.
         global_table: the global stores of the process; ``None`` without any.
 
     Attributes:
         name: the name of the thread, for the trace.
-        metrics: the metrics of its tasks, while they process.
+        metrics: the metrics of its tasks and their stores, and of its state updater.
         tasks: its tasks, active ones and standbys, by id.
         stopped: an event that happens once the thread has stopped, after ``stop``.
     """
@@ -74,6 +76,7 @@ class StreamThread:
         number: int,
         *,
         replace: Callable[[], None],
+        limits: Uncommitted = UNLIMITED,
         release: Release = LATEST,
         global_table: GlobalTable | None = None,
     ) -> None:
@@ -88,14 +91,17 @@ class StreamThread:
         self._updater_name = f"{host.name}/updater-{number}"
         cache_bytes = self._config.statestore_cache_max_bytes
         self._cache = RecordCache(cache_bytes) if cache_bytes else None
+        self.metrics = Metrics(self._config.metrics_recording_level, lambda: host.now)
         # The clients start actors on the host, so that their order here is part of the run: another
         # order would give every seed another digest.
         self._consumer = self._new_consumer()
         self._updater = self._new_updater()
+        self._release = release
+        # The formats of the stores that the thread opens, the live one first.
+        self._formats = release.formats
         self._assignor = PartitionAssignor(application, host, disk, release, actor=self.name)
         self._membership = self._new_membership()
-        self._committer = self._new_committer()
-        self.metrics = Metrics("DEBUG", lambda: host.now)
+        self._committer = self._new_committer(limits)
         self.tasks: dict[str, StreamTask] = {}
         self._standbys: set[str] = set()
         self._working = WorkingTasks()
@@ -121,6 +127,7 @@ class StreamThread:
             application.cluster,
             isolation="read_committed" if self._config.exactly_once else "read_uncommitted",
             max_poll_records=self._config.max_poll_records,
+            mode=self._config.idling,
         )
 
     def _new_membership(self) -> Membership[Subscription, ThreadAssignment]:
@@ -138,7 +145,7 @@ class StreamThread:
             wake=self._consumer.wakeup,
         )
 
-    def _new_committer(self) -> Committer:
+    def _new_committer(self, limits: Uncommitted) -> Committer:
         application_id = self._application.topology.application_id
         transactional_id = f"{application_id}-{self._host.name}-{self._number}"
         return Committer(
@@ -149,6 +156,7 @@ class StreamThread:
             self._membership,
             actor=self.name,
             transactional_id=transactional_id if self._config.exactly_once else "",
+            limits=limits,
         )
 
     @property
@@ -174,6 +182,7 @@ class StreamThread:
             config,
             actor=self._updater_name,
             wake=self._consumer.wakeup,
+            registry=self.metrics,
             predecessor=predecessor,
         )
 
@@ -181,6 +190,25 @@ class StreamThread:
     def generation(self) -> int:
         """The generation whose assignment the thread has taken; -1 while it joins another."""
         return -1 if self._membership.is_rebalancing else self._membership.generation
+
+    def is_active(self, name: str) -> bool:
+        """Whether a task of the thread is an active one, and no standby."""
+        return name in self.tasks and name not in self._standbys
+
+    def read_metrics(self) -> None:
+        """Read the metrics as a user does, and emit them for the invariants."""
+        if not self._updater.is_closed:
+            emit_metrics(self._world.trace, self.metrics, self.name, self._updater_name)
+
+    @property
+    def has_opened_all(self) -> bool:
+        """Whether the thread has an assignment, and every task of it is open."""
+        return self.generation >= 0 and not self._pending
+
+    @property
+    def active(self) -> list[StreamTask]:
+        """Its active tasks, in the order of their ids."""
+        return [task for name, task in sorted(self.tasks.items()) if name not in self._standbys]
 
     def stop(self) -> None:
         """Ask the thread to commit, to close its tasks and to leave the group: see ``stopped``."""
@@ -229,7 +257,7 @@ class StreamThread:
             except RequestTimeoutError as error:
                 self._world.trace.emit("thread.timed_out", self.name, reason=str(error))
                 if self._committer.is_in_doubt:
-                    yield from self._handle_corruption(list(self._active()))
+                    yield from self._handle_corruption(list(self._active()), self._in_doubt)
             except BrokerError as error:
                 yield from self._handle_lost(error)
 
@@ -250,9 +278,7 @@ class StreamThread:
                 self._world.trace.emit("input.paused", self.name, partition=partition)
         self._is_dirty |= bool(polled.next_offsets)
         for task in self._working.due(polled_at):
-            task.queues.update_lags(
-                {each: self._consumer.current_lag(each) for each in task.spec.inputs}
-            )
+            task.queues.update_lags(self._consumer.current_lag)
         while True:
             yield from self._check_updater()
             tasks = [] if self._is_paused else self._working.due(self._host.now)
@@ -281,8 +307,8 @@ class StreamThread:
         idle_ms = self._working.idle_ms(self._host.now)
         if not idle_ms or self._pending:
             return POLL_MS
-        # A task that restores may have to be committed early, because of its staged bytes.
-        if self._config.max_uncommitted_bytes > 0 and len(self._running()) < len(self._active()):
+        # A task that restores may have to be committed early, because of what it has staged.
+        if self._committer.may_be_due_early and len(self._running()) < len(self._active()):
             return POLL_MS
         if self._is_dirty and not self._membership.is_rebalancing:
             idle_ms = min(idle_ms, self._committer.due_in_ms)
@@ -304,10 +330,10 @@ class StreamThread:
         return processed
 
     def _maybe_flush(self, task: StreamTask) -> None:
-        """Flush a store from time to time, as real stores do when a buffer is full."""
+        """Fill the memory of a store from time to time, so that it writes to the disk by itself."""
         for holder in task.stores.values():
             if self._world.choices.chance(self._config.flush_probability):
-                holder.database.flush()
+                self._disk.fill_memtable(holder.database)
                 self._world.trace.emit(
                     "store.flushed", self.name, task=task.id, partition=holder.changelog
                 )
@@ -350,11 +376,12 @@ class StreamThread:
 
     def _take(self, assignment: ThreadAssignment) -> Steps:
         """Give up the tasks that the thread does not own any more, and prepare the new ones."""
-        rejoin = self._assignor.hear(assignment.answer)
-        if assignment.is_probe:
+        rejoin = self._assignor.hear(assignment.answer, self._membership.generation)
+        if assignment.is_empty:
             if rejoin:
                 self._membership.rejoin()
             return
+        formats = self._formats_after(assignment.answer.version)
         self._world.trace.emit(
             "thread.assigned",
             self.name,
@@ -369,7 +396,7 @@ class StreamThread:
         revoked = [
             task
             for name, task in self.tasks.items()
-            if wanted.get(name) is not (name not in self._standbys)
+            if formats != self._formats or wanted.get(name) is not (name not in self._standbys)
         ]
         active = [task for task in revoked if task.id not in self._standbys]
         closing = Closing.CLEAN
@@ -384,18 +411,42 @@ class StreamThread:
         for task in revoked:
             yield from self._give_up(task, closing)
         if closing is Closing.DIRTY and self._committer.is_in_doubt:
-            yield from self._handle_corruption(self._running())
+            yield from self._handle_corruption(self._running(), self._in_doubt)
+        # Only now: a thread that is lost before this point keeps its standbys in their formats, and
+        # has to open them again after the next assignment.
+        self._formats = formats
         # Tasks that were never opened are given up as well: the group has counted them as owned.
         dropped = [name for name, owned in self._pending.items() if owned and not wanted.get(name)]
         self._pending = {
             name: is_active for name, is_active in wanted.items() if name not in self.tasks
         }
         self._assign_inputs()
+        self._follow_formats(assignment.answer.version)
         interval_ms = self._config.probing_rebalance_interval_ms
         self._next_probing = self._world.now + interval_ms if assignment.probing else None
         # Rejoin last: the group hands out the tasks that the report does not name any more.
-        if active or dropped or assignment.follow_up or rejoin:
+        gone = [task for task in active if not wanted.get(task.id)]
+        if gone or dropped or assignment.follow_up or rejoin:
             self._membership.rejoin()
+
+    def _formats_after(self, version: int) -> Formats:
+        """The formats of the stores after an assignment in this version (KIP-258)."""
+        if self._config.live_format == "configuration" or not self._release.names_formats:
+            return self._formats
+        if self._world.defect("serves-newer-format-early"):
+            return self._release.formats
+        return self._release.formats_after(version)
+
+    def _follow_formats(self, version: int) -> None:
+        """Delete older formats if the assignment says that the upgrade is done (KIP-258)."""
+        if not self._release.names_formats:
+            return
+        is_done = self._release.formats_after(version) == (2,)
+        is_done &= not self._world.defect("keeps-older-format")
+        is_done |= self._world.defect("deletes-older-format-early") and self._formats == (1, 2)
+        if is_done and self._config.live_format == "assignment":
+            self._disk.discard_older(self.name)
+        self._disk.tell_formats(self.name)
 
     def _open_pending(self) -> Steps:
         """Open the assigned tasks. A task whose directory is locked waits."""
@@ -427,9 +478,9 @@ class StreamThread:
         open_task = partial(
             task.open,
             disk.directory(name),
-            disk.make_store,
+            partial(disk.make_store, formats=self._formats),
             self._committer.producer,
-            app_configs=disk.app_configs,
+            app_configs=disk.app_configs(self._formats),
         )
         try:
             open_task(was_empty=was_empty)
@@ -516,10 +567,10 @@ class StreamThread:
         yield self._world.time.timeout(0)
         with_memory = self._world.defect("reports-what-was-in-memory")
         # Read the sum before the close, which takes the stores from the task.
-        total = next_offset_sum(task, with_memory=with_memory)
+        total = sum_at_close(task, closing, with_memory=with_memory)
         task.close(closing)
         self._disk.closed(task, total, closing)
-        if wipes_after(task.traits, closing):
+        if task.must_be_wiped or wipes_after(task.traits, closing):
             self._world.trace.emit("task.wiped", self.name, task=task.id)
             self._disk.wipe(task.id)
         # Unlock after the last use of the files: another thread may open them from here on.
@@ -585,9 +636,16 @@ class StreamThread:
     def _lost_tasks(self) -> list[StreamTask]:
         return [] if self._world.defect("keeps-tasks-after-loss") else self._active()
 
-    def _handle_corruption(self, tasks: list[StreamTask]) -> Steps:
-        """Start tasks over whose stores cannot be trusted."""
-        yield from self._begin_anew([task for task in tasks if task.state is TaskState.RUNNING])
+    @property
+    def _in_doubt(self) -> Closing:
+        return closing_in_doubt(self._application.task_config.traits)
+
+    def _handle_corruption(
+        self, tasks: list[StreamTask], closing: Closing = Closing.CORRUPTED
+    ) -> Steps:
+        """Start tasks over whose stores cannot be trusted, or whose commit is in doubt."""
+        running = [task for task in tasks if task.state is TaskState.RUNNING]
+        yield from self._begin_anew(running, closing)
         yield from self._committer.renew_producer(self.tasks.values())
 
     def _begin_anew(self, tasks: list[StreamTask], closing: Closing = Closing.CORRUPTED) -> Steps:
@@ -601,7 +659,7 @@ class StreamThread:
     # Lookups.
 
     def _active(self) -> list[StreamTask]:
-        return [task for name, task in sorted(self.tasks.items()) if name not in self._standbys]
+        return self.active
 
     def _running(self) -> list[StreamTask]:
         return [task for task in self._active() if task.state is TaskState.RUNNING]

@@ -74,6 +74,10 @@ class ProcessorContext(Protocol):
         """Ask the thread to commit as soon as it can (Kafka: ProcessorContext#commit)."""
         ...
 
+    def defect(self, name: str) -> bool:
+        """Whether an operator has to make this mistake."""
+        ...
+
 
 Process = Callable[[ProcessorContext, str, LogEntry], None]
 """Processes one record, given its topic."""
@@ -98,6 +102,8 @@ class Subtopology:
         init: prepares a task before its first record.
         forwarded: by store, a sink for its writes. They are sent at once or, with a record cache in
             front of the store, when they leave the cache (Kafka: TupleForwarder).
+        timestamped: the stores of tables, which keep the timestamp of each row (KIP-258). The
+            processor gets them as ``KeyValueWithTimestampStore``.
         reused: by store, a source that is its changelog, too. The processor must put exactly what
             it reads (Kafka: ``topology.optimization``, ``reuse.ktable.source.topics``).
     """
@@ -109,6 +115,7 @@ class Subtopology:
     init: Init = _nothing
     forwarded: Mapping[str, str] = field(default_factory=dict)
     reused: Mapping[str, str] = field(default_factory=dict)
+    timestamped: tuple[str, ...] = ()
 
 
 class TaskSpec(NamedTuple):

@@ -1,11 +1,9 @@
 """Model stores of two formats on one disk: plain values, and values with timestamps (KIP-258).
 
 The newer format lies in its own place, ``<store>-v2``, with its own offsets. An instance that
-serves the newer format restores it from those offsets, and deletes the older format once the newer
-one has caught up. An upgrade in place prepares this step: the instance serves the older format, and
-builds the newer one beside it from the changelog. Real stores do the same in
-``stores/format_upgrade.py``. Here as there, the configuration of the instance alone decides
-which format is live. The other members of the group have no influence.
+serves the newer format restores it from those offsets. An upgrade in place prepares this step: the
+instance serves the older format, and builds the newer one beside it from the changelog. Real stores
+do the same in ``stores/format_upgrade.py``. The runtime says which formats a store opens.
 
 Source: KIP-258, In-place upgrade and Offline upgrade.
 """
@@ -55,6 +53,11 @@ class TimestampedStore(ManagingStore):
     def name(self) -> str:
         """The name of the store, without the suffix of its place on the disk."""
         return self._name.removesuffix(NEWER)
+
+    @property
+    def place(self) -> str:
+        """The name of its place on the disk."""
+        return self._name
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
         """Open the files on the disk; delete an older format only if this one has caught up.
@@ -130,6 +133,7 @@ class PreparingStore(ManagingStore):
         """
         super().init(context, root)
         place = f"{self._name}{NEWER}"
+        self._is_new = not self._image.rows and not self._image.offsets
         if self._disk.image(context.state_dir, place).is_open:
             # The newer format was live when the process crashed, and the upgrade was taken back
             # afterwards: the rows may hold aborted writes.
@@ -138,7 +142,6 @@ class PreparingStore(ManagingStore):
         # none, because it only ever holds committed records of the changelog.
         self._newer = TimestampedStore(place, self._disk, transactional=True)
         self._newer.discards = False
-        self._next: dict[TopicPartition, int] = {}
         # The runtime restores the live format only. The newer one gets its records from feed(),
         # so its callback must not replace the one of the live format.
         own = replace(context, restore_callbacks={}, changelog=None, metrics=None)
@@ -157,27 +160,22 @@ class PreparingStore(ManagingStore):
         finally:
             super().close()
 
-    def next_offset(self, partition: TopicPartition) -> int:
-        """The next offset of the changelog to read for the newer format."""
-        offset = self._newer.committed_offset(partition)
-        return self._next.get(partition, max(-1 if offset is None else offset, -1) + 1)
+    @property
+    def is_preparing(self) -> bool:
+        """Whether the newer format can be fed."""
+        return self.is_open
 
-    def feed(
-        self, partition: TopicPartition, batch: Sequence[ChangelogRecord], next_offset: int
-    ) -> None:
-        """Apply the next records of the changelog to the newer format.
+    def committed_offset(self, partition: TopicPartition) -> int | None:
+        """The last committed offset; ``OFFSET_UNKNOWN`` if this format was empty at its opening."""
+        found = super().committed_offset(partition)
+        return OFFSET_UNKNOWN if found is None and self._is_new else found
 
-        Args:
-            partition: the partition of the changelog.
-            batch: the records; empty if only markers or aborted records were read.
-            next_offset: the offset to read from next.
-        """
-        if batch:
-            self._newer.restore(batch)
-            self._newer.commit({partition: batch[-1].offset})
-        self._next[partition] = next_offset
+    def rebuild(self, partition: TopicPartition, records: Sequence[ChangelogRecord]) -> None:
+        """Apply the next records of the changelog to the newer format."""
+        if records:
+            self._newer.restore(records)
+            self._newer.commit({partition: records[-1].offset})
 
-    def is_prepared(self, partition: TopicPartition) -> bool:
-        """Whether the newer format has read the changelog up to the live format's last commit."""
-        live = self.committed_offset(partition)
-        return live is not None and self.next_offset(partition) > live
+    def rebuilt_offset(self, partition: TopicPartition) -> int | None:
+        """The offset of the last record that was applied to the newer format."""
+        return self._newer.committed_offset(partition)

@@ -92,13 +92,13 @@ class ManagingStore(ModelStore):
 class AheadStore(ManagingStore):
     """A defect: the position on the disk includes staged writes."""
 
-    def flush(self) -> None:
+    def write_memtable(self) -> None:
         """Write the memtable to the page cache, together with a position that is too far ahead.
 
         Raises:
             ProcessorStateError: the disk is full; nothing has changed.
         """
-        super().flush()
+        super().write_memtable()
         self._image.position = self.position
 
 
@@ -133,13 +133,13 @@ class CheckpointingStore(ModelStore):
         if context.exactly_once:
             self._disk.checkpoints.pop(here, None)
 
-    def flush(self) -> None:
+    def write_memtable(self) -> None:
         """Write the memtable to the page cache, without the offsets.
 
         Raises:
             ProcessorStateError: the disk is full; nothing has changed.
         """
-        super().flush()
+        super().write_memtable()
         self._image.offsets = {}
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:

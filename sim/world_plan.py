@@ -13,7 +13,7 @@ from streamproof.sim.workloads import WorkloadConfig
 
 __all__ = ["SAFETY_MS", "WORLD_VERSION", "Plan", "require_world_version", "with_staging"]
 
-WORLD_VERSION = 2
+WORLD_VERSION = 3
 """The version of the simulated world; raised whenever the run of any seed changes.
 
 A file that keeps a seed or recorded choices keeps this number with them. A file of another version
@@ -41,6 +41,7 @@ class Plan:
         upgrade: the name of an upgrade that happens meanwhile, in ``UPGRADES``; empty for none.
         upgrade_every_ms: the time before each step of the upgrade; 0 draws it.
         persistent: whether model stores keep their data on the disk, rather than in memory.
+        query_clients: the number of clients that ask interactive queries.
     """
 
     topology: str = "count"
@@ -55,6 +56,7 @@ class Plan:
     upgrade: str = ""
     upgrade_every_ms: int = 0
     persistent: bool = True
+    query_clients: int = 0
 
 
 def with_staging(plan: Plan, *, transactional: bool) -> Plan:
@@ -66,8 +68,9 @@ def with_staging(plan: Plan, *, transactional: bool) -> Plan:
         plan: any plan.
         transactional: whether the stores stage their writes.
     """
-    bound = plan.config.max_uncommitted_bytes if transactional else -1
-    config = replace(plan.config, transactional=transactional, max_uncommitted_bytes=bound)
+    config = replace(plan.config, transactional=transactional)
+    if not transactional:
+        config = replace(config, max_uncommitted_bytes=-1, max_uncommitted_records=-1)
     return replace(plan, config=config)
 
 

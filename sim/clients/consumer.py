@@ -17,18 +17,22 @@ from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.broker_errors import BrokerError, OffsetOutOfRangeError, RequestTimeoutError
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.partition_log import Fetched, Isolation, LogEntry
+from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.decisions.lag import current_lag
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
-from streamproof.stores.errors import InvalidArgumentError
 
-__all__ = ["FETCH_MAX_WAIT_MS", "MAX_POLL_RECORDS", "Consumer", "Polled"]
+__all__ = ["FETCH_MAX_WAIT_MS", "MAX_POLL_RECORDS", "Consumer", "IllegalStateError", "Polled"]
 
 MAX_POLL_RECORDS = 1_000
 """``max.poll.records``, as Kafka Streams sets it."""
 
 FETCH_MAX_WAIT_MS = 500
 """``fetch.max.wait.ms``: how long a fetch waits at the brokers for a record."""
+
+
+class IllegalStateError(Exception):
+    """The state of the consumer does not allow the call (Kafka: IllegalStateException)."""
 
 
 class Polled(NamedTuple):
@@ -77,6 +81,8 @@ class Consumer:
         cluster: the brokers.
         isolation: whether the consumer sees uncommitted records.
         max_poll_records: the largest number of records in a poll.
+        mode: whether ``current_lag`` only reads what is known, as KIP-695 proposes, or also
+            requests an unknown end, as Kafka ships it.
     """
 
     def __init__(
@@ -88,7 +94,9 @@ class Consumer:
         *,
         isolation: Isolation,
         max_poll_records: int = MAX_POLL_RECORDS,
+        mode: Mode = "proposal",
     ) -> None:
+        self._mode: Mode = mode
         self._world = world
         self._host = host
         self._network = network
@@ -172,16 +180,18 @@ class Consumer:
     def current_lag(self, partition: str) -> int | None:
         """The number of records behind the position, from memory: the call never blocks.
 
-        ``None`` means that the lag is not known. The consumer then asks for the end, so that a
-        later call knows the lag.
+        ``None`` means that the lag is not known. As proposed, the next fetch brings the end. As
+        shipped, the consumer then also asks for the end, in the background.
 
         Raises:
-            InvalidArgumentError: the partition is not assigned.
+            IllegalStateError: the partition is not assigned.
 
         Source: KIP-695, Consumer#currentLag.
         """
         state = self._of(partition)
-        lag, ask_for_end = current_lag(state.position, state.end, asked=state.end_asked)
+        lag, ask_for_end = current_lag(
+            state.position, state.end, asked=state.end_asked, mode=self._mode
+        )
         if ask_for_end:
             state.end_asked = True
             self._host.start(self._ask_for_end(partition, state))
@@ -384,7 +394,7 @@ class Consumer:
         try:
             return self._partitions[partition]
         except KeyError:
-            raise InvalidArgumentError(
+            raise IllegalStateError(
                 f"{partition} is not assigned to this consumer. Use one of: "
                 f"{', '.join(self._partitions) or 'none'}."
             ) from None

@@ -1,11 +1,66 @@
 """The times and offsets of commits, and the number of records that a thread processes between them.
 
-Sources: Kafka, StreamThread#maybeCommit and #runOnce, StreamTask#committableOffsetsAndMetadata.
+Sources: KIP-892; Kafka, StreamThread#maybeCommit and #runOnce,
+StreamTask#committableOffsetsAndMetadata.
 """
 
 from __future__ import annotations
 
-__all__ = ["commit_is_due", "committable_offset", "needs_commit", "next_iterations"]
+from typing import NamedTuple
+
+__all__ = [
+    "NOTHING",
+    "UNCOMMITTED_MAX_BYTES",
+    "UNLIMITED",
+    "Uncommitted",
+    "commit_is_due",
+    "committable_offset",
+    "exceeds",
+    "needs_commit",
+    "next_iterations",
+    "share_of",
+]
+
+UNCOMMITTED_MAX_BYTES = 64 * 1024 * 1024
+"""The default of ``statestore.uncommitted.max.bytes``."""
+
+
+class Uncommitted(NamedTuple):
+    """Staged records and bytes: how many there are, or how many there may be (KIP-892).
+
+    Attributes:
+        records: the number of records; as a limit, 0 or less is no limit.
+        bytes: the number of bytes; as a limit, 0 or less is no limit.
+    """
+
+    records: int
+    bytes: int
+
+
+NOTHING = Uncommitted(0, 0)
+"""Stores that have staged nothing."""
+
+UNLIMITED = Uncommitted(-1, -1)
+"""No limit."""
+
+
+def share_of(limits: Uncommitted, threads: int) -> Uncommitted:
+    """The limits of one thread: the threads of a process share the limits of the process equally.
+
+    A share is at least 1, because a limit that is too small to be shared must not be off.
+
+    Args:
+        limits: the limits of the process.
+        threads: the number of its threads, at least 1; a global thread counts as one.
+
+    Source: Kafka 4.4, KafkaStreams#maxUncommittedBytesPerThread.
+    """
+    return Uncommitted(*(each if each <= 0 else max(each // threads, 1) for each in limits))
+
+
+def exceeds(staged: Uncommitted, limits: Uncommitted) -> bool:
+    """Whether stores have staged more records or more bytes than a limit allows."""
+    return any(0 < most < number for number, most in zip(staged, limits, strict=True))
 
 
 def commit_is_due(
@@ -13,8 +68,8 @@ def commit_is_due(
     last_commit: int,
     *,
     commit_interval_ms: int,
-    uncommitted_bytes: int = 0,
-    max_uncommitted_bytes: int = -1,
+    staged: Uncommitted = NOTHING,
+    limits: Uncommitted = UNLIMITED,
 ) -> bool:
     """Whether it is time for the periodic commit of a thread.
 
@@ -22,13 +77,11 @@ def commit_is_due(
         now: the time, in milliseconds.
         last_commit: the time of the last commit.
         commit_interval_ms: more than this many milliseconds must have passed.
-        uncommitted_bytes: how many bytes the stores of the thread have staged (KIP-892).
-        max_uncommitted_bytes: the thread's share of ``statestore.uncommitted.max.bytes``; 0 or less
-            is no limit.
+        staged: what the stores of the thread have staged (KIP-892).
+        limits: the thread's share of ``statestore.uncommitted.max.records`` and
+            ``statestore.uncommitted.max.bytes``.
     """
-    if now - last_commit > commit_interval_ms:
-        return True
-    return 0 < max_uncommitted_bytes < uncommitted_bytes
+    return now - last_commit > commit_interval_ms or exceeds(staged, limits)
 
 
 def needs_commit(consumed: int | None, position: int | None) -> bool:

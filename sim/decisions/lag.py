@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from streamproof.sim.decisions.idling import Mode
+
 __all__ = [
     "LATEST_OFFSET",
     "MAX_OFFSET",
@@ -35,15 +37,20 @@ class LagAnswer(NamedTuple):
 
     Attributes:
         lag: the number of records between the position and the end; ``None`` if it is not known.
-        ask_for_end: whether the consumer must ask for the end, so that a later call knows the lag.
+        ask_for_end: whether the consumer asks for the end, so that a later call knows the lag.
     """
 
     lag: int | None
     ask_for_end: bool
 
 
-def current_lag(position: int | None, end: int | None, *, asked: bool) -> LagAnswer:
+def current_lag(
+    position: int | None, end: int | None, *, asked: bool, mode: Mode = "proposal"
+) -> LagAnswer:
     """The lag of a consumer, from its memory: the call never blocks.
+
+    As proposed, the call never leads to a request: a later fetch brings the end. As Kafka ships it,
+    the consumer requests an unknown end in the background.
 
     Args:
         position: the next offset to fetch; ``None`` while the consumer looks for one.
@@ -51,11 +58,12 @@ def current_lag(position: int | None, end: int | None, *, asked: bool) -> LagAns
             fetch; ``None`` before the first. A seek does not change the end, so that the lag may be
             stale, and even less than 0.
         asked: whether the consumer has asked for the end, and waits for the answer.
+        mode: the rule of the proposal, or the one that Kafka ships.
     """
     if position is None:
         return LagAnswer(None, False)
     if end is None:
-        return LagAnswer(None, not asked)
+        return LagAnswer(None, mode == "kafka" and not asked)
     return LagAnswer(end - position, False)
 
 

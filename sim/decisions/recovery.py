@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.decisions.lag import MAX_OFFSET
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "FoundStore",
     "Recovery",
     "Traits",
+    "closing_in_doubt",
     "commits_after",
     "opening",
     "wipes_after",
@@ -39,12 +41,14 @@ class Traits(NamedTuple):
         transactional: the store stages its writes until the commit.
         logged: the store has a changelog.
         persistent: the content of the store outlives the process.
+        rules: the rules for stores that stage: those of KIP-892, or those of Kafka.
     """
 
     exactly_once: bool
     transactional: bool
     logged: bool = True
     persistent: bool = True
+    rules: Mode = "proposal"
 
 
 class FoundStore(NamedTuple):
@@ -113,12 +117,18 @@ def commits_after(traits: Traits, closing: Closing) -> bool:
     return closing in (Closing.RESTORED, Closing.CLEAN)
 
 
-def wipes_after(traits: Traits, closing: Closing) -> bool:
-    """Whether the directory of the task is deleted after it was closed.
+def closing_in_doubt(traits: Traits) -> Closing:
+    """How a task ends whose commit got no answer: nobody knows whether it took place.
 
-    In Kafka a store that stages its writes is wiped like any other once it was *marked* as
-    corrupted, while KIP-892 asks for no wipe there.
+    A store that stages its writes has none of the commit in doubt, and goes on from its own offset.
+    So KIP-892 keeps the store, while Kafka marks it as corrupted like any other.
     """
+    kept = traits.exactly_once and traits.transactional and traits.rules == "proposal"
+    return Closing.DIRTY if kept else Closing.CORRUPTED
+
+
+def wipes_after(traits: Traits, closing: Closing) -> bool:
+    """Whether the directory of the task is deleted after it was closed."""
     if not traits.exactly_once:
         return False
     if closing is Closing.DIRTY:

@@ -25,6 +25,7 @@ from streamproof.sim.event_kinds.kind import (
     Look,
 )
 from streamproof.sim.event_kinds.logs import LOG_KINDS
+from streamproof.sim.event_kinds.queries import QUERY_KINDS
 from streamproof.sim.event_kinds.restorations import RESTORATION_KINDS
 from streamproof.sim.event_kinds.stores import STORE_KINDS
 from streamproof.sim.event_kinds.tasks import TASK_KINDS
@@ -47,6 +48,7 @@ _FAMILIES = (
     GROUP_KINDS,
     INSTANCE_KINDS,
     LOG_KINDS,
+    QUERY_KINDS,
     RESTORATION_KINDS,
     STORE_KINDS,
     TASK_KINDS,

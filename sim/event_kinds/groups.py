@@ -21,7 +21,9 @@ class AssignedMember(TypedDict):
     sums: dict[str, int]
     used: int
     supported: int
-    formats: list[int]
+    formats: dict[str, list[int]] | None
+    version: int
+    probed: bool
     active: list[str]
     standby: list[str]
 
@@ -128,17 +130,30 @@ GROUP_KINDS = (
         effect=Absent("no members of groups are kept"),
     ),
     EventKind(
-        name="group.probed",
-        meaning="The leader asks the members to rejoin with another metadata version.",
+        name="group.refused",
+        meaning="The members can never agree on a metadata version, so nobody gets a task.",
         actor="thread",
-        attributes={"version": VERSION},
+        attributes={"reason": Attribute(str, "the error message")},
+        look=Look("groups", "instance", "!", "group", 3, "the group is refused: {reason}"),
+        footprint=Footprint(writes=("shares",), reads=("members",)),
+        effect=Absent("no metadata versions are kept"),
+    ),
+    EventKind(
+        name="group.probed",
+        meaning="The leader asks members that are too new to rejoin with another metadata version.",
+        actor="thread",
+        attributes={
+            "version": VERSION,
+            "generation": Attribute(int, "the generation of the group"),
+            "members": Attribute(list[str], "the members that get an empty assignment"),
+        },
         look=Look(
             "groups",
             "instance",
             "R",
             "group",
             2,
-            "the members rejoin to agree on version {version}",
+            "{members} must rejoin to agree on version {version}",
         ),
         footprint=Footprint(writes=("shares",)),
         effect=Absent("no metadata versions are kept"),

@@ -107,6 +107,8 @@ INSTANCE_KINDS = (
             "transactional": Attribute(bool, "whether stores stage their writes (KIP-892)"),
             "max_task_idle_ms": Attribute(int, "`max.task.idle.ms`"),
             "max_uncommitted_bytes": Attribute(int, "`statestore.uncommitted.max.bytes`"),
+            "max_uncommitted_records": Attribute(int, "`statestore.uncommitted.max.records`"),
+            "store_rules": Attribute(str, "the rules for stores that stage: proposal or kafka"),
             "statestore_cache_max_bytes": Attribute(int, "`statestore.cache.max.bytes`"),
             "partitions": Attribute(dict[str, int], "how many partitions each topic has"),
             "changelogs": Attribute(
@@ -116,6 +118,17 @@ INSTANCE_KINDS = (
             "max_warmup_replicas": Attribute(int, "`max.warmup.replicas`"),
             "acceptable_recovery_lag": Attribute(int, "`acceptable.recovery.lag`"),
             "probing_rebalance_interval_ms": Attribute(int, "`probing.rebalance.interval.ms`"),
+            "commit_interval_ms": Attribute(int, "`commit.interval.ms`"),
+            "default_query_isolation": Attribute(
+                str,
+                "`default.interactive.query.isolation.level`; empty for the default: the level of "
+                "the context (KIP-892), or READ_UNCOMMITTED by the rules of Kafka",
+            ),
+            "metrics_recording_level": Attribute(str, "`metrics.recording.level`"),
+            "live_format": Attribute(
+                str,
+                "what decides which format of a store is live: `assignment` or `configuration`",
+            ),
         },
         look=Look("world", "", "^", "other", 1, "the application has tasks {tasks}"),
         footprint=Absent("the settings are the same for every event after them"),
@@ -145,6 +158,19 @@ INSTANCE_KINDS = (
         look=Look("disk", "", "!", "faults", 3, "the disk is full: {store} cannot be written"),
         footprint=Footprint(writes=("trouble {process}",)),
         effect=_disk_full,
+    ),
+    EventKind(
+        name="disk.listed",
+        meaning="The directories of stores on a disk, when a thread reports them or has tasks.",
+        actor="thread",
+        attributes={
+            "places": Attribute(
+                dict[str, list[str]], "by task, `<store>`, and `<store>-v2` for the newer format"
+            )
+        },
+        look=Look("disk", "", ".", "other", 0, "the disk has {places}"),
+        footprint=Absent("the events of stores tell how the directories came about"),
+        effect=Absent("only the store that is served is kept"),
     ),
     EventKind(
         name="disk.power_lost",
@@ -178,6 +204,39 @@ INSTANCE_KINDS = (
         effect=_instance_paused,
     ),
     EventKind(
+        name="instance.prepared",
+        meaning="A process logs at INFO that all its stores have the newer format beside the live "
+        "one.",
+        actor="process",
+        attributes={
+            "stores": Attribute(
+                dict[str, int], "by changelog, the last offset that the newer format has"
+            )
+        },
+        look=Look("instance", "", "^", "starts", 3, "{actor} logs that its stores are prepared"),
+        footprint=Absent("`store.rebuilt` tells what was built"),
+        effect=Absent("only the store that is served is kept"),
+    ),
+    EventKind(
+        name="instance.ready",
+        meaning="A process logs at INFO that its copies are ready to take over.",
+        actor="process",
+        attributes={
+            "copies": Attribute(dict[str, int], "by changelog, the last offset that the copy has")
+        },
+        look=Look("instance", "", "^", "starts", 3, "{actor} logs that it is ready to take over"),
+        footprint=Absent("`store.restored` tells what was copied"),
+        effect=Absent("`store.restored` tells what the stores hold"),
+    ),
+    EventKind(
+        name="instance.retired",
+        meaning="An operator stops an old instance for good, in a roll-over.",
+        actor="process",
+        look=Look("instance", "", "v", "starts", 3, "{actor} is about to be stopped for good"),
+        footprint=Footprint(reads=("process {process}",)),
+        effect=Absent("`instance.stopped` tells that the process has ended"),
+    ),
+    EventKind(
         name="instance.resumed",
         meaning="The tasks of a process resume.",
         actor="process",
@@ -197,6 +256,7 @@ INSTANCE_KINDS = (
             "formats": Attribute(
                 list[int], "the store formats that it supports: 1, and 2 with timestamps"
             ),
+            "upgrade_mode": Attribute(str, "`upgrade.mode` (KIP-258); empty if it is not set"),
         },
         look=Look("instance", "", "^", "starts", 3, "{actor} starts, with release {release}"),
         adapted=_minor_at_the_start,
@@ -229,6 +289,18 @@ INSTANCE_KINDS = (
         look=Look("instance", "", "^", "faults", 3, "{actor} goes on as if no time had passed"),
         footprint=Footprint(writes=("trouble {process}",), reads=("trouble {process}",)),
         effect=_ends(STANDS_STILL),
+    ),
+    EventKind(
+        name="upgrade.awaited",
+        meaning="An operator has waited for a message in the logs of all these instances.",
+        actor="nemesis",
+        attributes={
+            "message": Attribute(str, "`instance.prepared` or `instance.ready`"),
+            "instances": Attribute(list[str], "the instances"),
+        },
+        look=Look("world", "", "^", "starts", 2, "an operator has waited for {instances}"),
+        footprint=Absent("the messages themselves are events"),
+        effect=Absent("the messages themselves are events"),
     ),
     EventKind(
         name="network.connected",

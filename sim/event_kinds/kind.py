@@ -24,7 +24,15 @@ __all__ = [
 ]
 
 Actor = Literal[
-    "application", "brokers", "process", "thread", "updater", "global", "workload", "nemesis"
+    "application",
+    "brokers",
+    "process",
+    "thread",
+    "updater",
+    "global",
+    "workload",
+    "nemesis",
+    "client",
 ]
 
 ACTORS: dict[Actor, tuple[str, str]] = {
@@ -36,6 +44,7 @@ ACTORS: dict[Actor, tuple[str, str]] = {
     "global": ("`instance-0/global`", "the thread of a process that keeps global stores"),
     "workload": ("`workload`", "the source of the input records"),
     "nemesis": ("`nemesis`", "the source of faults"),
+    "client": ("`client-0`", "a client that asks interactive queries"),
 }
 """The actor of an event: the form of its name, and its role."""
 
@@ -59,6 +68,7 @@ GLYPHS: dict[str, str] = {
     "$": "records are restored",
     "]": "memory is written to the disk",
     "C": "a commit",
+    "q": "a store is queried",
     "x": "an abort",
     "W": "a directory is wiped",
     "?": "nobody knows whether it was done",
@@ -66,7 +76,9 @@ GLYPHS: dict[str, str] = {
 }
 """Every sign that a picture may have, with its meaning, in the order of the legend."""
 
-Lane = Literal["world", "log", "groups", "transactions", "instance", "task", "store", "disk"]
+Lane = Literal[
+    "world", "log", "groups", "transactions", "clients", "instance", "task", "store", "disk"
+]
 """Where in a picture an event takes place."""
 
 Group = Literal[
@@ -79,6 +91,7 @@ Group = Literal[
     "restoring",
     "log",
     "transactions",
+    "queries",
     "other",
 ]
 """What events are filtered by in a picture."""

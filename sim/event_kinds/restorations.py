@@ -41,9 +41,7 @@ RESTORATION_KINDS = (
             "records": NO_RECORDS,
             "total": Attribute(int, "how many records were applied in all"),
         },
-        look=Look(
-            "store", "", "$", "restoring", 2, "{store} is restored, with {total} records in all"
-        ),
+        look=Look("store", "", "$", "restoring", 2, "{store} is restored; records in all: {total}"),
         footprint=Footprint(
             writes=(*_RESTORING, "restored {process} {partition}"), reads=(STARTED,)
         ),
@@ -82,7 +80,7 @@ RESTORATION_KINDS = (
             "<",
             "restoring",
             2,
-            "restoring {store} is suspended, after {total} records",
+            "restoring {store} is suspended; records so far: {total}",
         ),
         footprint=Footprint(writes=_RESTORING, reads=(STARTED,)),
         effect=Absent("`store.restored` tells what was applied"),

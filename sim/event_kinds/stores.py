@@ -45,6 +45,9 @@ _CONTENTS = {
     "rows": Attribute(
         list[list[bytes]], "all rows in the order of their keys: pairs of key and value", _said_rows
     ),
+    "timestamps": Attribute(
+        list[int], "the timestamp of each of these rows; empty for plain values (KIP-258)"
+    ),
     "is_input": Attribute(bool, "whether the changelog is an input of the task"),
     "position": Attribute(dict[str, int], "by partition of an input, the position (KIP-796)"),
 }
@@ -98,9 +101,22 @@ def _store_restored(moment: Moment, event: Event) -> None:
 
 def _global_applied(moment: Moment, event: Event) -> None:
     store = moment.store(event)
-    store.task, store.name = GLOBAL, event.attributes["store"]
-    store.is_open, store.is_persistent = True, False
+    store.task, store.name, store.is_open = GLOBAL, event.attributes["store"], True
     _store_restored(moment, event)
+
+
+def _global_opened(moment: Moment, event: Event) -> None:
+    store = moment.store(event)
+    store.task, store.name = GLOBAL, event.attributes["store"]
+    store.is_open, store.is_persistent = True, event.attributes["persistent"]
+    store.offset = store.committed_offset = store.flushed_offset = event.offset
+
+
+def _global_committed(moment: Moment, event: Event) -> None:
+    for partition, offset in event.attributes["offsets"].items():
+        store = moment.stores.get((event.process, partition))
+        if store is not None:
+            store.commit(offset)
 
 
 def _store_committed(moment: Moment, event: Event) -> None:
@@ -134,6 +150,35 @@ STORE_KINDS = (
         ),
         footprint=Footprint(writes=(ROW,), reads=("record {partition} {offset}",)),
         effect=_global_applied,
+    ),
+    EventKind(
+        name="global.committed",
+        meaning="A process has committed a global store, with the offsets of all partitions.",
+        actor="global",
+        attributes={
+            "store": Attribute(str, "the store"),
+            "offsets": Attribute(
+                dict[str, int], "by partition, the offset of the last record that the store has"
+            ),
+        },
+        look=Look(
+            "instance", "", "C", "restoring", 1, "the global store {store} commits {offsets}"
+        ),
+        footprint=Footprint(writes=("files {process}",)),
+        effect=_global_committed,
+    ),
+    EventKind(
+        name="global.opened",
+        meaning="A process has opened a global store, with the offset that a partition has in it.",
+        actor="global",
+        about="partition offset?",
+        attributes={
+            "store": Attribute(str, "the store"),
+            "persistent": Attribute(bool, "whether it outlives the process"),
+        },
+        look=Look("instance", "", "o", "restoring", 0, "the global store {store} is opened: {at}"),
+        footprint=Footprint(writes=(STORE,), reads=("files {process}",)),
+        effect=_global_opened,
     ),
     EventKind(
         name="global.restored",
@@ -198,6 +243,9 @@ STORE_KINDS = (
                 bool, "whether the stores of its task must be deleted first", _said_wipe
             ),
             "persistent": Attribute(bool, "whether it outlives the process"),
+            "place": Attribute(
+                str, "its directory: `<store>`, or `<store>-v2` for the newer format (KIP-258)"
+            ),
         },
         look=Look("store", "disk", "o", "stores", 2, "{store} is opened: {at}{wipe}"),
         adapted=_minor_without_a_wipe,

@@ -54,6 +54,8 @@ THREAD_KINDS = (
         attributes={
             "version": VERSION,
             "commonly_supported": Attribute(int, "the newest version that all members support"),
+            "generation": Attribute(int, "the generation of the group"),
+            "empty": Attribute(bool, "whether the answer has versions and no assignment"),
         },
         look=Look(
             "instance", "groups", ".", "group", 0, "{actor} gets an assignment in version {version}"
@@ -120,10 +122,34 @@ THREAD_KINDS = (
         name="thread.staged",
         meaning="A thread has staged more than the limit, and has to commit.",
         actor="thread",
-        attributes={"bytes": Attribute(int, "how much, in bytes")},
-        look=Look("instance", "", "=", "stores", 1, "its stores have staged {bytes} bytes"),
+        attributes={
+            "records": Attribute(int, "how many records"),
+            "bytes": Attribute(int, "how many bytes"),
+        },
+        look=Look(
+            "instance",
+            "",
+            "=",
+            "stores",
+            1,
+            "its stores have staged {records} records, {bytes} bytes",
+        ),
         footprint=Footprint(writes=("staged {actor}",)),
         effect=Absent("`store.put` has told what is staged"),
+    ),
+    EventKind(
+        name="thread.metrics",
+        meaning="Somebody reads the metrics of the stores in a thread's tasks.",
+        actor="thread",
+        attributes={
+            "stores": Attribute(
+                dict[str, dict[str, dict[str, float | None]]],
+                "by task, store and the name of a metric, its value; null without recordings",
+            ),
+        },
+        look=Look("instance", "", ".", "other", 0, "metrics of the stores"),
+        footprint=Footprint(writes=("metrics {actor}",)),
+        effect=Absent("metrics change nothing"),
     ),
     EventKind(
         name="thread.stopped",
@@ -145,6 +171,10 @@ THREAD_KINDS = (
             ),
             "used": Attribute(int, "the metadata version that it uses (KIP-268)"),
             "supported": Attribute(int, "the newest metadata version that it supports"),
+            "formats": Attribute(
+                dict[str, list[int]] | None,
+                "by store, the formats that it reports (KIP-258); null if it reports none",
+            ),
         },
         look=Look("groups", "instance", "j", "group", 1, "{actor} joins, and owns {owned}"),
         footprint=Footprint(writes=("subscribed {actor}",), reads=("answered {actor}",)),
@@ -169,17 +199,51 @@ THREAD_KINDS = (
         effect=Absent("no state updaters are kept"),
     ),
     EventKind(
+        name="updater.failed",
+        meaning="A state updater cannot go on with a task, and leaves the task to its thread.",
+        actor="updater",
+        about="task",
+        attributes={"reason": REASON},
+        look=Look("instance", "", "!", "faults", 2, "{actor} gives {task} up: {reason}"),
+        footprint=Footprint(writes=("trouble {process}",)),
+        effect=Absent("`task.closed` tells how the task ends"),
+    ),
+    EventKind(
         name="updater.metrics",
-        meaning="The metrics of a state updater.",
+        meaning="Somebody reads the metrics of a state updater and its tasks.",
         actor="updater",
         attributes={
             "gauges": Attribute(dict[str, float], "by the name of a metric, its value"),
+            "tasks": Attribute(
+                dict[str, dict[str, float | None]], "by task and the name of a metric, its value"
+            ),
             "remaining": Attribute(
-                dict[str, int], "by active task, how many offsets are still to be restored"
+                dict[str, int],
+                "by active task, how many records or offsets are still to be restored",
             ),
         },
         look=Look("instance", "", ".", "other", 0, "metrics: {remaining} remain"),
         footprint=Footprint(writes=("metrics {process}",)),
         effect=Absent("metrics change nothing"),
+    ),
+    EventKind(
+        name="updater.started",
+        meaning="A state updater begins, and waits for tasks.",
+        actor="updater",
+        attributes={"mode": Attribute(str, "its rules: `proposal`, or `kafka` as shipped")},
+        look=Look("instance", "", "^", "starts", 0, "{actor} begins"),
+        footprint=Footprint(writes=("metrics {process}",)),
+        effect=Absent("no state updaters are kept"),
+    ),
+    EventKind(
+        name="updater.turned",
+        meaning="A state updater turns to another part of its work, or to the same again.",
+        actor="updater",
+        attributes={
+            "to": Attribute(str, "`restoring`, `updating`, `checkpointing` or `idle`"),
+        },
+        look=Look("instance", "", ".", "other", 0, "{actor} is {to}"),
+        footprint=Footprint(writes=("metrics {process}",)),
+        effect=Absent("`store.restored` and `store.committed` tell what is done"),
     ),
 )

@@ -29,13 +29,38 @@ from streamproof.sim.invariants.invariant import (
     InvariantViolation,
     Watch,
 )
+from streamproof.sim.invariants.kept_stores import (
+    NoErrorWipesWhatIsStaged,
+    StoreResumesFromItsOffset,
+    WhatIsUncleanIsNotKept,
+)
 from streamproof.sim.invariants.liveness import (
     EveryTaskRuns,
     EveryThreadTakesPart,
     NothingIsWipedWithoutNeed,
     UncommittedBytesAreBounded,
 )
-from streamproof.sim.invariants.ordering import LeastTimestampFirst, WaitsForWhatIsThere
+from streamproof.sim.invariants.measurements import (
+    OneRatioIsZero,
+    RestoreCallsAreCounted,
+    RestoredIsCounted,
+    StoreCommitsAreMeasured,
+    TasksAreCounted,
+    TimeIsSharedOut,
+    UpdatedIsCounted,
+    UpdaterIsAnotherThread,
+)
+from streamproof.sim.invariants.metadata_versions import (
+    EmptyAnswerIsForTheTooNew,
+    FormatsAreThoseOnTheDisk,
+    MirrorsAreAnsweredInTheirVersion,
+    VersionIsThatOfTheRelease,
+)
+from streamproof.sim.invariants.ordering import (
+    LeastTimestampFirst,
+    WaitsForTheRestOfABurst,
+    WaitsForWhatIsThere,
+)
 from streamproof.sim.invariants.output import OutputIsThatOfARunWithoutFaults
 from streamproof.sim.invariants.ownership import (
     AssignedTasksAreKept,
@@ -45,8 +70,32 @@ from streamproof.sim.invariants.ownership import (
     RestoringIsPaired,
 )
 from streamproof.sim.invariants.positions import PositionIsNotAhead
+from streamproof.sim.invariants.queries import QUERY_INVARIANTS
+from streamproof.sim.invariants.reports import (
+    OpenTasksAreReported,
+    WhatAnyThreadClosedIsReported,
+    WhatIsOnTheDiskIsReported,
+)
+from streamproof.sim.invariants.roll_over import (
+    CopiesTakeOverWhenReady,
+    MirrorsOnlyCopy,
+    ReadyCopiesAreComplete,
+)
 from streamproof.sim.invariants.state_directories import HotDirectoryIsKept, NothingIsLeftInUse
-from streamproof.sim.invariants.upgrades import ClosedStoreKeepsItsOffset, MirrorsOnlyCopy
+from streamproof.sim.invariants.store_formats import (
+    LiveFormatIsThatOfTheAssignment,
+    OlderFormatIsDeletedInTime,
+    OnlyAnUpgradeInPlaceBuilds,
+    PreparedStoresAreBuilt,
+)
+from streamproof.sim.invariants.table_timestamps import (
+    AggregatesHaveTheLatestTime,
+    DerivedRowsKeepTheirTime,
+    JoinedRowsHaveTheLaterTime,
+    RestoredRowsHaveTheirTimes,
+    SourceRowsHaveTheTimeOfTheirRecord,
+)
+from streamproof.sim.invariants.upgrades import ClosedStoreKeepsItsOffset
 from streamproof.sim.invariants.visibility import (
     MetricsAddUp,
     PurgedWasCommitted,
@@ -73,10 +122,19 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     RestoringIsPaired,
     UpdatingIsPaired,
     MetricsAddUp,
+    TimeIsSharedOut,
+    OneRatioIsZero,
+    TasksAreCounted,
+    RestoreCallsAreCounted,
+    RestoredIsCounted,
+    UpdatedIsCounted,
+    UpdaterIsAnotherThread,
+    StoreCommitsAreMeasured,
     StandbyIsNotAhead,
     PurgedWasCommitted,
     LeastTimestampFirst,
     WaitsForWhatIsThere,
+    WaitsForTheRestOfABurst,
     EveryTaskRuns,
     EveryThreadTakesPart,
     NothingIsWipedWithoutNeed,
@@ -90,10 +148,32 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     WarmUpsAreBounded,
     WorkIsEven,
     MembersReportWhatTheyHave,
+    WhatIsOnTheDiskIsReported,
+    OpenTasksAreReported,
+    WhatAnyThreadClosedIsReported,
     GroupLooksAgain,
     MembersAgreeOnAVersion,
     ClosedStoreKeepsItsOffset,
     MirrorsOnlyCopy,
     PositionIsNotAhead,
+    *QUERY_INVARIANTS,
+    StoreResumesFromItsOffset,
+    WhatIsUncleanIsNotKept,
+    NoErrorWipesWhatIsStaged,
+    VersionIsThatOfTheRelease,
+    FormatsAreThoseOnTheDisk,
+    EmptyAnswerIsForTheTooNew,
+    MirrorsAreAnsweredInTheirVersion,
+    LiveFormatIsThatOfTheAssignment,
+    OlderFormatIsDeletedInTime,
+    PreparedStoresAreBuilt,
+    OnlyAnUpgradeInPlaceBuilds,
+    ReadyCopiesAreComplete,
+    CopiesTakeOverWhenReady,
+    SourceRowsHaveTheTimeOfTheirRecord,
+    DerivedRowsKeepTheirTime,
+    JoinedRowsHaveTheLaterTime,
+    AggregatesHaveTheLatestTime,
+    RestoredRowsHaveTheirTimes,
 )
 """All invariants."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
-from typing import Any
+from typing import Any, ClassVar
 
 from streamproof.sim.decisions.lag import (
     LATEST_OFFSET,
@@ -61,7 +61,8 @@ def _threads(event: Event) -> dict[str, int]:
     """By process, how many threads it has."""
     found: dict[str, int] = {}
     for each in event.attributes["members"].values():
-        found[each["process"]] = found.get(each["process"], 0) + 1
+        if not each["probed"]:
+            found[each["process"]] = found.get(each["process"], 0) + 1
     return found
 
 
@@ -70,8 +71,9 @@ def _lags(event: Event, task: str) -> dict[str, int]:
     found: dict[str, int] = {}
     end = event.attributes["ends"][task]
     for each in event.attributes["members"].values():
-        # A process that only makes copies for now does not count.
-        if task not in each["sums"] or each["process"] not in event.attributes["clients"]:
+        # A process that only makes copies for now does not count, nor a report that is too new.
+        is_client = each["process"] in event.attributes["clients"] and not each["probed"]
+        if task not in each["sums"] or not is_client:
             continue
         lag, process = task_lag(each["sums"][task], end), each["process"]
         before = found.get(process, lag)
@@ -92,10 +94,12 @@ class EachTaskIsSharedOutOnce(_Assignments):
 
     name = "an assignment gives each task to one owner"
     requirement = "ASSIGN-001"
+    situation = "tasks were shared out among two processes"
 
     def _assigned(self, event: Event) -> Iterator[str]:
         more = event.attributes
         members: dict[str, Any] = more["members"]
+        self.tried |= len(more["clients"]) > 1
         owned = {task: name for name, each in members.items() for task in each["owned"]}
         given: dict[str, str] = {}
         for name, each in members.items():
@@ -117,10 +121,13 @@ class CopiesAreApart(_Assignments):
 
     name = "a process has a task in one role"
     requirement = "ASSIGN-002"
+    situation = "a task and a copy of it were shared out"
+    drawn_from: ClassVar = {"plan": {"instances": [3]}}
 
     def _assigned(self, event: Event) -> Iterator[str]:
         for process, roles in event.attributes["clients"].items():
             tasks = [task for each in ("active", "standby", "warmup") for task in roles[each]]
+            self.tried |= bool(roles["standby"] or roles["warmup"])
             for task in sorted({task for task in tasks if tasks.count(task) > 1}):
                 yield f"{process} gets task {task} in more than one role"
         copies: dict[tuple[str, str], str] = {}
@@ -136,10 +143,13 @@ class StandbysAreAsManyAsAsked(_Assignments):
 
     name = "a stateful task has as many standbys as configured, as far as there are processes"
     requirement = "ASSIGN-003"
+    situation = "standbys were asked for, and there was a process for them"
+    drawn_from: ClassVar = {"plan": {"instances": [3]}}
 
     def _assigned(self, event: Event) -> Iterator[str]:
         clients = event.attributes["clients"]
         wanted = min(self._settings["num_standby_replicas"], len(clients) - 1)
+        self.tried |= wanted > 0 and bool(event.attributes["ends"])
         for task in event.attributes["ends"]:
             standbys = [name for name, roles in clients.items() if task in roles["standby"]]
             if len(standbys) != wanted:
@@ -151,12 +161,15 @@ class WorkGoesWhereTheStateIs(_Assignments):
 
     name = "a task is active where its state is"
     requirement = "ASSIGN-004"
+    situation = "one process was caught up with a task, and another was not"
+    drawn_from: ClassVar = {"plan": {"instances": [3]}}
 
     def _assigned(self, event: Event) -> Iterator[str]:
         acceptable = self._settings["acceptable_recovery_lag"]
         for task in event.attributes["ends"]:
             lags = _lags(event, task)
             caught_up = [name for name, lag in lags.items() if is_caught_up(lag, acceptable)]
+            self.tried |= 0 < len(caught_up) < len(event.attributes["clients"])
             for process, roles in event.attributes["clients"].items():
                 if task not in roles["active"]:
                     continue
@@ -172,10 +185,13 @@ class WarmUpsAreBounded(_Assignments):
 
     name = "no more tasks are warmed up than max.warmup.replicas"
     requirement = "ASSIGN-005"
+    situation = "a task was warmed up"
+    drawn_from: ClassVar = {"plan": {"instances": [3]}}
 
     def _assigned(self, event: Event) -> Iterator[str]:
         count = sum(len(each["warmup"]) for each in event.attributes["clients"].values())
         most = self._settings["max_warmup_replicas"]
+        self.tried |= count > 0
         if count > most:
             yield f"{count} tasks are warmed up, but max.warmup.replicas is {most}"
 
@@ -185,12 +201,14 @@ class WorkIsEven(_Assignments):
 
     name = "an assignment that is final is even"
     requirement = "ASSIGN-006"
+    situation = "an assignment that is final shared tasks out among two processes"
 
     def _assigned(self, event: Event) -> Iterator[str]:
         more, threads = event.attributes, _threads(event)
         if more["probing"]:
             # Tasks that warm up will be moved; the load is even only after that.
             return
+        self.tried |= len(threads) > 1
         for kind, tasks in (("", {*more["ends"], *more["stateless"]}), ("stateful ", more["ends"])):
             load = {
                 name: sum(task in tasks for task in roles["active"]) / threads[name]
@@ -214,6 +232,7 @@ class MembersReportWhatTheyHave(Invariant):
 
     name = "a member reports of each task what its process has"
     requirement = "ASSIGN-007"
+    situation = "a task was opened whose state had been reported"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -271,6 +290,7 @@ class MembersReportWhatTheyHave(Invariant):
             self._open[here] = after
         if after == "RESTORING":
             total = sum(self._found.pop(here, {}).values())
+            self.tried |= here in self._said
             said = self._said.pop(here, 0)
             if said > total:
                 yield (
@@ -303,6 +323,8 @@ class GroupLooksAgain(_Assignments):
 
     name = "a rebalance follows an assignment that is not final"
     requirement = "ASSIGN-008"
+    situation = "an assignment left tasks that still have to move"
+    drawn_from: ClassVar = {"plan": {"instances": [3]}}
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -319,6 +341,7 @@ class GroupLooksAgain(_Assignments):
     def _assigned(self, event: Event) -> Iterator[str]:
         self._due = None
         if event.attributes["probing"] and event.attributes["version"] >= OFFSET_SUM_VERSION:
+            self.tried = True
             interval_ms = self._settings["probing_rebalance_interval_ms"]
             self._due = event.time + interval_ms + LOOK_AGAIN_SLACK_MS
         yield from ()
@@ -342,6 +365,8 @@ class MembersAgreeOnAVersion(_Assignments):
 
     name = "members of different releases agree on a metadata version"
     requirement = "ASSIGN-011"
+    situation = "members with different metadata versions shared a group"
+    drawn_from: ClassVar = {"upgrades": ["sums-up"], "plan": {"instances": [2, 3]}}
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -361,6 +386,7 @@ class MembersAgreeOnAVersion(_Assignments):
     def _assigned(self, event: Event) -> Iterator[str]:
         version, members = event.attributes["version"], event.attributes["members"]
         oldest = min(each["used"] for each in members.values())
+        self.tried |= len({each["supported"] for each in members.values()}) > 1
         if version != oldest:
             yield f"the assignment is in version {version}, but the oldest in use is {oldest}"
         for name, each in members.items():

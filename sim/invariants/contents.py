@@ -106,6 +106,7 @@ class RunningStoreEqualsChangelog(_Contents):
 
     name = "a task begins to run with what its changelog says"
     requirement = "TASK-001"
+    situation = "a task began to run with entries in its store"
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -159,6 +160,7 @@ class RunningStoreEqualsChangelog(_Contents):
             committed = self.history.committed.get(event.partition, 0)
             yield from self._compare(event, self._fold(event, committed - 1))
             return
+        self.tried |= bool(event.attributes["rows"])
         self._open[event.partition] = set(self.history.log(event.partition).undecided)
         # Under at-least-once, a zombie may append after the end was requested.
         up_to = None if self.history.exactly_once else event.offset
@@ -174,6 +176,7 @@ class ClosedStoreEqualsChangelog(_Contents):
 
     name = "a store that is closed cleanly has all that its committed offset covers"
     requirement = "TASK-002"
+    situation = "a store with entries was closed cleanly"
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -200,6 +203,7 @@ class ClosedStoreEqualsChangelog(_Contents):
         )
 
     def _closing(self, event: Event) -> Iterator[str]:
+        self.tried |= bool(event.attributes["rows"])
         yield from self._compare(event, self._fold(event, event.offset))
 
 
@@ -212,12 +216,14 @@ class FoundStoreIsVouchedFor(_Contents):
 
     name = "a store that is found and kept has what its committed offset covers"
     requirement = "TASK-003"
+    situation = "a store with entries was found at an opening and kept"
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {"store.found": self._found}
 
     def _found(self, event: Event) -> Iterator[str]:
+        self.tried |= bool(event.attributes["rows"])
         later: dict[bytes, set[bytes | None]] = {}
         for record in self.history.visible(event.partition, event.offset + 1):
             later.setdefault(record.key, set()).add(record.value)
@@ -237,6 +243,7 @@ class CommittedOffsetIsInTheLog(Invariant):
 
     name = "a committed offset is within the changelog, and does not go back"
     requirement = "TASK-004"
+    situation = "a store committed an offset after an earlier one"
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -253,6 +260,7 @@ class CommittedOffsetIsInTheLog(Invariant):
     def _committed(self, event: Event) -> Iterable[str]:
         here = event.actor, event.partition
         before = self._last.get(here, -1)
+        self.tried |= before >= 0
         self._last[here] = event.offset
         if event.offset >= before:
             return self._beyond(event)

@@ -31,6 +31,7 @@ class CommittedInputWasProcessed(Invariant):
 
     name = "a committed input offset covers only what was processed"
     requirement = "TASK-005"
+    situation = "an input offset was committed after an earlier one"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -48,6 +49,7 @@ class CommittedInputWasProcessed(Invariant):
     def _commit(self, event: Event) -> Iterator[str]:
         for partition, offset in event.attributes["offsets"].items():
             before = self._committed.get(partition, 0)
+            self.tried |= before > 0
             if offset < before:
                 yield f"the committed offset of {partition} went back from {before} to {offset}"
             yield from self._unprocessed(partition, before, offset)
@@ -76,6 +78,7 @@ class EachInputCountsOnce(Invariant):
 
     name = "each input record is processed in exactly one committed transaction"
     requirement = "EOS-001"
+    situation = "an input record was processed a second time"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -84,6 +87,7 @@ class EachInputCountsOnce(Invariant):
         self._pending: dict[int, list[Input]] = defaultdict(list)
         self._added: dict[int, dict[str, int]] = defaultdict(dict)
         self._counted: dict[Input, int] = {}
+        self._processed: set[Input] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -104,7 +108,10 @@ class EachInputCountsOnce(Invariant):
         yield from ()
 
     def _process(self, event: Event) -> Iterable[str]:
-        self._pending[self._producers[event.actor]].append((event.partition, event.offset))
+        read = event.partition, event.offset
+        self.tried |= read in self._processed
+        self._processed.add(read)
+        self._pending[self._producers[event.actor]].append(read)
         return ()
 
     def _add(self, event: Event) -> Iterator[str]:
@@ -140,16 +147,27 @@ class CommitEndsTheTransaction(Invariant):
 
     name = "a commit leaves no transaction open"
     requirement = "EOS-002"
+    situation = "a thread that had written records committed"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._producers: dict[str, int] = {}
+        # The producers that have written records.
+        self._writers: set[int] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         if not self.history.exactly_once:
             return {}
-        return {"thread.producer": self._new_producer, "thread.committed": self._commit}
+        return {
+            "thread.producer": self._new_producer,
+            "log.appended": self._append,
+            "thread.committed": self._commit,
+        }
+
+    def _append(self, event: Event) -> Iterable[str]:
+        self._writers.add(event.attributes["producer"])
+        return ()
 
     def _new_producer(self, event: Event) -> Iterator[str]:
         self._producers[event.actor] = event.attributes["producer"]
@@ -157,6 +175,7 @@ class CommitEndsTheTransaction(Invariant):
 
     def _commit(self, event: Event) -> Iterator[str]:
         producer = self._producers[event.actor]
+        self.tried |= producer in self._writers
         for partition, log in self.history.logs.items():
             if log.undecided.get(producer):
                 yield f"{event.actor} has committed, but its records in {partition} are undecided"
@@ -167,6 +186,7 @@ class CommittedInputIsLogged(Invariant):
 
     name = "what an input has changed is in the changelog when its offset is committed"
     requirement = "ALOS-001"
+    situation = "a write reached its changelog before its input was committed"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -230,6 +250,7 @@ class CommittedInputIsLogged(Invariant):
         actor = self._actors.get(event.attributes["producer"])
         for (owner, _), written in self._written.items():
             if actor in (owner, None) and write in written:
+                self.tried = True
                 del written[write][0]
                 if not written[write]:
                     del written[write]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -50,13 +50,21 @@ class Invariant:
     Attributes:
         name: the property, as a sentence without its end.
         requirement: the requirement that it checks.
+        situation: the situation that the requirement speaks of, as a sentence without its end. A
+            run without the situation says nothing about the requirement.
+        drawn_from: fields of a ``PlanSpace`` whose worlds have the situation often; empty if
+            ordinary worlds have it.
+        tried: whether the situation has come about; an observer sets it.
     """
 
     name: ClassVar[str]
     requirement: ClassVar[str]
+    situation: ClassVar[str]
+    drawn_from: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, history: LogHistory) -> None:
         self.history = history
+        self.tried = False
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -102,6 +110,11 @@ class Watch:
                     self._note(invariant, message, event)
             except Exception as error:
                 raise _raised(invariant, error, event) from error
+
+    @property
+    def tried(self) -> list[str]:
+        """The names of the invariants whose situation has come about."""
+        return [each.name for each in self._invariants if each.tried]
 
     def end(self) -> list[InvariantViolation]:
         """Check the end of the run, and return all violations.

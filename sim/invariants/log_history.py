@@ -11,9 +11,23 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from streamproof.sim.invariants.foreign_appends import Unseen
+from streamproof.sim.invariants.store_copies import Copies
 from streamproof.sim.trace import Event
 
 __all__ = ["Log", "LogHistory", "LogRecord"]
+
+FAULTS = (
+    "instance.crashed",
+    "instance.paused",
+    "network.cut",
+    "network.reply_lost",
+    "network.request_lost",
+    "task.corrupted",
+    "thread.died",
+    "thread.lost",
+    "thread.timed_out",
+)
+"""The kinds of events that show that something went wrong."""
 
 GROUP_TARGET = "group:"
 """The prefix of the target of a marker that is a group, and no partition."""
@@ -78,6 +92,10 @@ class Log:
                 yield record
 
 
+_EMPTY = Log()
+"""A partition without records."""
+
+
 class LogHistory:
     """The logs of a run, so far.
 
@@ -88,13 +106,16 @@ class LogHistory:
             kept under exactly-once.
         unseen: the records of changelogs that the owners of the tasks have not seen. Not kept
             under exactly-once.
+        copies: the open copies of all stores.
         committed: the committed offset of each input.
         compacted: the offset up to which the log of a partition was ever compacted.
         exactly_once: the guarantee under which the application runs.
+        has_failed: whether anything went wrong so far: an instance, the network, a thread, a task.
     """
 
     def __init__(self, *, exactly_once: bool) -> None:
         self.exactly_once = exactly_once
+        self.has_failed = False
         self.unseen = Unseen()
         self._seen_by: dict[str, list[Callable[[Event], None]]] = {
             "log.appended": [self._append],
@@ -102,11 +123,15 @@ class LogHistory:
             "offsets.committed": [self._commit],
             "transaction.decided": [self._decide],
             "transaction.marker": [self._mark],
+            **{kind: [self._fail] for kind in FAULTS},
         }
         if not exactly_once:
             self._seen_by |= {"store.put": [self._put], "store.restored": [self._restore]}
             for kind, see in self.unseen.observers.items():
                 self._seen_by.setdefault(kind, []).append(see)
+        self.copies = Copies(self.visible)
+        for kind, see in self.copies.observers.items():
+            self._seen_by.setdefault(kind, []).append(see)
         self.logs: dict[str, Log] = {}
         self.committed: dict[str, int] = {}
         self.compacted: dict[str, int] = {}
@@ -121,13 +146,17 @@ class LogHistory:
 
     def visible(self, partition: str, start: int = 0) -> Iterator[LogRecord]:
         """The records of a partition that the guarantee makes visible, from an offset on."""
-        log = self.log(partition)
+        log = self.logs.get(partition, _EMPTY)
         return log.committed(start) if self.exactly_once else log.since(start)
 
     def see(self, event: Event) -> None:
         """Take an event in."""
         for see in self._seen_by.get(event.kind, ()):
             see(event)
+
+    def _fail(self, event: Event) -> None:
+        del event
+        self.has_failed = True
 
     def _append(self, event: Event) -> None:
         more = event.attributes

@@ -1,36 +1,152 @@
-"""The order in which a task takes its records (KIP-695)."""
+"""The order in which a task takes its records (KIP-695).
+
+The logs tell which record of an input is next, and what a reader must know of the end. Where they
+do, a task's report about its own inputs is not believed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
-from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.invariants.log_history import LogHistory, LogRecord
 from streamproof.sim.trace import Event
 
-__all__ = ["LeastTimestampFirst", "WaitsForWhatIsThere"]
+__all__ = ["LeastTimestampFirst", "WaitsForTheRestOfABurst", "WaitsForWhatIsThere"]
+
+TWO_INPUTS = ["reused-table-join", "stream-stream-join", "stream-table-join"]
+"""The topologies whose tasks have two inputs."""
+
+NO_PRODUCER = -1
+"""The producer of a record of no transaction."""
 
 
-class LeastTimestampFirst(Invariant):
+class _Inputs(Invariant):
+    """An invariant that knows how far each task has processed its inputs."""
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        # By thread and task, since the task runs: by input, the last processed offset.
+        self._processed: dict[tuple[str, str], dict[str, int]] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {"task.state": self._begin, "task.processed": self._process}
+
+    def _begin(self, event: Event) -> Iterator[str]:
+        self._processed.pop((event.actor, event.task), None)
+        yield from ()
+
+    def _process(self, event: Event) -> Iterator[str]:
+        processed = self._processed.setdefault((event.actor, event.task), {})
+        yield from self._judge(event, processed)
+        processed[event.partition] = event.offset
+
+    def _judge(self, event: Event, processed: Mapping[str, int]) -> Iterable[str]:
+        """Judge a record that is processed, given the last processed offset of each input."""
+        raise NotImplementedError
+
+    def _next(self, partition: str, processed: Mapping[str, int]) -> LogRecord | None:
+        """The record that follows in the log; ``None`` if nobody knows which."""
+        last = processed.get(partition)
+        if last is None or self.history.compacted.get(partition, 0) > last:
+            return None
+        return next(iter(self.history.visible(partition, last + 1)), None)
+
+
+class LeastTimestampFirst(_Inputs):
     """The buffered record with the least timestamp is processed next (O6)."""
 
     name = "the record of the least timestamp is processed first"
     requirement = "IDLE-001"
+    situation = "a task chose between the records of two inputs"
+    drawn_from: ClassVar = {"topologies": TWO_INPUTS}
+
+    def _judge(self, event: Event, processed: Mapping[str, int]) -> Iterator[str]:
+        timestamp = event.attributes["timestamp"]
+        for partition, known in event.attributes["others"].items():
+            if known[0] is None:
+                continue
+            self.tried = True
+            # The task has a record, and the log tells which: it is the next one.
+            following = self._next(partition, processed)
+            head = known[0] if following is None else following.timestamp
+            if head < timestamp:
+                yield (
+                    f"a record of {event.partition} with timestamp {timestamp} was processed "
+                    f"while one of {partition} with {head} was buffered"
+                )
+
+
+class WaitsForTheRestOfABurst(_Inputs):
+    """Who was given one record of a burst knows that the broker has the rest of it.
+
+    The records of a burst without a transaction reach the log at one moment. So the answer with one
+    of them tells of an end behind all of them. Unless the next record is buffered, the input lags;
+    so a task that may wait takes no record with a later timestamp. This follows from the logs
+    alone: the report of the task about its inputs is not needed.
+    """
+
+    name = "a task that may wait takes the rest of a burst before later records"
+    requirement = "IDLE-002"
+    situation = "a task that may wait had processed a part of a burst, and took another input"
+    drawn_from: ClassVar = {
+        "topologies": TWO_INPUTS,
+        "settings": {"max_task_idle_ms": [0, 500], "max_poll_records": [3]},
+        "workload": {"max_burst": [30], "transactional": [0.0]},
+    }
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        self._may_wait = False
+        # By partition, the offsets of the records that came in one burst with the record before.
+        self._joined: dict[str, set[int]] = {}
+        # By partition, the number of the burst of its last record.
+        self._bursts: dict[str, int] = {}
+        self._burst = 0
+        self._last_append = (-1, -1)
 
     @property
     def observers(self) -> Mapping[str, Observer]:
-        return {"task.processed": self._process}
+        return {
+            **super().observers,
+            "application.started": self._configure,
+            "log.appended": self._append,
+        }
 
-    def _process(self, event: Event) -> Iterable[str]:
-        return self._overtaken(event) if event.attributes["others"] else ()
+    def _configure(self, event: Event) -> Iterator[str]:
+        self._may_wait = event.attributes["max_task_idle_ms"] >= 0
+        yield from ()
 
-    def _overtaken(self, event: Event) -> Iterator[str]:
+    def _append(self, event: Event) -> Iterator[str]:
+        # Nothing else has happened since the append before.
+        self._burst += self._last_append != (event.sequence - 1, event.time)
+        self._last_append = event.sequence, event.time
+        if event.attributes["producer"] != NO_PRODUCER:
+            self._bursts.pop(event.partition, None)
+            return
+        if self._bursts.get(event.partition) == self._burst:
+            self._joined.setdefault(event.partition, set()).add(event.offset)
+        self._bursts[event.partition] = self._burst
+        yield from ()
+
+    def _judge(self, event: Event, processed: Mapping[str, int]) -> Iterator[str]:
+        if not self._may_wait:
+            return
         timestamp = event.attributes["timestamp"]
-        for partition, known in event.attributes["others"].items():
-            if known[0] is not None and known[0] < timestamp:
+        for partition, last in processed.items():
+            if partition == event.partition or last + 1 not in self._joined.get(partition, ()):
+                continue
+            following = self._next(partition, processed)
+            if following is None:
+                continue
+            self.tried = True
+            if following.timestamp < timestamp:
                 yield (
                     f"a record of {event.partition} with timestamp {timestamp} was processed "
-                    f"while one of {partition} with {known[0]} was buffered"
+                    f"before {partition}@{following.offset} with {following.timestamp}, which came "
+                    "in one burst with the last processed record of that input"
                 )
 
 
@@ -39,6 +155,8 @@ class WaitsForWhatIsThere(Invariant):
 
     name = "a task waits for an empty input until it is caught up"
     requirement = "IDLE-002"
+    situation = "a task that may wait had no record of one of its inputs"
+    drawn_from: ClassVar = {"topologies": TWO_INPUTS, "settings": {"max_task_idle_ms": [0, 500]}}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -60,6 +178,7 @@ class WaitsForWhatIsThere(Invariant):
         for partition, known in event.attributes["others"].items():
             if known[0] is not None:
                 continue
+            self.tried = True
             lag, deadline = known[1], known[2]
             if lag is None or lag > 0:
                 yield (

@@ -21,6 +21,7 @@ class OutputIsThatOfARunWithoutFaults(Invariant):
 
     name = "what is committed is what a run without faults commits"
     requirement = "EOS-003"
+    situation = "an application came to its end after a fault"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -43,6 +44,7 @@ class OutputIsThatOfARunWithoutFaults(Invariant):
         family = TOPOLOGIES.get(self._application)
         if family is None or not self.history.exactly_once:
             return
+        self.tried = self.history.has_failed
         logs = {
             f"{topic}-{number}": list(self.history.visible(f"{topic}-{number}"))
             for topic, count in self._partitions.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
@@ -22,11 +23,14 @@ class OneOwnerInAGeneration(Invariant):
 
     name = "a task has one owner in each generation"
     requirement = "REBAL-001"
+    situation = "two threads got tasks in the same generation"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._generation = -1
         self._owners: dict[str, str] = {}
+        # The threads that have got tasks in this generation.
+        self._takers: set[str] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -37,14 +41,16 @@ class OneOwnerInAGeneration(Invariant):
         if generation < self._generation:
             return
         if generation > self._generation:
-            self._generation, self._owners = generation, {}
+            self._generation, self._owners, self._takers = generation, {}, set()
         for task in event.attributes["active"]:
             owner = self._owners.setdefault(task, event.actor)
+            self._takers.add(owner)
             if owner != event.actor:
                 yield (
                     f"task {task} has two owners in generation {generation}: "
                     f"{owner} and {event.actor}"
                 )
+        self.tried |= len(self._takers) > 1
 
 
 class OwnersFollowEachOther(Invariant):
@@ -52,11 +58,14 @@ class OwnersFollowEachOther(Invariant):
 
     name = "a task has a new owner only after the old one has given it up"
     requirement = "REBAL-002"
+    situation = "a task moved from one thread to another"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._active: dict[str, list[str]] = {}
         self._given: dict[tuple[int, str], str] = {}
+        # By task, the thread that got it last.
+        self._last: dict[str, str] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -72,6 +81,8 @@ class OwnersFollowEachOther(Invariant):
         generation, active = event.attributes["generation"], event.attributes["active"]
         for task in active:
             self._given[generation, task] = event.actor
+            self.tried |= self._last.get(task, event.actor) != event.actor
+            self._last[task] = event.actor
         for task in self._active.get(event.actor, ()):
             owner = self._given.get((generation, task), event.actor)
             if owner != event.actor:
@@ -94,6 +105,7 @@ class AssignedTasksAreKept(Invariant):
 
     name = "a thread that joins again still has what it was assigned"
     requirement = "TASK-008"
+    situation = "a thread with tasks joined again"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -125,6 +137,7 @@ class AssignedTasksAreKept(Invariant):
 
     def _subscribe(self, event: Event) -> Iterator[str]:
         for task in self._assigned.get(event.actor, ()):
+            self.tried = True
             if task not in event.attributes["owned"]:
                 yield f"task {task} was assigned to {event.actor}, which no longer reports it"
 
@@ -144,10 +157,13 @@ class OneHolderInAProcess(Invariant):
 
     name = "a task is open in one thread of a process at a time"
     requirement = "TASK-006"
+    situation = "another thread of the process opened a task"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._open: dict[tuple[str, str], str] = {}
+        # By process and task, the thread that opened it last.
+        self._last: dict[tuple[str, str], str] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -165,6 +181,8 @@ class OneHolderInAProcess(Invariant):
             self._open.pop(here, None)
         elif after in ("RESTORING", "RUNNING"):
             holder = self._open.setdefault(here, event.actor)
+            self.tried |= self._last.get(here, event.actor) != event.actor
+            self._last[here] = event.actor
             if holder != event.actor:
                 yield f"task {event.task} is open in both {holder} and {event.actor}"
 
@@ -186,11 +204,18 @@ class RestoringIsPaired(Invariant):
 
     name = "each restoration that starts is ended or suspended once"
     requirement = "LISTEN-101"
+    situation = "a restoration ended, and another was suspended"
+    drawn_from: ClassVar = {
+        "kinds": ["bounce"],
+        "plan": {"activation": [0.5], "persistent": [False]},
+    }
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         # By updater and changelog, the task.
         self._started: dict[tuple[str, str], str] = {}
+        # The ways in which restorations have ended.
+        self._ways: set[str] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -217,6 +242,8 @@ class RestoringIsPaired(Invariant):
         here = event.actor, event.partition
         if here not in self._started:
             yield f"the restoration of {event.partition} ends, but has not started"
+        self._ways.add(event.kind)
+        self.tried |= len(self._ways) > 1
         self._started.pop(here, None)
 
     def _state(self, event: Event) -> Iterator[str]:

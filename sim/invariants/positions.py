@@ -24,6 +24,7 @@ class PositionIsNotAhead(Invariant):
 
     name = "the position of a store is not ahead of what is in it"
     requirement = "POS-101"
+    situation = "a store with a position was looked at"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -62,6 +63,7 @@ class PositionIsNotAhead(Invariant):
     def _look(self, event: Event) -> Iterator[str]:
         what = "committed" if self._is_strict else "processed"
         bounds = self._committed if self._is_strict else self._processed
+        self.tried |= bool(event.attributes["position"])
         for partition, offset in event.attributes["position"].items():
             bound = bounds.get(partition, 0)
             if offset >= bound:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
@@ -19,12 +20,14 @@ class NothingIsLeftInUse(Invariant):
 
     name = "an instance that was stopped has nothing in use"
     requirement = "TASK-007"
+    situation = "an instance was stopped"
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {"instance.stopped": self._stopped}
 
     def _stopped(self, event: Event) -> Iterator[str]:
+        self.tried = True
         for each in event.attributes["leaks"]:
             yield f"{event.actor} was stopped, but {each}"
 
@@ -34,6 +37,11 @@ class HotDirectoryIsKept(Invariant):
 
     name = "the directory of a task is cleaned up only if it was not used for long"
     requirement = "TASK-011"
+    situation = "the directory of a closed task was cleaned up"
+    drawn_from: ClassVar = {
+        "settings": {"state_cleanup_delay_ms": [1_000]},
+        "plan": {"instances": [3]},
+    }
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -66,6 +74,7 @@ class HotDirectoryIsKept(Invariant):
         here = event.actor, event.task
         if here in self._open:
             yield f"the directory of task {event.task} was deleted while the task was open"
+        self.tried |= here in self._closed
         closed, delay_ms = self._closed.get(here), event.attributes["delay_ms"]
         if closed is not None and event.time - closed < delay_ms * _TRUE_CLOCKS:
             yield (

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
-__all__ = ["ClosedStoreKeepsItsOffset", "MirrorsOnlyCopy"]
+__all__ = ["ClosedStoreKeepsItsOffset"]
 
-Place = tuple[str, str, str]
-"""A process, a task, and the changelog of one of its stores."""
+Place = tuple[str, str, str, str]
+"""A process, a task, the changelog of one of its stores, and the directory of the store."""
+
+_NEWER = "-v2"
 
 
 class ClosedStoreKeepsItsOffset(Invariant):
@@ -23,15 +26,27 @@ class ClosedStoreKeepsItsOffset(Invariant):
 
     name = "a store that was closed cleanly is opened with the offset that it had"
     requirement = "UPGRADE-101"
+    situation = "an older release opened two stores of a task that a newer one had closed for it"
+    drawn_from: ClassVar = {
+        "topologies": ["stream-stream-join"],
+        "upgrades": ["offsets-down"],
+        "plan": {"persistent": [True]},
+    }
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        self._closing: dict[Place, int] = {}
+        self._closing: dict[tuple[str, str, str], int] = {}
         self._closed: dict[Place, int] = {}
-        self._rebuilt: dict[Place, int] = {}
-        # The processes that have switched to a newer format.
-        self._timestamped: set[str] = set()
-        self._in_memory: set[Place] = set()
+        # By process, its release with its configuration; by closed store, that of its last owner.
+        self._releases: dict[str, Mapping[str, Any]] = {}
+        self._closed_by: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+        # By process, task and changelog: the directory that is open, and how far the newer format
+        # beside it was built.
+        self._open: dict[tuple[str, str, str], str] = {}
+        self._rebuilt: dict[tuple[str, str, str], int] = {}
+        self._in_memory: set[tuple[str, str, str]] = set()
+        # By process and task, the changelogs of the stores that an older release went on with.
+        self._gone_back: dict[tuple[str, str], set[str]] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -40,88 +55,86 @@ class ClosedStoreKeepsItsOffset(Invariant):
             "task.closed": self._confirm,
             "task.wiped": self._forget,
             "state.cleaned": self._forget,
-            "store.opened": self._open,
+            "store.opened": self._opened,
             "store.rebuilt": self._rebuild,
             "instance.started": self._start,
             "instance.crashed": self._crash,
+            "disk.listed": self._list,
         }
+
+    def _start(self, event: Event) -> Iterator[str]:
+        self._releases[event.actor] = event.attributes
+        yield from ()
 
     def _crash(self, event: Event) -> Iterator[str]:
         """Forget stores that were being built: they may be lost or wiped."""
-        for place in [each for each in self._rebuilt if each[0] == event.actor]:
-            del self._rebuilt[place]
+        for here in [each for each in self._rebuilt if each[0] == event.actor]:
+            del self._rebuilt[here]
+        for here in [each for each in self._open if each[0] == event.actor]:
+            del self._open[here]
+        yield from ()
+
+    def _list(self, event: Event) -> Iterator[str]:
+        """Forget directories that are gone: an older format was deleted."""
+        places = event.attributes["places"]
+        for place in [each for each in self._closed if each[0] == event.process]:
+            if place[3] not in places.get(place[1], ()):
+                del self._closed[place]
         yield from ()
 
     def _rebuild(self, event: Event) -> Iterator[str]:
-        self._rebuilt[_place(event)] = event.offset
-        yield from ()
-
-    def _start(self, event: Event) -> Iterator[str]:
-        """A newer format continues from the offset up to which it was built."""
-        if event.attributes["formats"] == [2] and event.actor not in self._timestamped:
-            self._timestamped.add(event.actor)
-            for place in [each for each in self._closed if each[0] == event.actor]:
-                self._closed[place] = self._rebuilt.get(place, -1)
+        self._rebuilt[_store(event)] = event.offset
         yield from ()
 
     def _close(self, event: Event) -> Iterator[str]:
-        self._closing[_place(event)] = event.offset
+        self._closing[_store(event)] = event.offset
         yield from ()
 
     def _confirm(self, event: Event) -> Iterator[str]:
         here = event.process, event.task
-        for place in [each for each in self._closing if each[:2] == here]:
-            offset = self._closing.pop(place)
+        for store in [each for each in self._closing if each[:2] == here]:
+            offset, directory = self._closing.pop(store), self._open.get(store, "")
             # If a store could not be closed, its task is not closed cleanly.
-            if event.attributes["closing"] == "CLEAN" and place not in self._in_memory:
-                self._closed[place] = offset
+            if event.attributes["closing"] != "CLEAN" or store in self._in_memory:
+                continue
+            self._closed[*store, directory] = offset
+            self._closed_by[store] = self._releases.get(event.process, {})
+            if store in self._rebuilt and not directory.endswith(_NEWER):
+                # The newer format, which was built beside it, goes on from where it was.
+                self._closed[*store, f"{directory}{_NEWER}"] = self._rebuilt[store]
+        for store in [each for each in self._open if each[:2] == here]:
+            del self._open[store]
         yield from ()
 
     def _forget(self, event: Event) -> Iterator[str]:
         here = event.process, event.task
-        for places in (self._closed, self._rebuilt):
-            for place in [each for each in places if each[:2] == here]:
-                del places[place]
+        self._closed = {
+            place: offset for place, offset in self._closed.items() if place[:2] != here
+        }
+        self._rebuilt = {
+            store: offset for store, offset in self._rebuilt.items() if store[:2] != here
+        }
         yield from ()
 
-    def _open(self, event: Event) -> Iterator[str]:
-        place = _place(event)
+    def _opened(self, event: Event) -> Iterator[str]:
+        store, directory = _store(event), event.attributes["place"]
+        self._open[store] = directory
         if not event.attributes["persistent"]:
-            self._in_memory.add(place)
-        left = self._closed.pop(place, -1)
+            self._in_memory.add(store)
+        if (*store, directory) in self._closed:
+            now, before = self._releases.get(event.process, {}), self._closed_by[store]
+            if before["manages_offsets"] and not now["manages_offsets"]:
+                self._gone_back.setdefault(store[:2], set()).add(event.partition)
+                self.tried |= len(self._gone_back[store[:2]]) > 1
+        left = self._closed.pop((*store, directory), -1)
+        # What was closed in the other format holds until that is opened again, or is built on.
+        self._closed.pop((*store, f"{directory}{_NEWER}"), None)
         if not event.attributes["wipe"] and max(event.offset, -1) < left:
             yield (
-                f"the store of {event.partition} was closed by {place[0]} at offset {left}, but is "
+                f"the store of {event.partition} was closed by {store[0]} at offset {left}, but is "
                 f"opened at offset {event.offset}"
             )
 
 
-def _place(event: Event) -> Place:
+def _store(event: Event) -> tuple[str, str, str]:
     return event.process, event.task, event.partition
-
-
-class MirrorsOnlyCopy(Invariant):
-    """In a rolling upgrade, instances of the newer format copy all tasks and run none (KIP-258).
-
-    Otherwise there would be no way back, and tasks would run before they are restored.
-    """
-
-    name = "instances of the newer format copy every task before they take one over"
-    requirement = "UPGRADE-105"
-
-    @property
-    def observers(self) -> Mapping[str, Observer]:
-        return {"group.assigned": self._assigned}
-
-    def _assigned(self, event: Event) -> Iterator[str]:
-        members = event.attributes["members"]
-        newer = {name: each for name, each in members.items() if each["formats"] == [2]}
-        if not newer or all(each["formats"] != [1] for each in members.values()):
-            return
-        for name, each in newer.items():
-            if each["active"]:
-                yield f"{name} has only the newer format, but already gets {each['active']}"
-        copied = {task for each in newer.values() for task in each["standby"]}
-        for task in event.attributes["ends"]:
-            if task not in copied:
-                yield f"no member with the newer format copies task {task}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import isclose
+from typing import ClassVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
@@ -23,6 +25,7 @@ class UpdatingIsPaired(Invariant):
 
     name = "the updates of a standby that start are suspended once"
     requirement = "LISTEN-102"
+    situation = "the updates of a standby were suspended"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -51,6 +54,7 @@ class UpdatingIsPaired(Invariant):
         here = event.actor, event.partition
         if here not in self._started:
             yield f"the updates of {event.partition} are suspended, but have not started"
+        self.tried = True
         self._started.discard(here)
 
     def _gone(self, event: Event) -> Iterator[str]:
@@ -59,20 +63,35 @@ class UpdatingIsPaired(Invariant):
         yield from ()
 
 
+@dataclass
+class _Remaining:
+    """The rest of a restoration: its task, its end, and the number of records or offsets."""
+
+    task: str
+    end: int
+    left: int
+
+
 class MetricsAddUp(Invariant):
-    """The ratios of an updater sum to 1, and its remaining offsets fit the callbacks (KIP-869)."""
+    """The ratios of an updater sum to 1, and its remaining work fits the callbacks (KIP-869).
+
+    The metric counts records as proposed, and offsets as shipped. The callbacks count offsets.
+    """
 
     name = "the metrics of restorations add up"
     requirement = "METRIC-101"
+    situation = "a restoration applied a batch"
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
-        # By updater and changelog, the task, its next offset and the end.
-        self._open: dict[tuple[str, str], tuple[str, int, int]] = {}
+        # By updater and changelog.
+        self._open: dict[tuple[str, str], _Remaining] = {}
+        self._counts_offsets: dict[str, bool] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         return {
+            "updater.started": self._mode,
             "restore.start": self._start,
             "restore.batch": self._batch,
             "restore.end": self._end,
@@ -81,16 +100,24 @@ class MetricsAddUp(Invariant):
             "instance.crashed": self._gone,
         }
 
+    def _mode(self, event: Event) -> Iterator[str]:
+        self._counts_offsets[event.actor] = event.attributes["mode"] == "kafka"
+        yield from ()
+
     def _start(self, event: Event) -> Iterator[str]:
         start, end = event.attributes["start"], event.attributes["end"]
-        self._open[event.actor, event.partition] = event.task, start, end
+        self._open[event.actor, event.partition] = _Remaining(event.task, end, end - start)
         yield from ()
 
     def _batch(self, event: Event) -> Iterator[str]:
-        here = event.actor, event.partition
-        task, _, end = self._open.get(here, (event.task, 0, 0))
-        self._open[here] = task, event.offset + 1, end
+        found = self._open.get((event.actor, event.partition))
+        end = 0 if found is None else found.end
         lacking = max(end - event.offset - 1, 0)
+        if found is not None:
+            counts_offsets = self._counts_offsets.get(event.actor, True)
+            records = event.attributes["records"]
+            found.left = lacking if counts_offsets else max(found.left - records, 0)
+        self.tried = True
         remaining = event.attributes["remaining"]
         if remaining != lacking:
             yield f"{event.partition} lacks {lacking} offsets, but the runtime reports {remaining}"
@@ -101,17 +128,18 @@ class MetricsAddUp(Invariant):
 
     def _metrics(self, event: Event) -> Iterator[str]:
         gauges: dict[str, float] = event.attributes["gauges"]
-        ratios = [gauges[each] for each in RATIOS]
+        ratios = [gauges.get(each, 0.0) for each in RATIOS]
         if any(ratios) and not isclose(sum(ratios), 1, abs_tol=1e-6):
             yield f"the ratios of {event.actor} sum to {sum(ratios)}"
         for task, remaining in event.attributes["remaining"].items():
             lacking = sum(
-                max(end - position, 0)
-                for (actor, _), (owner, position, end) in self._open.items()
-                if (actor, owner) == (event.actor, task)
+                each.left
+                for (actor, _), each in self._open.items()
+                if (actor, each.task) == (event.actor, task)
             )
             if remaining != lacking:
-                yield f"task {task} lacks {lacking} offsets, but the runtime reports {remaining}"
+                unit = "offsets" if self._counts_offsets.get(event.actor, True) else "records"
+                yield f"task {task} lacks {lacking} {unit}, but the runtime reports {remaining}"
 
     def _gone(self, event: Event) -> Iterator[str]:
         prefix = f"{event.actor}/"
@@ -124,6 +152,8 @@ class StandbyIsNotAhead(Invariant):
 
     name = "a standby is not ahead of its active task"
     requirement = "STANDBY-001"
+    situation = "a standby read an input that was not committed up to its end"
+    drawn_from: ClassVar = {"topologies": ["reused-table-join"], "plan": {"instances": [3]}}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -131,6 +161,8 @@ class StandbyIsNotAhead(Invariant):
 
     def _batch(self, event: Event) -> Iterator[str]:
         committed = self.history.committed.get(event.partition, 0)
+        end = self.history.log(event.partition).end
+        self.tried |= event.attributes["is_input"] and committed < end
         if event.attributes["is_input"] and event.offset >= committed:
             yield (
                 f"a standby of {event.task} has offset {event.offset} of {event.partition}, "
@@ -143,6 +175,8 @@ class PurgedWasCommitted(Invariant):
 
     name = "what is deleted of a repartition topic was committed"
     requirement = "TASK-012"
+    situation = "records of a repartition topic were deleted on request"
+    drawn_from: ClassVar = {"topologies": ["last-byte-count"]}
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
@@ -180,7 +214,9 @@ class PurgedWasCommitted(Invariant):
 
     def _deleted(self, event: Event) -> Iterator[str]:
         committed = self._decided.get(event.partition, 0)
-        if event.attributes["reason"] == "request" and event.offset > committed:
+        on_request = event.attributes["reason"] == "request"
+        self.tried |= on_request
+        if on_request and event.offset > committed:
             yield (
                 f"{event.partition} was deleted up to {event.offset}, but committed only up to "
                 f"{committed}"

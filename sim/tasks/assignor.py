@@ -9,8 +9,9 @@ Sources: KIP-268, KIP-429, KIP-441; Kafka, StreamsPartitionAssignor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from streamproof.sim.decisions.assignment import Assignment, ClientState, ClientTasks, assign
@@ -21,6 +22,7 @@ from streamproof.sim.decisions.lag import (
     task_lag,
 )
 from streamproof.sim.decisions.versions import (
+    FORMATS_VERSION,
     LATEST_SUPPORTED_VERSION,
     OFFSET_SUM_VERSION,
     Answer,
@@ -35,6 +37,7 @@ __all__ = [
     "described",
     "forget_partial",
     "mirroring",
+    "said_formats",
     "share_out",
 ]
 
@@ -69,15 +72,20 @@ class Subscription:
         owned: the active tasks that the thread owns.
         sums: the offset sum of each task that the process has anything of.
         spoken: the metadata version of the report, and the newest one that the thread supports.
-        formats: the formats of stores in its process: 1 is the older one, 2 has timestamps
-            (KIP-258).
+        formats: the formats that the disk of its process has, by store: 1 is the older one, 2 has
+            timestamps (KIP-258). ``None`` if the report does not name them.
     """
 
     process: str
     owned: tuple[str, ...] = ()
     sums: Mapping[str, int] = field(default_factory=dict)
     spoken: Spoken = LATEST_SPOKEN
-    formats: tuple[int, ...] = (1,)
+    formats: Mapping[str, tuple[int, ...]] | None = None
+
+    @property
+    def has_newer_alone(self) -> bool:
+        """Whether the report names only stores of the newer format, as in a roll-over."""
+        return self.formats is not None and all(1 not in each for each in self.formats.values())
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,6 @@ class ThreadAssignment:
         follow_up: whether a task is withheld, so that another rebalance must follow.
         probing: whether a copy is being made, so that the group looks again after a while.
         answer: the metadata version of this answer, and the newest one that all support.
-        is_probe: whether the answer has versions alone: the thread then keeps its tasks.
     """
 
     active: tuple[str, ...] = ()
@@ -98,7 +105,11 @@ class ThreadAssignment:
     follow_up: bool = False
     probing: bool = False
     answer: Answer = LATEST_ANSWER
-    is_probe: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the answer has versions alone: the thread then keeps its tasks."""
+        return self.answer.probing
 
 
 class Shares(NamedTuple):
@@ -119,28 +130,30 @@ def share_out(
     ends: Mapping[str, int],
     stateless: frozenset[str],
     config: AssignorConfig,
-    answer: Answer = LATEST_ANSWER,
+    answers: Mapping[str, Answer] = MappingProxyType({}),
 ) -> Shares:
     """Share all tasks out.
+
+    A member whose report is too new gets nothing and keeps its tasks until it has joined again. So
+    nobody else gets these tasks in the meantime.
 
     Args:
         subscriptions: the reports, by member.
         ends: the sum of the ends of its changelogs, by stateful task.
         stateless: the other tasks.
         config: the goals.
-        answer: the metadata version of the answer.
+        answers: by member, the versions of its answer; by default those of present members.
     """
-    # Before that version an assignment does not say when the next rebalance is due. Then the thread
-    # that gives a task up begins one, and no thread looks at warm-ups.
-    says_when = answer.version >= OFFSET_SUM_VERSION
+    told = {member: answers.get(member, LATEST_ANSWER) for member in subscriptions}
+    readers = {member: each for member, each in subscriptions.items() if not told[member].probing}
     threads: dict[str, list[str]] = {}
-    for member, each in sorted(subscriptions.items()):
+    for member, each in sorted(readers.items()):
         threads.setdefault(each.process, []).append(member)
     clients = {
         process: ClientState(len(members), _lags([subscriptions[each] for each in members], ends))
         for process, members in threads.items()
     }
-    mirrors = mirroring({each.process: each.formats for each in subscriptions.values()})
+    mirrors = mirroring(readers.values())
     copies = _mirrored({process: clients.pop(process) for process in mirrors}, ends, config)
     placed = assign(
         clients,
@@ -151,35 +164,45 @@ def share_out(
         acceptable_recovery_lag=config.acceptable_recovery_lag,
     )
     owners = {task: member for member, each in subscriptions.items() for task in each.owned}
-    found: dict[str, ThreadAssignment] = {}
+    found = {
+        member: ThreadAssignment(answer=answer) for member, answer in told.items() if answer.probing
+    }
     for process, members in threads.items():
         tasks = copies[process] if process in mirrors else placed.clients[process]
         active = _spread(sorted(tasks.active), members, owners)
         standby = _spread(sorted(tasks.standby | tasks.warmup), members, {})
         for member in members:
+            # Before that version an assignment does not say when the next rebalance is due. Then
+            # the thread that gives a task up begins one, and no thread looks at warm-ups.
+            says_when = told[member].version >= OFFSET_SUM_VERSION
             free = [each for each in active[member] if owners.get(each, member) == member]
             found[member] = ThreadAssignment(
                 tuple(free),
                 tuple(standby[member]),
                 follow_up=says_when and len(free) < len(active[member]),
                 # One member watches the clock for all (Kafka: the leader's first consumer).
-                probing=says_when and placed.probing and member == min(subscriptions),
-                answer=answer,
+                probing=says_when and placed.probing and member == min(readers),
+                answer=told[member],
             )
     return Shares(found, placed)
 
 
-def mirroring(formats: Mapping[str, Sequence[int]]) -> list[str]:
+def mirroring(subscriptions: Iterable[Subscription]) -> list[str]:
     """The processes that only make copies for now, in order: those with the newer format alone.
 
-    While members with only the older format remain, those members keep the work (KIP-258, Roll-over
-    upgrade).
+    As long as a member reports in a version from before formats, that member and others with the
+    older format keep the work (KIP-258, Roll-over upgrade).
 
     Args:
-        formats: by process.
+        subscriptions: the reports that the leader can read.
     """
-    newer = sorted(process for process, each in formats.items() if tuple(each) == (2,))
-    return newer if any(tuple(each) == (1,) for each in formats.values()) else []
+    newer: dict[str, bool] = {}
+    reports = list(subscriptions)
+    for each in reports:
+        newer[each.process] = newer.get(each.process, True) and each.has_newer_alone
+    if all(each.spoken.used >= FORMATS_VERSION for each in reports):
+        return []
+    return sorted(process for process, has_newer_alone in newer.items() if has_newer_alone)
 
 
 def _mirrored(
@@ -228,7 +251,9 @@ def described(subscriptions: Mapping[str, Subscription], shares: Shares) -> dict
                 "sums": dict(each.sums),
                 "used": each.spoken.used,
                 "supported": each.spoken.supported,
-                "formats": list(each.formats),
+                "formats": said_formats(each.formats),
+                "version": shares.threads[name].answer.version,
+                "probed": shares.threads[name].is_empty,
                 "active": list(shares.threads[name].active),
                 "standby": list(shares.threads[name].standby),
             }
@@ -244,6 +269,11 @@ def described(subscriptions: Mapping[str, Subscription], shares: Shares) -> dict
         },
         "probing": shares.placed.probing,
     }
+
+
+def said_formats(formats: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]] | None:
+    """The formats of a report, for the trace."""
+    return None if formats is None else {name: list(each) for name, each in formats.items()}
 
 
 def forget_partial(

@@ -1,15 +1,17 @@
 """Global stores: tables that every instance reads as a whole, before its tasks run and ever after.
 
-They are in memory, and each process reads their topics from the start. No task ever writes to them,
-so that a global store needs no changelog: its topic is the changelog.
+No task ever writes to them, so that a global store needs no changelog: its topic is the changelog.
+A global store commits the offsets of all partitions of the topic, and a later process reads on from
+there. A store in memory, and one that must be wiped, reads its topic from the start.
 
-Sources: KIP-99; Kafka, GlobalStreamThread, GlobalStateManagerImpl and GlobalStateUpdateTask.
+Sources: KIP-99; KIP-1035, StateStore#commit; Kafka, GlobalStreamThread, GlobalStateManagerImpl and
+GlobalStateUpdateTask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from pathlib import Path
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from simpy.events import Event
@@ -20,9 +22,12 @@ from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.partition_log import Isolation, LogEntry
 from streamproof.sim.clients.consumer import Consumer, Polled
 from streamproof.sim.network import Network
+from streamproof.sim.state_directory import GLOBAL_STORES, StateDirectory
+from streamproof.sim.tasks.stream_task import topic_partition
 from streamproof.sim.world import World
-from streamproof.stores.api import ChangelogRecord, KeyValueStore, StateStoreContext
-from streamproof.stores.memory import InMemoryKeyValueStore
+from streamproof.stores.api import ChangelogRecord, KeyValueStore
+from streamproof.stores.checkpoint import OFFSET_UNKNOWN
+from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
 
 __all__ = ["POLL_MS", "GlobalTable"]
 
@@ -39,6 +44,8 @@ class GlobalTable:
         network: the way to the brokers.
         cluster: the brokers.
         topics: by store, the topic that fills it.
+        disk: the state directory of the process.
+        commit_interval_ms: how long the stores may go without a commit.
         isolation: ``read_committed`` under exactly-once, so that nothing of an aborted transaction
             gets into a store (KAFKA-6782).
 
@@ -46,6 +53,9 @@ class GlobalTable:
         stores: the stores by name, to be read only.
         restored: an event that happens once the stores have everything that was committed at the
             start. No task may run before.
+
+    Raises:
+        ProcessorStateError: the files of a store cannot be used.
     """
 
     def __init__(
@@ -56,6 +66,8 @@ class GlobalTable:
         cluster: Cluster,
         topics: Mapping[str, str],
         *,
+        disk: StateDirectory,
+        commit_interval_ms: int,
         isolation: Isolation,
     ) -> None:
         self._world = world
@@ -66,25 +78,72 @@ class GlobalTable:
             isolation = "read_uncommitted"
         self._isolation: Isolation = isolation
         self._actor = f"{host.name}/global"
-        self._context = StateStoreContext(state_dir=Path(host.name, "global"), task_id="global")
+        self._disk = disk
+        self._context = disk.context(GLOBAL_STORES)
         self._partitions = {
             partition: store
             for store, topic in topics.items()
             for partition in cluster.partitions_of(topic)
         }
         self._consumer = Consumer(world, host, network, cluster, isolation=isolation)
+        self._commit_interval_ms = commit_interval_ms
+        self._last_commit = host.now
+        # By partition, the offset of the last record that its store has.
+        self._offsets: dict[str, int] = {}
+        self._is_dirty = False
         self.stores: dict[str, KeyValueStore] = {}
-        for name in topics:
-            self.stores[name] = InMemoryKeyValueStore(name)
-            self.stores[name].init(self._context, self.stores[name])
+        self._open(topics)
         self.restored: Event = world.time.event()
         host.start(self._run())
+
+    def _open(self, names: Iterable[str]) -> None:
+        """Open all stores; wipe them first if one of them cannot be trusted."""
+        self._disk.lock(GLOBAL_STORES, self._actor)
+        try:
+            self._open_each(names)
+        except TaskCorruptedError:
+            self._close_stores()
+            self._disk.wipe(GLOBAL_STORES)
+            self._open_each(names)
+        for partition, name in self._partitions.items():
+            store = self.stores[name]
+            offset = store.committed_offset(topic_partition(partition))
+            if offset is not None and offset != OFFSET_UNKNOWN:
+                self._offsets[partition] = offset
+            self._world.trace.emit(
+                "global.opened",
+                self._actor,
+                partition=partition,
+                offset=self._offsets.get(partition, -1),
+                store=name,
+                persistent=store.persistent,
+            )
+
+    def _open_each(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.stores[name] = self._disk.make_global_store(name)
+            self.stores[name].init(self._context, self.stores[name])
+
+    def close(self) -> None:
+        """Commit and close all stores. A disk without space leaves them as after a crash."""
+        with suppress(ProcessorStateError):
+            for name in self.stores:
+                self._commit_store(name)
+        self._close_stores()
+        self._disk.unlock(GLOBAL_STORES, self._actor)
+
+    def _close_stores(self) -> None:
+        for store in self.stores.values():
+            with suppress(ProcessorStateError):
+                store.close()
 
     def _run(self) -> Steps:
         ends = yield from self._find_ends()
         self._consumer.assign(self._partitions)
         for partition in self._partitions:
-            self._consumer.seek(partition, self._cluster.logs[partition].log_start)
+            known = self._offsets.get(partition)
+            start = self._cluster.logs[partition].log_start if known is None else known + 1
+            self._consumer.seek(partition, start)
         while True:
             polled = yield from self._poll()
             for partition, records in polled.records.items():
@@ -96,6 +155,7 @@ class GlobalTable:
             ):
                 self._world.trace.emit("global.restored", self._actor)
                 self.restored.succeed()
+            yield from self._maybe_commit()
 
     def _find_ends(self) -> Generator[Event, Any, dict[str, int]]:
         """Ask for the ends of the committed records, until an answer comes."""
@@ -125,11 +185,36 @@ class GlobalTable:
                 continue
             return polled
 
+    def _maybe_commit(self) -> Steps:
+        """Commit all stores, if it is time. A disk without space may have some the next time."""
+        now = self._host.now
+        if not self._is_dirty or now - self._last_commit <= self._commit_interval_ms:
+            return
+        self._last_commit = now
+        with suppress(ProcessorStateError):
+            for name in self.stores:
+                yield self._world.time.timeout(self._disk.delay_ms)
+                self._commit_store(name)
+            self._is_dirty = False
+
+    def _commit_store(self, name: str) -> None:
+        """Commit all partitions of a store at once: one commit, one moment for a crash."""
+        offsets = {
+            partition: offset
+            for partition, offset in self._offsets.items()
+            if self._partitions[partition] == name
+        }
+        if offsets:
+            self.stores[name].commit({topic_partition(each): at for each, at in offsets.items()})
+            self._world.trace.emit("global.committed", self._actor, store=name, offsets=offsets)
+
     def _apply(self, partition: str, records: list[LogEntry]) -> None:
         store = self._partitions[partition]
         self._context.restore_callbacks[store](
             [ChangelogRecord(each.key, each.value, each.offset, each.timestamp) for each in records]
         )
+        self._offsets[partition] = records[-1].offset
+        self._is_dirty = True
         self._world.trace.emit(
             "global.applied",
             self._actor,

@@ -11,10 +11,19 @@ from typing import Any
 
 from simpy.events import Event
 
+from streamproof.errors import UsageError
 from streamproof.sim.actor_hosts import Host
 from streamproof.sim.application import Application
 from streamproof.sim.decisions.lag import LATEST_OFFSET
-from streamproof.sim.decisions.versions import Answer, Spoken, answer_of, next_version
+from streamproof.sim.decisions.versions import (
+    EARLIEST_PROBEABLE_VERSION,
+    FORMATS_VERSION,
+    Answer,
+    Spoken,
+    answers_of,
+    next_version,
+    readable,
+)
 from streamproof.sim.releases import Release
 from streamproof.sim.state_directory import StateDirectory, next_offset_sum
 from streamproof.sim.tasks.assignor import (
@@ -23,6 +32,8 @@ from streamproof.sim.tasks.assignor import (
     described,
     encoded,
     forget_partial,
+    mirroring,
+    said_formats,
     share_out,
 )
 from streamproof.sim.tasks.stream_task import StreamTask, TaskState
@@ -58,8 +69,11 @@ class PartitionAssignor:
         self._host = host
         self._directory = directory
         self._actor = actor
-        self._formats = release.formats
-        self.spoken = Spoken(release.used_version, release.metadata_version)
+        self._release = release
+        used = release.used_version
+        if self._world.defect("ignores-upgrade-from"):
+            used = release.metadata_version
+        self.spoken = Spoken(used, release.metadata_version)
 
     # The report.
 
@@ -79,6 +93,7 @@ class PartitionAssignor:
             elif task.stores:
                 sums[task.id] = self._sum_of(task)
         sums = encoded(sums, self.spoken.used)
+        formats = self._formats()
         self._world.trace.emit(
             "thread.subscribed",
             self._actor,
@@ -86,8 +101,26 @@ class PartitionAssignor:
             sums=sums,
             used=self.spoken.used,
             supported=self.spoken.supported,
+            formats=said_formats(formats),
         )
-        return Subscription(self._host.name, tuple(sorted(owned)), sums, self.spoken, self._formats)
+        spoken = readable(*self.spoken)
+        return Subscription(self._host.name, tuple(sorted(owned)), sums, spoken, formats)
+
+    def _formats(self) -> dict[str, tuple[int, ...]] | None:
+        """The formats that the disk has, by store; ``None`` if the report has no place for them.
+
+        After the second bounce of an upgrade in place the disk has both formats of a store, and in
+        a roll-over the newer one alone (KIP-258). That is how a leader tells the two apart.
+        """
+        if not self._release.names_formats or self.spoken.used < FORMATS_VERSION:
+            return None
+        stores = sorted(
+            {name for each in self._application.tasks.values() for name in each.changelogs}
+        )
+        self._directory.tell_formats(self._actor)
+        if self._world.defect("names-formats-of-the-release"):
+            return dict.fromkeys(stores, self._release.formats)
+        return {name: self._directory.formats(name) for name in stores}
 
     def _sum_of(self, task: StreamTask) -> int:
         unknown = any(each.offset is None for each in task.stores.values())
@@ -95,14 +128,21 @@ class PartitionAssignor:
             return LATEST_OFFSET
         return next_offset_sum(task)
 
-    def hear(self, answer: Answer) -> bool:
-        """Take over the metadata version; return whether another rebalance must follow at once."""
+    def hear(self, answer: Answer, generation: int) -> bool:
+        """Take over the metadata version; return whether another rebalance must follow at once.
+
+        Args:
+            answer: the versions of the assignment.
+            generation: that of the assignment.
+        """
         found = next_version(self.spoken.used, answer)
         self._world.trace.emit(
             "thread.answered",
             self._actor,
             version=answer.version,
             commonly_supported=answer.commonly_supported,
+            generation=generation,
+            empty=answer.probing,
         )
         if not self._world.defect("keeps-its-version"):
             self.spoken = self.spoken._replace(used=found.version)
@@ -114,28 +154,61 @@ class PartitionAssignor:
         self, subscriptions: Mapping[str, Subscription], generation: int
     ) -> Generator[Event, Any, dict[str, ThreadAssignment]]:
         """Assign, as the leader of the group."""
-        answer = answer_of((each.spoken for each in subscriptions.values()), self.spoken.supported)
-        if answer.probing:
-            # The leader cannot read some of the reports. So nothing changes, and all report again.
-            self._world.marks.sometimes("a metadata version was probed")
-            self._world.trace.emit("group.probed", self._actor, version=answer.version)
-            return dict.fromkeys(subscriptions, ThreadAssignment(answer=answer, is_probe=True))
         ends = yield from self._ends()
         believed = self._believed(subscriptions, ends)
+        try:
+            answers = self._answers(believed)
+        except UsageError as error:
+            # Nobody gets a task until the operator has restarted a member (KAFKA-6054).
+            self._world.trace.emit("group.refused", self._actor, reason=str(error))
+            oldest = min(each.spoken.used for each in subscriptions.values())
+            empty = ThreadAssignment(answer=Answer(oldest, oldest, probing=True))
+            return dict.fromkeys(subscriptions, empty)
+        too_new = sorted(member for member, each in answers.items() if each.probing)
+        if too_new:
+            # The leader cannot read these reports, so their members have to report again.
+            self._world.marks.sometimes("a metadata version was probed")
+            version = min(each.version for each in answers.values())
+            self._world.trace.emit(
+                "group.probed",
+                self._actor,
+                version=version,
+                generation=generation,
+                members=too_new,
+            )
+            if self._world.defect("probes-everyone"):
+                empty = ThreadAssignment(answer=answers[too_new[0]])
+                return dict.fromkeys(subscriptions, empty)
         application = self._application
         shares = share_out(
-            believed, ends, application.stateless, application.config.assignor, answer
+            believed, ends, application.stateless, application.config.assignor, answers
         )
         self._world.trace.emit(
             "group.assigned",
             self._actor,
             generation=generation,
-            version=answer.version,
+            version=min(each.version for each in answers.values()),
             **described(subscriptions, shares),
             ends=ends,
             stateless=sorted(application.stateless),
         )
         return shares.threads
+
+    def _answers(self, subscriptions: Mapping[str, Subscription]) -> dict[str, Answer]:
+        """The versions of each member's answer."""
+        mirrors = set(mirroring(subscriptions.values()))
+        if self._world.defect("answers-all-in-one-version"):
+            mirrors = set()
+        answers = answers_of(
+            {member: each.spoken for member, each in subscriptions.items()},
+            self.spoken.supported,
+            [member for member, each in subscriptions.items() if each.process in mirrors],
+        )
+        if self._world.defect("misnames-the-leaders-version"):
+            wrong = EARLIEST_PROBEABLE_VERSION
+            for member in [name for name, each in answers.items() if each.probing]:
+                answers[member] = answers[member]._replace(commonly_supported=wrong)
+        return answers
 
     def _ends(self) -> Generator[Event, Any, dict[str, int]]:
         """The sum of the ends of its changelogs, by stateful task."""
@@ -160,7 +233,7 @@ class PartitionAssignor:
         if self._world.defect("does-not-wait-for-owner"):
             return {name: replace(each, owned=()) for name, each in subscriptions.items()}
         if self._world.defect("lets-mirrors-work"):
-            return {name: replace(each, formats=(1, 2)) for name, each in subscriptions.items()}
+            return {name: replace(each, formats=None) for name, each in subscriptions.items()}
         if self._world.defect("begins-anew-without-need"):
             return forget_partial(subscriptions, ends, self._application.config.assignor)
         return subscriptions

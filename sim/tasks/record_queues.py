@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.decisions.idling import (
+    DISABLED,
     Input,
     Mode,
     Readiness,
@@ -97,14 +98,23 @@ class PartitionGroup:
         """Whether a partition that was paused may be resumed."""
         return len(self._queues[partition]) <= self._limit
 
-    def update_lags(self, lags: Mapping[str, int | None]) -> None:
-        """Take over the lags of the consumer, unknown ones included."""
-        self._lags = {name: lag for name, lag in lags.items() if lag is not None}
+    def update_lags(self, current_lag: Callable[[str], int | None]) -> None:
+        """Ask for the lag of each input, unless the task never waits.
+
+        Args:
+            current_lag: the lag of an input; ``None`` if it is not known.
+
+        Source: KIP-695: -1 completely opts out; Kafka, PartitionGroup#updateLags.
+        """
+        if self._max_task_idle_ms == DISABLED:
+            return
+        lags = ((name, current_lag(name)) for name in self._queues)
+        self._lags = {name: lag for name, lag in lags if lag is not None}
 
     @property
     def knows_lags(self) -> bool:
-        """Whether the lag of each input is known."""
-        return len(self._lags) == len(self._queues)
+        """Whether the task knows all lags that it needs: none if it never waits."""
+        return self._max_task_idle_ms == DISABLED or len(self._lags) == len(self._queues)
 
     def readiness(self, now: int) -> Readiness:
         """Whether the task may process a record now."""

@@ -32,19 +32,21 @@ from streamproof.sim.tasks.stream_task import StreamTask
 from streamproof.sim.updater_metrics import UpdaterMetrics
 from streamproof.sim.world import World
 from streamproof.stores.errors import StoreError
+from streamproof.stores.metrics import Metrics
 from streamproof.stores.runtime.restoration import (
     StandbyUpdateListener,
     StateRestoreListener,
     SuspendReason,
 )
+from streamproof.stores.runtime.restore_metrics import Part
 
-__all__ = ["METRICS_MS", "POLL_MS", "StateUpdater", "UpdaterConfig"]
+__all__ = ["POLL_MS", "StateUpdater", "UpdaterConfig"]
 
 POLL_MS = 100
 """``poll.ms``: how long a poll waits for records."""
 
-METRICS_MS = 5_000
-"""The metrics are emitted at most once in this many milliseconds."""
+_STANDBY_POLL_MS = 5_000
+"""How long a poll for standbys alone waits for records, as nobody waits for them."""
 
 _APPLY_MS = 3
 """Applying a batch to a store takes up to this many milliseconds."""
@@ -91,6 +93,7 @@ class StateUpdater:
         config: the configuration of the updater.
         actor: the name of the updater, for the trace and the metrics.
         wake: wakes the thread when it can take a task back.
+        registry: where the metrics are registered; a new one of the level INFO by default.
         predecessor: the updater of the thread that died. Its restored tasks are taken over, and so
             are the metrics of all tasks that it handed back.
 
@@ -100,6 +103,7 @@ class StateUpdater:
         failed: tasks whose restoration cannot go on, with the reason, until the thread takes them.
         fatal: the cause of the updater's death, after which all of its tasks have failed; ``None``
             while it lives.
+        is_closed: whether it takes no further step, and has no metrics of its own any more.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class StateUpdater:
         *,
         actor: str,
         wake: Callable[[], None] = lambda: None,
+        registry: Metrics | None = None,
         predecessor: StateUpdater | None = None,
     ) -> None:
         self._world = world
@@ -131,12 +136,13 @@ class StateUpdater:
         )
         self._updating: dict[str, Updating] = {}
         self._changed = world.time.event()
-        self._is_closed = False
-        self._restores_active = True
-        self._last_commit = self._last_limits = self._last_metrics = host.now
+        # Whether the present round restores active tasks, rather than updates standbys.
+        self._restoring = True
+        self.is_closed = False
+        self._last_commit = self._last_limits = host.now
         self.metrics: UpdaterMetrics = UpdaterMetrics(
             actor,
-            lambda: host.now,
+            Metrics(clock=lambda: host.now) if registry is None else registry,
             config.mode,
             predecessor=None if predecessor is None else predecessor.metrics,
         )
@@ -151,6 +157,7 @@ class StateUpdater:
         self.restored: list[StreamTask] = [] if predecessor is None else predecessor.restored
         self.failed: list[tuple[StreamTask, StreamproofError]] = []
         self.fatal: UpdaterDiedError | None = None
+        world.trace.emit("updater.started", actor, mode=config.mode)
         host.start(self._run())
 
     # The requests of the thread.
@@ -183,6 +190,10 @@ class StateUpdater:
             reason: why the updates of a standby end.
         """
         self.metrics.remove(task_id)
+        return self._release(task_id, reason)
+
+    def _release(self, task_id: str, reason: SuspendReason = "migrated") -> StreamTask | None:
+        """Give a task up. Its metrics stay, as long as the task does not leave its thread."""
         # A failed task that the thread has not taken yet must not come back after this.
         self.failed = [each for each in self.failed if each[0].id != task_id]
         for task in self.restored:
@@ -192,10 +203,14 @@ class StateUpdater:
         found = self._updating.pop(task_id, None)
         if found is None:
             return None
+        is_silent = found.is_active and self._world.defect("suspends-without-a-word")
         for partition, each in found.changelogs.items():
-            if each.is_open and not self._world.defect("suspends-without-a-word"):
+            if each.is_open and not is_silent:
                 self._world.marks.sometimes("a restoration was suspended", holds=found.is_active)
                 self._announcer.suspended(found, partition, self._log_end(partition), reason)
+        if self._announcer.raised is not None:
+            # The updater may wait for something to do, and would not notice the error.
+            self._wake()
         self._count(found, -1)
         return found.task
 
@@ -218,7 +233,7 @@ class StateUpdater:
         self.metrics.close()
 
     def _stop(self) -> None:
-        self._is_closed = True
+        self.is_closed = True
         for task_id in list(self._updating):
             self.remove(task_id)
         self._consumer.close()
@@ -250,7 +265,7 @@ class StateUpdater:
     # The loop.
 
     def _run(self) -> Steps:
-        while not self._is_closed:
+        while not self.is_closed:
             yield from self._once()
             if self._announcer.raised is not None:
                 self._die(f"a listener raised {self._announcer.raised!r}")
@@ -259,37 +274,38 @@ class StateUpdater:
                 self._die("it was killed")
                 return
 
+    @property
+    def _going(self) -> list[Updating]:
+        return [each for each in self._updating.values() if not each.is_paused]
+
     def _once(self) -> Steps:
         """One round: fetch, apply, hand back and commit; or wait for something to do."""
-        began = self._host.now
-        idle = committing = 0
-        if any(not each.is_paused for each in self._updating.values()):
+        if self._going:
+            self._restoring = any(each.is_active for each in self._going)
+            self._turn("restoring" if self._restoring else "updating")
             records = yield from self._restore()
             self.metrics.thread.record_restore_call(records)
-        restored = self._host.now
-        if self._host.now - self._last_commit > self._config.commit_interval_ms:
-            yield from self._commit()
-        committing = self._host.now - restored
-        if not any(not each.is_paused for each in self._updating.values()):
-            # A paused task is committed at once, because the pause may be long.
-            yield from self._commit()
-            committing, waits = self._host.now - restored, self._host.now
-            if not self._is_closed:
-                self._changed = self._world.time.event()
-                yield self._changed
-            idle = self._host.now - waits
-        self.metrics.thread.record_round(
-            idle_ms=idle,
-            restore_ms=restored - began,
-            checkpoint_ms=committing,
-            restoring_active=self._restores_active,
-        )
-        self._show_metrics()
+            if self._host.now - self._last_commit > self._config.commit_interval_ms:
+                yield from self._commit()
+            return
+        # A paused task is committed at once, because the pause may be long.
+        yield from self._commit()
+        # A task may have come during the commit.
+        if not self.is_closed and not self._going:
+            self._turn("idle")
+            self._changed = self._world.time.event()
+            yield self._changed
+
+    def _turn(self, part: Part) -> None:
+        """Note in the trace and in the metrics what the time from now on is spent on."""
+        if not self.is_closed:
+            self._world.trace.emit("updater.turned", self._actor, to=part)
+            self.metrics.thread.turn(part)
 
     def _restore(self) -> Generator[Event, Any, int]:
         """Fetch and apply records; return how many."""
         yield from self._find_ends()
-        yield from self._move_limits()
+        applied = yield from self._move_limits()
         self._assign()
         try:
             polled = yield from self._consumer.poll(self._poll_ms())
@@ -297,8 +313,7 @@ class StateUpdater:
             updating = self._owner(error.args[1])
             if updating is not None:
                 self._fail(updating, error)
-            return 0
-        applied = 0
+            return applied
         for partition in polled.next_offsets:
             applied += yield from self._take(partition, polled.records.get(partition, []))
         self._hand_back()
@@ -307,28 +322,17 @@ class StateUpdater:
     def _poll_ms(self) -> int:
         """How long the next poll may wait, unless it is woken up.
 
-        Standbys need a round only to apply records, to commit them, or to emit the metrics.
+        Standbys need a round only to apply records, or to commit them.
         """
         updating = self._updating.values()
-        if any(each.is_active and not each.is_paused for each in updating):
+        if self._restoring:
             return POLL_MS
         if any(each.kept for task in updating for each in task.changelogs.values()):
             return POLL_MS
         if not any(each.has_news for each in updating):
-            return METRICS_MS
+            return _STANDBY_POLL_MS
         due = self._last_commit + self._config.commit_interval_ms + 1
-        return min(max(due - self._host.now, 1), METRICS_MS)
-
-    def _show_metrics(self) -> None:
-        if self._is_closed or self._host.now - self._last_metrics < METRICS_MS:
-            return
-        self._last_metrics = self._host.now
-        self._world.trace.emit(
-            "updater.metrics",
-            self._actor,
-            gauges=self.metrics.gauges(),
-            remaining=self.metrics.remaining,
-        )
+        return min(max(due - self._host.now, 1), _STANDBY_POLL_MS)
 
     # Where restorations begin and end.
 
@@ -358,24 +362,32 @@ class StateUpdater:
         for partition, each in unknown.items():
             each.end = end_of(ends[partition], committed.get(partition), is_source=each.is_source)
 
-    def _move_limits(self) -> Steps:
-        """Let standbys follow an input up to its committed offset (KAFKA-8755)."""
+    def _move_limits(self) -> Generator[Event, Any, int]:
+        """Let standbys follow an input up to its committed offset; return the applied records.
+
+        Source: KAFKA-8755.
+        """
         behind = {
             partition: each
             for updating in self._updating.values()
             for partition, each in updating.changelogs.items()
             if each.is_source and not updating.is_active and each.kept
         }
-        if not behind or self._host.now - self._last_limits < self._config.commit_interval_ms:
-            return
+        # While an active task restores, the standbys wait.
+        if self._restoring or not behind:
+            return 0
+        if self._host.now - self._last_limits < self._config.commit_interval_ms:
+            return 0
         self._last_limits = self._host.now
+        applied = 0
         committed = yield from self._committed(list(behind))
         for partition, offset in (committed or {}).items():
             each = behind[partition]
             each.end = max(each.end or 0, offset or 0)
             updating = self._owner(partition)
             if updating is not None and updating.changelogs[partition] is each:
-                yield from self._take(partition, [])
+                applied += yield from self._take(partition, [])
+        return applied
 
     def _committed(
         self, partitions: list[str]
@@ -401,13 +413,10 @@ class StateUpdater:
 
     def _assign(self) -> None:
         """Read the changelogs of active tasks first, and of standbys only when none is left."""
-        going = [each for each in self._updating.values() if not each.is_paused]
-        restoring = any(each.is_active for each in going)
-        if going:
-            self._restores_active = restoring
+        restoring = self._restoring
         wanted = {
             partition: updating
-            for updating in going
+            for updating in self._going
             for partition, each in updating.changelogs.items()
             if updating.is_active == restoring
             and (each.end is not None or not restoring)
@@ -504,6 +513,7 @@ class StateUpdater:
 
     def _commit(self) -> Steps:
         """Commit applied records, so that a crash does not lose them all (KAFKA-12634)."""
+        self._turn("checkpointing")
         self._last_commit = self._host.now
         for updating in list(self._updating.values()):
             task = updating.task
@@ -526,7 +536,10 @@ class StateUpdater:
     # What goes wrong.
 
     def _fail(self, updating: Updating, error: StreamproofError) -> None:
-        self.remove(updating.task.id)
+        self._release(updating.task.id)
+        self._world.trace.emit(
+            "updater.failed", self._actor, task=updating.task.id, reason=type(error).__name__
+        )
         self.failed.append((updating.task, error))
         self._wake_owner()
 
@@ -538,7 +551,7 @@ class StateUpdater:
         self._world.marks.sometimes("a state updater died")
         self._world.trace.emit("updater.died", self._actor, reason=reason)
         for task in self.tasks:
-            self.remove(task.id)
+            self._release(task.id)
             self.failed.append((task, self.fatal))
         self._stop()
         self.metrics.retire()

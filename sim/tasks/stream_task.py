@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
-from streamproof.sim.decisions.commits import committable_offset, needs_commit
+from streamproof.sim.decisions.commits import Uncommitted, committable_offset, needs_commit
 from streamproof.sim.decisions.idling import Mode, Readiness, Waiting
 from streamproof.sim.decisions.recovery import (
     OFFSET_UNKNOWN,
@@ -27,6 +28,7 @@ from streamproof.sim.decisions.recovery import (
     commits_after,
     opening,
 )
+from streamproof.sim.releases import LiveFormat
 from streamproof.sim.tasks.punctuations import Punctuations
 from streamproof.sim.tasks.record_queues import (
     BUFFERED_RECORDS_PER_PARTITION,
@@ -40,8 +42,11 @@ from streamproof.sim.trace import Trace
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
+    NO_TIMESTAMP,
     PROCESSING_GUARANTEE_CONFIG,
+    TRANSACTIONAL_STATESTORES_CONFIG,
     ChangelogRecord,
+    IsolationLevel,
     KeyValueStore,
     Position,
     RecordMetadata,
@@ -52,14 +57,22 @@ from streamproof.stores.errors import (
     InvalidStateStoreError,
     ProcessorStateError,
     TaskCorruptedError,
+    UnsupportedOperationError,
 )
 from streamproof.stores.metrics import Metrics
-from streamproof.stores.runtime.cache import CachingKeyValueStore, RecordCache
+from streamproof.stores.runtime.cache import (
+    CachingKeyValueStore,
+    CachingTimestampedKeyValueStore,
+    RecordCache,
+)
 from streamproof.stores.runtime.changelogging import change_logging
 from streamproof.stores.runtime.guard import guarded
-from streamproof.stores.runtime.layers import call_all
+from streamproof.stores.runtime.layers import call_all, find_layer
+from streamproof.stores.runtime.metered import metered
+from streamproof.stores.timestamped import TimestampedKeyValueStore
+from streamproof.stores.timestamps import KeyValueWithTimestampStore
 
-__all__ = ["StoreHolder", "StreamTask", "TaskConfig", "TaskState", "topic_partition"]
+__all__ = ["StoreHolder", "StreamTask", "TaskConfig", "TaskState", "position_of", "topic_partition"]
 
 
 @dataclass(frozen=True)
@@ -68,12 +81,15 @@ class TaskConfig:
 
     Attributes:
         exactly_once: whether the guarantee is exactly-once.
-        transactional: whether the stores stage their writes until the commit.
+        transactional: whether the stores can stage their writes until the commit.
         max_task_idle_ms: how long a task waits for an empty input.
         mode: the rules for waiting: those of the proposal, or those of Kafka.
         partitions: the number of partitions of each topic.
         buffered_records_per_partition: an input with more buffered records is paused.
+        live_format: what decides which format of a store is live during an upgrade.
         defect: says whether the runtime makes a mistake, given its name.
+        store_rules: the rules for stores that stage: those of KIP-892, or those of Kafka.
+        application_id: the id of the application, with which the topics of changelogs begin.
     """
 
     exactly_once: bool
@@ -82,7 +98,30 @@ class TaskConfig:
     mode: Mode
     partitions: Mapping[str, int]
     buffered_records_per_partition: int = BUFFERED_RECORDS_PER_PARTITION
+    live_format: LiveFormat = "assignment"
     defect: Callable[[str], bool] = lambda _: False
+    store_rules: Mode = "proposal"
+    application_id: str = "streamproof"
+
+    @property
+    def stages(self) -> bool:
+        """Whether the stores stage their writes: as proposed, only under exactly-once."""
+        return self.transactional and (self.exactly_once or self.store_rules == "kafka")
+
+    @property
+    def traits(self) -> Traits:
+        """The properties of a persistent store that the rules of recovery depend on."""
+        return Traits(self.exactly_once, self.stages, rules=self.store_rules)
+
+    @property
+    def store_configs(self) -> dict[str, Any]:
+        """The configuration for stores, by Kafka's names."""
+        configs: dict[str, Any] = {
+            PROCESSING_GUARANTEE_CONFIG: EXACTLY_ONCE if self.exactly_once else AT_LEAST_ONCE
+        }
+        if self.store_rules == "kafka":
+            configs[TRANSACTIONAL_STATESTORES_CONFIG] = self.transactional
+        return configs
 
 
 @dataclass
@@ -97,6 +136,7 @@ class StoreHolder:
             is not known.
         restore: applies changelog records to the store.
         guard: the store as processors hold it: without the calls that belong to the runtime.
+        cache: the layer with the record cache; ``None`` without one.
     """
 
     store: KeyValueStore
@@ -105,9 +145,11 @@ class StoreHolder:
     offset: int | None
     restore: Callable[[list[ChangelogRecord]], None]
     guard: KeyValueStore = field(init=False)
+    cache: CachingKeyValueStore | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.guard = guarded(self.store)
+        self.cache = find_layer(self.store, CachingKeyValueStore)
 
 
 def topic_partition(name: str) -> TopicPartition:
@@ -116,10 +158,20 @@ def topic_partition(name: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def _position_of(store: KeyValueStore) -> dict[str, int]:
-    """The position of a store, by input; empty if the store keeps none (KIP-796)."""
+def position_of(store: object) -> dict[str, int]:
+    """The position of a store or a view, by input; empty if it keeps none (KIP-796)."""
     position: Position = getattr(store, "position", Position())
     return {str(partition): offset for partition, offset in position.as_dict().items()}
+
+
+def _contents(store: KeyValueStore) -> tuple[list[list[bytes]], list[int]]:
+    """All rows, and their timestamps if the store keeps them."""
+    if isinstance(store, KeyValueWithTimestampStore):
+        with store.all_with_timestamp() as stamped:
+            found = list(stamped)
+        return [[key, row.value] for key, row in found], [row.timestamp for _, row in found]
+    with store.all() as rows:
+        return [[key, value] for key, value in rows], []
 
 
 class StreamTask:
@@ -143,6 +195,7 @@ class StreamTask:
         commit_needed: whether the task has done anything since its last commit.
         commit_requested: whether a processor has requested a commit since the last one.
         corrupted: whether its stores cannot be trusted any more.
+        must_be_wiped: whether it is corrupted, but a store could not forget its offset.
         found_nothing: whether the last attempt to process found no record.
         idling_since: since when the task has not been ready, by the clock of its host; ``None`` if
             it was ready last (Kafka: TaskMetadata#timeCurrentIdlingStarted).
@@ -192,12 +245,21 @@ class StreamTask:
         self.commit_needed = False
         self.commit_requested = False
         self.corrupted = False
+        self.must_be_wiped = False
         self.found_nothing = False
 
     @property
     def traits(self) -> Traits:
         """The properties that the rules of recovery depend on."""
-        return Traits(self._config.exactly_once, self._config.transactional)
+        return self._config.traits
+
+    @property
+    def isolation_level(self) -> IsolationLevel:
+        """The isolation level of the context, which queries read at by default (KIP-892)."""
+        if self._config.defect("keeps-unclean-store") and self._config.exactly_once:
+            # The defect lies about the guarantee, but to stores alone.
+            return IsolationLevel.READ_COMMITTED
+        return self._opened().isolation_level
 
     # Opening and closing.
 
@@ -223,14 +285,17 @@ class StreamTask:
             TaskCorruptedError: wipe the directory, and start over. No store is open then.
             ProcessorStateError: the files cannot be used. No store is open then.
         """
-        strict = self._config.exactly_once and not self._config.defect("keeps-unclean-store")
-        guarantee = EXACTLY_ONCE if strict else AT_LEAST_ONCE
+        configs = self._config.store_configs
+        if self._config.defect("keeps-unclean-store"):
+            configs[PROCESSING_GUARANTEE_CONFIG] = AT_LEAST_ONCE
         self._producer = producer
         self._context = StateStoreContext(
             state_dir=directory,
             task_id=self.id,
-            app_configs={PROCESSING_GUARANTEE_CONFIG: guarantee, **app_configs},
+            application_id=self._config.application_id,
+            app_configs={**configs, **app_configs},
             changelog=self._log,
+            metrics=self._registry,
         )
         try:
             for name, changelog in self.spec.changelogs.items():
@@ -244,9 +309,9 @@ class StreamTask:
         self, name: str, changelog: str, inner: KeyValueStore, *, was_empty: bool
     ) -> None:
         context = self._opened()
-        store: KeyValueStore = change_logging(inner)
-        if self._cache is not None:
-            store = CachingKeyValueStore(store, self._cache)
+        store = self._with_layers(name, inner)
+        storage = "rocksdb" if inner.persistent else "in-memory"
+        store = metered(store, storage, thread_id=self._actor)
         store.init(context, store)
         restore = context.restore_callbacks[store.name]
         holder = StoreHolder(store, inner, changelog, None, restore)
@@ -261,12 +326,23 @@ class StreamTask:
             store=name,
             wipe=start.wipe,
             persistent=inner.persistent,
+            place=getattr(inner, "place", name),
         )
         if start.wipe:
             raise TaskCorruptedError(
                 f"Store {name!r} of task {self.id} has data but no offset: wipe and restore it."
             )
         holder.offset = None if offset == OFFSET_UNKNOWN else offset
+
+    def _with_layers(self, name: str, inner: KeyValueStore) -> KeyValueStore:
+        """A store with the layers for timestamps, its changelog, and its record cache."""
+        if name in self.spec.subtopology.timestamped:
+            stamped = change_logging(TimestampedKeyValueStore(inner))
+            if self._cache is None:
+                return stamped
+            return CachingTimestampedKeyValueStore(stamped, self._cache)
+        store = change_logging(inner)
+        return store if self._cache is None else CachingKeyValueStore(store, self._cache)
 
     def use(self, producer: Producer) -> None:
         """Send with another producer from now on. The state of the one before does not matter."""
@@ -308,24 +384,36 @@ class StreamTask:
         So the caches are emptied before the stores close, which would flush them.
 
         Args:
-            closing: how the task ends, which decides whether the offsets are committed.
+            closing: how the task ends, which decides whether the offsets are committed. A corrupted
+                task forgets them.
+
+        Raises:
+            ProcessorStateError: a store failed. If the task is not closed cleanly, its stores are
+                closed all the same, and another call closes the task.
         """
         self.corrupted |= closing is Closing.CORRUPTED
         for holder in self.stores.values():
-            if isinstance(holder.store, CachingKeyValueStore):
-                holder.store.entries().clear()
+            if holder.cache is not None:
+                holder.cache.entries().clear()
         self.commit_stores(closing)
         if closing is Closing.CLEAN:
             self.tell_contents("store.closing")
-        self._close_stores()
+        self._close_stores(forgets_offsets=closing is Closing.CORRUPTED)
         self._emit("task.closed", closing=closing.name)
         self.commit_needed = self.commit_requested = False
         self.become(TaskState.CLOSED)
 
-    def _close_stores(self) -> None:
+    def _close_stores(self, *, forgets_offsets: bool = False) -> None:
         holders, self.stores = list(self.stores.values()), {}
-        # A store that cannot be closed must not keep the others open.
-        call_all([holder.store.close for holder in holders])
+        forgotten = [partial(self._forget_offsets, each) for each in holders if forgets_offsets]
+        # A store that cannot forget its offsets, or be closed, must not keep any store open.
+        call_all([*forgotten, *(holder.store.close for holder in holders)])
+
+    def _forget_offsets(self, holder: StoreHolder) -> None:
+        try:
+            holder.store.commit({})
+        except UnsupportedOperationError:
+            self.must_be_wiped = True
 
     # Restoring.
 
@@ -337,8 +425,12 @@ class StreamTask:
     def apply(self, changelog: str, records: Iterable[LogEntry]) -> None:
         """Restore a batch of changelog records."""
         holder = self._holder(changelog)
+        loses_times = self._config.defect("loses-timestamps-at-restoration")
         batch = [
-            ChangelogRecord(each.key, each.value, each.offset, each.timestamp) for each in records
+            ChangelogRecord(
+                each.key, each.value, each.offset, NO_TIMESTAMP if loses_times else each.timestamp
+            )
+            for each in records
         ]
         if batch:
             holder.restore(batch)
@@ -383,6 +475,10 @@ class StreamTask:
         """Ask for a commit."""
         self.commit_requested = True
 
+    def defect(self, name: str) -> bool:
+        """Whether an operator has to make this mistake."""
+        return self._config.defect(name)
+
     def punctuate(self, now: int) -> bool:
         """Call the punctuators that are due, by stream time first; return whether any was."""
         by_stream_time = self.punctuate_stream_time()
@@ -424,7 +520,8 @@ class StreamTask:
         topic, _, number = partition.rpartition("-")
         context = self._opened()
         context.record_metadata = RecordMetadata(topic, int(number), record.offset)
-        context.record_timestamp = record.timestamp
+        wall_clock = self._config.defect("stamps-rows-with-the-wall-clock")
+        context.record_timestamp = now if wall_clock else record.timestamp
         if self._metrics is not None:
             self._metrics.lateness.record(self.stream_time - record.timestamp)
         self._emit(
@@ -516,8 +613,8 @@ class StreamTask:
         these writes (Kafka: ProcessorStateManager#flushCache).
         """
         for holder in self.stores.values():
-            if isinstance(holder.store, CachingKeyValueStore):
-                holder.store.flush_cache()
+            if holder.cache is not None:
+                holder.cache.flush_cache()
 
     def note_written(self) -> None:
         """Note the changelog offsets that the brokers have confirmed."""
@@ -529,11 +626,8 @@ class StreamTask:
                 holder.offset = offset
 
     def commit_stores(self, closing: Closing) -> None:
-        """Commit the offsets to the stores, if the rules say so. A corrupted task forgets them."""
-        if closing is Closing.CORRUPTED:
-            for holder in self.stores.values():
-                holder.store.commit({})
-        elif commits_after(self.traits, closing):
+        """Commit the offsets to the stores, if the rules say so."""
+        if commits_after(self.traits, closing):
             for name in self.stores:
                 self.commit_store(name)
 
@@ -554,13 +648,15 @@ class StreamTask:
         self._committed |= {each: known[each] for each in self.spec.inputs if each in known}
         self.commit_needed = self.commit_requested = False
 
-    def uncommitted_bytes(self) -> int:
-        """How many bytes the stores have staged.
+    def uncommitted(self) -> Uncommitted:
+        """How many records and bytes the stores have staged.
 
         A store that cannot count (-1) counts as 0, so that it takes nothing from the others.
         """
-        return sum(
-            max(each.store.approximate_num_uncommitted_bytes(), 0) for each in self.stores.values()
+        stores = [each.store for each in self.stores.values()]
+        return Uncommitted(
+            sum(max(each.approximate_num_uncommitted_entries(), 0) for each in stores),
+            sum(max(each.approximate_num_uncommitted_bytes(), 0) for each in stores),
         )
 
     def _log(self, store: str, key: bytes, value: bytes | None, timestamp: int) -> None:
@@ -575,16 +671,16 @@ class StreamTask:
     def tell_contents(self, kind: str) -> None:
         """Emit the content of all stores, so that invariants can compare it with the logs."""
         for holder in self.stores.values():
-            with holder.store.all() as rows:
-                contents = [[key, value] for key, value in rows]
+            contents, timestamps = _contents(holder.store)
             offset = -1 if holder.offset is None else holder.offset
             self._emit(
                 kind,
                 partition=holder.changelog,
                 offset=offset,
                 rows=contents,
+                timestamps=timestamps,
                 is_input=holder.changelog in self.spec.inputs,
-                position=_position_of(holder.database),
+                position=position_of(holder.database),
             )
 
     def _sender(self) -> Producer:

@@ -18,7 +18,7 @@ from streamproof.sim.clients.consumer import Consumer
 from streamproof.sim.clients.membership import Membership
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.clients.repartition_purge import Purge
-from streamproof.sim.decisions.commits import commit_is_due
+from streamproof.sim.decisions.commits import UNLIMITED, Uncommitted, commit_is_due, exceeds
 from streamproof.sim.decisions.recovery import Closing, commits_after
 from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.tasks.stream_task import StreamTask
@@ -37,6 +37,7 @@ class Committer:
         membership: the member that fences a commit.
         actor: the name of the thread, for the trace.
         transactional_id: the transactional id; empty under at-least-once.
+        limits: the share of the thread in the limits for staged records and bytes.
 
     Attributes:
         producer: the producer of all tasks; another one after each :meth:`renew_producer`.
@@ -52,7 +53,9 @@ class Committer:
         *,
         actor: str,
         transactional_id: str,
+        limits: Uncommitted = UNLIMITED,
     ) -> None:
+        self._limits = limits
         self._application = application
         self._config = application.config
         self._world = application.world
@@ -88,14 +91,13 @@ class Committer:
             active: returns the tasks that process or restore: both may have staged bytes.
             requested: whether a processor has requested a commit.
         """
-        bounded = self._config.max_uncommitted_bytes > 0
-        staged = sum(task.uncommitted_bytes() for task in active()) if bounded else 0
+        staged = _sum(task.uncommitted() for task in active())
         due = commit_is_due(
             self._host.now,
             self._last_commit,
-            commit_interval_ms=self._config.commit_interval_ms,
-            uncommitted_bytes=0 if self._world.defect("stages-without-bound") else staged,
-            max_uncommitted_bytes=self._config.max_uncommitted_bytes,
+            commit_interval_ms=self._interval_ms,
+            staged=staged,
+            limits=UNLIMITED if self._world.defect("stages-without-bound") else self._limits,
         )
         if self._world.defect("purges-consumed-offsets"):
             consumed = (each for task in running() for each in task.consumed.items())
@@ -103,8 +105,10 @@ class Committer:
             self._purge.maybe_purge()
         if self._membership.is_rebalancing:
             return False
-        if 0 < self._config.max_uncommitted_bytes < staged:
-            self._world.trace.emit("thread.staged", self._actor, bytes=staged)
+        if exceeds(staged, self._limits):
+            self._world.trace.emit(
+                "thread.staged", self._actor, records=staged.records, bytes=staged.bytes
+            )
         if not (due or requested):
             return False
         with self._membership.held():
@@ -114,9 +118,19 @@ class Committer:
         return True
 
     @property
+    def may_be_due_early(self) -> bool:
+        """Whether staged records or bytes may make a commit due."""
+        return self._application.task_config.stages and any(each > 0 for each in self._limits)
+
+    @property
+    def _interval_ms(self) -> int:
+        late = self._world.defect("commits-ten-times-too-late")
+        return self._config.commit_interval_ms * (10 if late else 1)
+
+    @property
     def due_in_ms(self) -> int:
         """The time until the next periodic commit, by the clock of the host; at least 1."""
-        due = self._last_commit + self._config.commit_interval_ms + 1
+        due = self._last_commit + self._interval_ms + 1
         return max(due - self._host.now, 1)
 
     def commit(self, tasks: Sequence[StreamTask], closing: Closing) -> Steps:
@@ -245,3 +259,9 @@ class Committer:
             transaction_timeout_ms=self._config.transaction_timeout_ms,
             max_block_ms=self._config.max_block_ms,
         )
+
+
+def _sum(counts: Iterable[Uncommitted]) -> Uncommitted:
+    """The sum of what several tasks have staged."""
+    each = list(counts)
+    return Uncommitted(sum(one.records for one in each), sum(one.bytes for one in each))

@@ -13,12 +13,13 @@ from streamproof.sim.topologies import (
     repartition,
     session_count,
     stateless,
+    table_operators,
     windowed_count,
 )
 from streamproof.sim.topologies.reference import Expected, Logs
 from streamproof.sim.topology import Topology
 
-__all__ = ["TOPOLOGIES", "Family", "Reference"]
+__all__ = ["ORDINARY_TOPOLOGIES", "TOPOLOGIES", "Family", "Reference"]
 
 
 class Reference(Protocol):
@@ -44,11 +45,13 @@ class Family(NamedTuple):
         expected: the reference.
         settle_ms: how long the application goes on once all input is processed and committed, in
             milliseconds of wall-clock time.
+        on_request: whether only a space or a file that names the topology has worlds of it.
     """
 
     topology: Callable[[int], Topology]
     expected: Reference
     settle_ms: int = 0
+    on_request: bool = False
 
 
 TOPOLOGIES: dict[str, Family] = {
@@ -64,5 +67,9 @@ TOPOLOGIES: dict[str, Family] = {
     "punctuated-count": Family(
         punctuated_count.topology, punctuated_count.expected, punctuated_count.SETTLE_MS
     ),
+    "table-operators": Family(table_operators.topology, table_operators.expected, on_request=True),
 }
 """All of them by name, which is also the application id."""
+
+ORDINARY_TOPOLOGIES = tuple(name for name, each in TOPOLOGIES.items() if not each.on_request)
+"""The topologies of worlds that ask for none."""
