@@ -11,11 +11,17 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from streamproof.stores.api import NO_TIMESTAMP, ChangelogRecord, IsolationLevel, require_key
+from streamproof.stores.api import (
+    NO_TIMESTAMP,
+    ChangelogRecord,
+    IsolationLevel,
+    TopicPartition,
+    require_key,
+)
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.timestamps import ValueAndTimestamp
 from streamproof.stores.windowed.keys import session_key, window_key
-from streamproof.stores.windows import Window, Windowed
+from streamproof.stores.windows import LONG_MAX, Window, Windowed
 
 __all__ = ["SessionRows", "WindowRows", "rows_of"]
 
@@ -94,6 +100,17 @@ class _Rows:
     def read_only(self, isolation_level: IsolationLevel) -> Any:
         return type(self)(self.store.read_only(isolation_level), self._capabilities)
 
+    def rebuild(self, partition: TopicPartition, records: Iterable[ChangelogRecord]) -> None:
+        self.store.rebuild(partition, [self.record(each) for each in records])
+
+    def put_value_and_timestamp_if_absent(
+        self, key: bytes, stamped: ValueAndTimestamp | None
+    ) -> ValueAndTimestamp | None:
+        existing = self.get_with_timestamp(key)
+        if existing is None:
+            self.put_value_and_timestamp(key, stamped)
+        return existing
+
     def record(self, record: ChangelogRecord) -> ChangelogRecord:
         """A record of a key-value changelog as one of this store's changelog."""
         return record._replace(key=self.changelog_key(record.key))
@@ -111,6 +128,9 @@ class _Rows:
         raise NotImplementedError
 
     def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        raise NotImplementedError
+
+    def put_value_and_timestamp(self, key: bytes, stamped: ValueAndTimestamp | None) -> None:
         raise NotImplementedError
 
     def _all(self) -> Any:
@@ -137,6 +157,9 @@ class WindowRows(_Rows):
     def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
         self.store.put_with_timestamp(key, value, timestamp, self.start_of(key))
 
+    def put_value_and_timestamp(self, key: bytes, stamped: ValueAndTimestamp | None) -> None:
+        self.store.put_value_and_timestamp(key, stamped, self.start_of(key))
+
     def _all(self) -> Any:
         return self.store.all()
 
@@ -157,6 +180,12 @@ class SessionRows(_Rows):
         start = self.start_of(key)
         self.store.put(Windowed(key, Window(start, start + SESSION_MS)), value)
 
+    def delete(self, key: bytes) -> bytes | None:
+        old = self.get(key)
+        start = self.start_of(key)
+        self.store.remove(Windowed(key, Window(start, start + SESSION_MS)))
+        return old
+
     def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
         start = self.start_of(key)
         found: ValueAndTimestamp | None = self.store.fetch_session_with_timestamp(
@@ -169,8 +198,15 @@ class SessionRows(_Rows):
         session = Windowed(key, Window(start, start + SESSION_MS))
         self.store.put_with_timestamp(session, value, timestamp)
 
+    def put_value_and_timestamp(self, key: bytes, stamped: ValueAndTimestamp | None) -> None:
+        start = self.start_of(key)
+        session = Windowed(key, Window(start, start + SESSION_MS))
+        self.store.put_value_and_timestamp(session, stamped)
+
     def _all(self) -> Any:
-        return self.store.fetch_range(None, None)
+        if self._capabilities.ranges:
+            return self.store.fetch_range(None, None)
+        return self.store.find_sessions_between(0, LONG_MAX)
 
 
 def rows_of(store: Any, capabilities: Capabilities) -> Any:

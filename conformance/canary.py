@@ -12,7 +12,7 @@ from streamproof.conformance.check_engine import CheckTask
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.mutants import CANARY
-from streamproof.errors import SuiteError
+from streamproof.errors import SuiteError, UsageError
 
 __all__ = ["CANARY_SUBJECT", "CanaryError", "canary_task", "require_caught"]
 
@@ -37,9 +37,12 @@ def require_caught(outcome: CheckOutcome) -> str:
 
     Raises:
         CanaryError: no requirement caught it.
+        UsageError: this machine lacks what every check needs.
     """
     if any(finding.requirement == CANARY.requirement for finding in outcome.findings):
         return CANARY.requirement
+    if outcome.evidence.lacking and outcome.skipped:
+        raise UsageError(f"Nothing was judged: {outcome.skipped}.")
     problem = outcome.suite_error or outcome.subject_error or outcome.skipped
     because = problem.splitlines()[0] if problem else f"{CHECK} found nothing"
     raise CanaryError(

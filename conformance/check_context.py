@@ -9,8 +9,10 @@ from pathlib import Path
 from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.check_records import CheckEvidence, CheckFinding, Effort
 from streamproof.conformance.check_registry import Check
+from streamproof.conformance.disk_room import why_no_room
 from streamproof.conformance.failure_shapes import MOST_SHAPES, shape_of_words
 from streamproof.conformance.lab import Lab
+from streamproof.conformance.program_text import explained
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay, SavedChoices
 from streamproof.conformance.settings import Settings, derive_seed
@@ -49,6 +51,7 @@ class CheckContext:
         self.findings: dict[tuple[str, str], CheckFinding] = {}
         self.first: dict[str, Effort] = {}
         self.replay = replay
+        self.no_room = ""
         self._directories = 0
         self._begun = time.monotonic()
 
@@ -95,8 +98,13 @@ class CheckContext:
         """A lab for the subject in a directory."""
         return Lab(self.subject, guarantee=self.settings.guarantee, directory=directory)
 
+    def look_for_room(self) -> None:
+        """Note if the disk is full, before files are deleted: a failure then proves nothing."""
+        self.no_room = self.no_room or why_no_room(self.directory)
+
     def noticed(self, requirement: str) -> None:
         """Record the effort of finding a promise broken, the first time only."""
+        self.look_for_room()
         if requirement not in self.first:
             self.first[requirement] = Effort(
                 seconds=time.monotonic() - self._begun,
@@ -112,7 +120,7 @@ class CheckContext:
             tried=violation.tried,
             expected=self._without_paths(violation.expected),
             found=self._without_paths(violation.found),
-            program=self._without_paths(violation.program),
+            program=explained(self._without_paths(violation.program)),
             shape=violation.shape or shape_of_words(violation.expected, violation.found),
             choices=choices or SavedChoices(),
         )

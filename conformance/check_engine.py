@@ -25,7 +25,8 @@ import msgspec
 from streamproof.conformance import zygote as zygote_module
 from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.check_registry import Check
-from streamproof.conformance.power.syscall_recorder import preload
+from streamproof.conformance.disk_room import why_no_room
+from streamproof.conformance.power.syscall_recorder import preload_environment
 from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay
@@ -77,7 +78,7 @@ def work_directory(parent: Path | None = None) -> Iterator[Path]:
             locks may not work on a file system that several machines share.
 
     Raises:
-        UsageError: the directory cannot be made.
+        UsageError: the directory cannot be made, or has no room.
     """
     memory = Path("/dev/shm")  # noqa: S108 - a private directory is made in it.
     place = parent
@@ -99,6 +100,8 @@ def work_directory(parent: Path | None = None) -> Iterator[Path]:
             "Choose another one with --work-dir."
         ) from error
     try:
+        if no_room := why_no_room(directory):
+            raise UsageError(f"Nothing was judged in {directory.parent}: {no_room}.")
         yield directory
     finally:
         _delete(directory, lock)
@@ -159,12 +162,10 @@ class _Running:
 class _Nursery:
     """The supervisor's side of the process that forks the zygotes."""
 
-    def __init__(self, directory: Path, libraries: str | None) -> None:
-        environment = dict(os.environ)
+    def __init__(self, directory: Path, preloaded: dict[str, str]) -> None:
+        environment = {**os.environ, **preloaded}
         # Hypothesis keeps a cache. By default it would stay behind in the user's directory.
         environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(directory / "hypothesis")
-        if libraries is not None:
-            environment["LD_PRELOAD"] = libraries
         self._log = directory / "stderr.log"
         # A socket with packets delivers each message in one piece.
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -311,7 +312,7 @@ class Engine:
         self._settings = settings
         self._directory = directory
         self._jobs = jobs
-        self._libraries = preload(directory)
+        self._preloaded = preload_environment(directory)
         self._nursery: _Nursery | None = None
         self._zygotes: dict[str, _Zygote] = {}
         self._running: dict[tuple[str, int], _Running] = {}
@@ -331,7 +332,7 @@ class Engine:
         Raises:
             UsageError: a subject cannot be loaded.
         """
-        self._nursery = self._nursery or _Nursery(self._directory, self._libraries)
+        self._nursery = self._nursery or _Nursery(self._directory, self._preloaded)
         for subject in subjects:
             directory = self._directory / f"subject-{len(self._zygotes)}"
             self._zygotes[subject] = _Zygote(subject, self._settings, directory, self._nursery)
@@ -415,8 +416,11 @@ class Engine:
         directory = running.zygote.directory
         path = outcome_path(directory, running.job)
         call = self._current_call(running)
+        no_room = why_no_room(directory)
         shutil.rmtree(directory / f"task-{running.job}", ignore_errors=True)
         _kill_group(running.pid)
+        if no_room and not path.is_file():
+            return _no_answer(running, lacking=no_room)
         if running.given_up:
             return _no_answer(running, subject_error=running.given_up)
         if path.is_file():
@@ -457,11 +461,12 @@ class Engine:
 
 
 def _no_answer(
-    running: _Running, *, subject_error: str = "", suite_error: str = ""
+    running: _Running, *, subject_error: str = "", suite_error: str = "", lacking: str = ""
 ) -> CheckOutcome:
     return CheckOutcome(
         check=running.task.check.name,
-        evidence=CheckEvidence(),
+        evidence=CheckEvidence(lacking=lacking),
+        skipped=lacking,
         subject_error=subject_error,
         suite_error=suite_error,
         duration_s=time.monotonic() - running.started,

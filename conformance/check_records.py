@@ -17,6 +17,11 @@ class CheckEvidence(Struct, kw_only=True):
         operations: the number of calls on the subject.
         crash_points: the number of real kills by kind of crash point.
         exercised: the requirements that were tested and held at least once.
+        untried: by requirement that could not be tested, the reason: what never came about.
+        lacking: what this machine lacks to try all of the check, and what to do about it; empty if
+            it lacks nothing.
+        left_out: what the check could not try because of the way in which the store works, and
+            why; empty if it left out nothing.
         reached: names of the situations that the check reached: pairs of calls with their kinds
             of answers, crash points, states. A search stops when it reaches nothing new.
         situations: by name, how often each situation of interest occurred in simulated worlds, 0
@@ -28,6 +33,9 @@ class CheckEvidence(Struct, kw_only=True):
     operations: int = 0
     crash_points: dict[str, int] = field(default_factory=dict)
     exercised: set[str] = field(default_factory=set)
+    untried: dict[str, str] = field(default_factory=dict)
+    lacking: str = ""
+    left_out: str = ""
     reached: set[str] = field(default_factory=set)
     situations: dict[str, int] = field(default_factory=dict)
     digest: str = ""

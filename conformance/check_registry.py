@@ -32,6 +32,8 @@ class Check:
         given: the strategies for the arguments of a property.
         raw: whether the function drives the run itself.
         weight: the rough duration, with an example as 1; the heaviest checks start first.
+        prepare: imports the modules that the function needs and most checks do without. It is
+            called before the check is forked, so that the forks do not import them again.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Check:
     given: Given | None
     raw: bool
     weight: int
+    prepare: Callable[[], None] = lambda: None
 
     @property
     def tried(self) -> str:
@@ -51,14 +54,18 @@ _checks: dict[str, Check] = {}
 
 
 def check(
-    *requirements: str, given: Given | None = None, raw: bool = False, weight: int = 1
+    *requirements: str,
+    given: Given | None = None,
+    raw: bool = False,
+    weight: int = 1,
+    prepare: Callable[[], None] = lambda: None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as a check of ``requirements``."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         module = function.__module__.rpartition(".")[2].removesuffix("_checks")
         name = f"{module}.{function.__name__}"
-        _checks[name] = Check(name, requirements, function, given, raw, weight)
+        _checks[name] = Check(name, requirements, function, given, raw, weight, prepare)
         return function
 
     return register

@@ -12,17 +12,21 @@ from typing import Any
 import hypothesis
 from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.check_registry import Check
 from streamproof.conformance.generators import Generators, mine_literals
+from streamproof.conformance.lab import Lab
+from streamproof.conformance.program_shrinking import shorter, too_long
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay, SavedChoices
-from streamproof.conformance.settings import Settings
+from streamproof.conformance.settings import Settings, derive_seed
 from streamproof.conformance.subject import Subject
 from streamproof.conformance.trial import Trial
 from streamproof.conformance.value_codec import KeptExamples
 from streamproof.conformance.violations import SubjectRaised, Violation
+from streamproof.errors import StreamproofError
 
 __all__ = ["CheckRun"]
 
@@ -43,6 +47,20 @@ class CheckRun(CheckContext):
         super().__init__(check, subject, settings, directory, status, replay=replay)
         self._examples = KeptExamples(replay.choices.examples if replay else ())
 
+    def record(self, violation: Violation, choices: SavedChoices | None = None) -> None:
+        """Keep a violation, with a shorter program if its own is too long."""
+        shape = violation.shape
+        if too_long(violation.program) and self.is_new(violation.requirement, shape):
+
+            def make_lab(subject: Subject) -> Lab:
+                guarantee = self.settings.guarantee
+                return Lab(subject, guarantee=guarantee, directory=self.new_directory())
+
+            # A full disk, say, must not take the finding away: its program is long, then.
+            with contextlib.suppress(OSError, ValueError, StreamproofError):
+                violation.program = shorter(violation.program, self.subject, make_lab, self.status)
+        super().record(violation, choices)
+
     def generators(self) -> Generators:
         """The strategies for this subject."""
         return Generators(mine_literals(self.subject.module))
@@ -60,6 +78,7 @@ class CheckRun(CheckContext):
             self.noticed(raised.violation.requirement)
             raise raised.violation from raised
         finally:
+            self.look_for_room()
             trial.close_all()
             shutil.rmtree(directory.parent, ignore_errors=True)
 
@@ -77,6 +96,56 @@ class CheckRun(CheckContext):
         # A seed switches the database off, so the settings must come after the seed.
         test = hypothesis.seed(self.seed)(test)
         self.shrinking(self.hypothesis_settings(self.settings.limits.examples)(test))
+
+    def run_programs(
+        self, new_body: Callable[[], Callable[[DataObject], None]], programs: int
+    ) -> None:
+        """Run programs that draw what they do, each from a seed of its own, and shrink failures.
+
+        Of the examples of one seed, Hypothesis makes the first as small as possible, and most of
+        the others alike. So each program is the second example of its seed.
+
+        Args:
+            new_body: makes a function that draws and runs one program.
+            programs: the number of programs.
+        """
+
+        def seeded(number: int, *phases: Phase) -> Callable[[], None]:
+            body = new_body()
+
+            # Hypothesis wants a function, and asks it for its name.
+            def program(data: DataObject) -> None:
+                body(data)
+
+            test = hypothesis.given(st.data())(program)
+            test = hypothesis.seed(derive_seed(self.seed, "program", number))(test)
+            settings = self.hypothesis_settings(2)
+            if phases:
+                settings = hypothesis.settings(settings, phases=phases, report_multiple_bugs=False)
+            return settings(test)
+
+        if self.replay is not None:
+            self.shrinking(seeded(0))
+            return
+        shrunk = 0
+        for number in range(programs):
+            if self._finds_new(seeded(number, Phase.generate)):
+                self.shrinking(seeded(number, Phase.generate, Phase.shrink))
+                shrunk += 1
+            if shrunk == self.settings.limits.store_failures:
+                break
+
+    def _finds_new(self, test: Callable[[], Any]) -> bool:
+        """Whether a test fails in a way that this check has not found yet."""
+        with hypothesis.reporting.with_reporter(lambda _: None):
+            try:
+                test()
+            except BaseException as error:
+                found = list(_violations_in(error))
+                if not found:
+                    raise
+                return any(self.is_new(each.requirement, each.shape) for each in found)
+        return False
 
     def shrinking(self, test: Callable[[], Any]) -> None:
         """Run a Hypothesis test, and record its shrunk violations."""

@@ -12,7 +12,7 @@ from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.crash.kill_campaign import KillCampaign
 from streamproof.conformance.power.power_campaign import PowerCampaign
 from streamproof.conformance.saved_failures import Replay, SavedChoices
-from streamproof.conformance.violations import Skipped, SubjectRaised, Violation, brief
+from streamproof.conformance.violations import Lacking, Skipped, SubjectRaised, Violation, brief
 
 __all__ = ["run_check"]
 
@@ -27,10 +27,21 @@ def run_check(run: CheckRun) -> CheckOutcome:
         run.record(violation)
     except Skipped as reason:
         skipped = str(reason)
+        if isinstance(reason, Lacking):
+            run.evidence.lacking = skipped
     except SubjectRaised as raised:
         run.record(raised.violation)
     except Exception as error:
         suite_error = f"{brief(error)}\n{traceback.format_exc()[-4000:]}"
+    if suite_error:
+        run.look_for_room()
+    if run.no_room:
+        # Whatever went wrong, neither the store nor the suite is to blame for it.
+        skipped, suite_error = run.no_room, ""
+        run.evidence.lacking = run.no_room
+        run.evidence.exercised.clear()
+        run.findings.clear()
+        run.first.clear()
     return CheckOutcome(
         check=run.check.name,
         evidence=run.evidence,

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-__all__ = ["TICKS", "Generators", "among", "mine_literals"]
+__all__ = ["TICKS", "Generators", "among", "constants_of", "mine_literals"]
 
 T = TypeVar("T")
 
@@ -152,7 +152,9 @@ class Generators:
 
     def prefixes(self) -> SearchStrategy[bytes]:
         """A prefix to scan for."""
-        return st.one_of(st.sampled_from((b"a", b"\xff", b"\x00", b"k", b"ab")), self.keys())
+        return st.one_of(
+            st.sampled_from((b"", b"a", b"\xff", b"\xff\xff", b"\x00", b"k", b"ab")), self.keys()
+        )
 
     def offsets(self) -> SearchStrategy[int]:
         """A changelog offset: small, large, and at the ends of the range of a long."""
@@ -169,13 +171,22 @@ def mine_literals(module: types.ModuleType | None) -> tuple[bytes, ...]:
     """
     if module is None:
         return ()
+    found = constants_of(module)
+    return tuple(sorted(found, key=lambda text: (len(text), text))[:LITERAL_LIMIT])
+
+
+def constants_of(module: types.ModuleType) -> set[bytes]:
+    """The short byte and string constants in a module's code, attributes and classes."""
     found: set[bytes] = set()
-    for value in vars(module).values():
+    for value in list(vars(module).values()):
         found.update(_texts(value))
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            for member in vars(value).values():
+                found.update(_texts(member))
         for code in _codes(value, module.__name__):
             for constant in code.co_consts:
                 found.update(_texts(constant))
-    return tuple(sorted(found, key=lambda text: (len(text), text))[:LITERAL_LIMIT])
+    return found
 
 
 def _texts(value: Any) -> Iterator[bytes]:

@@ -17,18 +17,24 @@ import atexit
 import contextlib
 import errno
 import gc
+import logging
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from streamproof.conformance.as_key_value import SessionRows, WindowRows, rows_of
 from streamproof.conformance.crash import triggers
-from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Piece, disk_of
-from streamproof.conformance.power.syscall_recorder import preload, recorder_is_loaded, run_recorded
+from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Piece, disk_of, is_disposable
+from streamproof.conformance.power.syscall_recorder import (
+    preload_environment,
+    recorder_is_loaded,
+    run_recorded,
+)
 from streamproof.conformance.power.syscall_trace import write_tree
 from streamproof.conformance.process_resources import (
     FileWatch,
@@ -40,6 +46,7 @@ from streamproof.conformance.process_resources import (
 from streamproof.conformance.results import Guarantee, Spec
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.errors import UsageError
+from streamproof.search_path import search_directory
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -56,7 +63,9 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.errors import TaskCorruptedError
 from streamproof.stores.metrics import Level, Metrics
+from streamproof.stores.runtime.builder import StoreBuilder
 from streamproof.stores.runtime.restoration import Restoration, StateRestoreListener
+from streamproof.stores.synced_directories import sync_directory
 from streamproof.stores.windows import Window, Windowed
 
 __all__ = [
@@ -85,6 +94,9 @@ UPGRADED_VERSION = "2.2"
 DOWNGRADED_VERSION = "4.2"
 """What ``upgrade.from`` says before a downgrade: the last version before KIP-1035."""
 
+CHECKPOINT_OF_ANOTHER = "streamproof-other-changelog 0 7"
+"""A line of another store of the task in its file of offsets."""
+
 _PRELOAD_PREFIX = "streamproof-shim-"
 
 
@@ -97,14 +109,15 @@ def _start_anew(*, loaded: bool) -> None:
             atexit.register(shutil.rmtree, place, ignore_errors=True)
         return
     directory = Path(tempfile.mkdtemp(prefix=_PRELOAD_PREFIX))
-    libraries = preload(directory)
+    preloaded = preload_environment(directory)
     # This fails if the libraries are in the directory, because the user's cache was not usable.
     with contextlib.suppress(OSError):
         directory.rmdir()
-    if libraries is None:
-        raise UsageError("System calls can be seen only with a C compiler: install gcc or clang.")
+    # A program that was started anew in vain must not be started anew for ever.
+    if "LD_PRELOAD" not in preloaded or triggers.WHY_UNSEEN in os.environ:
+        raise UsageError(f"System calls cannot be seen here: {preloaded[triggers.WHY_UNSEEN]}.")
     os.execve(  # noqa: S606 - the program itself, as it was started
-        sys.executable, sys.orig_argv, {**os.environ, "LD_PRELOAD": libraries}
+        sys.executable, sys.orig_argv, {**os.environ, **preloaded}
     )
 
 
@@ -143,6 +156,18 @@ class ToldListener(StateRestoreListener):
         self._note(("suspended", total_restored))
 
 
+class _InfoMessages(logging.Handler):
+    """Appends the messages of the level INFO to a list."""
+
+    def __init__(self, messages: list[str]) -> None:
+        super().__init__(logging.INFO)
+        self._messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno == logging.INFO:
+            self._messages.append(record.getMessage())
+
+
 class Lab:
     """One store and one task directory, to open, crash and restore the store by hand.
 
@@ -164,7 +189,11 @@ class Lab:
         directory: str | Path | None = None,
         task_id: str = "0_0",
     ) -> None:
-        self.subject = load_subject(subject) if isinstance(subject, str) else subject
+        if isinstance(subject, str):
+            # A program finds the modules that `streamproof verify` finds in the same directory.
+            search_directory()
+            subject = load_subject(subject)
+        self.subject = subject
         self.guarantee = guarantee
         if directory is None:
             directory = tempfile.mkdtemp(prefix="streamproof-lab-")
@@ -175,9 +204,11 @@ class Lab:
         self.metrics: Metrics | None = None
         self.logged: list[ChangelogRecord] = []
         self.told: list[tuple[str, int] | tuple[str, int, int]] = []
+        self.messages: list[str] = []
         self._failing = False
         self._watch: FileWatch | None = None
         self._cycles = 0
+        self._copies = 0
 
     @staticmethod
     def count_system_calls() -> None:
@@ -187,7 +218,7 @@ class Lab:
         anew, where it does nothing.
 
         Raises:
-            UsageError: no C compiler was found to build the shim.
+            UsageError: system calls cannot be seen here; the message says why.
         """
         _start_anew(loaded=triggers.shim_is_loaded())
 
@@ -196,7 +227,7 @@ class Lab:
         """Make system calls recordable for ``power_loss``, as ``count_system_calls`` does.
 
         Raises:
-            UsageError: no C compiler was found to build the recorder.
+            UsageError: system calls cannot be seen here; the message says why.
         """
         _start_anew(loaded=recorder_is_loaded())
 
@@ -214,6 +245,30 @@ class Lab:
         lab = Lab(self.subject, guarantee=self.guarantee, directory=directory, task_id=task_id)
         lab.metrics = self.metrics
         return lab
+
+    def copied(self) -> Lab:
+        """A lab with a copy of the files, as a kill at this moment would leave them."""
+        self._copies += 1
+        directory = self.directory.with_name(f"{self.directory.name}-copy-{self._copies}")
+        shutil.copytree(self.directory, directory)
+        return Lab(
+            self.subject, guarantee=self.guarantee, directory=directory, task_id=self.task_id
+        )
+
+    def disposable_files(self) -> list[Path]:
+        """The files that the subject declares disposable, sorted."""
+        patterns = self.subject.capabilities.disposable_files
+        found = (each for each in self.directory.rglob("*") if each.is_file())
+        return sorted(each for each in found if is_disposable(each.name, patterns))
+
+    def dispose(self, *, empty: bool = False) -> Lab:
+        """Delete the disposable files, or empty them; return this lab."""
+        for file in self.disposable_files():
+            if empty:
+                file.write_bytes(b"")
+            else:
+                file.unlink()
+        return self
 
     def beside(self, number: int) -> Lab:
         """A lab for another store of the same task, with a directory below."""
@@ -233,12 +288,21 @@ class Lab:
 
         return simulate(self.subject, world, self.directory, guarantee=self.guarantee, spec=spec)
 
-    def rows(self) -> Any:
+    def rows(self, configs: Mapping[str, Any] | None = None) -> Any:
         """A new store, opened, and seen as a key-value store.
 
         Each key stands for one window or one session; a key-value store is returned as it is.
+        ``configs`` is added to the configuration.
         """
-        return rows_of(self.open(), self.subject.capabilities)
+        return rows_of(self.open(configs), self.subject.capabilities)
+
+    def open_after_crash(self) -> Any:
+        """A new store, opened as the runtime opens it: wiped first if the store asks for that."""
+        try:
+            return self.rows()
+        except TaskCorruptedError:
+            self.wipe()
+            return self.rows()
 
     def open(self, configs: Mapping[str, Any] | None = None) -> Any:
         """Make a new store and open it in the directory of this lab.
@@ -261,21 +325,30 @@ class Lab:
         store.init(self.context, store)
         return store
 
+    def open_built(self) -> Any:
+        """A new store with the runtime's layers around it, opened in the directory of this lab.
+
+        It is seen as a key-value store.
+        """
+        built = replace(self.subject, factory=StoreBuilder(self.subject.factory).build)
+        lab = Lab(built, guarantee=self.guarantee, directory=self.directory, task_id=self.task_id)
+        store = lab.rows()
+        self.context = lab.context
+        return store
+
     def open_preparing(self) -> Any:
         """A new store, opened while its upgrade in place is being prepared (KIP-258).
 
         It is seen as a key-value store.
         """
-        configs = {UPGRADE_FROM_CONFIG: UPGRADED_VERSION, UPGRADE_MODE_CONFIG: "in_place"}
-        return rows_of(self.open(configs), self.subject.capabilities)
+        return self.rows({UPGRADE_FROM_CONFIG: UPGRADED_VERSION, UPGRADE_MODE_CONFIG: "in_place"})
 
     def open_before_downgrade(self) -> Any:
         """A new store, opened with ``upgrade.from``: closing it leaves files for the older store.
 
         It is seen as a key-value store (KIP-1035, "Downgrade").
         """
-        configs = {UPGRADE_FROM_CONFIG: DOWNGRADED_VERSION}
-        return rows_of(self.open(configs), self.subject.capabilities)
+        return self.rows({UPGRADE_FROM_CONFIG: DOWNGRADED_VERSION})
 
     def open_older(self) -> Any:
         """A new store of the kind that wrote the older format, opened in the same directory.
@@ -371,6 +444,18 @@ class Lab:
             self.restore(store, some)
             store.commit({CHANGELOG: some[-1].offset})
 
+    def leave_checkpoint(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Write the file with offsets as versions before KIP-1035 do, beside another store's."""
+        lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+        content = "\n".join(["0", str(len(lines) + 1), *lines, CHECKPOINT_OF_ANOTHER, ""])
+        temporary = self.directory / ".checkpoint.tmp"
+        with temporary.open("w") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.directory / ".checkpoint")
+        sync_directory(self.directory)
+
     def wipe(self) -> None:
         """Delete everything in the directory, as the runtime does with a corrupted task."""
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -407,6 +492,28 @@ class Lab:
         """How many processes this process has started and not waited for."""
         gc.collect()
         return len(children())
+
+    def directories(self) -> list[str]:
+        """The directories below the directory of this lab, with ``/``, sorted."""
+        found = (each for each in self.directory.rglob("*") if each.is_dir())
+        return sorted(each.relative_to(self.directory).as_posix() for each in found)
+
+    def files_with(self, piece: bytes) -> list[bytes]:
+        """The eight bytes before each place at which a file in the directory has ``piece``."""
+        before = []
+        for file in sorted(each for each in self.directory.rglob("*") if each.is_file()):
+            content = file.read_bytes()
+            at = content.find(piece)
+            while at >= 0:
+                before.append(content[max(at - 8, 0) : at])
+                at = content.find(piece, at + 1)
+        return before
+
+    def watch_log(self) -> None:
+        """From here on, append each message of the level INFO to ``messages``."""
+        root = logging.getLogger()
+        root.setLevel(logging.INFO)
+        root.addHandler(_InfoMessages(self.messages))
 
     def watch_files(self) -> None:
         """From here on, record the files outside the directory that this process writes to."""
@@ -479,7 +586,8 @@ class Lab:
         if not os.WIFSIGNALED(status):
             raise RuntimeError("The doomed program raised before the power was lost; see above.")
         end = len(trace.calls) if after is None else after
-        disk = disk_of(trace, JOURNALLED if lost is None else PORTABLE)
+        file_system = JOURNALLED if lost is None else PORTABLE
+        disk = disk_of(trace, file_system, self.subject.capabilities.disposable_files)
         pending = {each.call for each in disk.pending(end)}
         tree = disk.tree(end, pending if lost is None else pending & set(lost), torn)
         self.wipe()

@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, ChangelogRecord
-from streamproof.conformance.violations import safe_repr
+from streamproof.conformance.violations import brief, safe_repr
 from streamproof.stores.api import NO_TIMESTAMP, IsolationLevel, TopicPartition
+from streamproof.stores.timestamps import ValueAndTimestamp
 from streamproof.stores.windows import Windowed
 
-__all__ = ["render", "render_program"]
+__all__ = [
+    "LONGEST_PROGRAM",
+    "NO_ANSWER",
+    "WHY_LONG",
+    "assertion",
+    "brief_source",
+    "explained",
+    "fails_by_itself",
+    "has_source",
+    "render",
+    "render_argument",
+    "render_program",
+    "short_comment",
+]
 
-PREAMBLE = "from streamproof import {names}\n\n"
+NO_ANSWER = object()
+"""Stands for an answer that nobody recorded."""
+
+LONGEST_PROGRAM = 25
+"""The most lines of a program that needs no reason for its length."""
+
+WHY_LONG = "# This program is long, because no shorter one was found that fails."
+
+LONGEST_COMMENT = 160
+"""The most characters of a comment behind a line of a program."""
+
+PREAMBLE = "from streamproof import {names}"
+
+OTHER_IMPORTS = {
+    "with suppress(": "from contextlib import suppress",
+    "islice(": "from itertools import islice",
+    "ValueAndTimestamp(": "from streamproof.stores.timestamps import ValueAndTimestamp",
+}
+"""The imports of programs from elsewhere, each with the text that needs it."""
 
 NAMES = (
     "CHANGELOG",
@@ -44,20 +77,83 @@ def render(value: Any) -> str:
         return _render_long(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{render(k)}: {render(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(render, value)) + "]"
-    if isinstance(value, tuple):
-        return "(" + ", ".join(map(render, value)) + ("," if len(value) == 1 else "") + ")"
+    if isinstance(value, list | tuple):
+        return _render_sequence(value, render)
     return safe_repr(value)
+
+
+def _render_sequence(values: Sequence[Any], each: Callable[[Any], str]) -> str:
+    """A list or a tuple, with the source that ``each`` makes of an element."""
+    inner = ", ".join(map(each, values))
+    if isinstance(values, list):
+        return f"[{inner}]"
+    return f"({inner},)" if len(values) == 1 else f"({inner})"
 
 
 def _render_long(value: bytes) -> str:
     """Bytes that end in a long run of one byte, as a sum of the start and the run."""
+    every = bytes(range(256))
+    if value == every * (len(value) // 256):
+        return f"bytes(range(256)) * {len(value) // 256}"
     start = value.rstrip(value[-1:])
     run = f"{value[-1:]!r} * {len(value) - len(start)}"
     if len(start) > 64:
         return repr(value)
     return f"{start!r} + {run}" if start else run
+
+
+def render_argument(value: Any) -> str:
+    """An argument of a call as Python source: a store may ask a pair for its fields by name."""
+    if isinstance(value, ValueAndTimestamp):
+        return f"ValueAndTimestamp({render(value.value)}, {value.timestamp})"
+    if type(value) in (list, tuple):
+        return _render_sequence(value, render_argument)
+    return render(value)
+
+
+def brief_source(value: Any) -> str:
+    """A value as Python source in one line, cut if it is long."""
+    return brief(render(value))
+
+
+def has_source(value: Any) -> bool:
+    """Whether the source from :func:`render` makes an equal value."""
+    if isinstance(value, dict):
+        return all(has_source(key) and has_source(each) for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(has_source, value))
+    plain = (bytes, bytearray, str, int, float, bool, type(None))
+    return isinstance(value, IsolationLevel) or type(value) in plain
+
+
+def short_comment(text: str) -> str:
+    """The beginning of a text, as a comment behind a line of a program."""
+    return text if len(text) <= LONGEST_COMMENT else f"{text[:LONGEST_COMMENT]}…"
+
+
+def assertion(read: str, answer: Any, comment: str) -> str:
+    """A line that fails as long as an expression gives this wrong answer.
+
+    The line only prints the answer if the answer has no source.
+    """
+    if isinstance(answer, bool):
+        return f"assert {f'not ({read})' if answer else read}  # {comment}"
+    holds = f"assert {read} != {render(answer)}" if has_source(answer) else f"print({read})"
+    return f"{holds}  # {comment}"
+
+
+def fails_by_itself(program: str) -> bool:
+    """Whether a program asserts anything, so that it fails as long as the store is wrong."""
+    starts = ("assert ", "raise AssertionError(")
+    return any(line.lstrip().startswith(starts) for line in program.splitlines())
+
+
+def explained(program: str) -> str:
+    """A program; a long one begins with the reason why it is long."""
+    lines = program.splitlines()
+    if len(lines) <= LONGEST_PROGRAM or lines[0] == WHY_LONG:
+        return program
+    return f"{WHY_LONG}\n{program}"
 
 
 def render_program(subject: str, guarantee: str, lines: list[str]) -> str:
@@ -68,4 +164,6 @@ def render_program(subject: str, guarantee: str, lines: list[str]) -> str:
         if call in body:
             body = f"Lab.{method}()  # Starts this program anew, to see system calls.\n\n{body}"
     names = [name for name in NAMES if re.search(rf"\b{name}\b", body)]
-    return PREAMBLE.format(names=", ".join(names)) + body + "\n"
+    imports = [line for text, line in OTHER_IMPORTS.items() if text in body]
+    imports.append(PREAMBLE.format(names=", ".join(names)))
+    return "\n".join([*sorted(imports), "", body, ""])

@@ -51,8 +51,9 @@ the chosen guarantee or spec. ``untested``: no check exists, for a written reaso
 
 Verdict = Literal["success", "partial", "failure", "error"]
 """``failure``: a MUST is broken. ``error``: no MUST is broken, but a check gave no answer.
-``partial``: a SHOULD or MAY is broken, a failure is known, a core requirement was skipped, a result
-is missing, or nothing was tried. ``success``: none of these."""
+``partial``: a SHOULD or MAY is broken, a failure is known, a core requirement was skipped, this
+machine could not try a MUST, a result is missing, or nothing was tried. ``success``: none of
+these."""
 
 Strength = Literal["strong", "moderate", "weak", "example only", ""]
 """The strength of the evidence for a ``pass``; empty for any other status.
@@ -73,6 +74,9 @@ class SubjectInfo(Struct, frozen=True, kw_only=True):
         package: the distribution of the subject, if it is known.
         version: the version of that distribution.
         capabilities: the claims of the subject, by name.
+        inferred: whether the subject declares no claims, so that its methods told them.
+        unclaimed: capabilities that the subject does not claim, each with a method of the subject
+            that suggests it.
     """
 
     name: str
@@ -80,6 +84,8 @@ class SubjectInfo(Struct, frozen=True, kw_only=True):
     package: str = ""
     version: str = ""
     capabilities: dict[str, bool | int | str] = field(default_factory=dict)
+    inferred: bool = False
+    unclaimed: dict[str, str] = field(default_factory=dict)
 
 
 class Header(Struct, frozen=True, kw_only=True, tag="header", tag_field="type"):
@@ -126,6 +132,8 @@ class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_fie
         crash_points: the number of real kills, by kind of crash point
             (``boundary``, ``line``, ``syscall``).
         duration_s: the seconds spent in the checks.
+        lacking: what this machine lacks to try all of the requirement, with a remedy; empty if it
+            lacks nothing.
         strength: the strength of a ``pass``; see :data:`Strength`.
         mutants: the number of deliberately wrong stores that the requirement is known to catch.
     """
@@ -144,6 +152,7 @@ class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_fie
     operations: int = 0
     crash_points: dict[str, int] = field(default_factory=dict)
     duration_s: float = 0.0
+    lacking: str = ""
     strength: Strength = ""
     mutants: int = 0
 
@@ -217,11 +226,11 @@ class Note(Struct, frozen=True, kw_only=True, tag="note", tag_field="type"):
     Attributes:
         kind: ``fixed``: a failure of the bank does not fail any more. ``warning``: the bank or the
             list of known failures needs attention. ``search``: the extent of a search within a
-            given time.
+            given time. ``claims``: what was not asked, because the subject does not claim it.
         subject: the subject of the note; empty if the note is about the run.
     """
 
-    kind: Literal["fixed", "warning", "search"]
+    kind: Literal["fixed", "warning", "search", "claims"]
     text: str
     subject: str = ""
 
@@ -232,8 +241,12 @@ class SubjectVerdict(Struct, frozen=True, kw_only=True):
     Attributes:
         verdict: see :data:`Verdict`.
         summary: the verdict in one sentence.
+        untried: how much this machine could not try, why, and the remedy, in one sentence; empty if
+            it lacks nothing.
         core: counts by status over core requirements.
         extended: counts by status over the others.
+        of_core: in a run of a part of the requirements, the number of core requirements that apply
+            to the subject in a whole run; 0 in a whole run.
     """
 
     subject: str
@@ -241,6 +254,13 @@ class SubjectVerdict(Struct, frozen=True, kw_only=True):
     summary: str
     core: dict[Status, int]
     extended: dict[Status, int]
+    untried: str = ""
+    of_core: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """The summary, and what this machine could not try."""
+        return "; ".join(filter(None, (self.summary, self.untried)))
 
 
 class Footer(Struct, frozen=True, kw_only=True, tag="footer", tag_field="type"):

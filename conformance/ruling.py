@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from streamproof.conformance.program_text import NO_ANSWER
 
 __all__ = ["Ruling"]
 
@@ -12,6 +14,8 @@ class Ruling(NamedTuple):
 
     Attributes:
         read: the expression that shows the finding, in a program that runs.
+        answer: the wrong value of that expression.
+        beside: another expression, and its value, without which the answer would be right.
         after_replay: whether the finding shows only after a replay of the changelog.
         reopened: whether the store was closed and opened again after the replay.
         store: the number of the judged store in the program.
@@ -21,6 +25,8 @@ class Ruling(NamedTuple):
     expected: str = ""
     broken: str = ""
     read: str = ""
+    answer: Any = NO_ANSWER
+    beside: tuple[str, Any] | None = None
     after_replay: bool = False
     reopened: bool = False
     store: int = 0

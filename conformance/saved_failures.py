@@ -238,11 +238,15 @@ class Archive:
     Args:
         out: the output directory of the run.
         bank: a bank to keep them in as well.
+
+    Attributes:
+        problems: why the bank does not have all failures, a sentence for each one missing.
     """
 
     def __init__(self, out: Path, bank: Path | None) -> None:
         self._out = out
         self._bank = bank
+        self.problems: list[str] = []
 
     def save(self, saved: SavedFailure, *, renew: bool = False) -> str:
         """Save a failure; return its path, relative to the output directory.
@@ -256,8 +260,12 @@ class Archive:
         _write(self._out / f"{place}.py", saved.program.encode())
         if self._bank is not None:
             path = self._bank / folder_of(saved.subject) / f"{saved.name}.json"
-            if renew or _is_shorter(saved, path):
-                _write(path, data)
+            try:
+                if renew or _is_shorter(saved, path):
+                    _write(path, data)
+            except UsageError as error:
+                # The failure is saved with the run. That is no reason to end the run.
+                self.problems.append(f"{error} Choose another bank with --bank, or --no-bank.")
         return f"{place}.json"
 
 

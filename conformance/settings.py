@@ -16,8 +16,10 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     Attributes:
         examples: the number of generated programs of a property.
-        model_programs: the number of programs of the model check, which are longer.
-        model_steps: the most operations in one program of the model check.
+        store_programs: the number of random programs on a store.
+        store_steps: the most steps in one of these programs.
+        store_failures: the most failing programs that are made smaller.
+        shrink_programs: the most programs for shrinking one failure.
         crash_points: the most real kills of one crash check; further points are sampled.
         power_states: the most states after a loss of power that one check looks at.
         shrink_kills: the most real kills for shrinking one failure.
@@ -25,62 +27,81 @@ class Limits(Struct, frozen=True, kw_only=True):
         worlds: the number of simulated applications that explore the runtime.
         worlds_with_defect: the most simulated applications that explore a runtime with a defect;
             the first that shows the defect ends the exploration.
+        worlds_for_situation: the most further simulated applications for one situation that none
+            of the others had.
         task_worlds: the number of simulated applications that one check puts a store into.
         shrink_worlds: the most simulated applications for shrinking one failure.
+        grown_rows: the number of rows in a store that grows, a multiple of 100.
     """
 
     examples: int
-    model_programs: int
-    model_steps: int
+    store_programs: int
+    store_steps: int
+    store_failures: int
+    shrink_programs: int
     crash_points: int
     power_states: int
     shrink_kills: int
     concurrent_commits: int
     worlds: int
     worlds_with_defect: int
+    worlds_for_situation: int
     task_worlds: int
     shrink_worlds: int
+    grown_rows: int
 
 
 LIMITS: dict[Profile, Limits] = {
     "smoke": Limits(
         examples=4,
-        model_programs=12,
-        model_steps=20,
+        store_programs=20,
+        store_steps=25,
+        store_failures=1,
+        shrink_programs=60,
         crash_points=12,
         power_states=30,
         shrink_kills=60,
         concurrent_commits=10,
         worlds=10,
         worlds_with_defect=10,
+        worlds_for_situation=4,
         task_worlds=1,
         shrink_worlds=16,
+        grown_rows=1_200,
     ),
     "quick": Limits(
         examples=25,
-        model_programs=40,
-        model_steps=40,
+        store_programs=120,
+        store_steps=40,
+        store_failures=2,
+        shrink_programs=200,
         crash_points=150,
         power_states=110,
         shrink_kills=400,
         concurrent_commits=60,
         worlds=60,
         worlds_with_defect=600,
+        worlds_for_situation=20,
         task_worlds=4,
         shrink_worlds=40,
+        grown_rows=6_000,
     ),
     "full": Limits(
         examples=250,
-        model_programs=400,
-        model_steps=80,
+        store_programs=1200,
+        store_steps=60,
+        store_failures=5,
+        shrink_programs=1000,
         crash_points=3000,
         power_states=2400,
         shrink_kills=2000,
         concurrent_commits=600,
         worlds=500,
         worlds_with_defect=2000,
+        worlds_for_situation=40,
         task_worlds=40,
         shrink_worlds=120,
+        grown_rows=40_000,
     ),
 }
 

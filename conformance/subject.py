@@ -2,7 +2,8 @@
 
 A subject is named as ``module:factory``, as ``path/to/file.py:factory``, or by a built-in
 name. The factory takes no arguments and returns a store that is not open yet. ``cmd:`` and a
-command name a store host, which is a store in a process of its own (docs/store-host.md).
+command name a store host, which is a store in a process of its own (docs/store-host.md). ``kafka:``
+and ``java:`` name stores of the JVM (docs/jvm-stores.md).
 
 ``runtime`` is no store: it is the simulated runtime, and ``runtime:ignores-lag`` is the same with
 one of its defects switched on.
@@ -14,8 +15,9 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +29,7 @@ from streamproof.errors import UsageError
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.host.client import HostFactory
+from streamproof.stores.jvm.subjects import KAFKA, command_of, is_of_the_jvm
 from streamproof.version import __version__
 
 __all__ = ["RUNTIME", "Subject", "binds_of", "builtin_names", "defect_of", "load_subject"]
@@ -45,6 +48,16 @@ MIN_RETENTION_MS = 100
 shorter one would not have enough different times."""
 
 
+SUGGESTED_BY = {
+    "explicit_transactions": "new_transaction",
+    "read_only_views": "read_only",
+    "timestamped": "get_with_timestamp",
+    "position": "position",
+    "in_place_upgrade": "rebuild",
+}
+"""Capabilities that a store may forget to claim, each with a method that no other store has."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """A store under test.
@@ -54,12 +67,16 @@ class Subject:
         factory: makes a store that is not open yet.
         capabilities: the claims of the store, declared or inferred from its methods.
         module: the module of the factory, whose literals become test inputs.
+        inferred: whether the store declares no claims.
+        unclaimed: capabilities that the store does not claim, each with a method that suggests it.
     """
 
     name: str
     factory: Callable[[], Any]
     capabilities: Capabilities
     module: ModuleType | None
+    inferred: bool = False
+    unclaimed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def opener(self) -> str:
@@ -88,13 +105,14 @@ class Subject:
         if isinstance(self.factory, HostFactory):
             return SubjectInfo(
                 name=self.name,
-                description="A store host.",
+                description=KAFKA.get(self.name.partition("@")[0], "A store host."),
                 package=self.factory.hello.name,
                 version=self.factory.hello.version,
                 capabilities=asdict(self.capabilities),
             )
         builtin = BUILTIN.get(self.name)
         package, version = _distribution(builtin.package if builtin else "", self.module)
+        version = version or _digest(self.module)
         described = builtin.description if builtin else ""
         doc = described or inspect.getdoc(self.factory) or inspect.getdoc(self.module) or ""
         return SubjectInfo(
@@ -103,6 +121,8 @@ class Subject:
             package=package,
             version=version,
             capabilities=asdict(self.capabilities),
+            inferred=self.inferred,
+            unclaimed=dict(self.unclaimed),
         )
 
 
@@ -155,6 +175,9 @@ def load_subject(name: str) -> Subject:
     if name.startswith(HOST):
         host = HostFactory(name.removeprefix(HOST))
         return Subject(name, host, host.capabilities, None)
+    if is_of_the_jvm(name):
+        host = HostFactory(command_of(name), name)
+        return Subject(name, host, host.capabilities, None)
     module, factory = _resolve(name)
     try:
         store = factory()
@@ -168,7 +191,10 @@ def load_subject(name: str) -> Subject:
             f"Subject {name!r}: the factory returned {type(store).__name__}, which has no method "
             "init(context, root). It must return a store."
         )
-    return Subject(name, factory, _capabilities(name, factory, store), module)
+    declared = _declared_capabilities(name, factory, store)
+    capabilities = _inferred_capabilities(store) if declared is None else declared
+    unclaimed = _unclaimed(store, capabilities)
+    return Subject(name, factory, capabilities, module, declared is None, unclaimed)
 
 
 def _resolve(name: str) -> tuple[ModuleType | None, Callable[[], Any]]:
@@ -229,7 +255,8 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _capabilities(name: str, factory: object, store: object) -> Capabilities:
+def _declared_capabilities(name: str, factory: object, store: object) -> Capabilities | None:
+    """The claims that the factory or the store declares; ``None`` if neither declares any."""
     for owner in (factory, store):
         declared = getattr(owner, "capabilities", None)
         if isinstance(declared, Capabilities):
@@ -243,7 +270,7 @@ def _capabilities(name: str, factory: object, store: object) -> Capabilities:
                 f"Subject {name!r}: its attribute 'capabilities' is {type(declared).__name__}, "
                 "not streamproof.Capabilities."
             )
-    return _infer_capabilities(store)
+    return None
 
 
 def _require_times(name: str, declared: Capabilities) -> None:
@@ -255,15 +282,15 @@ def _require_times(name: str, declared: Capabilities) -> None:
         least["window_size_ms"] = 1
     if "segment" in (declared.expiry, declared.scan_order):
         least["segment_interval_ms"] = 1
-    for field, minimum in least.items():
-        if getattr(declared, field) < minimum:
+    for claim, minimum in least.items():
+        if getattr(declared, claim) < minimum:
             raise UsageError(
-                f"Subject {name!r}: a {declared.kind} store must declare {field} in its "
-                f"capabilities, at least {minimum}; it declares {getattr(declared, field)}."
+                f"Subject {name!r}: a {declared.kind} store must declare {claim} in its "
+                f"capabilities, at least {minimum}; it declares {getattr(declared, claim)}."
             )
 
 
-def _infer_capabilities(store: object) -> Capabilities:
+def _inferred_capabilities(store: object) -> Capabilities:
     """The claims that the methods of an undeclared store suggest. They exclude transactions."""
 
     def has(*methods: str) -> bool:
@@ -282,6 +309,21 @@ def _infer_capabilities(store: object) -> Capabilities:
     )
 
 
+def _unclaimed(store: object, capabilities: Capabilities) -> dict[str, str]:
+    """The capabilities that are not claimed, although a method of the store suggests them."""
+    return {
+        name: method
+        for name, method in SUGGESTED_BY.items()
+        if not getattr(capabilities, name) and _defines(store, method)
+    }
+
+
+def _defines(store: object, method: str) -> bool:
+    """Whether a store has a method from elsewhere than the interfaces of streamproof."""
+    owner = next((each for each in type(store).__mro__ if method in vars(each)), None)
+    return owner is not None and not owner.__module__.startswith("streamproof.stores.")
+
+
 def _distribution(package: str, module: ModuleType | None) -> tuple[str, str]:
     """The name and the version of the distribution that a subject comes from."""
     if package == OURS:
@@ -296,6 +338,17 @@ def _distribution(package: str, module: ModuleType | None) -> tuple[str, str]:
         return package, metadata.version(package) if package else ""
     except metadata.PackageNotFoundError:
         return package, ""
+
+
+def _digest(module: ModuleType | None) -> str:
+    """A name for the content of a module's file; empty for a module without a file.
+
+    Two reports on one store can then be told apart if the store has changed in between.
+    """
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return ""
+    return f"digest {blake2b(Path(file).read_bytes(), digest_size=4).hexdigest()}"
 
 
 def _brief(error: BaseException) -> str:

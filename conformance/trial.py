@@ -10,9 +10,11 @@ import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 from streamproof.conformance.check_context import CheckContext
+from streamproof.conformance.claimed_methods import is_claimed
+from streamproof.conformance.crash import triggers
 from streamproof.conformance.failure_shapes import (
     answers,
     asked,
@@ -21,8 +23,19 @@ from streamproof.conformance.failure_shapes import (
     shape_of_words,
 )
 from streamproof.conformance.lab import ChangelogRecord, Lab
-from streamproof.conformance.program_text import render, render_program
+from streamproof.conformance.program_text import (
+    NO_ANSWER,
+    assertion,
+    brief_source,
+    has_source,
+    render,
+    render_argument,
+    render_program,
+    short_comment,
+)
+from streamproof.conformance.subject_lines import told
 from streamproof.conformance.violations import (
+    Skipped,
     SubjectRaised,
     Violation,
     brief,
@@ -32,18 +45,20 @@ from streamproof.stores.api import NO_TIMESTAMP, IsolationLevel
 from streamproof.stores.metrics import Level
 from streamproof.stores.windows import Window, Windowed
 
-__all__ = ["SCAN_LIMIT", "Entry", "Handle", "Trial"]
+__all__ = ["SCAN_LIMIT", "Entry", "Handle", "Trial", "entry_key"]
+
+T = TypeVar("T")
 
 _ASSIGNMENT = re.compile(
     r"\w+ = |#|lab\.(processing|idle|measure|restore|catch_up|wipe|open_and_close"
-    r"|watch_files|look_at_files)\("
+    r"|watch_files|look_at_files|watch_log)\("
 )
 """The lines of a program that have no value to print."""
 
 Entry = tuple[Any, bytes]
 """An entry of a scan: bytes, the start of a window, or a windowed key; and the value."""
 
-SCAN_LIMIT = 1_000_000
+SCAN_LIMIT = 100_000
 """The number of entries after which a scan counts as endless."""
 
 _RETURNS: dict[str, tuple[type, ...]] = {
@@ -65,12 +80,25 @@ _ATTRIBUTES: dict[str, type] = {
     "manages_offsets": bool,
     "dropped_records": int,
     "prepared": bool,
+    "isolation_level": IsolationLevel,
 }
 
 
 def _printed(line: str) -> str:
     """A line of a program, which shows its value if it has one."""
     return line if _ASSIGNMENT.match(line) else f"print({line})"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are equal and of one type."""
+    return type(one) is type(other) and bool(one == other)
+
+
+def _comparison(read: str, wanted: Any, wrong: Any, comment: str) -> str:
+    """A line that fails unless an expression has the value that is wanted."""
+    if not has_source(wanted) or wanted == wrong:
+        return assertion(read, wrong, comment)
+    return f"assert {read} == {render(wanted)}  # {short_comment(f'found {brief_source(wrong)}')}"
 
 
 class Trial:
@@ -91,8 +119,13 @@ class Trial:
         self._open: list[Any] = []
         self.reached: set[str] = set()
         self._last_call = "open"
+        # The calls of listeners, and the messages, that a check has seen.
+        self._told = 0
+        self._said = 0
         # The index of the first line whose answer is not compared yet.
         self._compared = 0
+        # The answers of lines, each with its line, because lines may be replaced or deleted.
+        self._answers: dict[int, tuple[str, Any]] = {}
 
     # The promise under test.
 
@@ -105,7 +138,8 @@ class Trial:
         """Compare an answer of the subject with the answer that the promise demands."""
         if found != expected or type(found) is not type(expected):
             how = difference(expected, found, "\n".join(self.lines[:-1]))
-            self.fail(brief(render(expected)), brief(render(found)), how)
+            texts = brief_source(expected), brief_source(found)
+            self.fail(*texts, how, compared=(expected, found))
         self.held()
 
     def expect_that(self, holds: bool, expected: str, found: Any) -> None:
@@ -119,25 +153,55 @@ class Trial:
         try:
             answer = call()
         except SubjectRaised:
-            if self.lines:
-                self.lines[-1] = f"# {self.lines[-1]} raises, as it must."
+            self.go_on_after_error()
             self.held()
         else:
-            self.fail(expected, f"no exception; it returned {brief(render(answer))}", "accepted")
+            shown = "a store" if isinstance(answer, Handle) else brief_source(answer)
+            self.fail(expected, f"no exception; it returned {shown}", "accepted")
+
+    def raises(self, call: Callable[[], Any]) -> bool:
+        """Make a call on the subject that may raise, and return whether it does."""
+        try:
+            call()
+        except SubjectRaised:
+            self.go_on_after_error()
+            return True
+        return False
+
+    def go_on_after_error(self) -> None:
+        """Let the program go on after its last line, which raised as it may or must."""
+        if self.lines:
+            self.lines[-1] = f"with suppress(Exception): {self.lines[-1]}"
+
+    def require_local(self, why: str) -> None:
+        """Skip the check if the store runs in a process of its own; ``why`` tells the reason.
+
+        Raises:
+            Skipped: the store runs in another process.
+        """
+        if self.lab.subject.is_remote:
+            raise Skipped(why)
 
     def held(self) -> None:
         """Record that the promise was tested and held."""
         self.run.evidence.exercised.add(self.requirement)
         self._compared = len(self.lines)
 
-    def fail(self, expected: str, found: str, how: str = "") -> NoReturn:
+    def fail(
+        self,
+        expected: str,
+        found: str,
+        how: str = "",
+        compared: tuple[Any, Any] = (NO_ANSWER, NO_ANSWER),
+    ) -> NoReturn:
         """Raise the violation of the promise under test.
 
         ``how`` is the first half of its shape, if it is known better than from the words.
+        ``compared`` is the right value and the wrong one, if the promise names a value.
         """
         shape = f"{how}-{asked(self.last_line)}" if how else shape_of_words(expected, found)
         self.run.noticed(self.requirement)
-        raise self._violation(expected, found, shape)
+        raise self._violation(expected, found, shape, compared)
 
     @property
     def last_line(self) -> str:
@@ -151,19 +215,80 @@ class Trial:
         self.reached.add(name)
         self.run.evidence.reached.add(name)
 
-    def _violation(self, expected: str, found: str, shape: str) -> Violation:
+    def answered(self, answer: Any) -> None:
+        """Record the answer of the last line of the program."""
+        self._answers[len(self.lines) - 1] = self.last_line, answer
+
+    def _answer(self, number: int) -> Any:
+        """The answer of a line; ``NO_ANSWER`` if it has none that a program can compare."""
+        line, answer = self._answers.get(number, ("", NO_ANSWER))
+        is_void = answer is None and not answers(line)
+        known = line == self.lines[number] and has_source(answer) and not is_void
+        return answer if known else NO_ANSWER
+
+    def _violation(
+        self,
+        expected: str,
+        found: str,
+        shape: str,
+        compared: tuple[Any, Any] = (NO_ANSWER, NO_ANSWER),
+    ) -> Violation:
         lines = list(self.lines)
         if lines:
-            # Every answer since the last comparison may belong to the finding, so all are printed.
-            first = len(lines) if shape.startswith("raised-") else self._compared
-            for number in range(first, len(lines) - 1):
-                if answers(lines[number]):
-                    lines[number] = _printed(lines[number])
-            comment = f"expected {expected}, found {found}"
-            comment = comment if len(comment) <= 160 else comment[:160] + "…"
-            lines[-1] = f"{_printed(lines[-1])}  # {comment}"
+            # The last line stands even if an earlier comparison of its answer held.
+            first = min(self._compared, len(lines) - 1)
+            comment = short_comment(f"expected {expected}, found {found}")
+            lines[first:] = self._concluded(first, shape, compared, comment)
         program = render_program(self.run.subject.name, self.run.settings.guarantee, lines)
         return violation_of(self.requirement, shape)(self.tried, expected, found, program)
+
+    def _concluded(
+        self, first: int, shape: str, compared: tuple[Any, Any], comment: str
+    ) -> list[str]:
+        """The lines from the ``first`` on, which fail as long as the finding is there."""
+        *before, line = self.lines[first:]
+        if shape.startswith("raised-"):
+            return [*before, f"{line}  # {comment}"]
+        if shape.startswith("accepted-"):
+            otherwise = f"    raise AssertionError({comment!r})"
+            tried = ["try:", f"    {line}", "except Exception:", "    pass", "else:", otherwise]
+            return [*before, *tried]
+        wanted, wrong = compared
+        if wrong is not NO_ANSWER and _same(self._answer(len(self.lines) - 1), wrong):
+            return [*before, _comparison(line, wanted, wrong, comment)]
+        return self._asserted(first, wanted, wrong, comment)
+
+    def _asserted(self, first: int, wanted: Any, wrong: Any, comment: str) -> list[str]:
+        """The lines from the ``first`` on, any of whose answers may belong to the finding."""
+        last = len(self.lines) - 1
+        numbers = [n for n in range(first, last) if answers(self.lines[n])]
+        found = {n: self._answer(n) for n in (*numbers, last)}
+        found = {n: answer for n, answer in found.items() if answer is not NO_ANSWER}
+        lines = self.lines[first:]
+        if not found:
+            return [*lines[:-1], f"{_printed(lines[-1])}  # {comment}"]
+        if [*found] == [last]:
+            return [*lines[:-1], assertion(lines[-1], found[last], comment)]
+        for n in found:
+            lines[n - first] = f"answer_{n} = {self.lines[n]}"
+        names = f"[{', '.join(f'answer_{n}' for n in found)}]"
+        values = [*found.values()]
+        if _same(values, wrong):
+            return [*lines, _comparison(names, wanted, wrong, comment)]
+        return [*lines, assertion(names, values, comment)]
+
+    def has(self, *methods: str) -> bool:
+        """Whether the subject claims all of these methods."""
+        return all(is_claimed(method, self.lab.subject.capabilities) for method in methods)
+
+    def require(self, method: str) -> None:
+        """Skip the check if the subject does not claim a method.
+
+        Raises:
+            Skipped: the subject does not claim it.
+        """
+        if not self.has(method):
+            raise Skipped(f"the subject does not claim the method {method}")
 
     # Stores.
 
@@ -201,6 +326,22 @@ class Trial:
         self._open.append(raw)
         return Handle(self, raw, label)
 
+    def open_copy(self, *, without: Literal["", "files", "content"] = "") -> Handle:
+        """Open a store on a copy of the files, as a kill at this moment would leave them.
+
+        The copy may be ``without`` the files that the store declares disposable, or their content.
+        """
+        label = self.label_for("store")
+        disposing = {"files": ".dispose()", "content": ".dispose(empty=True)"}.get(without, "")
+        self.lines.append(f"{label} = lab.copied(){disposing}.{self.lab.subject.opener}()")
+        copied = self.lab.copied()
+        if without:
+            copied.dispose(empty=without == "content")
+        with self.watching(f"{label} = open()"):
+            raw = copied.rows()
+        self._open.append(raw)
+        return Handle(self, raw, label)
+
     def open_other_task(self, task_id: str) -> Handle:
         """Make a store of another task of the thread, which shares the registry of metrics."""
         label = self.label_for("store")
@@ -233,6 +374,15 @@ class Trial:
         self._open.append(raw)
         return Handle(self, raw, label)
 
+    def open_built(self) -> Handle:
+        """Open the store with the runtime's layers around it."""
+        label = self.label_for("store")
+        self.lines.append(f"{label} = lab.open_built()")
+        with self.watching(f"{label} = open_built()"):
+            raw = self.lab.open_built()
+        self._open.append(raw)
+        return Handle(self, raw, label)
+
     def open_preparing(self) -> Handle:
         """Open the store while its upgrade in place is being prepared."""
         label = self.label_for("store")
@@ -242,6 +392,34 @@ class Trial:
         self._open.append(raw)
         return Handle(self, raw, label)
 
+    def open_with(self, configs: dict[str, str]) -> Handle:
+        """Open the store with entries of the configuration, by Kafka's names."""
+        label = self.label_for("store")
+        self.lines.append(f"{label} = lab.rows({configs!r})")
+        with self.watching(f"{label} = rows({configs!r})"):
+            raw = self.lab.rows(configs)
+        self._open.append(raw)
+        return Handle(self, raw, label)
+
+    def directories(self) -> list[str]:
+        """The directories below that of the task."""
+        return self.asked("lab.directories()", self.lab.directories())
+
+    def files_with(self, piece: bytes) -> list[bytes]:
+        """The eight bytes before each place at which a file of the task has ``piece``."""
+        return self.asked(f"lab.files_with({piece!r})", self.lab.files_with(piece))
+
+    def watch_log(self) -> None:
+        """Collect the messages of the level INFO for ``messages``."""
+        self.lines.append("lab.watch_log()")
+        self.lab.watch_log()
+
+    def messages(self) -> list[str]:
+        """The messages of the level INFO since the last call of this method."""
+        said = self.asked("lab.messages", list(self.lab.messages))
+        found, self._said = said[self._said :], len(said)
+        return found
+
     def open_before_downgrade(self) -> Handle:
         """Open the store so that closing it leaves files for the store of the older format."""
         label = self.label_for("store")
@@ -250,6 +428,24 @@ class Trial:
             raw = self.lab.open_before_downgrade()
         self._open.append(raw)
         return Handle(self, raw, label)
+
+    def close_failing(self, store: Handle, error: str) -> bool:
+        """Close a store while all writes fail with an error, such as ``ENOSPC``.
+
+        Return whether ``close`` raised.
+
+        Raises:
+            Skipped: system calls cannot be made to fail here.
+        """
+        triggers.require_seen()
+        self.require_local("the system calls of a running store host cannot be made to fail")
+        self.lines.append(f"lab.arm(syscall=1, error={error!r}, lasting=True)")
+        self.lab.arm(syscall=1, error=error, lasting=True)
+        try:
+            return self.raises(store.close)
+        finally:
+            self.lab.disarm()
+            self.lines.append("lab.disarm()")
 
     def catch_up(self, store: Handle, changelog: list[ChangelogRecord]) -> None:
         """Replay the changelog after the committed offset, and commit, as the runtime does."""
@@ -269,13 +465,13 @@ class Trial:
 
     def logged(self) -> list[tuple[bytes, bytes | None]]:
         """The keys and values that stores sent to the changelog."""
-        self.lines.append("[(each.key, each.value) for each in lab.logged]")
-        return [(each.key, each.value) for each in self.lab.logged]
+        logged = [(each.key, each.value) for each in self.lab.logged]
+        return self.asked("[(each.key, each.value) for each in lab.logged]", logged)
 
     def told(self) -> list[Any]:
         """The calls of restore listeners since the last call of this method."""
-        self.lines.append("lab.told")
-        told, self.lab.told[:] = list(self.lab.told), []
+        calls = self.asked("lab.told", list(self.lab.told))
+        told, self._told = calls[self._told :], len(calls)
         return told
 
     def restore(self, store: Handle, records: list[ChangelogRecord]) -> None:
@@ -308,6 +504,12 @@ class Trial:
         """Add a line to the program that is not a call on the subject."""
         self.lines.append(line)
 
+    def asked(self, line: str, answer: T) -> T:
+        """Add a line to the program that asks the lab, and return its answer."""
+        self.lines.append(line)
+        self.answered(answer)
+        return answer
+
     def close_all(self) -> None:
         """Close the open stores, and ignore errors: closing is not under test here."""
         for raw in reversed(self._open):
@@ -333,7 +535,7 @@ class Trial:
             except BaseException as error:
                 # A binding may panic with something that is not an Exception.
                 shape = shape_of_error(error, self.last_line)
-                violation = self._violation("no exception", brief(error), shape)
+                violation = self._violation("no exception", told(error), shape)
                 raise SubjectRaised(f"{call} raised {brief(error)}", violation) from error
 
 
@@ -358,15 +560,18 @@ class Handle:
         return self._call(method, arguments)
 
     def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        call = f"{self.label}.{method}({', '.join(map(render, arguments))})"
+        call = f"{self.label}.{method}({', '.join(map(render_argument, arguments))})"
         self.trial.lines.append(call)
         with self.trial.watching(brief(call)):
             answer = getattr(self.raw, method)(*arguments)
+        self.trial.answered(answer)
         self.trial.note_call(method, "none" if answer is None else "some")
         allowed = _RETURNS.get(method)
         if allowed and (not isinstance(answer, allowed) or isinstance(answer, bool)):
-            names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in allowed)
-            self.trial.fail(f"{names} from {method}", f"{type(answer).__name__}")
+            names = ["None" if kind is type(None) else kind.__name__ for kind in allowed]
+            self.trial.lines[-1] = f"isinstance({call}, {' | '.join(names)})"
+            self.trial.answered(False)
+            self.trial.fail(f"{' or '.join(names)} from {method}", f"{type(answer).__name__}")
         return answer
 
     def read(self, attribute: str) -> Any:
@@ -374,6 +579,7 @@ class Handle:
         self.trial.lines.append(f"{self.label}.{attribute}")
         with self.trial.watching(f"{self.label}.{attribute}"):
             answer = getattr(self.raw, attribute)
+        self.trial.answered(answer)
         kind = _ATTRIBUTES[attribute]
         if not isinstance(answer, kind):
             hint = " (is a property missing its decorator?)" if callable(answer) else ""
@@ -385,6 +591,7 @@ class Handle:
         self.trial.lines.append(f"{self.label}.position.as_dict()")
         with self.trial.watching(f"{self.label}.position"):
             offsets = self.raw.position.as_dict()
+        self.trial.answered(offsets)
         return {(topic, partition): offset for (topic, partition), offset in offsets.items()}
 
     def scan(self, method: str, *arguments: Any) -> list[Entry]:
@@ -393,20 +600,28 @@ class Handle:
         self.trial.lines.append(f"list({call})")
         with self.trial.watching(brief(call)):
             iterator = getattr(self.raw, method)(*arguments)
-            entries = [tuple(entry) for entry in itertools.islice(iterator, SCAN_LIMIT + 1)]
+            answer = list(itertools.islice(iterator, SCAN_LIMIT + 1))
+            entries = list(map(tuple, answer))
             close_iterator(iterator)
+        self._require_end(call, answer)
+        self.trial.answered(answer)
         self.trial.note_call(method, str(min(len(entries), 3)))
         return self._well_formed(entries)
 
+    def _require_end(self, iterator: str, answer: list[Any]) -> None:
+        """Demand that an iterator has ended. A program must end itself, so it takes no more."""
+        if len(answer) > SCAN_LIMIT:
+            self.trial.lines[-1] = f"len(list(islice({iterator}, {len(answer)})))"
+            self.trial.answered(len(answer))
+            self.trial.fail("an iterator that ends", f"more than {SCAN_LIMIT:,} entries")
+
     def _well_formed(self, entries: list[Any]) -> list[Entry]:
         """The entries of a scan that has ended, each a key and a value."""
-        if len(entries) > SCAN_LIMIT:
-            self.trial.fail("an iterator that ends", f"more than {SCAN_LIMIT} entries")
         found: list[Entry] = []
         for entry in entries:
             key = entry_key(entry[0]) if len(entry) == 2 else None
             if key is None:
-                self.trial.fail("pairs of a key and a value from an iterator", brief(render(entry)))
+                self.trial.fail("pairs of a key and a value from an iterator", brief_source(entry))
             found.append((key, entry[1]))
         return found
 
@@ -423,14 +638,19 @@ class Handle:
         """The next entry of an open iterator; ``None`` at its end."""
         self.trial.lines.append(f"next({self.label}, None)")
         with self.trial.watching(f"next({self.label})"):
-            entries = [tuple(entry) for entry in itertools.islice(self.raw, 1)]
+            answer = list(itertools.islice(self.raw, 1))
+            entries = list(map(tuple, answer))
+        self.trial.answered(answer[0] if answer else None)
         return self._well_formed(entries)[0] if entries else None
 
     def remaining(self) -> list[Entry]:
         """The remaining entries of an open iterator."""
         self.trial.lines.append(f"list({self.label})")
         with self.trial.watching(f"list({self.label})"):
-            entries = [tuple(entry) for entry in itertools.islice(self.raw, SCAN_LIMIT + 1)]
+            answer = list(itertools.islice(self.raw, SCAN_LIMIT + 1))
+            entries = list(map(tuple, answer))
+        self._require_end(self.label, answer)
+        self.trial.answered(answer)
         return self._well_formed(entries)
 
     def release(self) -> None:

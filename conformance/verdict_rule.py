@@ -73,7 +73,8 @@ def best_verdict(statuses: Iterable[RatedStatus]) -> Verdict:
 
     A broken MUST is a failure, and a missing answer is an error. The verdict is partial where a
     SHOULD or MAY is broken, a failure is known, a core requirement was skipped, a result is
-    missing, or nothing was kept: a skip must never look like a pass.
+    missing, or nothing was kept: a skip must never look like a pass. A check may find nothing to
+    try in a store; so the skip of a requirement that is not core takes nothing away.
     """
     found = set(statuses)
     if any(each.status == "fail" and each.level == "MUST" for each in found):

@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
-from streamproof.conformance.catalogue import Requirement
+from streamproof.conformance.catalogue import UNCLAIMED, Requirement
 from streamproof.conformance.check_records import CheckFinding, CheckOutcome
+from streamproof.conformance.failure_groups import broken_words, group_failures
 from streamproof.conformance.mutants import MUTANTS
+from streamproof.conformance.program_text import fails_by_itself
 from streamproof.conformance.results import (
     Failure,
     Guarantee,
@@ -21,11 +23,11 @@ from streamproof.conformance.results import (
     Spec,
     Status,
     Strength,
+    SubjectInfo,
     SubjectVerdict,
     Verdict,
 )
 from streamproof.conformance.verdict_rule import (
-    LEVELS,
     RatedStatus,
     best_verdict,
     worst,
@@ -41,6 +43,7 @@ __all__ = [
     "exit_code",
     "failure_of",
     "failures_of",
+    "not_asked",
     "result_of",
     "strength_of",
     "untested_result",
@@ -104,6 +107,7 @@ def result_of(
 ) -> RequirementResult:
     """The result of a requirement from the outcomes of all checks that test it."""
     status, reason = _status(requirement, outcomes)
+    lacking = next((each.evidence.lacking for each in outcomes if each.evidence.lacking), "")
     crash_points: Counter[str] = Counter()
     for outcome in outcomes:
         crash_points.update(outcome.evidence.crash_points)
@@ -123,6 +127,7 @@ def result_of(
         operations=sum(outcome.evidence.operations for outcome in outcomes),
         crash_points=dict(sorted(crash_points.items())),
         duration_s=round(sum(outcome.duration_s for outcome in outcomes), 3),
+        lacking=lacking,
     )
 
 
@@ -153,15 +158,45 @@ def _status(requirement: Requirement, outcomes: Sequence[CheckOutcome]) -> tuple
     errors = [text for outcome in outcomes if (text := _why_no_answer(outcome))]
     if errors:
         return "error", errors[0]
-    skipped = [f"{each.check} skipped: {each.skipped}" for each in outcomes if each.skipped]
+    skipped = [text for each in outcomes if (text := _left_out(each))]
     exercised = any(requirement.id in outcome.evidence.exercised for outcome in outcomes)
     if requirement.area == CRASH_AREA and not any(o.evidence.crash_points for o in outcomes):
         return "skip", "; ".join(skipped) or "no check reached a crash point, so nothing was tested"
+    if again := _not_tried_again(requirement.id, outcomes):
+        return "skip", "; ".join(again)
     if exercised:
         return "pass", "; ".join(skipped)
+    if untried := _untried(requirement.id, outcomes):
+        return "skip", "; ".join([*skipped, *untried])
     broken = [finding.requirement for outcome in outcomes for finding in outcome.findings]
     because = f", because {broken[0]} is broken" if broken else ""
     return "skip", "; ".join(skipped) or f"every check ended before it tried this promise{because}"
+
+
+def _left_out(outcome: CheckOutcome) -> str:
+    """What a check left out, and why; empty if it left out nothing."""
+    if outcome.skipped:
+        return f"{outcome.check} skipped: {outcome.skipped}"
+    lacking, left_out = outcome.evidence.lacking, outcome.evidence.left_out
+    if lacking:
+        return f"{outcome.check} left out system calls: {lacking}"
+    return f"{outcome.check}: {left_out}" if left_out else ""
+
+
+def _untried(requirement: str, outcomes: Sequence[CheckOutcome]) -> list[str]:
+    """What never came about, so that a requirement could not be tested."""
+    reasons = (each.evidence.untried.get(requirement, "") for each in outcomes)
+    return list(dict.fromkeys(filter(None, reasons)))
+
+
+def _not_tried_again(requirement: str, outcomes: Sequence[CheckOutcome]) -> list[str]:
+    """The saved failures of a requirement that could not be tried, each with the reason.
+
+    The requirement was broken once, so nothing else that this run tried can show that it is kept.
+    """
+    mine = [each for each in outcomes if each.replayed.startswith(f"{requirement}-")]
+    reasons = {each.replayed: each.skipped or each.evidence.lacking for each in mine}
+    return [f"{name} was not tried again: {why}" for name, why in reasons.items() if why]
 
 
 def _why_no_answer(outcome: CheckOutcome) -> str:
@@ -182,6 +217,7 @@ def _result(
     operations: int = 0,
     crash_points: dict[str, int] | None = None,
     duration_s: float = 0.0,
+    lacking: str = "",
     strength: Strength = "",
     mutants: int = 0,
 ) -> RequirementResult:
@@ -200,6 +236,7 @@ def _result(
         operations=operations,
         crash_points=crash_points or {},
         duration_s=duration_s,
+        lacking=lacking,
         strength=strength,
         mutants=mutants,
     )
@@ -219,11 +256,15 @@ def _by_shape(requirement: str, outcomes: Iterable[CheckOutcome]) -> dict[str, l
     return shapes
 
 
-def _size(found: Found) -> tuple[int, int]:
-    """The size of a finding to a reader: the lines of its program, then the characters."""
+def _size(found: Found) -> tuple[bool, int, int]:
+    """The size of a finding to a reader: the lines of its program, then the characters.
+
+    A program that fails by itself comes before one that only shows what threads did.
+    """
     program = found[1].program
     # A finding without a program explains least, so it counts as the largest.
-    return (len(program.splitlines()), len(program)) if program else (10**9, 0)
+    lines = len(program.splitlines()) if program else 10**9
+    return not fails_by_itself(program), lines, len(program)
 
 
 def _smallest(found: list[Found]) -> Found:
@@ -275,52 +316,136 @@ def failure_of(
     return found[0][0] if found else None
 
 
-def verdict_of(subject: str, results: Sequence[RequirementResult]) -> SubjectVerdict:
-    """The verdict on one subject from all of its results."""
+def verdict_of(
+    subject: str,
+    results: Sequence[RequirementResult],
+    of_core: int = 0,
+    failures: Iterable[Failure] = (),
+) -> SubjectVerdict:
+    """The verdict on one subject from all of its results.
+
+    Args:
+        subject: the name of the subject.
+        results: all of its results.
+        of_core: if the run asked a part of the requirements, the number of core requirements that
+            a whole run would ask.
+        failures: all of its failures.
+    """
     verdict = best_verdict(map(_rated, results))
     core = Counter(result.status for result in results if result.core)
     extended = Counter(result.status for result in results if not result.core)
     return SubjectVerdict(
         subject=subject,
         verdict=verdict,
-        summary=_summary(verdict, results),
+        summary=_summary(verdict, results, failures) + _of_part(results, of_core),
         core=dict(sorted(core.items())),
         extended=dict(sorted(extended.items())),
+        untried=_untried_here(results),
+        of_core=of_core,
     )
 
 
 def _rated(result: RequirementResult) -> RatedStatus:
-    return RatedStatus(result.level, result.core, result.status)
+    # A check may find nothing to try in a store, which counts only against what is core. What the
+    # machine lacks says nothing about the store, so it counts against every MUST.
+    missed = result.level == "MUST" and bool(result.lacking) and result.status == "skip"
+    return RatedStatus(result.level, result.core or missed, result.status)
 
 
-def _summary(verdict: Verdict, results: Sequence[RequirementResult]) -> str:
+def _untried_here(results: Sequence[RequirementResult]) -> str:
+    """How much this machine could not try, why, and the remedy; empty if it lacks nothing."""
+    lacking = [each for each in results if each.lacking]
+    if not lacking:
+        return ""
+    missed = [each for each in lacking if each.status == "skip"]
+    in_part = [each for each in lacking if each.status != "skip"]
+    parts = (("not tried", missed), ("tried only in part", in_part))
+    told = [
+        f"{how}: {_count(some, 'requirement')} ({_ids(_names(some))})"
+        for how, some in parts
+        if some
+    ]
+    # The reason comes first, because a long text may be cut.
+    reasons = "; ".join(dict.fromkeys(each.lacking for each in lacking))
+    why = f"this machine could not try everything ({reasons})"
+    return "; ".join([why, *told])
+
+
+def _summary(
+    verdict: Verdict, results: Sequence[RequirementResult], failures: Iterable[Failure]
+) -> str:
     """The verdict in one sentence, with the requirements that it comes from."""
     failed = [r for r in results if r.status == "fail"]
-    if verdict == "failure":
-        broken = [r for r in failed if r.level == "MUST"]
-        return f"breaks {_count(broken, 'MUST requirement')}: {_ids(broken)}"
+    if failed:
+        return _breaks(verdict, results, failures)
     if verdict == "error":
         no_answer = [r for r in results if r.status == "error"]
         return f"no answer for {_count(no_answer, 'requirement')}: {no_answer[0].reason}"
     if verdict == "success":
         passed = sum(r.status == "pass" for r in results)
         return f"keeps all {passed} promises that were put to the test"
-    if failed:
-        levels = " or ".join(level for level in LEVELS if any(r.level == level for r in failed))
-        return f"falls short of {_count(failed, f'{levels} requirement')}: {_ids(failed)}"
     if known := [r for r in results if r.status == "known"]:
-        return f"breaks {_count(known, 'requirement')} in ways that are known: {_ids(known)}"
-    if skipped := [r for r in results if r.core and r.status == "skip"]:
-        return f"{_count(skipped, 'core requirement')} could not be tried: {_ids(skipped)}"
+        return (
+            f"breaks {_count(known, 'requirement')} in ways that are known: {_ids(_names(known))}"
+        )
+    if missed := [r for r in results if r.status == "skip" and _rated(r).core]:
+        core = [r for r in missed if r.core]
+        noun = "core requirement" if core else "MUST requirement"
+        return f"{_count(core or missed, noun)} could not be tried: {_ids(_names(core or missed))}"
     return "nothing was put to the test"
+
+
+def _breaks(
+    verdict: Verdict, results: Sequence[RequirementResult], failures: Iterable[Failure]
+) -> str:
+    """What is broken, with the simplest promise that each cause breaks."""
+    failed = [r for r in results if r.status == "fail"]
+    asked = sum(r.status not in ("unsupported", "untested") for r in results)
+    groups = group_failures(each for each in failures if not each.known)
+    core = sum(r.core for r in failed)
+    words = broken_words(len(failed), asked, core, len(groups))
+    mild = "" if verdict == "failure" else ", none of them a MUST"
+    first = [each.first.requirement for each in groups] or [r.requirement for r in failed]
+    silent = [r for r in results if r.status == "error"]
+    more = f"; no answer for {_count(silent, 'requirement')}" if silent else ""
+    return f"{words}{mild}: {_ids(list(dict.fromkeys(first)))}{more}"
+
+
+def not_asked(info: SubjectInfo, results: Sequence[RequirementResult]) -> list[str]:
+    """What was not asked because a subject forgot, or may have forgotten, to claim it."""
+    reasons = [each.reason for each in results if each.status == "unsupported"]
+    needs = Counter(each.removeprefix(UNCLAIMED) for each in reasons if each.startswith(UNCLAIMED))
+    if info.inferred and needs:
+        by_need = ", ".join(f"{need} {count}" for need, count in needs.most_common())
+        text = (
+            "declares no capabilities, so that its methods told them. Requirements that were not "
+            f"asked, by the capability that they need: {by_need}. Declare the capabilities that "
+            "the store has, as docs/subjects.md shows."
+        )
+        return [text]
+    return [
+        f"has {method}, and does not claim {name}. "
+        f"Requirements that were not asked for this: {needs[name]}."
+        for name, method in info.unclaimed.items()
+        if needs[name]
+    ]
+
+
+def _of_part(results: Sequence[RequirementResult], of_core: int) -> str:
+    """That a run asked only a part of the requirements; empty for a whole run."""
+    asked = sum(r.core and r.status not in ("unsupported", "untested") for r in results)
+    return f"; this run asked {asked} of {of_core} core requirements" if of_core else ""
 
 
 def _count(results: Sequence[RequirementResult], noun: str) -> str:
     return f"{len(results)} {noun}{'' if len(results) == 1 else 's'}"
 
 
-def _ids(results: Sequence[RequirementResult], limit: int = 4) -> str:
-    ids = [result.requirement for result in results]
+def _names(results: Iterable[RequirementResult]) -> list[str]:
+    return [result.requirement for result in results]
+
+
+def _ids(ids: Sequence[str], limit: int = 4) -> str:
     return ", ".join(ids[:limit]) + (" …" if len(ids) > limit else "")
 
 

@@ -20,6 +20,7 @@ from streamproof.conformance.check_engine import CheckTask, Engine
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.check_registry import Check
+from streamproof.conformance.failure_groups import FailureGroup, group_failures
 from streamproof.conformance.failure_shapes import MOST_SHAPES
 from streamproof.conformance.known_failures import KnownFailures
 from streamproof.conformance.results import (
@@ -32,10 +33,12 @@ from streamproof.conformance.results import (
 )
 from streamproof.conformance.saved_failures import Archive, SavedFailure, saved_from
 from streamproof.conformance.settings import Settings
+from streamproof.conformance.subject import binds_of
 from streamproof.conformance.verdicts import (
     Found,
     applicable,
     failures_of,
+    not_asked,
     result_of,
     untested_result,
     verdict_of,
@@ -49,6 +52,7 @@ __all__ = [
     "select_requirements",
     "still_fails",
     "verify_command",
+    "why_untried",
 ]
 
 
@@ -152,6 +156,7 @@ class Session:
         self.requirements = requirements
         self.results: dict[str, list[RequirementResult]] = {name: [] for name in infos}
         self.failures: list[Failure] = []
+        self._infos = infos
         self._known = known or KnownFailures()
         self._archive = archive
         self._capabilities = {
@@ -225,37 +230,51 @@ class Session:
             if search is not None:
                 self._finish_all(observer)
                 observer.record(Note(kind="search", text=search.summary()))
+        self._note_at_the_end(observer)
+
+    def _note_at_the_end(self, observer: Observer) -> None:
+        """Record what the results do not say by themselves."""
+        for subject, info in self._infos.items():
+            for text in not_asked(info, self.results[subject]):
+                observer.record(Note(kind="claims", subject=subject, text=text))
+        for text in self._archive.problems if self._archive else ():
+            observer.record(Note(kind="warning", text=text))
         for text in self._known.warnings(each for some in self.results.values() for each in some):
             observer.record(Note(kind="warning", text=text))
 
-    def failures_worst_first(self) -> list[Failure]:
-        """The failures that count: those of a MUST first, then those of core requirements.
+    def failure_groups(self) -> list[FailureGroup]:
+        """The failures that count, by probable cause, the weightiest first.
 
-        Otherwise they follow the order of subjects, requirements and sizes. The time at which each
-        was found has no influence, because it differs from run to run.
+        The time at which each was found has no influence, because it differs from run to run.
         """
-        subjects, requirements = list(self.results), [each.id for each in self.requirements]
-        return sorted(
-            (each for each in self.failures if not each.known),
-            key=lambda each: (
-                each.level != "MUST",
-                not each.core,
-                subjects.index(each.subject),
-                requirements.index(each.requirement),
-            ),
-        )
+        return group_failures(each for each in self.failures if not each.known)
 
     def verdicts(self) -> list[SubjectVerdict]:
         """The verdict on each subject."""
         order = [each.id for each in self.requirements]
         return [
-            verdict_of(subject, sorted(results, key=lambda each: order.index(each.requirement)))
+            verdict_of(
+                subject,
+                sorted(results, key=lambda each: order.index(each.requirement)),
+                self._of_core(subject),
+                [each for each in self.failures if each.subject == subject],
+            )
             for subject, results in self.results.items()
         ]
 
-    def _applicable(self, subject: str) -> list[Requirement]:
+    def _of_core(self, subject: str) -> int:
+        """The core requirements of a whole run, if this run is a part of one; otherwise 0."""
+        whole = requirements_that_bind(binds_of(subject))
+        if len(self.requirements) == len(whole):
+            return 0
+        return sum(each.core for each in self._applicable(subject, whole))
+
+    def _applicable(
+        self, subject: str, requirements: Iterable[Requirement] | None = None
+    ) -> list[Requirement]:
+        """The requirements, by default those of this run, that a check tests on a subject."""
         return applicable(
-            self.requirements,
+            self.requirements if requirements is None else requirements,
             self._capabilities[subject],
             self.settings.guarantee,
             self.settings.spec,
@@ -292,8 +311,9 @@ class Session:
         for key, saved in self._bank.items():
             outcome = outcomes[key]
             self._take(saved.subject, outcome, observer)
-            if outcome.skipped:
-                text = f"{saved.name} was not tried again: {outcome.skipped}"
+            if why := why_untried(saved, outcome):
+                text = f"{saved.name} was not tried again, and stays in the bank: "
+                text += f"{why.rstrip('.')}."
                 observer.record(Note(kind="warning", subject=saved.subject, text=text))
             elif not still_fails(saved, outcome):
                 self._mended.add(key)
@@ -393,6 +413,13 @@ class Session:
     def _finish(self, subject: str, result: RequirementResult, observer: Observer) -> None:
         self.results[subject].append(result)
         observer.record(result)
+
+
+def why_untried(saved: SavedFailure, outcome: CheckOutcome) -> str:
+    """Why the replay of a saved failure shows nothing; empty if it fails, or could have failed."""
+    if still_fails(saved, outcome):
+        return ""
+    return outcome.skipped or outcome.evidence.lacking
 
 
 def still_fails(saved: SavedFailure, outcome: CheckOutcome) -> bool:

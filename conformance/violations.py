@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Skipped", "SubjectRaised", "Violation", "brief", "safe_repr", "violation_of"]
+__all__ = ["Lacking", "Skipped", "SubjectRaised", "Violation", "brief", "safe_repr", "violation_of"]
 
 TEXT_LIMIT = 2_000
 """The most characters to keep of a text from a subject, which may return any amount."""
@@ -32,6 +32,10 @@ class Violation(Exception):
 
 class Skipped(Exception):
     """A check cannot run on this machine; the message gives the reason."""
+
+
+class Lacking(Skipped):
+    """A check cannot run because of this machine, whatever the store; the message has a remedy."""
 
 
 class SubjectRaised(Exception):

@@ -65,14 +65,18 @@ class Ageing:
         follows the key.
         """
         seen = list(found)
-        keys = sorted({windowed.key for windowed in seen})
-        mixed = any(after.startswith(key) for key, after in pairwise(keys))
-        if self.can.scan_order == "time" or not mixed:
+        keys = {windowed.key for windowed in seen}
+        if self.is_total(keys):
             return is_sorted(self.rank(windowed) for windowed in seen)
         return all(
             is_sorted(self.time_of(windowed) for windowed in seen if windowed.key == key)
             for key in keys
         )
+
+    def is_total(self, keys: Iterable[bytes]) -> bool:
+        """Whether the declared order tells the place of every entry of these keys."""
+        mixed = any(after.startswith(key) for key, after in pairwise(sorted(keys)))
+        return self.can.scan_order == "time" or not mixed
 
 
 def is_sorted(values: Iterable[Any]) -> bool:

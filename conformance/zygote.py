@@ -130,6 +130,7 @@ def main() -> None:
             from streamproof.conformance.check_loader import checks_for
 
             checks_for(opening.subject)
+            _mine_constants()
             # Children share the memory of all present objects. The garbage collector would write
             # to these objects and so copy them, unless they are frozen.
             gc.freeze()
@@ -150,6 +151,26 @@ def main() -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
+
+
+def _mine_constants() -> None:
+    """Let Hypothesis look for constants in the modules imported so far, once for all forks.
+
+    Hypothesis looks when it draws its first constant, and each fork would do so again.
+    """
+    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis.strategies import integers, lists
+
+    # One draw in twenty is a constant. No check draws from this range, so nothing is fixed for it.
+    many = lists(integers(0, 2**40 + 1), min_size=200, max_size=200)
+    once = settings(
+        max_examples=2,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    once(given(many)(lambda _: None))()
 
 
 def _serve(opening: Opening) -> None:
@@ -197,13 +218,15 @@ def _serve(opening: Opening) -> None:
                     _remove(directory)
                 return
             request = msgspec.json.decode(line, type=Job)
+            check = checks[request.check]
+            check.prepare()
             pid = os.fork()
             if pid == 0:
                 # The supervisor takes the end of the replies as the end of the zygote, so no child
                 # may keep them open.
                 requests.close()
                 replies.close()
-                _child(checks[request.check], subject, opening.settings, directory, request)
+                _child(check, subject, opening.settings, directory, request)
             with contextlib.suppress(OSError):
                 # The child does the same. So the group exists in time, whichever comes first.
                 os.setpgid(pid, pid)
@@ -239,9 +262,11 @@ def _adopt_orphans() -> None:
 
 def _reap_orphans(living: set[int]) -> None:
     """Reap the adopted processes that have ended, except the processes of running checks."""
-    for pid in set(children()) - living:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+    ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    with contextlib.suppress(ChildProcessError):
+        # A check that has ended is reaped when its own descriptor tells, and the rest after it.
+        while (orphan := os.waitid(os.P_ALL, 0, ended)) and orphan.si_pid not in living:
+            os.waitpid(orphan.si_pid, 0)
 
 
 def _end_orphans() -> None:

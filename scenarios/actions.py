@@ -15,6 +15,7 @@ from streamproof.scenarios.scenario import (
     Hold,
     Pause,
     Power,
+    Query,
     Send,
     Start,
     Stop,
@@ -45,12 +46,15 @@ class Performer:
         self._troubles = Troubles(stage.world, stage.application.network)
         self._instances = {each.name: each for each in stage.instances}
         self._sent = 0
+        self._client = stage.queries.client("client")
 
     def perform(self, action: AnyAction) -> Steps:
         """Carry out an action to its end, the restart of a stopped process included."""
         match action:
             case Send():
                 yield from self._send(action)
+            case Query():
+                yield from self._ask(action)
             case Fault():
                 # The director arms faults; their sites make them happen.
                 return
@@ -98,10 +102,25 @@ class Performer:
         for thread in instance.threads:
             for task in thread.tasks.values():
                 for holder in task.stores.values() if task_id in ("", task.id) else ():
-                    holder.database.flush()
+                    instance.disk.fill_memtable(holder.database)
                     self._world.trace.emit(
                         "store.flushed", thread.name, task=task.id, partition=holder.changelog
                     )
+
+    def _ask(self, action: Query) -> Steps:
+        for number in range(action.times):
+            if number:
+                yield self._world.time.timeout(action.every_ms)
+            query = self._client.query(
+                action.task,
+                action.store,
+                None if action.from_key is None else action.from_key.encode(),
+                None if action.to_key is None else action.to_key.encode(),
+                requires_active=action.requires_active,
+                isolation=action.isolation,
+                bounded=action.bounded,
+            )
+            yield from self._client.ask(query)
 
     def _send(self, action: Send) -> Steps:
         world, cluster = self._world, self._stage.application.cluster

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.run_metrics import MEASURES, Measure
+from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
 
-__all__ = ["Comparison", "EventPair", "Measured", "Setting", "compare"]
+__all__ = ["Comparison", "EventPair", "Measured", "OutputPair", "Setting", "compare"]
 
 CONTEXT = 3
 """The number of events shown before the first difference."""
@@ -46,6 +47,9 @@ _TELLING = ("rows", "total", "wipe", "waiting", "bytes", "leaks", "release")
 
 _OPENINGS = ("store.opened", "store.found", "store.running")
 """Kinds whose offset is shown as well if it differs."""
+
+_INTERNAL = ("-changelog-", "-repartition-")
+"""What the names of an application's own topics contain."""
 
 _What = tuple[str, ...]
 
@@ -96,6 +100,22 @@ class Measured(NamedTuple):
     second: int
 
 
+class OutputPair(NamedTuple):
+    """What the readers of an output get for one key, where it differs between two runs.
+
+    Attributes:
+        topic: the output.
+        key: the key.
+        first: its values in the first run, in order.
+        second: its values in the second run, in order.
+    """
+
+    topic: str
+    key: bytes
+    first: tuple[bytes | None, ...]
+    second: tuple[bytes | None, ...]
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Two runs and their differences.
@@ -108,6 +128,7 @@ class Comparison:
         before: the last few of these events.
         parting: the first difference; ``None`` if the runs are equal.
         different: all differences from there on, in the order of time.
+        outputs: the keys of outputs whose values differ.
         measured: the numbers that differ.
         kinds: by kind of event, its counts in both runs, where they differ.
     """
@@ -119,6 +140,7 @@ class Comparison:
     before: Sequence[EventPair]
     parting: EventPair | None
     different: Sequence[EventPair]
+    outputs: Sequence[OutputPair]
     measured: Sequence[Measured]
     kinds: Sequence[tuple[str, int, int]]
 
@@ -143,6 +165,7 @@ def compare(first: RecordedRun, second: RecordedRun) -> Comparison:
         pairs[max(common - CONTEXT, 0) : common],
         _parting(pairs[common], different) if common < len(pairs) else None,
         different,
+        list(_outputs(first, second)),
         [each for each in measured if each.first != each.second],
         [
             (kind, counts[0][kind], counts[1][kind])
@@ -202,6 +225,33 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
         else:
             is_list = isinstance(found, tuple)
             yield name, ", ".join(map(str, found)) if is_list else str(found)
+
+
+# Differences between the outputs.
+
+
+def _outputs(first: RecordedRun, second: RecordedRun) -> Iterator[OutputPair]:
+    ones, others = _written(first), _written(second)
+    for topic, key in sorted(ones.keys() | others.keys()):
+        one, other = (tuple(each.get((topic, key), ())) for each in (ones, others))
+        if one != other:
+            yield OutputPair(topic, key, one, other)
+
+
+def _written(run: RecordedRun) -> dict[tuple[str, bytes], list[bytes | None]]:
+    """What readers of the outputs get, by output and key: no input, and no topic of its own."""
+    history = LogHistory(exactly_once=run.exactly_once)
+    inputs = set()
+    for event in run.events:
+        history.see(event)
+        if event.kind == "task.processed":
+            inputs.add(event.partition)
+    found: defaultdict[tuple[str, bytes], list[bytes | None]] = defaultdict(list)
+    for partition in sorted(history.logs):
+        if partition not in inputs and not any(each in partition for each in _INTERNAL):
+            for record in history.visible(partition):
+                found[partition.rpartition("-")[0], record.key].append(record.value)
+    return found
 
 
 # Differences between the events.

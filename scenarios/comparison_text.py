@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -18,10 +19,21 @@ from streamproof.sim.event_kinds.wording import plain
 from streamproof.sim.run_state import process_of
 from streamproof.sim.trace import Event
 
-__all__ = ["render_comparison"]
+__all__ = [
+    "EventRow",
+    "differing_events",
+    "measured_row",
+    "outcome_of",
+    "output_rows",
+    "render_comparison",
+    "sentences",
+]
 
 MAX_ROWS = 40
 """The most differences that are shown."""
+
+MAX_OUTPUTS = 12
+"""The most keys of outputs that are shown."""
 
 MAX_KINDS = 12
 """The most kinds of events whose counts are shown."""
@@ -29,6 +41,8 @@ MAX_KINDS = 12
 WEIGHTS = (1, 2, 3)
 """The weights of differences: details, steps, turning points. Light ones are left out if too many
 differences remain."""
+
+_PARTING = "▶"
 
 _MAX_KEYS = 3
 """The most differing rows of a store that are shown."""
@@ -58,11 +72,16 @@ def _parts(comparison: Comparison) -> Iterator[RenderableType]:
     if comparison.parting is None:
         return
     yield _heading("Effect:")
-    for sentence in _sentences(comparison):
+    for sentence in sentences(comparison):
         yield Text(sentence)
+    if comparison.outputs:
+        yield _heading("Outputs that differ:")
+        yield _table(["output", "key", "first", "second"], output_rows(comparison))
+        if len(comparison.outputs) > MAX_OUTPUTS:
+            yield Text(f"and {counted(len(comparison.outputs) - MAX_OUTPUTS, 'more key')}")
     if comparison.measured:
         yield _heading("In numbers:")
-        yield _table(["", "first", "second", "more in"], map(_measured, comparison.measured))
+        yield _table(["", "first", "second", "more in"], map(measured_row, comparison.measured))
     if comparison.kinds:
         yield _heading("By kind of event:")
         kinds = sorted(comparison.kinds, key=lambda each: (-abs(each[1] - each[2]), each[0]))
@@ -98,7 +117,7 @@ def _runs(comparison: Comparison) -> Table:
             ["run", *(each.name for each in runs)],
             ["defects", *(", ".join(each.defects) or "none" for each in runs)],
             ["events", *(f"{len(each.events):,}" for each in runs)],
-            ["outcome", *map(_outcome, runs)],
+            ["outcome", *map(outcome_of, runs)],
             ["digest", *(each.digest[:12] for each in runs)],
         ],
     )
@@ -107,7 +126,8 @@ def _runs(comparison: Comparison) -> Table:
     return table
 
 
-def _outcome(played: RecordedRun) -> str:
+def outcome_of(played: RecordedRun) -> str:
+    """What came of a run, in a sentence without its end."""
     if not played.violations:
         return "all promises are kept"
     first = played.violations[0]
@@ -127,28 +147,57 @@ def _events(comparison: Comparison) -> Iterator[RenderableType]:
     table.add_column("ms", justify="right")
     table.add_column("first", ratio=1, overflow="fold")
     table.add_column("second", ratio=1, overflow="fold")
+    rows, more = differing_events(comparison)
+    for row in rows:
+        table.add_row(row.sign, row.ms, Text(row.first), Text(row.second))
+        if row.sign == _PARTING:
+            table.add_section()
+    yield table
+    yield from map(Text, more)
+    yield Text("= in both  ▶ first difference  < only first  > only second  ≠ differs")
+
+
+class EventRow(NamedTuple):
+    """One step of both runs, in words.
+
+    Attributes:
+        sign: whether both runs have it, or which one.
+        ms: its virtual time.
+        first: its words in the first run; empty if only the other run has it.
+        second: its words in the second run.
+    """
+
+    sign: str
+    ms: str
+    first: str
+    second: str
+
+
+def differing_events(comparison: Comparison) -> tuple[list[EventRow], list[str]]:
+    """The steps around and after the first difference, and what was left out of them."""
+    if comparison.parting is None:
+        return [], []
     names = _store_names(comparison)
-    for row in comparison.before:
-        _add(table, "=", row, names)
-    _add(table, "▶", comparison.parting, names)
     end = min(
         run.events[-1].time if run.events else 0 for run in (comparison.first, comparison.second)
     )
     new = [row for row in comparison.different if not _is_told_by(row, comparison.parting)]
     rest = [row for row in new if row.event.time <= end]
     shown = _shown(rest)
-    table.add_section()
-    for row in shown[:MAX_ROWS]:
-        _add(table, _sign(row), row, names)
-    yield table
+    rows = [
+        *(_row("=", each, names) for each in comparison.before),
+        _row(_PARTING, comparison.parting, names),
+        *(_row(_sign(each), each, names) for each in shown[:MAX_ROWS]),
+    ]
+    more = []
     if len(shown) > MAX_ROWS:
-        yield Text(f"and {counted(len(shown) - MAX_ROWS, 'more difference')} of this weight")
+        more.append(f"and {counted(len(shown) - MAX_ROWS, 'more difference')} of this weight")
     if len(shown) < len(rest):
-        yield Text(f"{counted(len(rest) - len(shown), 'detail')} left out")
+        more.append(f"{counted(len(rest) - len(shown), 'detail')} left out")
     if len(rest) < len(new):
         after = counted(len(new) - len(rest), "event")
-        yield Text(f"{after} left out: one run goes on after the other has ended at {end:,} ms")
-    yield Text("= in both  ▶ first difference  < only first  > only second  ≠ differs")
+        more.append(f"{after} left out: one run goes on after the other has ended at {end:,} ms")
+    return rows, more
 
 
 def _shown(rows: Sequence[EventPair]) -> Sequence[EventPair]:
@@ -182,10 +231,10 @@ def _store_names(comparison: Comparison) -> dict[str, str]:
     }
 
 
-def _add(table: Table, sign: str, row: EventPair, names: Mapping[str, str]) -> None:
+def _row(sign: str, row: EventPair, names: Mapping[str, str]) -> EventRow:
     first, second = row
-    cells = [_cell(first, second, names), _cell(second, first, names)]
-    table.add_row(sign, f"{row.event.time:,}", *(Text(each) for each in cells))
+    cells = _cell(first, second, names), _cell(second, first, names)
+    return EventRow(sign, f"{row.event.time:,}", *cells)
 
 
 def _cell(event: Event | None, other: Event | None, names: Mapping[str, str]) -> str:
@@ -225,7 +274,8 @@ def _differing_attributes(event: Event, other: Event) -> Iterator[str]:
 # The effect.
 
 
-def _measured(each: Measured) -> tuple[str, str, str, str]:
+def measured_row(each: Measured) -> tuple[str, str, str, str]:
+    """A number that differs: its name, its values, and which run has more."""
     unit = " ms" if each.measure.is_time else ""
     more = abs(each.first - each.second)
     which = "first" if each.first > each.second else "second"
@@ -237,7 +287,7 @@ def _measured(each: Measured) -> tuple[str, str, str, str]:
     )
 
 
-def _sentences(comparison: Comparison) -> Iterator[str]:
+def sentences(comparison: Comparison) -> Iterator[str]:
     """The effect of the differences, in words."""
     broken = [
         sorted({each.requirement for each in run.violations})
@@ -247,12 +297,27 @@ def _sentences(comparison: Comparison) -> Iterator[str]:
         yield f"Both runs {'break ' + _and(broken[0]) if broken[0] else 'keep all promises'}."
     else:
         yield f"The first run {_kept(broken[0])}, and the second {_kept(broken[1])}."
+    if not comparison.outputs:
+        yield "Readers of the outputs get the same from both."
     for which, sign in (("first", 1), ("second", -1)):
         more = [
             _more(each) for each in comparison.measured if sign * (each.first - each.second) > 0
         ]
         if more:
             yield f"The {which} has {_and(more)}."
+
+
+def output_rows(comparison: Comparison) -> list[tuple[str, str, str, str]]:
+    """Output, key, and the values in both runs, for the first keys that differ."""
+    return [
+        (each.topic, plain(each.key), _values(each.first), _values(each.second))
+        for each in comparison.outputs[:MAX_OUTPUTS]
+    ]
+
+
+def _values(values: Sequence[bytes | None]) -> str:
+    shown = ["deleted" if each is None else plain(each) for each in values]
+    return ", then ".join(shown) or "nothing"
 
 
 def _kept(broken: Sequence[str]) -> str:

@@ -83,7 +83,7 @@ def _changes(plan: Plan, usual: Plan) -> Iterator[Change]:
     for kind in plan.kinds:
         yield ("kinds",), tuple(each for each in plan.kinds if each != kind)
     yield ("activation",), 0.0
-    for name in ("topology", "safety_ms", "upgrade", "persistent"):
+    for name in ("topology", "safety_ms", "upgrade", "persistent", "query_clients"):
         yield (name,), getattr(usual, name)
     for name in ("workload", "config"):
         for each in fields(getattr(plan, name)):

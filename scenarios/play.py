@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from streamproof.errors import UsageError
@@ -12,6 +13,7 @@ from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.scenario import AnyAction, Count, Scenario, Setup
 from streamproof.sim.choices import Choices
+from streamproof.sim.invariants import INVARIANTS, Invariant
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.simulation import MakeDisk, run
 from streamproof.sim.topologies import TOPOLOGIES
@@ -40,6 +42,7 @@ def play(
     defects: Iterable[str] = (),
     seed: int | None = None,
     make_disk: MakeDisk | None = None,
+    invariants: Sequence[type[Invariant]] = INVARIANTS,
     command: str = "",
 ) -> Judged:
     """Play one variant of a scenario.
@@ -50,6 +53,7 @@ def play(
         defects: defects of the runtime besides those of the variant.
         seed: a seed whose choices replace those of the scenario.
         make_disk: makes the disk of an instance; by default, a disk with model stores.
+        invariants: the promises that must hold; with other stores, only those that bind them.
         command: the command that shows this run again.
 
     Raises:
@@ -76,6 +80,7 @@ def play(
         defects=wrong,
         watchers=[events.append, director.see],
         make_disk=make_disk,
+        invariants=invariants,
         direct=director.direct,
     )
     played = RecordedRun(
@@ -96,7 +101,7 @@ def play(
     ]
     if is_recorded and recorded.digest not in ("", outcome.digest):
         surprises.append(f"this is not the run that was recorded: its digest is {outcome.digest}")
-    return Judged(played, surprises)
+    return Judged(replace(played, surprises=tuple(surprises)), surprises)
 
 
 def direct(scenario: Scenario, seed: int | None = None, *, is_same: bool = False) -> Director:

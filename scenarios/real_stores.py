@@ -7,6 +7,7 @@ from pathlib import Path
 from streamproof.scenarios.scenario import Power, Scenario, Setup
 from streamproof.sim.disks import InstanceDisk, RealDisk
 from streamproof.sim.simulation import MakeDisk
+from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.world import World
 from streamproof.sim.world_plan import Plan
 from streamproof.stores.api import KeyValueStore
@@ -23,6 +24,11 @@ def needs_model_stores(scenario: Scenario, setup: Setup) -> str:
         return "only model stores can lose their power"
     if plan.upgrade.startswith("format-"):
         return "only model stores have older formats"
+    if plan.upgrade == "metadata-up":
+        return "real stores need upgrade.mode beside upgrade.from 0.10.0, and that release has none"
+    topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
+    if any(each.timestamped for each in topology.subtopologies):
+        return "its tables need stores with timestamps, and only model stores come with them"
     if not plan.persistent:
         return "its stores keep their rows in memory"
     return setup.variant.model_stores_only.rstrip(".")

@@ -29,6 +29,7 @@ class RecordedRun:
         command: the command that shows this run again; empty if there is none.
         title: one line about the run; empty if it has no title.
         story: a few sentences on what happens and why it matters.
+        surprises: the differences from the expected result, a sentence each.
     """
 
     name: str
@@ -41,6 +42,7 @@ class RecordedRun:
     command: str = ""
     title: str = ""
     story: str = ""
+    surprises: Sequence[str] = ()
 
     @property
     def settings(self) -> Mapping[str, Any]:

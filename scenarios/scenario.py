@@ -35,6 +35,7 @@ __all__ = [
     "OnInstance",
     "Pause",
     "Power",
+    "Query",
     "Record",
     "Scenario",
     "ScenarioFile",
@@ -268,6 +269,34 @@ class Send(Action, kw_only=True, tag="send"):
     open_ms: Millis = 0
 
 
+class Query(Action, kw_only=True, tag="query"):
+    """Ask interactive queries, one after the other, each until it is answered.
+
+    All queries of a timeline come from one client, ``client``, outside of the instances.
+
+    Attributes:
+        task: the id of the task.
+        store: the store of the task.
+        from_key: the smallest key; without it, there is no limit.
+        to_key: the largest key; the same as the smallest asks for one key.
+        requires_active: whether only the running active task may answer.
+        isolation: the isolation level; empty for the default.
+        bounded: whether the answer must be as new as all that the client has seen.
+        times: how many queries are asked.
+        every_ms: the pause between an answer and the next query.
+    """
+
+    task: str
+    store: str
+    from_key: str | None = None
+    to_key: str | None = None
+    requires_active: bool = True
+    isolation: Literal["", "READ_COMMITTED", "READ_UNCOMMITTED"] = ""
+    bounded: bool = False
+    times: Positive = 1
+    every_ms: Millis = 0
+
+
 class Fault(Action, kw_only=True, tag="fault"):
     """Make a fault happen at a named site.
 
@@ -290,7 +319,7 @@ class Fault(Action, kw_only=True, tag="fault"):
     amount: Millis = 0
 
 
-AnyAction = Crash | Power | Stop | Start | Pause | Cut | Fill | Hold | Flush | Send | Fault
+AnyAction = Crash | Power | Stop | Start | Pause | Cut | Fill | Hold | Flush | Send | Query | Fault
 
 
 class Count(EventPattern):

@@ -13,6 +13,7 @@ from streamproof.scenarios.scenario import (
     EventPattern,
     Fault,
     OnInstance,
+    Query,
     ScenarioFile,
     Send,
     Setup,
@@ -102,6 +103,8 @@ def _in_timeline(timeline: Iterable[AnyAction], plan: Plan) -> Iterator[Problem]
                 yield from _one_of((*keys, "instance"), each.instance, _instances(plan), "instance")
             case Send():
                 yield from _in_send(keys, each, topology)
+            case Query():
+                yield from _in_query(keys, each, topology)
             case Fault():
                 yield from _one_of((*keys, "site"), each.site, SITES, "fault site")
 
@@ -151,6 +154,19 @@ def _in_send(keys: tuple[str | int, ...], action: Send, topology: Topology) -> I
             )
     if action.open_ms and not action.transaction:
         yield Problem((*keys, "open_ms"), "needs a transaction: set `transaction`, too")
+
+
+def _in_query(keys: tuple[str | int, ...], action: Query, topology: Topology) -> Iterator[Problem]:
+    wrong = list(_one_of((*keys, "task"), action.task, topology.tasks, "task"))
+    yield from wrong
+    if not wrong:
+        stores = topology.tasks[action.task].changelogs
+        yield from _one_of((*keys, "store"), action.store, stores, f"store of task {action.task}")
+    if action.bounded and action.requires_active:
+        yield Problem(
+            (*keys, "bounded"),
+            "is for copies that may be stale: set `requires_active = false`, too",
+        )
 
 
 def _in_variant(keys: tuple[str | int, ...], variant: Variant) -> Iterator[Problem]:

@@ -185,6 +185,7 @@ class _Spread:
             "transaction.marker": self._marked,
             "store.opened": self._opened,
             "store.restored": self._restored_batch,
+            "global.opened": self._opened,
             "global.applied": self._restored_batch,
             "offsets.added": self._moved,
             "offsets.committed": self._committed_offsets,

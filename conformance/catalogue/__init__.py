@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct, field
 
 from streamproof.conformance.results import Guarantee, Level, Spec
-from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.capabilities import LATE, Capabilities
 
 __all__ = ["AREAS", "Binds", "Requirement", "load_catalogue", "requirements_that_bind"]
 
@@ -52,6 +52,7 @@ AREAS = {
     "REBAL": "Rebalances",
     "ASSIGN": "Assignment",
     "STANDBY": "Standby tasks",
+    "QUERY": "Interactive queries",
 }
 """The areas and their titles, in the order of reports."""
 
@@ -82,6 +83,9 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         core: whether skipping the requirement makes a verdict partial.
         promise: the promise in our own words.
         source: proposal and section, and the Kafka class or test if Kafka has shipped one.
+        usual_cause: how implementations usually break the promise.
+        usual_cure: how they usually mend it.
+        implies: ids of requirements that hold wherever this one does.
         checks: the checks that test the requirement, as ``module.function``.
         untested: the reason why no check tests the requirement, if none does.
         binds: the party that the requirement binds.
@@ -97,6 +101,9 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     core: bool
     promise: str
     source: str
+    usual_cause: str = ""
+    usual_cure: str = ""
+    implies: list[str] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
     untested: str = ""
     binds: Binds = "store"
@@ -125,6 +132,10 @@ class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return ""
 
 
+UNCLAIMED = "the subject does not claim "
+"""How the reason begins why a requirement is not asked, before the name of the capability."""
+
+
 def has_capability(capabilities: Capabilities, name: str) -> bool:
     """Whether a subject has a capability, declared or derived from declared ones.
 
@@ -132,7 +143,8 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
 
     - ``snapshot_iterators`` follows from ``iterator_view``.
     - ``isolated_reads``: the subject has a way to read past staged writes.
-    - ``power_durability`` and ``flush_durability`` follow from ``durability``.
+    - ``power_durability``, ``flush_durability`` and ``late_durability`` follow from ``durability``.
+    - ``several_keys``: the subject has a way to read the windows or sessions of several keys.
     - ``rows``: a put overwrites, so that checks can use the store as a key-value store (see
       :mod:`streamproof.conformance.as_key_value`).
     """
@@ -142,6 +154,8 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
         return capabilities.kind == name
     if name == "rows":
         return not capabilities.retain_duplicates
+    if name == "late_durability":
+        return capabilities.durability in LATE
     if name.endswith("_durability"):
         return f"{capabilities.durability}_durability" == name
     if name == "snapshot_iterators":
@@ -149,6 +163,8 @@ def has_capability(capabilities: Capabilities, name: str) -> bool:
     if name == "isolated_reads":
         views = capabilities.read_only_views and capabilities.transactional
         return capabilities.explicit_transactions or views
+    if name == "several_keys":
+        return capabilities.scan or capabilities.ranges
     return bool(getattr(capabilities, name))
 
 
@@ -158,11 +174,13 @@ def _why_not(capabilities: Capabilities, need: str) -> str:
         return f"the subject is a {capabilities.kind} store"
     if need == "rows":
         return "the subject retains duplicates: a put does not overwrite"
+    if need == "several_keys":
+        return "the subject claims neither scan nor ranges"
     if need.endswith("_durability"):
         return f"the subject declares the durability {capabilities.durability}"
     if need.startswith("!"):
         return f"the subject claims {need.removeprefix('!')}"
-    return f"the subject does not claim {need}"
+    return f"{UNCLAIMED}{need}"
 
 
 class _Area(Struct, forbid_unknown_fields=True):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.oracle import Write, fold
 from streamproof.conformance.trial import Handle, Trial
+from streamproof.conformance.violations import Skipped
+from streamproof.stores.api import IsolationLevel
 
 Writes = list[tuple[bytes, bytes | None]]
 
@@ -79,20 +84,51 @@ def close_discards_uncommitted(t: Trial, writes: Writes, lost: Writes) -> None:
         t.expect(store.committed_offset(CHANGELOG), len(writes))
 
 
+@check("COMMIT-004")
+def close_discards_much(t: Trial) -> None:
+    """Close a transactional store with many uncommitted bytes, and with many uncommitted rows."""
+    store = t.open()
+    store.put(b"kept", b"1")
+    store.commit({CHANGELOG: 0})
+    for count, size, what in ((200, 1_000, "200 rows of 1 kB"), (3_000, 1, "3,000 small rows")):
+        t.claim("COMMIT-004", f"close with {what} uncommitted, then read with a new store")
+        lost: Writes = [(b"lost%04d" % number, b"." * size) for number in range(count)]
+        for key, value in lost:
+            store.put(key, value)
+        store = t.reopen(store)
+        t.expect(content_of(store, [(b"kept", None), *lost]), {b"kept": b"1"})
+        if t.lab.subject.capabilities.manages_offsets:
+            t.expect(store.committed_offset(CHANGELOG), 0)
+
+
 @check("COMMIT-005")
 def flush_does_not_commit(t: Trial) -> None:
-    """Flush uncommitted writes of a transactional store, close, reopen."""
-    t.claim("COMMIT-005", "flush uncommitted writes, close, then read with a new store")
+    """Flush staged writes, and read them as queries, after a kill and after a close."""
+    can = t.lab.subject.capabilities
+    t.claim("COMMIT-005", "flush staged writes, and read what is committed")
     store = t.open()
-    store.put(b"a", b"1")
+    store.put_all([(b"a", b"1"), (b"gone", b"1")])
     store.commit({CHANGELOG: 0})
     store.put(b"a", b"2")
     store.put(b"b", b"3")
+    store.delete(b"gone")
     if callable(getattr(store.raw, "flush", None)):
         store.flush()
-    t.expect(store.get(b"a"), b"2")
-    store = t.reopen(store)
-    t.expect((store.get(b"a"), store.get(b"b")), (b"1", None))
+    staged, committed = (b"2", b"3", None), (b"1", None, b"1")
+    t.expect(_get(store), staged)
+    if can.read_only_views:
+        t.expect(_get(store.view(IsolationLevel.READ_COMMITTED)), committed)
+    if can.persistent:
+        t.claim("COMMIT-005", "flush staged writes, and read what a kill or a close leaves")
+        t.expect(_get(t.open_copy()), committed)
+        store = t.reopen(store)
+        t.expect(_get(store), committed)
+    if can.manages_offsets:
+        t.expect(store.committed_offset(CHANGELOG), 0)
+
+
+def _get(store: Handle) -> tuple[bytes | None, ...]:
+    return tuple(store.get(key) for key in (b"a", b"b", b"gone"))
 
 
 @check("COMMIT-007")
@@ -110,3 +146,82 @@ def many_commits(t: Trial) -> None:
         for number in range(150, 200):
             value = store.get(b"key%03d" % (number % 50)) or b""
             t.expect(value.partition(b".")[0], b"%d" % number)
+
+
+@check("COMMIT-011")
+def commit_flushes_no_memtable(t: Trial) -> None:
+    """Commit small writes many times, and count the files that RocksDB has flushed.
+
+    Only a store on RocksDB is tried. A store that keeps its offsets in a file has to flush.
+    """
+    t.claim("COMMIT-011", "commit small writes ten times, and look for new files of RocksDB")
+    store = t.open()
+    keys = [b"key%d" % number for number in range(8)]
+    store.put_all([(key, b"0") for key in keys])
+    store.commit({CHANGELOG: 0})
+    # The first commit may have made a segment for each key, and its files.
+    store.put_all([(key, b"1") for key in keys])
+    store.commit({CHANGELOG: 1})
+    before = _tables(t)
+    for number in range(2, 12):
+        store.put_all([(key, b"%d" % number) for key in keys])
+        store.commit({CHANGELOG: number})
+    names = {path.name for path in t.lab.directory.rglob("*")}
+    if "CURRENT" not in names or any(name.startswith(".checkpoint") for name in names):
+        raise Skipped("the store is not one on RocksDB that manages its offsets")
+    new = sorted(path.name for path in _tables(t) - before)
+    t.expect_that(not new, "no new file of RocksDB", f"{len(new)} new files")
+
+
+@check("COMMIT-013")
+def offsets_have_a_column_family(t: Trial) -> None:
+    """Commit offsets, close, and read the options that RocksDB keeps beside its files.
+
+    Only a store on RocksDB is tried, and not one that keeps its offsets in a file.
+    """
+    t.claim("COMMIT-013", "commit, close, and read the options of each database of RocksDB")
+    store = t.open()
+    store.put_all([(b"key%d" % number, b"1") for number in range(8)])
+    store.commit({CHANGELOG: 0})
+    store.close()
+    options = _options(t)
+    if not options or any(t.lab.directory.rglob(".checkpoint*")):
+        raise Skipped("the store is not one on RocksDB that keeps its offsets there")
+    families = {name: _FAMILIES.findall(text) for name, text in options.items()}
+    has_own = any("offsets" in each for each in families.values())
+    t.expect_that(has_own, "a column family 'offsets'", f"the column families {families}")
+    apart = [
+        name
+        for name, text in options.items()
+        if len(families[name]) > 1 and "atomic_flush=true" not in text
+    ]
+    t.expect_that(not apart, "atomic_flush=true in each database", f"atomic_flush=false in {apart}")
+
+
+_FAMILIES = re.compile(r'^\[CFOptions "(.+)"\]$', re.MULTILINE)
+"""The line of a file of options that names a column family."""
+
+
+def _options(t: Trial) -> dict[str, str]:
+    """By the name of each database of RocksDB below the directory of the task, its options."""
+    newest: dict[Path, Path] = {}
+    for path in sorted(t.lab.directory.rglob("OPTIONS-*")):
+        newest[path.parent] = path
+    return {parent.name: path.read_text("utf-8", "replace") for parent, path in newest.items()}
+
+
+@check("COMMIT-012", given=lambda g: {"writes": g.writes(8)})
+def commit_writes_the_files(t: Trial, writes: Writes) -> None:
+    """Commit twice, and each time read a copy of the files while the store is still open."""
+    t.claim("COMMIT-012", "commit, and read a copy of the files that a kill would leave")
+    store = t.open()
+    for end, (key, value) in enumerate(writes, start=1):
+        store.put(key, value)
+        if end in (len(writes) // 2, len(writes)):
+            store.commit({CHANGELOG: end})
+            t.expect(content_of(t.open_copy(), writes), folded(writes[:end]))
+
+
+def _tables(t: Trial) -> set[Path]:
+    """The files that RocksDB has flushed memtables to, below the directory of the task."""
+    return set(t.lab.directory.rglob("*.sst"))

@@ -10,6 +10,7 @@ import msgspec
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_records import CrashPoint
 from streamproof.conformance.crash.kill_campaign import KillCampaign
 from streamproof.conformance.crash.program import (
@@ -18,6 +19,7 @@ from streamproof.conformance.crash.program import (
     ProgramBuilder,
     random_program,
 )
+from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG
 from streamproof.conformance.sampling import spread
 from streamproof.conformance.violations import Skipped
 
@@ -49,6 +51,16 @@ files as soon as it has four of them."""
 
 VALUE_BYTES = 2_000
 """The size of each of these values, in bytes."""
+
+LARGE_POWERS = range(10, 22)
+"""Values of so many bits in their size, from 1 KiB to 2 MiB: stores treat values in another way
+from some size on."""
+
+LARGE_PROGRAMS = 4
+"""How many programs of large values are tried, each with other sizes."""
+
+SMALL_COMMITS = 900
+"""So many commits of one small row each overflow small buffers with their offsets."""
 
 DELETED = (2, 5)
 """The records of a restored changelog that have no value."""
@@ -100,8 +112,7 @@ def in_every_line_of_commit(run: CheckRun) -> None:
 def in_every_system_call(run: CheckRun) -> None:
     """Kill the process before every write-like system call of commits, flushes and close."""
     crashes = campaign(run)
-    if not crashes.counts_syscalls:
-        raise Skipped("no C compiler (cc, gcc or clang) was found to count system calls")
+    triggers.require_seen()
     builder = ProgramBuilder().put(b"a", b"1").put(b"b", b"2").commit().then("flush")
     builder.put(b"a", b"3").put(b"b", None).put(b"c", b"4").commit().then("flush")
     builder.put(b"a", b"5").put(b"c", None).commit().put(b"d", b"uncommitted").then("close")
@@ -121,9 +132,38 @@ def while_buffers_overflow(run: CheckRun) -> None:
         builder.put(b"last", b"%d" % number)
         builder.commit()
     program = builder.build()
-    if crashes.counts_syscalls:
-        crashes.syscalls(program, 1, span=len(program) - 1, share=0.7)
-    crashes.boundaries(program)
+    crashes.syscalls(program, 1, span=len(program) - 1, share=0.7)
+    crashes.boundaries(program, share=0.7)
+    # Next to small rows, the offsets fill the buffers. So a flush may come right after them, and
+    # finds a commit that writes them before its rows.
+    small = ProgramBuilder()
+    for number in range(SMALL_COMMITS):
+        small.put(b"k%d" % (number % 7), b"%d" % number).commit()
+    crashes.boundaries(small.build(), share=0.4)
+
+
+@check(*JUDGED, raw=True, weight=80)
+def large_values(run: CheckRun) -> None:
+    """Kill the process around commits of large values, whose sizes lie around powers of two."""
+    crashes = deep_campaign(run)
+    random = seeded(run)
+    for left in range(LARGE_PROGRAMS, 0, -1):
+        program = of_large_values(random)
+        crashes.boundaries(program, share=1 / (2 * left))
+        crashes.syscalls(program, 1, span=len(program) - 1, share=1 / (2 * left - 1))
+
+
+def of_large_values(random: Random) -> Program:
+    """A program that overwrites large values with larger and smaller ones, next to small rows."""
+    builder = ProgramBuilder()
+    for number in range(3):
+        size = (1 << random.choice(LARGE_POWERS)) + random.choice((-1, 0, 1))
+        builder.put(b"large", b"%d" % number * size).put(b"small", b"%d" % number)
+        builder.commit()
+        if random.random() < 0.5:
+            builder.then("flush")
+    size = 1 << random.choice(LARGE_POWERS)
+    return builder.put(b"large", b"u" * size).put(b"small", None).build()
 
 
 @check("CRASH-007", raw=True, weight=60)
@@ -146,6 +186,43 @@ def around(run: CheckRun, crashes: KillCampaign, program: Program) -> None:
     """
     if not run.evidence.crash_points:
         crashes.syscalls(program, 0, span=len(program))
+
+
+@check(*JUDGED, raw=True, weight=50)
+def offsets_alone(run: CheckRun) -> None:
+    """Kill the process around commits that have offsets, and no write."""
+    crashes = campaign(run)
+    program = of_offsets_alone(several=run.subject.capabilities.several_partitions)
+    crashes.boundaries(program, share=0.5)
+    first = [each.name for each in program.operations].index("flush")
+    crashes.syscalls(program, first, span=len(program) - first)
+
+
+def of_offsets_alone(*, several: bool) -> Program:
+    """Commits without a write, of one partition and of both, before and after a flush."""
+    both = PARTITIONS if several else PARTITIONS[:1]
+    builder = ProgramBuilder().put(b"a", b"1").commit().then("flush").commit_alone()
+    builder.commit_alone(*both).then("flush").put(b"a", b"2").commit_alone()
+    return builder.commit_alone(*both).then("close", "open").commit_alone(*both).build()
+
+
+def of_an_import() -> ProgramBuilder:
+    """A store without offsets, the offsets of two partitions in a file, and the import."""
+    builder = ProgramBuilder().put(b"a", b"1").put(b"b", b"2").commit({}).then("close")
+    return builder.leave_checkpoint({CHANGELOG: 41, OTHER_CHANGELOG: 17}).then("open")
+
+
+@check("CRASH-019", raw=True, weight=50)
+def while_importing(run: CheckRun) -> None:
+    """Kill the process while it takes over the offsets of two partitions from one file."""
+    crashes = campaign(run)
+    builder = of_an_import()
+    opening = len(builder.operations) - 1
+    program = builder.read(b"a").build()
+    crashes.syscalls(program, opening, span=2, share=0.5)
+    crashes.lines(program, opening, share=0.8)
+    crashes.boundaries(program)
+    blame(run, "CRASH-019")
 
 
 @check("CRASH-011", raw=True, weight=50)
@@ -279,8 +356,7 @@ def while_compacting(run: CheckRun) -> None:
         if number % 2:
             builder.then("flush")
     program = builder.then("close").build()
-    if crashes.counts_syscalls:
-        crashes.syscalls(program, 1, span=len(program) - 1, share=0.4)
+    crashes.syscalls(program, 1, span=len(program) - 1, share=0.4)
     crashes.boundaries(program, share=0.2)
     blame(run, "CRASH-018")
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import blame, goes_on
+from streamproof.conformance.checks.transaction_checks import expect_ended, three_open
+from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_records import CrashKind
 from streamproof.conformance.crash.kill_campaign import KillCampaign
 from streamproof.conformance.crash.program import ProgramBuilder
+from streamproof.conformance.trial import Trial
 from streamproof.conformance.violations import Skipped
 
 MOST_FAULTS = 240
@@ -31,9 +34,8 @@ def broken_disk(run: CheckRun) -> None:
 
 def every_call(run: CheckRun, kind: CrashKind, requirement: str) -> None:
     """Let each system call fail in a short program, while buffers overflow, and after a crash."""
+    triggers.require_seen()
     crashes = KillCampaign(run, min(run.settings.limits.crash_points // 2, MOST_FAULTS))
-    if not crashes.counts_syscalls:
-        raise Skipped("no C compiler (cc, gcc or clang) was found to make system calls fail")
     builder = ProgramBuilder(gap=2).put(b"a", b"1").put(b"b", b"2").commit().then("flush")
     builder.put(b"a", b"3").put(b"b", None).commit().then("flush").put(b"c", b"4").commit()
     program = builder.put(b"d", b"uncommitted").then("close").build()
@@ -58,3 +60,16 @@ def after_a_crash(crashes: KillCampaign, builder: ProgramBuilder, kind: CrashKin
     for point in crashes.points(first, second_commit, 1):
         with crashes.after(first, point, crashes.left // 2) as second:
             second.faults(again, 0, kind)
+
+
+@check("TXN-026", weight=20)
+def closing_fails(t: Trial) -> None:
+    """Close a store with open transactions on a full disk, and use the transactions."""
+    t.claim("TXN-026", "close a store with open transactions on a full disk, and use these")
+    store, transactions = three_open(t)
+    if not t.close_failing(store, "ENOSPC"):
+        raise Skipped("closing the store did not fail on a full disk")
+    if store.read("is_open"):
+        raise Skipped("the store stays open if closing it fails")
+    for key, transaction in transactions.items():
+        expect_ended(t, transaction, key)

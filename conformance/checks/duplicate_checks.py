@@ -31,23 +31,29 @@ def duplicates_are_kept(t: Trial) -> None:
     store, now = with_duplicates(t)
     expected = [(now, value) for value in VALUES]
     t.expect(sorted(store.scan("fetch_between", b"a", now, now)), sorted(expected))
-    t.expect(len(store.scan("all")), 2 * len(VALUES) + 1)
+    forward = store.scan("all") if t.has("all") else []
+    if t.has("all"):
+        t.expect(len(forward), 2 * len(VALUES) + 1)
     t.claim(
         "WIN-026", "put several values into one window, then fetch them in the order of the puts"
     )
     t.expect(store.scan("fetch_between", b"a", now, now), expected)
-    found = store.scan("backward_fetch_between", b"a", now, now + 1)
-    t.expect(found, [(now + 1, b"other window"), *expected[::-1]])
-    ranged = store.scan("fetch_range", b"a", b"a", now, now)
-    t.expect([value for _, value in ranged], list(VALUES))
-    forward = store.scan("all")
-    t.expect(store.scan("backward_all"), forward[::-1])
+    if t.has("backward_fetch_between"):
+        found = store.scan("backward_fetch_between", b"a", now, now + 1)
+        t.expect(found, [(now + 1, b"other window"), *expected[::-1]])
+    if t.has("fetch_range"):
+        ranged = store.scan("fetch_range", b"a", b"a", now, now)
+        t.expect([value for _, value in ranged], list(VALUES))
+    if t.has("backward_all"):
+        t.expect(store.scan("backward_all"), forward[::-1])
     t.claim("WIN-027", "put None into a window with several values")
     dropped = store.read("dropped_records")
     store.put(b"a", None, now)
     store.put(b"b", None, now)
     t.expect(store.scan("fetch_between", b"a", now, now), expected)
-    t.expect(store.scan("all"), forward)
+    t.expect(store.scan("fetch_between", b"b", now, now), [])
+    if t.has("all"):
+        t.expect(store.scan("all"), forward)
     t.expect(store.read("dropped_records"), dropped)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from streamproof.conformance.check_registry import check
-from streamproof.conformance.lab import CHANGELOG
+from streamproof.conformance.lab import CHANGELOG, Lab
 from streamproof.conformance.trial import Handle, Trial
-from streamproof.conformance.violations import SubjectRaised
+from streamproof.conformance.violations import Skipped, SubjectRaised, brief
 
 
 @check("ERR-001", "ERR-006")
@@ -38,6 +41,34 @@ def null_key_in_batch(t: Trial) -> None:
     t.expect_raises(lambda: store.put_all(batch), "put_all with a None key raises")
     t.claim("ERR-002", "read after a refused batch: none of its entries must be there")
     t.expect((store.get(b"a"), store.get(b"c")), (b"0", None))
+
+
+NOT_OFFSETS = (1 << 70, "5", [5])
+"""Values that no store can keep as an offset, or that some store can."""
+
+
+@check("ERR-012")
+def failed_commit(t: Trial) -> None:
+    """Let a commit fail because of a bad offset, then commit what was staged."""
+    t.claim("ERR-012", "stage writes, let a commit fail because of a bad offset, and commit again")
+    store = t.open()
+    store.put(b"a", b"1")
+    store.put(b"b", b"1")
+    store.commit({CHANGELOG: 1})
+    store.put(b"a", b"staged")
+    store.delete(b"b")
+    store.put(b"c", b"staged")
+    fails = (t.raises(partial(store.commit, {CHANGELOG: each})) for each in NOT_OFFSETS)
+    if not any(fails):
+        raise Skipped("the store accepts every offset, so no commit fails")
+    if t.raises(lambda: store.commit({CHANGELOG: 4})):
+        t.held()
+        return
+    t.expect([store.get(key) for key in (b"a", b"b", b"c")], [b"staged", None, b"staged"])
+    if t.lab.subject.capabilities.persistent:
+        store.flush()
+        store = t.reopen(store)
+        t.expect([store.get(key) for key in (b"a", b"b", b"c")], [b"staged", None, b"staged"])
 
 
 @check("ERR-003")
@@ -78,66 +109,111 @@ def unusable_directory(t: Trial) -> None:
     t.claim("ERR-004", "open a store whose task directory is a file")
     t.lab.directory.rmdir()
     t.lab.directory.write_bytes(b"not a directory")
-    t.note("# lab.directory is a file here.")
+    t.note("lab.directory.rmdir()")
+    t.note('lab.directory.write_bytes(b"not a directory")')
     t.expect_raises(t.open, "init raises")
+
+
+def living(lab: Lab) -> Iterator[None]:
+    """The process that has the store open: it goes on while another one opens the directory."""
+    store = lab.rows()
+    store.put(b"a", b"1")
+    store.commit({CHANGELOG: 5})
+    yield
+    store.put(b"c", b"3")
+    store.commit({CHANGELOG: 6})
+    yield
+    store.put(b"d", b"4")
+    store.commit({CHANGELOG: 8})
+    store.close()
+    yield
+
+
+def second(lab: Lab) -> Iterator[None]:
+    """The process that opens the directory as well."""
+    store = lab.rows()
+    store.put(b"b", b"2")
+    yield
+    store.commit({CHANGELOG: 7})
+    store.close()
+    yield
 
 
 @check("ERR-005")
 def second_process(t: Trial) -> None:
-    """Open a directory from a second process while the first has it open."""
-    t.claim("ERR-005", "open a directory that another living process has open")
-    holder = Holder(t)
+    """Let two processes write to one directory, and commit in turn."""
+    t.claim("ERR-005", "open a directory that another living process has open, and commit in both")
+    for line in inspect.getsource(living).splitlines() + inspect.getsource(second).splitlines():
+        t.note(f"# {line}".rstrip())
+    t.note("# Two processes run these programs: living, second, living, second, living.")
+    first, other = Stepwise(t, living), Stepwise(t, second)
     try:
-        t.note("# Another living process has the store open here and has put (b'a', b'1').")
-        try:
-            intruder = t.open()
-            intruder.put(b"a", b"intruder")
-            intruder.close()
-        except SubjectRaised:
-            t.held()
+        expect_no_harm(t, first.step("init(…), commit(…) and put(…)"))
+        refusal = other.step("a second init(…) and put(…)")
+        expect_no_harm(t, first.step("put(…) and commit(…)"))
+        refusal = refusal or other.step("commit(…) and close() of the second process")
+        expect_no_harm(t, first.step("put(…), commit(…) and close()"))
     finally:
-        holder.finish()
+        first.end()
+        other.end()
     store = t.open()
-    value = store.get(b"a")
-    offset = store.committed_offset(CHANGELOG)
-    t.expect_that(
-        (value, offset) == (b"1", 5),
-        "the value b'1' and the offset 5 of the process that had the store open",
-        f"{value!r} and {offset!r}",
-    )
+    # The commit at offset 8 covers the one at offset 7, if that one has returned.
+    keys = (b"a", b"c", b"d") if refusal else (b"a", b"b", b"c", b"d")
+    written = {b"a": b"1", b"b": b"2", b"c": b"3", b"d": b"4"}
+    t.expect([store.get(key) for key in keys], [written[key] for key in keys])
+    t.expect(store.committed_offset(CHANGELOG), 8)
 
 
-class Holder:
-    """A process that keeps a store open until ``finish`` tells it to commit and close."""
+def expect_no_harm(t: Trial, error: str) -> None:
+    """Demand that the process that had the store open goes on without an error."""
+    t.expect_that(not error, "no error in the process that had the store open", error)
 
-    def __init__(self, t: Trial) -> None:
-        ready, self._ready = os.pipe()
-        self._finish, finish = os.pipe()
+
+class Stepwise:
+    """A process that runs a program step by step: up to its next ``yield`` at each call."""
+
+    def __init__(self, t: Trial, program: Callable[[Lab], Iterator[None]]) -> None:
+        orders, self._order = os.pipe()
+        self._answers, answer = os.pipe()
+        self._status = t.run.status
         self._pid = os.fork()
         if self._pid == 0:
             try:
-                store = t.lab.rows()
-                store.put(b"a", b"1")
-                os.write(self._ready, b".")
-                os.read(self._finish, 1)
-                store.commit({CHANGELOG: 5})
-                store.close()
+                os.close(self._order)
+                _obey(program(t.lab), orders, answer)
             finally:
                 os.kill(os.getpid(), signal.SIGKILL)
-        os.close(self._ready)
-        self._status = t.run.status
-        with self._status.operation("init(…) and put(…) in another process"):
-            os.read(ready, 1)
-        os.close(ready)
-        self._told = finish
+        os.close(orders)
+        os.close(answer)
 
-    def finish(self) -> None:
-        """Let the process commit, close and end."""
-        os.write(self._told, b".")
-        os.close(self._told)
-        os.close(self._finish)
-        with self._status.operation("commit(…) and close() in another process"):
-            os.waitpid(self._pid, 0)
+    def step(self, what: str) -> str:
+        """Run the next step; return its error, or an empty text."""
+        os.write(self._order, b".")
+        with self._status.operation(f"{what} in another process"):
+            told = os.read(self._answers, MOST_OF_AN_ERROR)
+        return told.decode().rstrip("\n") if told else "the process died"
+
+    def end(self) -> None:
+        """Kill the process, whatever it does."""
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        os.close(self._order)
+        os.close(self._answers)
+
+
+MOST_OF_AN_ERROR = 1000
+"""The bytes of an error that a process tells the other one."""
+
+
+def _obey(program: Iterator[None], orders: int, answer: int) -> None:
+    """Run one step of a program for each byte of orders, and answer with a line."""
+    while os.read(orders, 1):
+        try:
+            next(program)
+            error = ""
+        except BaseException as raised:
+            error = brief(raised)
+        os.write(answer, f"{error}\n".encode()[-MOST_OF_AN_ERROR:])
 
 
 @check("ERR-007")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.trial import Trial
-from streamproof.conformance.violations import Skipped, SubjectRaised
+from streamproof.conformance.violations import SubjectRaised
 
 WARM_UP = 3
 """Openings before the count starts: libraries start their threads at the first opening."""
@@ -19,6 +19,8 @@ WARM_UP = 3
 CYCLES = 10
 """Openings that are counted. A leak at each opening adds up to at least this number. Less growth
 counts as something that a library starts late and only once."""
+
+ENDS_WITH_ITS_PROCESS = "the store runs in its own process, whose end releases everything"
 
 
 @check("LIFE-013")
@@ -40,7 +42,7 @@ def a_wiped_directory_is_empty(t: Trial) -> None:
 @check("LIFE-014")
 def nothing_is_left_elsewhere(t: Trial) -> None:
     """Open, write, commit and close, and look for files outside the task directory."""
-    in_this_process(t)
+    t.require_local(ENDS_WITH_ITS_PROCESS)
     t.claim(
         "LIFE-014", "open, write, commit and close, and look for files outside the task directory"
     )
@@ -52,28 +54,26 @@ def nothing_is_left_elsewhere(t: Trial) -> None:
     t.note("lab.look_at_files()")
     t.lab.look_at_files()
     store.close()
-    t.note("lab.files_elsewhere()")
-    left = [each.replace(str(t.run.directory), "...") for each in t.lab.files_elsewhere()]
-    t.expect(left, [])
+    found = t.asked("lab.files_elsewhere()", t.lab.files_elsewhere())
+    t.expect(found, [])
 
 
 @check("LIFE-015")
 def a_closed_store_holds_no_file(t: Trial) -> None:
     """Close a store, and list the files in its directory that are still open."""
-    in_this_process(t)
+    t.require_local(ENDS_WITH_ITS_PROCESS)
     t.claim("LIFE-015", "write, commit and close, and list the open files")
     store = t.open()
     store.put(b"a", b"1")
     store.commit({CHANGELOG: 0})
     store.close()
-    t.note("lab.open_files()")
-    t.expect(t.lab.open_files(), [])
+    t.expect(t.asked("lab.open_files()", t.lab.open_files()), [])
 
 
 @check("LIFE-016", "LIFE-017", "LIFE-018")
 def nothing_piles_up(t: Trial) -> None:
     """Open and close a store many times, and count the handles, threads and processes."""
-    in_this_process(t)
+    t.require_local(ENDS_WITH_ITS_PROCESS)
     counted = (
         ("LIFE-016", "handles", t.lab.handles),
         ("LIFE-017", "threads", t.lab.threads),
@@ -82,6 +82,8 @@ def nothing_piles_up(t: Trial) -> None:
     t.claim("LIFE-016", "open and close a store a few times")
     cycles(t, WARM_UP)
     before = [count() for _, _, count in counted]
+    for _, name, _ in counted:
+        t.note(f"{name} = lab.{name}()")
     cycles(t, CYCLES)
     for (requirement, name, count), least in zip(counted, before, strict=True):
         t.claim(requirement, f"open and close a store {CYCLES} times, and count its {name}")
@@ -97,15 +99,15 @@ def cycles(t: Trial, times: int) -> None:
 
 def expect_no_growth(t: Trial, name: str, count: Callable[[], int], before: int) -> None:
     """Demand that the count grew by less than one for each opening."""
-    t.note(f"lab.{name}()")
     grown = count() - before
-    t.expect_that(grown < CYCLES, f"no more {name} than before", f"{grown} more {name}")
+    few = t.asked(f"lab.{name}() - {name} < {CYCLES}", grown < CYCLES)
+    t.expect_that(few, f"no more {name} than before", f"{grown} more {name}")
 
 
 @check("ERR-011")
 def a_refused_opening_holds_nothing(t: Trial) -> None:
     """Let init fail, and list the files in the directory that are still open."""
-    in_this_process(t)
+    t.require_local(ENDS_WITH_ITS_PROCESS)
     t.claim(
         "ERR-011", "overwrite the files of a closed store, let init raise, and list the open files"
     )
@@ -120,12 +122,5 @@ def a_refused_opening_holds_nothing(t: Trial) -> None:
     try:
         t.open().close()
     except SubjectRaised:
-        t.lines[-1] = f"# {t.lines[-1]} raises, as it may."
-    t.note("lab.open_files()")
-    t.expect(t.lab.open_files(), [])
-
-
-def in_this_process(t: Trial) -> None:
-    """Raise Skipped for a store that runs in another process."""
-    if t.lab.subject.is_remote:
-        raise Skipped("the store runs in its own process, whose end releases everything")
+        t.go_on_after_error()
+    t.expect(t.asked("lab.open_files()", t.lab.open_files()), [])

@@ -9,6 +9,7 @@ from typing import Any
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.race_checks import switching_often
+from streamproof.conformance.checks.transaction_checks import all_reads, reads_of_many
 from streamproof.conformance.lab import CHANGELOG, IsolationLevel
 from streamproof.conformance.trial import SCAN_LIMIT, Handle, Trial
 
@@ -33,8 +34,8 @@ def reader_and_writer(t: Trial) -> tuple[Handle, Handle, Handle]:
 @check("ISO-001", "ISO-002", "ISO-003", "ISO-004")
 def staged_writes_are_hidden(t: Trial) -> None:
     """Stage writes, read as a committed reader, commit, and read again."""
-    capabilities = t.lab.subject.capabilities
-    _, reader, writer = reader_and_writer(t)
+    store, reader, writer = reader_and_writer(t)
+    before_staging = all_reads(t, reader)
     writer.put(b"a", b"staged")
     writer.put(b"c", b"new")
     t.claim("ISO-001", "stage a put, then get the key as a committed reader")
@@ -44,17 +45,19 @@ def staged_writes_are_hidden(t: Trial) -> None:
     t.expect(reader.get(b"b"), b"2")
     t.claim("ISO-003", "stage writes, then scan as a committed reader")
     before = [(b"a", b"1"), (b"b", b"2")]
-    if capabilities.scan:
+    if t.has("all"):
         t.expect(reader.scan("all"), before)
-    if capabilities.ranges:
+    if t.has("range"):
         t.expect(reader.scan("range", b"a", b"z"), before)
-    if capabilities.reverse:
+    if t.has("reverse_all"):
         t.expect(reader.scan("reverse_all"), before[::-1])
-    if capabilities.prefix_scan:
+    if t.has("prefix_scan"):
         t.expect(reader.scan("prefix_scan", b"c"), [])
+    t.expect(all_reads(t, reader), before_staging)
     t.claim("ISO-004", "commit staged writes, then read as a committed reader")
     writer.commit({CHANGELOG: 4})
     t.expect([reader.get(key) for key in (b"a", b"b", b"c")], [b"staged", None, b"new"])
+    expect_same_reads(t, reader, store)
 
 
 @check("ISO-005")
@@ -74,14 +77,73 @@ def rolled_back_writes_never_show(t: Trial) -> None:
 
 
 @check("ISO-006")
-def uncommitted_view_reads_staged(t: Trial) -> None:
-    """Read staged writes through a READ_UNCOMMITTED view."""
+def uncommitted_view_shows_or_hides(t: Trial) -> None:
+    """Read staged writes through a READ_UNCOMMITTED view, before and after their commit."""
     t.claim("ISO-006", "stage writes, then read with READ_UNCOMMITTED")
     store, _, writer = reader_and_writer(t)
     view = store.view(IsolationLevel.READ_UNCOMMITTED)
     writer.put(b"a", b"staged")
     writer.delete(b"b")
+    writer.put(b"c", b"new")
+    for key, values in {b"a": (b"staged", b"1"), b"b": (None, b"2"), b"c": (b"new", None)}.items():
+        found = view.get(key)
+        t.expect_that(found in values, f"the staged or the committed value: {values}", found)
+    t.claim("ISO-006", "commit staged writes, then read with READ_UNCOMMITTED")
+    writer.commit({CHANGELOG: 4})
+    t.expect([view.get(key) for key in (b"a", b"b", b"c")], [b"staged", None, b"new"])
+
+
+@check("ISO-022")
+def uncommitted_view_reads_staged(t: Trial) -> None:
+    """Read staged writes through a READ_UNCOMMITTED view."""
+    t.claim("ISO-022", "stage writes, then read with READ_UNCOMMITTED")
+    store, _, writer = reader_and_writer(t)
+    view = store.view(IsolationLevel.READ_UNCOMMITTED)
+    writer.put(b"a", b"staged")
+    writer.delete(b"b")
     t.expect((view.get(b"a"), view.get(b"b")), (b"staged", None))
+
+
+@check("ISO-023")
+def at_least_once_stages_nothing(t: Trial) -> None:
+    """Write under at-least-once without a commit, then read through views."""
+    t.claim("ISO-023", "write without a commit, then read through a view of each level")
+    scans = t.lab.subject.capabilities.scan
+    store = t.open()
+    views = [store.view(level) for level in IsolationLevel]
+    store.put_all([(b"a", b"1"), (b"b", b"2")])
+    views += [store.view(level) for level in IsolationLevel]
+    for view in views:
+        t.expect([view.get(key) for key in (b"a", b"b")], [b"1", b"2"])
+    store.commit({CHANGELOG: 1})
+    views += [store.view(level) for level in IsolationLevel]
+    store.put(b"a", b"at once")
+    store.delete(b"b")
+    store.put_all([(b"c", b"new")])
+    for view in views:
+        t.expect([view.get(key) for key in (b"a", b"b", b"c")], [b"at once", None, b"new"])
+        if scans:
+            t.expect(sorted(view.scan("all")), [(b"a", b"at once"), (b"c", b"new")])
+        expect_same_reads(t, view, store)
+    store.commit({CHANGELOG: 4})
+    store.put(b"a", b"after a commit")
+    for view in (*views, *(store.view(level) for level in IsolationLevel)):
+        t.expect(view.get(b"a"), b"after a commit")
+
+
+@check("ISO-024")
+def at_least_once_holds_nothing_back(t: Trial) -> None:
+    """Write under at-least-once, close without a commit, and read with a new store."""
+    t.claim("ISO-024", "write, close without a commit, then read with a new store")
+    store = t.open()
+    store.put(b"a", b"1")
+    store = t.reopen(store)
+    t.expect(store.get(b"a"), b"1")
+    store.commit({CHANGELOG: 1})
+    store.put(b"a", b"at once")
+    store.put(b"b", b"new")
+    store = t.reopen(store)
+    t.expect((store.get(b"a"), store.get(b"b")), (b"at once", b"new"))
 
 
 SCANS = 50
@@ -168,3 +230,10 @@ def levels_agree_without_transactions(t: Trial) -> None:
     for level in IsolationLevel:
         view = store.view(level)
         t.expect(view.get(b"a"), b"1")
+        expect_same_reads(t, view, store)
+
+
+def expect_same_reads(t: Trial, view: Handle, store: Handle) -> None:
+    """Demand that each fetch and scan of a view yields what that of its store does."""
+    for method, arguments in reads_of_many(t.lab.subject.capabilities):
+        t.expect(view.scan(method, *arguments), store.scan(method, *arguments))

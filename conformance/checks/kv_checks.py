@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG
-from streamproof.conformance.trial import Trial
+from streamproof.conformance.trial import Handle, Trial
 
 
 @check("KV-001", "KV-002", "KV-003")
@@ -116,14 +116,16 @@ def keys_are_exact(t: Trial, entries: list[tuple[bytes, bytes]]) -> None:
                 t.expect(store.get(neighbour), content.get(neighbour))
 
 
-@check("KV-012")
+@check("KV-012", "KV-001")
 def empty_key(t: Trial) -> None:
-    """Put the empty key and read it."""
-    t.claim("KV-012", "put the empty key, then get it")
+    """Put the empty key and read it. A store may refuse the key, but not take and lose it."""
+    t.claim("KV-012", "put the empty key")
     store = t.open()
     store.put(b"", b"1")
     store.put(b"\x00", b"2")
+    t.claim("KV-001", "put the empty key, which the store takes, then get it")
     t.expect(store.get(b""), b"1")
+    t.claim("KV-012", "delete the empty key")
     t.expect(store.delete(b""), b"1")
     t.expect(store.get(b""), None)
     t.expect(store.get(b"\x00"), b"2")
@@ -144,6 +146,58 @@ def large_values(t: Trial) -> None:
         t.expect_that(store.get(b"large") == large, "the 1 MiB that was put", "another value")
         t.expect(store.get(b"k" * 2000), b"long key")
         store.commit({CHANGELOG: 3})
+
+
+GROWN = "b'grown%d' % n"
+"""The key of the n-th row of a store that grows, as source."""
+
+GROWN_VALUE = "b'%d' % n * (1_500 if n % 2 else 10)"
+"""Its value: some rows fill the buffers of a store, and the others add to their number."""
+
+GROWN_BETWEEN_COMMITS = 100
+
+
+@check("KV-018", weight=30)
+def growing(t: Trial) -> None:
+    """Write far more rows than fit into the buffers of a store, and look for each of them."""
+    count = t.run.settings.limits.grown_rows
+    t.claim("KV-018", f"write {count:,} rows, commit, and get each of them")
+    store = t.open()
+    t.note(f"for n in range({count}):")
+    t.note(f"    store.put({GROWN}, {GROWN_VALUE})")
+    t.note(f"    if n % {GROWN_BETWEEN_COMMITS} == {GROWN_BETWEEN_COMMITS - 1}:")
+    t.note("        store.commit({CHANGELOG: n})")
+    for start in range(0, count, GROWN_BETWEEN_COMMITS):
+        with t.watching("a hundred put(…) and commit(…)"):
+            for n in range(start, start + GROWN_BETWEEN_COMMITS):
+                store.raw.put(grown_key(n), grown_value(n))
+            store.raw.commit({CHANGELOG: n})
+    expect_grown(t, store, count)
+    if t.lab.subject.capabilities.persistent:
+        store.flush()
+        expect_grown(t, t.reopen(store), count)
+
+
+def grown_key(n: int) -> bytes:
+    """The value of :data:`GROWN`."""
+    return b"grown%d" % n
+
+
+def grown_value(n: int) -> bytes:
+    """The value of :data:`GROWN_VALUE`."""
+    return b"%d" % n * (1_500 if n % 2 else 10)
+
+
+def expect_grown(t: Trial, store: Handle, count: int) -> None:
+    """Demand that a store has every row."""
+    lost: list[int] = []
+    for start in range(0, count, GROWN_BETWEEN_COMMITS):
+        with t.watching("a hundred get(…)"):
+            some = range(start, start + GROWN_BETWEEN_COMMITS)
+            lost += [n for n in some if store.raw.get(grown_key(n)) != grown_value(n)]
+    line = f"[n for n in range({count}) if {store.label}.get({GROWN}) != {GROWN_VALUE}]"
+    t.asked(line, lost)
+    t.expect_that(not lost, "every row", f"{len(lost):,} of {count:,} rows lost")
 
 
 @check("KV-014")

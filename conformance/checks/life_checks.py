@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from streamproof.conformance.check_registry import check
+from streamproof.conformance.claimed_methods import OF_KEYS, in_both_directions
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.trial import Trial
+from streamproof.conformance.violations import Skipped
 
 METHODS = {
     "manages_offsets": ("commit", "committed_offset"),
     "explicit_transactions": ("new_transaction",),
     "read_only_views": ("read_only",),
-    "scan": ("all",),
-    "ranges": ("range",),
-    "reverse": ("reverse_range", "reverse_all"),
-    "prefix_scan": ("prefix_scan",),
-    "entry_count": ("approximate_num_entries",),
 }
-"""The methods that each declared capability needs."""
+"""The methods that each declared capability needs, whatever the kind of the store."""
+
+FETCHES = {
+    "key-value": tuple(OF_KEYS),
+    "window": in_both_directions("fetch_between", "fetch_range", "fetch_all", "all"),
+    "session": (
+        *in_both_directions("fetch", "find_sessions", "fetch_range", "find_sessions_range"),
+        "find_sessions_between",
+    ),
+}
+"""The methods of each kind that read several entries. A store needs those that it claims."""
 
 
 @check("LIFE-001", "LIFE-002", "LIFE-004")
@@ -65,6 +72,7 @@ def claims_are_true(t: Trial) -> None:
     for capability, methods in METHODS.items():
         if getattr(capabilities, capability):
             wanted += methods
+    wanted += filter(t.has, FETCHES[capabilities.kind])
     missing = sorted({name for name in wanted if not callable(getattr(store.raw, name, None))})
     t.expect_that(not missing, "every method to exist", f"no {', '.join(missing)}")
 
@@ -72,7 +80,6 @@ def claims_are_true(t: Trial) -> None:
 @check("LIFE-006")
 def closed_store_refuses(t: Trial) -> None:
     """Call every operation on a closed store."""
-    capabilities = t.lab.subject.capabilities
     store = t.open()
     store.put(b"a", b"1")
     store.close()
@@ -82,9 +89,9 @@ def closed_store_refuses(t: Trial) -> None:
     t.expect_raises(lambda: store.delete(b"a"), "delete on a closed store raises")
     t.expect_raises(lambda: store.put_all([(b"a", b"3")]), "put_all on a closed store raises")
     t.expect_raises(lambda: store.put_if_absent(b"z", b"4"), "put_if_absent raises")
-    if capabilities.ranges:
+    if t.has("range"):
         t.expect_raises(lambda: store.scan("range", b"a", b"b"), "range on a closed store raises")
-    if capabilities.scan:
+    if t.has("all"):
         t.expect_raises(lambda: store.scan("all"), "all on a closed store raises")
 
 
@@ -122,6 +129,47 @@ def volatile_store_starts_empty(t: Trial) -> None:
     store.commit({CHANGELOG: 1})
     store = t.reopen(store)
     t.expect(store.get(b"a"), None)
+
+
+@check("LIFE-019")
+def volatile_store_manages_no_offsets(t: Trial) -> None:
+    """Ask a store that is not persistent whether it manages its offsets."""
+    t.claim("LIFE-019", "read manages_offsets of a store that is not persistent")
+    store = t.open()
+    t.expect(store.read("persistent"), False)
+    t.expect(getattr(store.raw, "manages_offsets", False), False)
+
+
+@check("LIFE-020")
+def flush_changes_no_answer(t: Trial) -> None:
+    """Flush an untouched store, uncommitted writes and committed ones, and read after each."""
+    t.claim("LIFE-020", "flush, and compare all answers with those from before")
+    store = t.open()
+    if not callable(getattr(store.raw, "flush", None)):
+        raise Skipped("the store has no flush, so nobody can call it")
+    keys = (b"a", b"b", b"c")
+    store.flush()
+    t.expect([store.get(key) for key in keys], [None, None, None])
+    store.put_all([(b"a", b"1"), (b"b", b"2")])
+    store.delete(b"b")
+    store.flush()
+    t.expect([store.get(key) for key in keys], [b"1", None, None])
+    store.commit({CHANGELOG: 3})
+    store.put(b"c", b"4")
+    store.flush()
+    t.expect([store.get(key) for key in keys], [b"1", None, b"4"])
+    if t.lab.subject.capabilities.manages_offsets:
+        t.expect(store.committed_offset(CHANGELOG), 3)
+
+
+@check("LIFE-021")
+def persistent_store_manages_offsets(t: Trial) -> None:
+    """Ask a persistent store whether it manages its offsets."""
+    t.claim("LIFE-021", "read manages_offsets of a persistent store")
+    store = t.open()
+    t.expect(store.read("persistent"), True)
+    managed = hasattr(store.raw, "manages_offsets") and store.read("manages_offsets")
+    t.expect(managed, True)
 
 
 @check("LIFE-011")

@@ -132,7 +132,7 @@ def attempt(t: Trial, call: Callable[[], object]) -> None:
     try:
         call()
     except SubjectRaised:
-        t.lines[-1] = f"# {t.lines[-1]} raises, because the listener does."
+        t.go_on_after_error()
 
 
 @check("LISTEN-006")

@@ -1,257 +1,849 @@
-"""Random programs against the oracle, with the store reopened at any time."""
+"""Random programs against the oracle: writers, readers, iterators, commits and reopenings.
+
+The steps of a program are drawn one by one, so what has no order comes in every order. A step is
+offered only if the capabilities of the subject claim it, and if a promise says what must come of
+it. :class:`~streamproof.conformance.store_oracle.StoreOracle` knows what a reader may get.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from operator import attrgetter
-from typing import Any, ClassVar, cast
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import Any
 
-import hypothesis
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
-from hypothesis.strategies import SearchStrategy
+from hypothesis.strategies import DataObject, SearchStrategy
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.generators import Generators
-from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
-from streamproof.stores.capabilities import Capabilities
+from streamproof.conformance.generators import TICKS
+from streamproof.conformance.lab import (
+    CHANGELOG,
+    OTHER_CHANGELOG,
+    TopicPartition,
+)
+from streamproof.conformance.program_kinds import Moment, ScanMethod, Spot, TimedKind, kind_of
+from streamproof.conformance.random_steps import Player, Steps, step
+from streamproof.conformance.store_stage import Reader, StoreStage, Value, Writer, raise_to
+from streamproof.conformance.trial import Trial, entry_key
+from streamproof.conformance.violations import SubjectRaised
+from streamproof.stores.api import NO_TIMESTAMP
 
 __all__ = ["random_programs"]
 
 FEW_KEYS = 8
 """The keys of most operations: a few, so that programs overwrite, delete and put again."""
 
+FEW_TIMED_KEYS = 3
+"""The same of windows and sessions, of which each key has several."""
 
-@check("KV-015", "RANGE-015", "OFFSET-013", "COMMIT-008", raw=True, weight=50)
+MOST_OPEN = 3
+"""The most transactions, and the most iterators, that a program has open at once."""
+
+LARGE_VALUE = b"." * 1500
+"""A few of these overflow a small cache."""
+
+MARKER = b"stream time"
+"""The key of a put after a reopening, so that a store that forgot the stream time regains it."""
+
+USES = ("get", "put", "delete", "put_if_absent", "put_all", "commit")
+"""The methods that an ended transaction refuses."""
+
+Entries = list[tuple[Any, Value]]
+"""Drawn keys with their values."""
+
+Part = Callable[["StoreProgram"], None]
+"""A program that is not drawn."""
+
+
+@check(
+    *("KV-015", "RANGE-010", "RANGE-011", "RANGE-012", "RANGE-015", "TS-001", "TS-011"),
+    *("OFFSET-005", "OFFSET-006", "OFFSET-013", "COMMIT-003", "COMMIT-008"),
+    *("TXN-006", "TXN-009", "TXN-015", "ISO-006", "ISO-009", "ISO-016", "ISO-020", "ISO-023"),
+    *("POS-002", "POS-007", "POS-008", "ERR-001", "ERR-002", "ERR-006", "ERR-007", "RESTORE-012"),
+    *("WIN-038", "WIN-039", "WIN-040", "WIN-041", "WIN-042", "WIN-052", "WIN-055", "WIN-056"),
+    *("SESS-030", "SESS-031", "SESS-032", "SESS-033", "SESS-034", "SESS-047", "SESS-050"),
+    "SESS-051",
+    raw=True,
+    weight=50,
+)
 def random_programs(run: CheckRun) -> None:
-    """Run random programs on the store and on a dictionary, and compare every answer."""
-    machine = type(
-        "StoreMachineOfThisRun",
-        (StoreMachine,),
-        {"run": run, "can": run.subject.capabilities, **_strategies(run.generators())},
-    )
-    # Even the shortest search uses every rule at least once.
-    run.shrinking(lambda: every_rule_once(machine))
+    """Run random programs on the store and on its oracle, and compare every answer."""
+    # Even the shortest search uses every step at least once.
+    scans = kind_of(run.subject.capabilities).scans
+    parts: list[Part] = [*PARTS, *(partial(reads, method) for method in scans)]
+    for part in parts:
+        run.shrinking(partial(in_trial, run, part))
+    steps = Steps(StoreProgram, strategies(run), run)
     limits = run.settings.limits
-    settings = run.hypothesis_settings(limits.model_programs, limits.model_steps)
-    hypothesis.seed(run.seed)(machine)
-    run.shrinking(lambda: run_state_machine_as_test(machine, settings=settings))
+    run.run_programs(
+        lambda: partial(play, run, Player(steps, limits.store_steps, limits.shrink_programs)),
+        limits.store_programs,
+    )
 
 
-def every_rule_once(machine: type[StoreMachine]) -> None:
-    """A program that uses every rule that the subject supports."""
-    program = machine()
-    can = program.can
-    try:
-        program.restore([(b"a", b"1"), (b"b", b"2"), (b"b", None)])
-        program.put(b"c", b"3")
-        program.put_any(b"d", None)
-        program.put_all([(b"e", b"5"), (b"c", None)])
-        program.put_if_absent(b"a", b"6")
-        program.delete(b"a")
-        program.get(b"e")
-        if can.scan:
-            program.scan_all()
-        if can.ranges:
-            program.scan(b"a", b"z")
-        if can.ranges and can.reverse:
-            program.scan_backward(None, b"z")
-        program.commit()
-        if can.manages_offsets:
-            program.ask_offset()
-        if can.persistent:
-            program.reopen()
-    finally:
-        program.teardown()
+def play(run: CheckRun, player: Player, data: DataObject) -> None:
+    """Draw a program, and run it in a trial of its own."""
+    with ExitStack() as stack:
+        player.play(data.draw, lambda: StoreProgram(run, stack.enter_context(trial_of(run))))
 
 
-def _strategies(generators: Generators) -> dict[str, SearchStrategy[Any]]:
-    """The strategies that machines draw from, made once for all programs."""
-    few = st.sampled_from(generators.edge_keys[:FEW_KEYS])
+def in_trial(run: CheckRun, part: Part) -> None:
+    """Run a program that is not drawn."""
+    with trial_of(run) as t:
+        part(StoreProgram(run, t))
+
+
+def trial_of(run: CheckRun) -> AbstractContextManager[Trial]:
+    """A trial of the promise about all answers."""
+    return run.trial(kind_of(run.subject.capabilities).promises.answers)
+
+
+def strategies(run: CheckRun) -> dict[str, SearchStrategy[Any]]:
+    """The strategies for the arguments of steps."""
+    generators = run.generators()
+    kind = kind_of(run.subject.capabilities)
+    keys = generators.edge_keys
+    count = FEW_TIMED_KEYS if expires(run) else FEW_KEYS
+    few = st.sampled_from(keys[:count])
+    # Most bounds are keys that the store may have.
+    bounds = st.sampled_from((*keys[:count] * 3, None, None, *keys[FEW_KEYS:]))
+    values = st.one_of(generators.values(), st.just(LARGE_VALUE))
+    any_value = st.one_of(st.none(), values)
     return {
-        "few_keys": few,
-        "any_key": st.one_of(few, generators.keys()),
-        "values": generators.values(),
-        "bounds": generators.bounds(),
+        "key": kind.keys(few),
+        "any_key": kind.keys(st.one_of(few, generators.keys())),
+        "value": values,
+        "any_value": any_value,
+        "entries": st.lists(st.tuples(kind.keys(few), any_value), max_size=4),
+        "bound": kind.bounds(bounds),
+        "scan": st.sampled_from(kind.scans or (ScanMethod(""),)),
+        # The number of a writer, a reader or an iterator, modulo how many there are.
+        "which": st.sampled_from((0, 1, 2, 3, 4, 5)),
+        "one": st.sampled_from((CHANGELOG, OTHER_CHANGELOG)),
+        "partitions": st.sampled_from(partitions_of(run)),
+        "advance": st.sampled_from((1, 0, 2, 1000)),
+        "flag": st.booleans(),
+        "input_partition": st.sampled_from((0, 1)),
+        "input_offset": st.integers(0, 9),
+        "timestamp": st.sampled_from((0, 5, 5000, 2**40, NO_TIMESTAMP)),
+        "refusing": st.sampled_from(kind.refusing),
+        "use": st.sampled_from(USES),
     }
 
 
-# The draws depend on the subject, which only the running machine knows.
-KEYS = st.runner().flatmap(attrgetter("few_keys"))
-ANY_KEY = st.runner().flatmap(attrgetter("any_key"))
-VALUES = st.runner().flatmap(attrgetter("values"))
-BOUNDS = st.runner().flatmap(attrgetter("bounds"))
-WRITES = st.lists(st.tuples(KEYS, st.one_of(st.none(), VALUES)), max_size=4)
+def partitions_of(run: CheckRun) -> tuple[tuple[TopicPartition, ...], ...]:
+    """The partitions that one commit may name, in every order."""
+    if not run.subject.capabilities.several_partitions:
+        return ((CHANGELOG,),)
+    both = (CHANGELOG, OTHER_CHANGELOG)
+    return (CHANGELOG,), both, both[::-1], (OTHER_CHANGELOG,)
 
 
-def able(*capabilities: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A precondition on the capabilities of the subject."""
-    return precondition(lambda m: all(getattr(m.can, name) for name in capabilities))
+def able(*capabilities: str) -> Callable[[CheckRun], bool]:
+    """Whether the subject claims these capabilities."""
+    return lambda run: all(getattr(run.subject.capabilities, name) for name in capabilities)
 
 
-class StoreMachine(RuleBasedStateMachine):
-    """The store and its oracle: the live content, the committed content and the offset."""
+def applies(requirement: str) -> Callable[[CheckRun], bool]:
+    """Whether a requirement holds for the subject."""
+    return lambda run: run.applies(requirement)
 
-    run: ClassVar[CheckRun]
-    can: ClassVar[Capabilities]
-    few_keys: ClassVar[SearchStrategy[bytes]]
-    any_key: ClassVar[SearchStrategy[bytes]]
-    values: ClassVar[SearchStrategy[bytes]]
-    bounds: ClassVar[SearchStrategy[bytes | None]]
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.stack = ExitStack()
-        self.t = self.stack.enter_context(self.run.trial("KV-015"))
-        self.store = self.t.open()
-        self.content: dict[bytes, bytes] = {}
-        self.touched: set[bytes] = set()
-        self.dirty = False
-        self.offset = -1
-        self.committed: dict[bytes, bytes] = {}
-        self.committed_offset: int | None = None
+def scans_of(run: CheckRun) -> bool:
+    """Whether the subject claims a scan."""
+    return bool(kind_of(run.subject.capabilities).scans)
 
-    def teardown(self) -> None:
-        """Close the store and delete its directory."""
-        self.stack.close()
 
-    def written(self, key: bytes, value: bytes | None) -> None:
-        """Note a write, which takes the next offset."""
-        self.offset += 1
-        self.dirty = True
-        self.touched.add(key)
-        self.content.pop(key, None)
-        if value is not None:
-            self.content[key] = value
+def overwrites(run: CheckRun) -> bool:
+    """Whether a put replaces what was there: the store does not retain duplicates."""
+    return not run.subject.capabilities.retain_duplicates
 
-    def between(self, low: bytes | None, high: bytes | None) -> list[tuple[bytes, bytes]]:
-        """The entries within inclusive bounds."""
-        return [
-            (key, self.content[key])
-            for key in sorted(self.content)
-            if (low is None or low <= key) and (high is None or key <= high)
-        ]
 
-    def check_content(self) -> None:
-        """Read every key that the program has written."""
-        for key in sorted(self.touched):
-            self.t.expect(self.store.get(key), self.content.get(key))
+def expires(run: CheckRun) -> bool:
+    """Whether entries of the store expire."""
+    return run.subject.capabilities.kind != "key-value"
 
-    @rule(key=KEYS, value=VALUES)
-    def put(self, key: bytes, value: bytes) -> None:
+
+def stages(run: CheckRun) -> bool:
+    """Whether programs open transactions."""
+    promise = kind_of(run.subject.capabilities).promises.rolled_back
+    return run.applies("TXN-015") or bool(promise and run.applies(promise))
+
+
+def takes_records(run: CheckRun) -> bool:
+    """Whether input records leave traces in the store."""
+    return run.applies("POS-002") or run.subject.capabilities.timestamped
+
+
+class StoreProgram:
+    """The steps of a program on a :class:`StoreStage`."""
+
+    def __init__(self, run: CheckRun, t: Trial) -> None:
+        self.run = run
+        self.stage = StoreStage(run, t)
+
+    # Writing.
+
+    @step(weight=3, key="key", value="value", which="which")
+    def put(self, key: Any, value: bytes, which: int = 0) -> None:
         """Put one of the common keys."""
-        self.t.claim("KV-015", "a random program")
-        self.store.put(key, value)
-        self.written(key, value)
+        self.put_any(key, value, which)
 
-    @rule(key=ANY_KEY, value=st.one_of(st.none(), VALUES))
-    def put_any(self, key: bytes, value: bytes | None) -> None:
+    @step(weight=2, key="any_key", value="any_value", which="which")
+    def put_any(self, key: Any, value: Value, which: int = 0) -> None:
         """Put any key, or None for its value."""
-        self.t.claim("KV-015", "a random program")
-        self.store.put(key, value)
-        self.written(key, value)
+        at, writer = self.stage.at(key), self.stage.writer(which)
+        if self.stage.may_write(writer, at):
+            writer.handle.put(at, value)
+            if value is not None or overwrites(self.run):
+                self.stage.wrote(writer, at, self.stage.cell_after(writer, at, value))
 
-    @rule(key=KEYS)
-    def delete(self, key: bytes) -> None:
+    @step(overwrites, weight=2, key="key", which="which")
+    def delete(self, key: Any, which: int = 0) -> None:
         """Delete a key, which may be absent."""
-        self.t.claim("KV-015", "a random program")
-        self.t.expect(self.store.delete(key), self.content.get(key))
-        self.written(key, None)
+        at, writer = self.stage.at(key), self.stage.writer(which)
+        times = self.stage.oracle.times_of(writer.staged)
+        if not self.stage.may_write(writer, at) or not self.stage.kind.may_delete(at, times):
+            return
+        reader = self.stage.reader_of(writer)
+        if None in reader.choices(at):
+            self.stage.idle()
+        self.stage.expect_value(reader, at, writer.handle.delete(at))
+        self.stage.wrote(writer, at, None)
 
-    @rule(key=KEYS, value=VALUES)
-    def put_if_absent(self, key: bytes, value: bytes) -> None:
+    @step(overwrites, key="key", value="value", which="which")
+    def put_if_absent(self, key: Any, value: bytes, which: int = 0) -> None:
         """Put a key only if it is absent."""
-        self.t.claim("KV-015", "a random program")
-        self.t.expect(self.store.put_if_absent(key, value), self.content.get(key))
-        if key not in self.content:
-            self.written(key, value)
+        at, writer = self.stage.at(key), self.stage.writer(which)
+        if not self.stage.may_write(writer, at):
+            return
+        reader = self.stage.reader_of(writer)
+        if reader.choices(at) != {None}:
+            self.stage.idle()
+        found = writer.handle.put_if_absent(at, value)
+        self.stage.expect_value(reader, at, found)
+        if found is None:
+            self.stage.wrote(writer, at, self.stage.cell_of(value))
 
-    @rule(entries=WRITES)
-    def put_all(self, entries: list[tuple[bytes, bytes | None]]) -> None:
+    @step(weight=2, entries="entries", which="which")
+    def put_all(self, entries: Entries, which: int = 0) -> None:
         """Put a batch."""
-        self.t.claim("KV-015", "a random program")
-        self.store.put_all(entries)
+        if not entries:
+            self.stage.idle()
+        if expires(self.run):
+            # Only a key-value store has this method.
+            for key, value in entries:
+                self.put_any(key, value, which)
+            return
+        writer = self.stage.writer(which)
+        writer.handle.put_all(entries)
         for key, value in entries:
-            self.written(key, value)
+            self.stage.wrote(writer, key, self.stage.cell_of(value))
 
-    @rule(key=KEYS)
-    def get(self, key: bytes) -> None:
+    @step(able("timestamped"), key="key", value="any_value", timestamp="timestamp", which="which")
+    def put_stamped(self, key: Any, value: Value, timestamp: int, which: int = 0) -> None:
+        """Put a value with a timestamp."""
+        at, writer = self.stage.at(key), self.stage.writer(which)
+        if self.stage.may_write(writer, at):
+            writer.handle.put_with_timestamp(at, value, timestamp)
+            self.stage.wrote(writer, at, self.stage.cell_of(value, timestamp))
+
+    @step(applies("ERR-001"), method="refusing", entries="entries", at="which", which="which")
+    def refuse(self, method: str, entries: Entries, at: int = 0, which: int = 0) -> None:
+        """Pass None for a key. The call raises, and what was written before is still there."""
+        self.stage.idle()
+        writer = self.stage.writer(which)
+        batch = method == "put_all"
+        self.stage.claim("ERR-002" if batch else "ERR-001", "pass None for a key")
+        arguments: tuple[Any, ...] = (None,) if method in ("get", "delete") else (None, b"no")
+        if batch:
+            arguments = ([*entries[:at], (None, b"no"), *entries[at:]],)
+        call = partial(writer.handle.call, method, *arguments)
+        self.stage.t.expect_raises(call, f"{method} raises if a key is None")
+        self.stage.claim("ERR-002" if batch else "ERR-006", "read after a refused call")
+        reader = self.stage.reader_of(writer)
+        for key in sorted({*writer.staged.cells, *(key for key, _ in entries if batch)}):
+            self.stage.expect_value(reader, key, writer.handle.get(key))
+
+    @step(takes_records, partition="input_partition", offset="input_offset", timestamp="timestamp")
+    def process(self, partition: int, offset: int, timestamp: int = NO_TIMESTAMP) -> None:
+        """Begin to process an input record."""
+        timestamp = timestamp if self.stage.can.timestamped else NO_TIMESTAMP
+        self.stage.t.processing(offset, partition=partition, timestamp=timestamp)
+        self.stage.record, self.stage.timestamp = ("input", partition, offset), timestamp
+
+    # Reading.
+
+    @step(weight=2, key="key", which="which")
+    def get(self, key: Any, which: int = 0) -> None:
         """Get a key."""
-        self.t.claim("KV-015", "a random program")
-        self.t.expect(self.store.get(key), self.content.get(key))
+        at, reader = self.stage.at(key), self.stage.reader(which)
+        self.stage.expect_value(reader, at, reader.handle.get(at))
 
-    @able("ranges")
-    @rule(low=BOUNDS, high=BOUNDS)
-    def scan(self, low: bytes | None, high: bytes | None) -> None:
-        """Read a range."""
-        self.t.claim("RANGE-015", "a random program that scans")
-        self.t.expect(self.store.scan("range", low, high), self.between(low, high))
+    @step(able("timestamped"), key="key", which="which")
+    def get_stamped(self, key: Any, which: int = 0) -> None:
+        """Get a value with its timestamp."""
+        at = self.stage.at(key)
+        reader = self.stage.reader_of(self.stage.writer(which))
+        self.stage.claim("TS-001", "a random program that reads timestamps")
+        found = reader.handle.get_with_timestamp(at)
+        self.stage.expect_one(None if found is None else tuple(found), reader.choices(at))
 
-    @able("ranges", "reverse")
-    @rule(low=BOUNDS, high=BOUNDS)
-    def scan_backward(self, low: bytes | None, high: bytes | None) -> None:
-        """Read a range backward."""
-        self.t.claim("RANGE-015", "a random program that scans")
-        found = self.store.scan("reverse_range", low, high)
-        self.t.expect(found, self.between(low, high)[::-1])
+    @step(scans_of, weight=3, method="scan", low="bound", high="bound", which="which")
+    def scan(self, method: ScanMethod, low: Any, high: Any, which: int = 0) -> None:
+        """Read a whole scan."""
+        reader, bounds = self.stage.scanner(method, which), self.stage.bounds(method, low, high)
+        found = reader.handle.scan(method.name, *bounds.arguments)
+        self.stage.blame(reader, found)
+        self.stage.compare(found, self.stage.expected(reader, method, bounds), to_end=True)
 
-    @able("scan")
-    @rule()
-    def scan_all(self) -> None:
-        """Read everything, in any order."""
-        self.t.claim("RANGE-015", "a random program that scans")
-        self.t.expect(sorted(self.store.scan("all")), self.between(None, None))
+    @step(applies("POS-002"))
+    def ask_position(self) -> None:
+        """Read the position. Nothing says whether that of open transactions is in it."""
+        if not any(each.position for each in self.stage.transactions):
+            self.compare_position("POS-002")
 
-    @precondition(lambda self: cast(StoreMachine, self).dirty)
-    @rule()
-    def commit(self) -> None:
-        """Commit. Commits without writes have their own requirement and check."""
-        self.t.claim("COMMIT-008", "a random program with commits")
-        self.offset += 1
-        self.commit_at(self.offset)
+    def compare_position(self, requirement: str) -> None:
+        """Compare the position of the store with that of its writes."""
+        promise = "POS-008" if self.stage.restored else requirement
+        self.stage.claim(promise, "a random program that reads the position")
+        self.stage.t.expect(self.stage.store.position(), self.stage.position)
 
-    def commit_at(self, offset: int) -> None:
-        """Commit all writes so far with an offset."""
-        self.store.commit({CHANGELOG: offset})
-        self.dirty = False
-        self.committed = dict(self.content)
-        self.committed_offset = offset
-        self.check_content()
+    @step(able("manages_offsets", "persistent"))
+    def ask_offsets(self) -> None:
+        """Ask for the committed offsets."""
+        self.compare_offsets("OFFSET-013")
 
-    @able("manages_offsets")
-    @rule()
-    def ask_offset(self) -> None:
-        """Ask for the committed offset."""
-        self.t.claim("OFFSET-013", "a random program that reads the committed offset")
-        self.t.expect(self.store.committed_offset(CHANGELOG), self.committed_offset)
+    def compare_offsets(self, requirement: str) -> None:
+        """Compare the committed offset of each partition."""
+        self.stage.claim(requirement, "a random program that reads the committed offsets")
+        for partition in (CHANGELOG, OTHER_CHANGELOG):
+            found = self.stage.store.committed_offset(partition)
+            self.stage.t.expect(found, self.stage.offsets.get(partition))
 
-    @precondition(lambda self: not cast(StoreMachine, self).dirty)
-    @rule(entries=WRITES)
-    def restore(self, entries: list[tuple[bytes, bytes | None]]) -> None:
+    @step(able("read_only_views"), lambda m: len(m.stage.views) < MOST_OPEN, which="which")
+    def open_view(self, which: int = 0) -> None:
+        """Open a view, and keep it."""
+        views = self.stage.possible_views()
+        if not views:
+            return
+        level = list(views)[which % len(views)]
+        requirement, choices = views[level]
+        self.stage.claim(requirement)
+        self.stage.views.append(Reader(self.stage.store.view(level), choices, requirement))
+
+    # Iterators that stay open.
+
+    @step(
+        scans_of,
+        lambda m: len(m.stage.iterators) < MOST_OPEN,
+        weight=2,
+        method="scan",
+        low="bound",
+        high="bound",
+        which="which",
+    )
+    def iterate(self, method: ScanMethod, low: Any, high: Any, which: int = 0) -> None:
+        """Open an iterator, and leave it open."""
+        reader, bounds = self.stage.scanner(method, which), self.stage.bounds(method, low, high)
+        handle = reader.handle.iterate(method.name, *bounds.arguments)
+        self.stage.opened(handle, reader, self.stage.expected(reader, method, bounds))
+
+    @step(scans_of, lambda m: m.stage.iterators, weight=4, which="which")
+    def advance(self, which: int = 0) -> None:
+        """Read the next entry of an open iterator, perhaps beyond its end."""
+        iterator = self.stage.iterator(which)
+        if not overwrites(self.run) and not iterator.ended:
+            return  # The values of one window would come one by one.
+        if iterator.ended:
+            promise = self.stage.kind.promises.closes
+            self.stage.claim(promise, "a random program that reads an iterator beyond its end")
+        entry = iterator.handle.advance()
+        if iterator.ended:
+            self.stage.t.expect(entry, None)
+        else:
+            iterator.ended = entry is None
+            found = [] if entry is None else [entry]
+            self.stage.compare(found, iterator.scan, to_end=iterator.ended)
+
+    @step(
+        scans_of,
+        lambda m: m.stage.iterators,
+        which="which",
+        value="any_value",
+        writer="which",
+    )
+    def write_before(self, which: int = 0, value: Value = None, writer: int = 0) -> None:
+        """Overwrite or delete the entry that an iterator stands before."""
+        keys = self.stage.iterator(which).scan.next_keys()
+        if keys:
+            self.put_any(keys[0], value, writer)
+
+    @step(
+        lambda run: scans_of(run) and expires(run),
+        lambda m: m.stage.iterators,
+        which="which",
+    )
+    def peek(self, which: int = 0) -> None:
+        """Look at the next key of an iterator over windows or sessions, and read that entry."""
+        iterator = self.stage.iterator(which)
+        if iterator.ended:
+            return
+        self.stage.claim(self.stage.kind.promises.peeks, "a random program that peeks")
+        call = iterator.handle.peek_next_key
+        if not iterator.scan.next_keys():
+            self.stage.t.expect_raises(call, "peek_next_key raises at the end")
+        elif iterator.scan.certain:
+            shown = entry_key(call())
+            # The values of one window belong together.
+            iterator.ended = not overwrites(self.run)
+            if iterator.ended:
+                found = iterator.handle.remaining()
+            else:
+                entry = iterator.handle.advance()
+                found = [] if entry is None else [entry]
+            self.stage.t.expect(found[0][0] if found else None, shown)
+            self.stage.iterator(which)
+            self.stage.compare(found, iterator.scan, to_end=iterator.ended)
+
+    @step(scans_of, lambda m: m.stage.iterators, which="which", twice="flag")
+    def finish(self, which: int = 0, *, twice: bool = False) -> None:
+        """Read the rest of an iterator, and close it, perhaps twice."""
+        iterator = self.stage.iterator(which)
+        if not iterator.ended:
+            self.stage.compare(iterator.handle.remaining(), iterator.scan, to_end=True)
+            promises = self.stage.kind.promises
+            if iterator.requirement == promises.snapshot:
+                # A snapshot that was read to its end was also safe to read.
+                self.stage.claim(promises.survives, "a random program with an open iterator")
+                self.stage.t.held()
+        self.stage.release(iterator)
+        if twice:
+            promise = self.stage.kind.promises.closes
+            self.stage.claim(promise, "a random program that closes an iterator twice")
+            iterator.handle.release()
+            self.stage.t.held()
+
+    @step(scans_of, lambda m: m.stage.iterators, which="which")
+    def abandon(self, which: int = 0) -> None:
+        """Close an iterator, wherever it stands."""
+        self.stage.release(self.stage.iterator(which))
+
+    # Commits.
+
+    @step(weight=2, partitions="partitions", advance="advance", look="flag")
+    def commit(
+        self,
+        partitions: tuple[TopicPartition, ...] = (CHANGELOG,),
+        advance: int = 1,
+        *,
+        look: bool = True,
+    ) -> None:
+        """Commit the store and its transactions, perhaps without a write since the last commit."""
+        while self.stage.transactions and not overwrites(self.run):
+            # No promise says how the duplicates of several writers are numbered.
+            self.roll_back(look=False)
+        idle = not self.stage.dirty and not self.stage.transactions
+        promise = "COMMIT-003" if idle else "COMMIT-008"
+        self.stage.claim(promise, "a random program with commits")
+        self.commit_store(self.stage.offsets_of(partitions, advance))
+        if self.run.subject.capabilities.change_logging:
+            self.compare_log()
+        if look:
+            self.stage.check_content(promise)
+
+    def compare_log(self) -> None:
+        """Compare the content with what the changelog gives, once everything is committed."""
+        found = self.stage.follow_log()
+        if found is not None:
+            self.stage.claim("RESTORE-012", "fold what a random program has sent to the changelog")
+            expected = self.stage.logged_content()
+            logged = self.stage.t.logged()
+            self.stage.t.expect_that(
+                all(found.get(key) == value for key, value in expected.items()),
+                f"records that give {expected}",
+                logged,
+            )
+
+    def commit_store(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Commit everything with these offsets, between two input records, as the runtime does."""
+        stage = self.stage
+        stage.idle()
+        contested = stage.oracle.contested()
+        if stage.transactions:
+            stage.forget_log()
+            stage.dropped = None
+        stage.store.commit(offsets)
+        for writer in stage.transactions:
+            raise_to(stage.position, writer.position)
+        for staged in (*stage.oracle.open, stage.oracle.own):
+            stage.oracle.commit(staged)
+        stage.end_transactions(*stage.transactions)
+        stage.committed_position = dict(stage.position)
+        for partition, offset in offsets.items():
+            stage.offsets.pop(partition, None)
+            if offset is not None:
+                stage.offsets[partition] = offset
+        stage.claim(stage.plain, "a commit of several writers of one key")
+        for key, cells in contested.items():
+            self.settle(key, cells)
+
+    def settle(self, key: Any, cells: set[Any]) -> None:
+        """Read which of several writers of a key has won. No promise says which."""
+        store = self.stage.store
+        if self.stage.can.timestamped:
+            found = store.get_with_timestamp(key)
+            found = None if found is None else tuple(found)
+        else:
+            found = store.get(key)
+        self.stage.expect_one(found, cells)
+        self.stage.oracle.committed[key] = found
+
+    @step(applies("OFFSET-005"))
+    def forget_all(self) -> None:
+        """Commit an empty map, which forgets all offsets."""
+        self.stage.claim("OFFSET-005", "a random program that commits an empty map")
+        self.commit_store({})
+        self.stage.offsets.clear()
+        self.compare_offsets("OFFSET-005")
+
+    @step(applies("OFFSET-006"), partition="one")
+    def forget_one(self, partition: TopicPartition) -> None:
+        """Commit None for a partition, which forgets its offset."""
+        self.stage.claim("OFFSET-006", "a random program that commits None for a partition")
+        self.commit_store({partition: None})
+        self.compare_offsets("OFFSET-006")
+
+    @step()
+    def flush(self) -> None:
+        """Flush, which changes no answer. Since KIP-1035 a store may do without the method."""
+        if callable(getattr(self.stage.store.raw, "flush", None)):
+            self.stage.claim("COMMIT-008", "a random program that flushes the store")
+            self.stage.store.flush()
+
+    @property
+    def may_restore(self) -> bool:
+        """Whether nothing is open or staged, as before the runtime begins to process."""
+        return not (self.stage.dirty or self.stage.transactions or self.stage.iterators)
+
+    # With duplicates, a tombstone deletes a single value, and no writer sends one. Another check
+    # tests how a reopened store continues to number its duplicates.
+    @step(
+        overwrites,
+        lambda m: m.may_restore,
+        weight=2,
+        entries="entries",
+        timestamp="timestamp",
+    )
+    def restore(self, entries: Entries, timestamp: int = 0) -> None:
         """Restore before the first write, and commit at once, as the runtime does."""
-        self.t.claim("KV-015", "a random program that restores")
+        self.stage.idle()
+        self.stage.claim(self.stage.plain, "a random program that restores")
+        own = self.stage.own
         records = []
         for key, value in entries:
-            self.written(key, value)
-            records.append(ChangelogRecord(key, value, self.offset))
-        self.t.restore(self.store, records)
+            place = self.stage.at(key)
+            if self.stage.may_write(own, place):
+                at = timestamp if self.stage.can.timestamped else NO_TIMESTAMP
+                self.stage.wrote(own, place, self.stage.cell_of(value, at))
+                reached = self.stage.reached[CHANGELOG]
+                records.append(self.stage.kind.record(place, value, reached, at))
+        self.stage.t.restore(self.stage.store, records)
+        self.stage.restored_records(records)
         if records:
-            self.commit_at(self.offset)
+            self.stage.restored = True
+            # The store may find the latest time of a batch first, and then drop more.
+            self.stage.dropped = None
+            self.commit(advance=0)
 
-    @able("persistent")
-    @rule()
-    def reopen(self) -> None:
-        """Close the store and open a new one in the same directory."""
-        if self.dirty and not self.run.exact:
+    # Transactions.
+
+    @step(stages, lambda m: len(m.stage.transactions) < MOST_OPEN, weight=2)
+    def begin(self) -> None:
+        """Open a transaction beside those that are open."""
+        stage = self.stage
+        stage.used_transactions = True
+        stage.forget_log()
+        stage.claim(stage.of_transactions, "a random program with transactions")
+        stage.transactions.append(Writer(stage.store.begin(), stage.oracle.begin(), {}))
+
+    @step(
+        applies("TXN-015"),
+        lambda m: m.stage.transactions,
+        which="which",
+        partitions="partitions",
+        advance="advance",
+        look="flag",
+    )
+    def commit_transaction(
+        self,
+        which: int = 0,
+        partitions: tuple[TopicPartition, ...] = (CHANGELOG,),
+        advance: int = 1,
+        *,
+        look: bool = True,
+    ) -> None:
+        """Commit one transaction, between two input records."""
+        stage = self.stage
+        stage.idle()
+        writer = stage.transactions[which % len(stage.transactions)]
+        stage.claim("TXN-015", "a random program with transactions")
+        offsets = stage.offsets_of(partitions, advance)
+        writer.handle.commit(offsets)
+        stage.oracle.commit(writer.staged)
+        stage.offsets.update(offsets)
+        raise_to(stage.position, writer.position)
+        raise_to(stage.committed_position, writer.position)
+        stage.end_transactions(writer)
+        if look:
+            stage.check_content("TXN-015")
+
+    @step(stages, lambda m: m.stage.transactions, which="which", look="flag")
+    def roll_back(self, which: int = 0, *, look: bool = True) -> None:
+        """Close a transaction without a commit."""
+        stage = self.stage
+        writer = stage.transactions[which % len(stage.transactions)]
+        promise = stage.of_transactions
+        stage.claim(promise, "a random program with transactions")
+        later = writer.staged.time > stage.now_committed
+        writer.handle.call("close")
+        stage.oracle.forget(writer.staged)
+        stage.end_transactions(writer)
+        stage.dropped = None
+        if look:
+            stage.check_content(stage.kind.promises.rolled_back if later else promise)
+
+    @step(applies("TXN-015"), lambda m: m.stage.ended, method="use", key="key", which="which")
+    def use_ended(self, method: str, key: Any, which: int = 0) -> None:
+        """Use a transaction that has ended."""
+        key = self.stage.at(key)
+        ended = self.stage.ended[which % len(self.stage.ended)]
+        self.stage.claim("TXN-006", "a random program that uses an ended transaction")
+        arguments: dict[str, tuple[Any, ...]] = {
+            "put": (key, b"late"),
+            "put_if_absent": (key, b"late"),
+            "put_all": ([(key, b"late")],),
+            "commit": ({CHANGELOG: 0},),
+        }
+        call = partial(ended.call, method, *arguments.get(method, (key,)))
+        self.stage.t.expect_raises(call, f"{method} raises after the end of the transaction")
+
+    # The end of the store.
+
+    @step(
+        lambda run: able("persistent")(run) and overwrites(run), offsets_first="flag", mark="flag"
+    )
+    def reopen(self, *, offsets_first: bool = True, mark: bool = True) -> None:
+        """Close the store, with what is open on it, and open a new one in the same directory."""
+        stage = self.stage
+        if stage.dirty and not self.run.exact:
             # The store may keep or lose uncommitted writes; the runtime commits before it closes.
-            self.commit()
-        self.t.claim("COMMIT-008", "a random program that closes and reopens the store")
-        self.store = self.t.reopen(self.store)
+            self.commit(look=False)
+        stage.claim("COMMIT-008", "a random program that closes and reopens the store")
+        iterator = next((each for each in stage.iterators if not each.ended), None)
+        stage.store.call("close")
+        if iterator is not None:
+            self.read_closed(iterator.handle)
+        if stage.transactions:
+            writer = stage.transactions[-1]
+            key = max(writer.staged.cells, default=stage.at(b"a"))
+            stage.claim("TXN-009", "a random program that uses a transaction of a closed store")
+            stage.t.expect_raises(partial(writer.handle.get, key), "get raises after the close")
+        stage.claim("COMMIT-008", "a random program that closes and reopens the store")
+        if stage.dirty or stage.transactions:
+            stage.forget_log()
+        stage.store = stage.kind.open(stage.t)
         # Under exactly-once, a transactional store discards uncommitted writes.
-        self.content = dict(self.committed)
-        self.dirty = False
-        self.check_content()
-        if self.can.manages_offsets:
-            self.ask_offset()
+        stage.closed()
+        if offsets_first and stage.can.manages_offsets and stage.can.persistent:
+            self.ask_offsets()
+        stage.check_content("COMMIT-008")
+        if self.run.applies("POS-007"):
+            self.compare_position("POS-007")
+        if mark and stage.oracle.reached >= 0:
+            stage.claim(stage.plain)
+            self.put_any(stage.kind.marker(MARKER, stage.oracle.reached), b"")
+
+    def read_closed(self, iterator: Any) -> None:
+        """Read an iterator whose store was closed: it raises or ends."""
+        promise = self.stage.kind.promises.closed
+        self.stage.claim(promise, "a random program that reads an iterator of a closed store")
+        try:
+            found = iterator.advance()
+        except SubjectRaised:
+            self.stage.t.go_on_after_error()
+            self.stage.t.held()
+        else:
+            self.stage.t.expect(found, None)
+        if self.run.applies("ERR-007"):
+            self.stage.claim("ERR-007", "a random program with an iterator of a closed store")
+            self.stage.t.held()
+
+    @step(expires)
+    def count(self) -> None:
+        """Read the number of writes that came too late."""
+        stage = self.stage
+        stage.claim(stage.kind.promises.answers, "a random program that counts dropped records")
+        found = stage.store.read("dropped_records")
+        if stage.dropped is not None:
+            stage.t.expect(found, stage.dropped)
+        stage.dropped = found
+
+
+# Short programs, which together use every rule that the subject supports.
+
+
+def writes(m: StoreProgram) -> None:
+    """Write in every way."""
+    if overwrites(m.run):
+        m.restore([(b"a", b"1"), (b"b", b"2"), (b"b", None)])
+    if takes_records(m.run):
+        m.process(0, 5, 77)
+    m.put(b"c", b"3")
+    m.put_all([(b"e", b"5"), (b"d", b"4")])
+    if overwrites(m.run):
+        m.put_any(b"d", None)
+        m.put_if_absent(b"a", b"6")
+        m.delete(b"a")
+    for key in (b"a", b"b", b"c", b"d", b"e"):
+        m.get(key)
+    if m.stage.can.timestamped:
+        m.put_stamped(b"f", b"7", 5)
+        m.get_stamped(b"f")
+    if m.run.applies("POS-002"):
+        m.ask_position()
+    m.commit()
+
+
+def refusals(m: StoreProgram) -> None:
+    """Pass None for a key to every method."""
+    if not m.run.applies("ERR-001"):
+        return
+    m.put(b"a", b"1")
+    for method in m.stage.kind.refusing:
+        m.refuse(method, [(b"b", b"2")], at=1)
+    m.commit()
+
+
+def views(m: StoreProgram) -> None:
+    """Read views beside staged writes."""
+    m.put_all([(b"a", b"1"), (b"b", b"2")])
+    m.commit(look=False)
+    for number, _ in enumerate(m.stage.possible_views()):
+        m.open_view(number)
+    for number, _ in enumerate(m.stage.views):
+        m.put(b"a", b"staged")
+        m.get(b"a", 1 + number)
+
+
+def reads(method: ScanMethod, m: StoreProgram) -> None:
+    """Scan with a method, and read an iterator of it beside later writes."""
+    places, bounds = m.stage.kind.samples()
+    m.put_all([(place, b"%d" % number) for number, place in enumerate(places)])
+    for low, high in bounds:
+        m.scan(method, low, high)
+    if scans_of(m.run):
+        m.iterate(method, b"a", None)
+        m.advance()
+        m.write_before()
+        m.commit(look=False)
+        if expires(m.run):
+            m.peek()
+        m.finish(twice=True)
+
+
+def ended_transactions(m: StoreProgram) -> None:
+    """End transactions in every way, and use them."""
+    if not m.run.applies("TXN-015"):
+        return
+    m.put_all([(b"a", b"1"), (b"b", b"2")])
+    m.commit(look=False)
+    ends: tuple[Callable[[], None], ...] = (m.roll_back, m.commit_transaction, m.commit)
+    for end in ends:
+        m.begin()
+        m.begin()
+        m.put(b"a", b"staged", 1)
+        m.put(b"c", b"beside", 2)
+        m.get(b"a", 1)
+        if scans_of(m.run):
+            m.iterate(m.stage.kind.scans[0], None, None, 1)
+            m.advance()
+        end()
+        for method in USES:
+            m.use_ended(method, b"a")
+
+
+def commits(m: StoreProgram) -> None:
+    """Commit with and without writes, forget offsets, flush and reopen."""
+    for partitions in partitions_of(m.run):
+        m.put(b"a", b"1")
+        m.commit(partitions, look=False)
+        m.commit(partitions)
+    m.flush()
+    if m.run.applies("OFFSET-006"):
+        m.forget_one(CHANGELOG)
+    if m.run.applies("OFFSET-005"):
+        m.forget_all()
+    if scans_of(m.run):
+        m.iterate(m.stage.kind.scans[0], None, None)
+        m.abandon()
+        m.iterate(m.stage.kind.scans[0], None, None)
+    if m.stage.can.manages_offsets and m.stage.can.persistent:
+        m.ask_offsets()
+    if m.stage.can.persistent and overwrites(m.run):
+        m.reopen()
+
+
+def closed_iterators(m: StoreProgram) -> None:
+    """Read an iterator after its store was closed."""
+    if scans_of(m.run) and m.run.applies(m.stage.kind.promises.closed):
+        m.put(b"a", b"1")
+        method = m.stage.kind.scans[0]
+        iterator = m.stage.store.iterate(method.name, *m.stage.bounds(method, b"a", None).arguments)
+        m.stage.store.call("close")
+        m.read_closed(iterator)
+
+
+def times(m: StoreProgram) -> None:
+    """Let what was committed expire in a transaction and in a view, and then in the store."""
+    kind = m.stage.kind
+    if not isinstance(kind, TimedKind):
+        return
+    first, last = (Spot(key, Moment("tick", at), Moment("tick", at)) for key, at in TWO_SPOTS)
+    far = Spot(b"b", Moment("retention"), Moment("retention"))
+    m.put(first, b"1")
+    m.put(last, b"2")
+    m.commit(look=False)
+    if stages(m.run):
+        for _ in range(2):
+            m.begin()
+            m.put(far, b"far", 1)
+            m.get(first)
+            m.roll_back()
+    if m.stage.possible_views():
+        m.open_view()
+        m.put(far, b"far")
+        m.get(first, 1)
+    m.put(far, b"far")
+    m.put(first, b"late")
+    m.count()
+    for method in kind.scans:
+        m.scan(method, b"a", None)
+    m.commit()
+    m.count()
+
+
+TWO_SPOTS = ((b"a", 0), (b"b", TICKS - 1))
+
+
+PARTS: tuple[Part, ...] = (
+    writes,
+    refusals,
+    views,
+    ended_transactions,
+    commits,
+    closed_iterators,
+    times,
+)

@@ -2,9 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from streamproof.conformance.check_registry import check
-from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, TopicPartition
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.lab import (
+    CHANGELOG,
+    CHECKPOINT_OF_ANOTHER,
+    OTHER_CHANGELOG,
+    TopicPartition,
+)
+from streamproof.conformance.program_text import render
+from streamproof.conformance.reserved_keys import keys_in_imports, keys_on_disk
 from streamproof.conformance.trial import Handle, Trial
+from streamproof.conformance.violations import Skipped, Violation
+
+OTHERS = (OTHER_CHANGELOG, TopicPartition("another-topic", 0))
+"""Partitions of the same topic and of another one."""
+
+LONGEST_TOPIC = 249
+"""The length of the longest name that Kafka allows for a topic."""
+
+
+def _expect_none(t: Trial, store: Handle, *partitions: TopicPartition) -> None:
+    """Demand that the store has no committed offset of these partitions."""
+    for each in partitions:
+        t.expect(store.committed_offset(each), None)
+
+
+def _expect_never_told(t: Trial, store: Handle) -> None:
+    """Commit offsets to a store that tells none, and ask for each before and after.
+
+    Reopen the store too.
+    """
+    every = (CHANGELOG, *OTHERS)
+    several = t.lab.subject.capabilities.several_partitions
+    for first in (0, 10):
+        _expect_none(t, store, *every)
+        store.put(b"a", b"%d" % first)
+        store.commit({CHANGELOG: first})
+        _expect_none(t, store, *every)
+        store.commit(dict.fromkeys(every, first + 1) if several else {CHANGELOG: first + 1})
+        _expect_none(t, store, *every)
+        t.expect(store.get(b"a"), b"%d" % first)
+        store = t.reopen(store)
+    _expect_none(t, store, *every)
 
 
 def _committed(store: Handle) -> tuple[int | None, int | None]:
@@ -17,6 +59,8 @@ def committed_offset_follows_commit(t: Trial) -> None:
     """Read the committed offset before and after commits."""
     store = t.open()
     t.claim("OFFSET-001", "read the committed offset of a new store")
+    t.expect(store.committed_offset(CHANGELOG), None)
+    store = t.reopen(store)
     t.expect(store.committed_offset(CHANGELOG), None)
     store.put(b"a", b"1")
     t.expect(store.committed_offset(CHANGELOG), None)
@@ -37,8 +81,10 @@ def unknown_partitions_have_none(t: Trial) -> None:
     store = t.open()
     store.put(b"a", b"1")
     store.commit({CHANGELOG: 7})
-    t.expect(store.committed_offset(OTHER_CHANGELOG), None)
-    t.expect(store.committed_offset(TopicPartition("another-topic", 0)), None)
+    _expect_none(t, store, *OTHERS)
+    if t.lab.subject.capabilities.persistent:
+        store = t.reopen(store)
+        _expect_none(t, store, *OTHERS)
 
 
 @check("OFFSET-003", given=lambda g: {"offset": g.offsets()})
@@ -116,15 +162,17 @@ def any_offset(t: Trial, offset: int) -> None:
         t.expect(store.committed_offset(CHANGELOG), each)
 
 
-@check("OFFSET-008")
+@check("OFFSET-008", "OFFSET-002")
 def last_commit_counts(t: Trial) -> None:
-    """Commit a smaller offset than before, as after a wiped changelog."""
+    """Commit a smaller offset than before. A store may refuse that, but not keep the larger one."""
     t.claim("OFFSET-008", "commit a smaller offset than before")
     store = t.open()
     store.put(b"a", b"1")
     store.commit({CHANGELOG: 100})
     store.put(b"a", b"2")
     store.commit({CHANGELOG: 4})
+    t.held()
+    t.claim("OFFSET-002", "commit a smaller offset, which the store takes, then read the offset")
     t.expect(store.committed_offset(CHANGELOG), 4)
     store = t.reopen(store)
     t.expect(store.committed_offset(CHANGELOG), 4)
@@ -142,14 +190,19 @@ def partitions_are_told_apart(t: Trial) -> None:
         TopicPartition("app.store_changelog", 1),
         TopicPartition("status", 0),
         TopicPartition("position", 0),
+        # Kafka's longest names of topics, and numbers beyond a byte and two bytes.
+        *(TopicPartition("t" * (LONGEST_TOPIC - 1) + end, 1) for end in "ab"),
+        *(TopicPartition("app-store-changelog", number) for number in (257, 2**16 + 1, 2**31 - 1)),
+        TopicPartition("APP-store-changelog", 1),
     ]
+    offsets = {each: 2**31 + number for number, each in enumerate(partitions)}
     store = t.open()
-    store.commit({each: number for number, each in enumerate(partitions)})
-    for number, each in enumerate(partitions):
-        t.expect(store.committed_offset(each), number)
+    store.commit(offsets)
+    for each, offset in offsets.items():
+        t.expect(store.committed_offset(each), offset)
     store = t.reopen(store)
-    for number, each in enumerate(partitions):
-        t.expect(store.committed_offset(each), number)
+    for each, offset in offsets.items():
+        t.expect(store.committed_offset(each), offset)
 
 
 @check("OFFSET-011")
@@ -167,51 +220,144 @@ def commit_without_writes(t: Trial) -> None:
 
 @check("OFFSET-012")
 def unmanaged_offsets_are_none(t: Trial) -> None:
-    """Read the committed offset of a store that does not manage offsets."""
-    t.claim("OFFSET-012", "commit an offset to a store that does not manage offsets")
+    """Read the committed offsets of a store that does not manage offsets."""
+    t.claim("OFFSET-012", "commit offsets to a store that does not manage offsets, and read them")
+    _expect_never_told(t, t.open())
+
+
+@check("OFFSET-015")
+def volatile_store_has_no_offsets(t: Trial) -> None:
+    """Read the committed offsets of a store that is not persistent."""
+    t.claim("OFFSET-015", "commit offsets to a store that is not persistent, and read them")
     store = t.open()
+    if not callable(getattr(store.raw, "committed_offset", None)):
+        raise Skipped("the store has no committed_offset")
+    _expect_never_told(t, store)
+
+
+@check("OFFSET-016")
+def offsets_of_input_and_changelog(t: Trial) -> None:
+    """Commit offsets of the changelog and of input partitions together."""
+    t.claim("OFFSET-016", "commit offsets of the changelog and of two inputs in one map")
+    store = t.open()
+    inputs = [TopicPartition("input", 0), TopicPartition("other-input", 7)]
     store.put(b"a", b"1")
-    store.commit({CHANGELOG: 5})
-    t.expect(store.committed_offset(CHANGELOG), None)
-    t.expect(store.get(b"a"), b"1")
+    store.commit({CHANGELOG: 5, inputs[0]: 17, inputs[1]: 3})
+    expected = [5, 17, 3]
+    t.expect([store.committed_offset(each) for each in (CHANGELOG, *inputs)], expected)
+    store = t.reopen(store)
+    t.expect([store.committed_offset(each) for each in (CHANGELOG, *inputs)], expected)
+    t.claim("OFFSET-016", "commit the changelog alone after the changelog and two inputs")
+    store.commit({CHANGELOG: 6})
+    t.expect([store.committed_offset(each) for each in (CHANGELOG, *inputs)], [6, 17, 3])
 
 
 @check("OFFSET-014")
 def takes_over_a_checkpoint(t: Trial) -> None:
-    """Open a store next to the .checkpoint of an older version, and hand over its offset.
+    """Open a store next to the .checkpoint of an older version, which has its offset.
 
-    A store may read the file when it opens. For any other store the runtime reads the file and
-    commits the offset before the first write.
+    A store that declares it takes the offset over when it opens. For any other store the runtime
+    reads the file, and commits the offset before the first write.
     """
-    t.claim("OFFSET-014", "open a store next to a .checkpoint, and hand over its offset")
+    t.claim("OFFSET-014", "open a store next to a .checkpoint with its offsets")
+    can = t.lab.subject.capabilities
+    left: dict[TopicPartition, int | None] = {CHANGELOG: 41}
+    if can.several_partitions:
+        left[OTHER_CHANGELOG] = 17
     store = t.open()
     store.put(b"a", b"1")
     store.close()
-    _leave_checkpoint(t, 41)
+    _leave_checkpoint(t, left)
     store = t.open()
     value = store.get(b"a")
-    if store.committed_offset(CHANGELOG) is None:
-        store.commit({CHANGELOG: 41})
-    t.expect(store.committed_offset(CHANGELOG), 41)
-    store = t.reopen(store)
-    t.expect(store.committed_offset(CHANGELOG), 41)
-    t.expect(store.get(b"a"), value)
+    if not can.imports_offsets:
+        store.commit(left)
+    for reopened in (False, True):
+        store = t.reopen(store) if reopened else store
+        for partition, offset in left.items():
+            t.expect(store.committed_offset(partition), offset)
+        t.expect(store.get(b"a"), value)
+    if can.forgets_offsets:
+        t.claim("OFFSET-014", "let a store forget the offsets of a .checkpoint, and open it again")
+        store.commit({})
+        store = t.reopen(store)
+        for partition in left:
+            t.expect(store.committed_offset(partition), None)
     t.claim("OFFSET-014", "open a store whose offset is behind that in a .checkpoint")
     store.commit({CHANGELOG: 50})
     store.close()
-    _leave_checkpoint(t, 90)
+    _leave_checkpoint(t, {CHANGELOG: 90})
     store = t.open()
-    t.expect(store.committed_offset(CHANGELOG), 50)
+    if t.run.settings.spec == "kips":
+        # Kafka commits the offset of the file over the one of the store (migrateLegacyOffsets).
+        t.expect(store.committed_offset(CHANGELOG), 50)
     t.claim("OFFSET-014", "open a store next to a .checkpoint with the offset of another store")
     found = (t.lab.directory / ".checkpoint").read_text()
-    t.expect_that(_OF_ANOTHER_STORE in found, f"{_OF_ANOTHER_STORE!r} still in the file", found)
+    kept = CHECKPOINT_OF_ANOTHER in found
+    t.expect_that(kept, f"{CHECKPOINT_OF_ANOTHER!r} still in the file", found)
 
 
-_OF_ANOTHER_STORE = "streamproof-other-changelog 0 7"
-
-
-def _leave_checkpoint(t: Trial, offset: int) -> None:
+def _leave_checkpoint(t: Trial, offsets: Mapping[TopicPartition, int | None]) -> None:
     """Write the file as versions before KIP-1035 do, for this store and another one."""
-    content = f"0\n2\n{CHANGELOG.topic} {CHANGELOG.partition} {offset}\n{_OF_ANOTHER_STORE}\n"
-    t.note(f'(lab.directory / ".checkpoint").write_text({content!r})')
-    (t.lab.directory / ".checkpoint").write_text(content)
+    t.note(f"lab.leave_checkpoint({render(dict(offsets))})")
+    t.lab.leave_checkpoint(offsets)
+
+
+@check("OFFSET-017", raw=True, weight=3)
+def no_key_is_reserved(run: CheckRun) -> None:
+    """Write keys that the store may keep for itself: from its code, and from its own files."""
+    keys = _keys_of_the_store(run)
+    if _fails(run, keys):
+        for key in keys:
+            if _fails(run, (key,)):
+                keys = (key,)
+                break
+    run.shrinking(lambda: _write_keys(run, keys))
+
+
+def _keys_of_the_store(run: CheckRun) -> tuple[bytes, ...]:
+    """The keys in the code of the store, and in the files that a commit and a close leave."""
+    with run.trial("OFFSET-017") as t:
+        store = t.open()
+        store.put(b"k", b"v")
+        store.commit({CHANGELOG: 4})
+        written = keys_on_disk(t.lab.directory)
+        store.close()
+        written += keys_on_disk(t.lab.directory)
+    return tuple(dict.fromkeys((*keys_in_imports(run.subject.module), *written)))
+
+
+def _fails(run: CheckRun, keys: tuple[bytes, ...]) -> bool:
+    try:
+        _write_keys(run, keys)
+    except Violation:
+        return True
+    return False
+
+
+def _write_keys(run: CheckRun, keys: tuple[bytes, ...]) -> None:
+    """Write, commit, reopen and delete keys; each answer and the offset must be right."""
+    with run.trial("OFFSET-017") as t:
+        store = t.open()
+        store.put(b"other", b"v")
+        store.commit({CHANGELOG: 4})
+        for key in keys:
+            store.put(key, b"v")
+        t.expect(store.committed_offset(CHANGELOG), 4)
+        store.commit({CHANGELOG: 5})
+        _expect_values(t, store, keys, b"v", 5)
+        store = t.reopen(store)
+        _expect_values(t, store, keys, b"v", 5)
+        for key in keys:
+            store.delete(key)
+        store.commit({CHANGELOG: 6})
+        _expect_values(t, store, keys, None, 6)
+        _expect_values(t, t.reopen(store), keys, None, 6)
+
+
+def _expect_values(
+    t: Trial, store: Handle, keys: tuple[bytes, ...], value: bytes | None, offset: int
+) -> None:
+    for key in keys:
+        t.expect(store.get(key), value)
+    t.expect(store.committed_offset(CHANGELOG), offset)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import campaign
 from streamproof.conformance.crash.program import PARTITIONS, ProgramBuilder, random_program
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
-from streamproof.conformance.trial import Trial
+from streamproof.conformance.trial import Handle, Trial
+from streamproof.conformance.violations import Skipped
+from streamproof.stores.api import TopicPartition
+from streamproof.stores.timestamps import ValueAndTimestamp
 
 INPUT = ("input", 0)
+
+POSITION_FILES = "*.position"
+"""The files that hold positions before KIP-1035: ``<store>.position`` and ``.position``."""
 
 
 @check("POS-001", "POS-002", "POS-003", "POS-004")
@@ -38,24 +45,44 @@ def follows_the_records(t: Trial) -> None:
 
 @check("POS-005", "POS-006")
 def every_kind_of_write(t: Trial) -> None:
-    """Delete, put a batch and put if absent, with and without an input record."""
+    """Write by every method, with and without an input record."""
     store = t.open()
-    t.claim("POS-005", "delete, put_all and put_if_absent while records are being processed")
-    t.processing(1)
-    store.put(b"a", b"1")
-    t.processing(2)
-    store.delete(b"a")
-    t.expect(store.position(), {INPUT: 2})
-    t.processing(3)
-    store.put_all([(b"b", b"2"), (b"c", None)])
-    t.expect(store.position(), {INPUT: 3})
-    t.processing(4)
-    store.put_if_absent(b"d", b"3")
-    t.expect(store.position(), {INPUT: 4})
+    ways = every_write(t)
+    for offset, (method, arguments) in enumerate(ways):
+        t.claim("POS-005", f"call {method} while a record is being processed")
+        t.processing(offset)
+        store.call(method, *arguments)
+        t.expect(store.position(), {INPUT: offset})
     t.claim("POS-006", "put while no record is being processed")
     t.idle()
     store.put(b"e", b"4")
-    t.expect(store.position(), {INPUT: 4})
+    t.expect(store.position(), {INPUT: len(ways) - 1})
+
+
+def every_write(t: Trial) -> list[tuple[str, tuple[Any, ...]]]:
+    """Calls of every method that writes. Each of them changes the content of the store."""
+    ways: list[tuple[str, tuple[Any, ...]]] = [
+        ("put", (b"a", b"1")),
+        ("delete", (b"a",)),
+        ("put_all", ([(b"b", b"2"), (b"c", None)],)),
+        ("put_if_absent", (b"d", b"3")),
+        ("put", (b"d", None)),
+    ]
+    pair = ValueAndTimestamp(b"2", 5)
+    if t.lab.subject.capabilities.timestamped:
+        ways += [
+            ("put_with_timestamp", (b"f", b"1", 5)),
+            ("delete_with_timestamp", (b"f",)),
+            ("put_all_with_timestamp", ([(b"g", pair)],)),
+            ("put_if_absent_with_timestamp", (b"h", b"1", 5)),
+            ("put_with_timestamp", (b"g", None, 5)),
+        ]
+    if t.run.applies("TS-022"):
+        ways += [
+            ("put_value_and_timestamp", (b"i", pair)),
+            ("put_value_and_timestamp_if_absent", (b"j", pair)),
+        ]
+    return ways
 
 
 @check("POS-007")
@@ -133,6 +160,89 @@ def read_is_a_copy(t: Trial) -> None:
     with t.watching("position.update()"):
         store.raw.position.update("input", 0, 99)
     t.expect(store.position(), {INPUT: 1})
+
+
+@check("POS-013")
+def position_file_is_taken_over(t: Trial) -> None:
+    """Open a store next to the .position file of an older version, twice."""
+    t.claim("POS-013", "open a store next to a .position file, and look for the file")
+    older = t.open_older()
+    write_at(t, older, 5)
+    older.close()
+    if not position_files(t):
+        raise Skipped("The older store keeps its position in no file of its own.")
+    store = t.open()
+    expect_taken_over(t, store, 5)
+    store = t.reopen(store)
+    t.expect(store.position(), {INPUT: 5})
+    if t.run.settings.guarantee == "exactly-once":
+        # Under exactly-once, files without an offset are those of a crash.
+        return
+    store.close()
+    t.claim("POS-013", "open a store without a changelog next to a .position file")
+    t.note("lab.wipe()")
+    t.lab.wipe()
+    older = t.open_older()
+    write_at(t, older, 5, {})
+    older.close()
+    if position_files(t):
+        expect_taken_over(t, t.open(), 5)
+
+
+@check("POS-014")
+def position_file_of_a_downgrade_is_taken_over(t: Trial) -> None:
+    """Close a store with upgrade.from, and upgrade at once, and after the older store wrote."""
+    t.claim("POS-014", "close with upgrade.from, open without, and look for a .position file")
+    store = t.open_before_downgrade()
+    write_at(t, store, 5)
+    store.close()
+    if not position_files(t):
+        raise Skipped("The store leaves its position in no file of its own.")
+    store = t.open()
+    expect_taken_over(t, store, 5)
+    write_at(t, store, 6)
+    store = t.reopen(store)
+    expect_taken_over(t, store, 6)
+    store.close()
+    t.claim("POS-014", "write with the older store after a downgrade, and upgrade again")
+    store = t.open_before_downgrade()
+    write_at(t, store, 7)
+    store.close()
+    older = t.open_older()
+    write_at(t, older, 8)
+    older.close()
+    store = t.open()
+    expect_taken_over(t, store, 8)
+    store = t.reopen(store)
+    t.expect(store.position(), {INPUT: 8})
+
+
+def write_at(
+    t: Trial,
+    store: Handle,
+    offset: int,
+    offsets: dict[TopicPartition, int] | None = None,
+) -> None:
+    """Put while an input record of this offset is being processed, and commit.
+
+    ``offsets`` are those of the commit; by default, the changelog has the same offset.
+    """
+    t.processing(offset)
+    store.put(b"a", b"%d" % offset)
+    t.idle()
+    store.commit({CHANGELOG: offset} if offsets is None else offsets)
+
+
+def position_files(t: Trial) -> list[str]:
+    """The files of the task that have a position in them, by name."""
+    return sorted(path.name for path in t.lab.directory.rglob(POSITION_FILES))
+
+
+def expect_taken_over(t: Trial, store: Handle, offset: int) -> None:
+    """Demand this position, and that no file has it any more."""
+    t.expect(store.position(), {INPUT: offset})
+    left = position_files(t)
+    t.expect_that(not left, "no file with a position", left)
 
 
 @check("POS-012", raw=True, weight=70)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Literal
 
 import msgspec
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.checks.upgrade_checks import upgrading
+from streamproof.conformance.checks.crash_checks import of_an_import, of_offsets_alone
+from streamproof.conformance.checks.upgrade_checks import preparing, upgrading
 from streamproof.conformance.crash.program import PARTITIONS, ProgramBuilder, random_program
+from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.power.disk import PORTABLE
 from streamproof.conformance.power.power_campaign import PowerCampaign
 from streamproof.conformance.sampling import spread
+from streamproof.conformance.trial import Trial
+from streamproof.conformance.violations import Skipped, SubjectRaised
 
 JUDGED = (
     "POWER-001",
@@ -36,6 +41,10 @@ LONG = 1_700
 
 FIRST_LOSSES = 3
 """The most first losses of power from which a check searches for further losses."""
+
+
+WITHOUT: tuple[Literal["files", "content"], ...] = ("files", "content")
+"""What is taken from the files that a store declares disposable."""
 
 
 def campaign(run: CheckRun) -> PowerCampaign:
@@ -77,6 +86,20 @@ def while_buffers_overflow(run: CheckRun) -> None:
     losses.lose(builder.build())
 
 
+@check(*JUDGED, raw=True, weight=60)
+def offsets_alone(run: CheckRun) -> None:
+    """Lose the power around commits that have offsets, and no write."""
+    several = run.subject.capabilities.several_partitions
+    campaign(run).lose(of_offsets_alone(several=several))
+
+
+@check("POWER-019", raw=True, weight=60)
+def while_importing(run: CheckRun) -> None:
+    """Lose the power while a store takes over the offsets of two partitions from one file."""
+    campaign(run).lose(of_an_import().read(b"a").then("close").build())
+    blame(run, "POWER-019")
+
+
 @check("POWER-007", raw=True, weight=60)
 def several_partitions(run: CheckRun) -> None:
     """Lose the power around commits of two changelog partitions."""
@@ -103,6 +126,14 @@ def while_upgrading(run: CheckRun) -> None:
     builder = upgrading().read(b"b").then("flush").put(b"a", b"5").put(b"b", None).commit()
     losses.lose(builder.then("flush", "close", "open").build())
     blame(run, "POWER-012")
+
+
+@check("UPGRADE-034", raw=True, weight=60)
+def while_preparing(run: CheckRun) -> None:
+    """Lose the power while the new format is filled beside the older one, and then upgrade."""
+    losses = campaign(run)
+    losses.lose(preparing())
+    blame(run, "UPGRADE-034")
 
 
 @check("POWER-013", raw=True, weight=60)
@@ -149,6 +180,44 @@ def while_restoring(run: CheckRun) -> None:
         builder.restore(entries).commit()
     losses.lose(builder.then("flush", "close").build())
     blame(run, "POWER-017")
+
+
+@check("POWER-018")
+def without_disposable_files(t: Trial) -> None:
+    """Open copies of a store without the files that it declares disposable, or with empty ones."""
+    t.claim("POWER-018", "open a copy without disposable files, and one in which they are empty")
+    keys = [b"a", b"k0", b"k1", b"k2"]
+    store = t.open()
+    for number in range(3):
+        store.put(b"a", b"%d" % number * LONG)
+        store.put(b"k%d" % number, b"%d" % number)
+        store.commit({CHANGELOG: 2 * number + 1})
+        if not t.lab.disposable_files():
+            raise Skipped("the store has no file that it declares disposable")
+        expect_alike(t, keys)
+        store.flush()
+        expect_alike(t, keys)
+    store.put(b"a", b"uncommitted")
+    expect_alike(t, keys)
+    store.close()
+    expect_alike(t, keys)
+
+
+def expect_alike(t: Trial, keys: list[bytes]) -> None:
+    """Demand that a copy without disposable files has what a plain copy has."""
+    try:
+        plain = t.open_copy()
+    except SubjectRaised:
+        # After a kill, a store without transactions may refuse its files.
+        return
+    offset, values = plain.committed_offset(CHANGELOG), [plain.get(key) for key in keys]
+    plain.close()
+    for without in WITHOUT:
+        store = t.open_copy(without=without)
+        t.expect(store.committed_offset(CHANGELOG), offset)
+        for key, value in zip(keys, values, strict=True):
+            t.expect(store.get(key), value)
+        store.close()
 
 
 def blame(run: CheckRun, requirement: str) -> None:

@@ -20,6 +20,9 @@ JUDGED = (
 )
 """The requirements that judge every world."""
 
+QUERIED = ("QUERY-001", "QUERY-002", "QUERY-004")
+"""The requirements that queries judge in every world that has query clients."""
+
 SCENARIOS_PER_WORLD = 3
 """The scenarios for each world that the profile allows. Scenarios are much shorter than worlds."""
 
@@ -30,31 +33,42 @@ RESTARTS = ("crash", "bounce")
 """The faults after which a process opens its stores again."""
 
 
-@check(*JUDGED, raw=True, weight=40)
+def import_simulator() -> None:
+    """Import what the checks import. A run without these checks does not load the simulator."""
+    from streamproof.conformance.store_worlds import (  # noqa: F401
+        scenario_worlds,
+        store_world,
+        world_campaign,
+    )
+
+
+@check(*JUDGED, *QUERIED, raw=True, weight=40, prepare=import_simulator)
 def killed(run: CheckRun) -> None:
     """Kill the processes of a simulated application, and sometimes restart them cleanly."""
     explore(run, ("crash", "crash", "bounce"))
 
 
-@check(*JUDGED, "PROTOCOL-010", raw=True, weight=40)
+@check(
+    *JUDGED, "PROTOCOL-010", *QUERIED, "QUERY-003", raw=True, weight=40, prepare=import_simulator
+)
 def moved(run: CheckRun) -> None:
     """Kill and bounce the processes of an application whose standbys take over."""
     explore(run, ("crash", "bounce"), instances=2, standbys=1)
 
 
-@check(*JUDGED, raw=True, weight=40)
+@check(*JUDGED, *QUERIED, raw=True, weight=40, prepare=import_simulator)
 def cut_off(run: CheckRun) -> None:
     """Let processes pause, lose the brokers, run out of disk space and return as zombies."""
     explore(run, ("crash", "bounce", "pause", "cut", "fill", "hold"), instances=2)
 
 
-@check("PROTOCOL-009", raw=True, weight=30)
+@check("PROTOCOL-009", raw=True, weight=30, prepare=import_simulator)
 def same_twice(run: CheckRun) -> None:
     """Run a world twice in which processes are bounced but none is killed."""
     explore(run, ("bounce", "hold"), twice=True)
 
 
-@check(*JUDGED, "PROTOCOL-010", raw=True, weight=40)
+@check(*JUDGED, "PROTOCOL-010", raw=True, weight=40, prepare=import_simulator)
 def library(run: CheckRun) -> None:
     """Play the crash scenarios of the library that fit the store.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
 from streamproof.conformance.oracle import Write, fold
@@ -159,3 +161,26 @@ def restoring_is_not_logged(t: Trial) -> None:
     t.restore(store, records([(b"a", b"1"), (b"b", None)]))
     store.commit({CHANGELOG: 1})
     t.expect(t.logged(), [])
+
+
+@check("RESTORE-017")
+def every_mutator_logs(t: Trial) -> None:
+    """Write with each method that writes, commit after each, and compare the changelog."""
+    t.claim("RESTORE-017", "write with each method, commit, and read the changelog")
+    store = t.open()
+    key_of: Callable[[bytes], bytes] = getattr(store.raw, "changelog_key", lambda key: key)
+    last: dict[bytes, bytes | None] = {}
+    calls: list[tuple[Callable[[], object], dict[bytes, bytes | None]]] = [
+        (lambda: store.put(b"a", b"1"), {b"a": b"1"}),
+        (lambda: store.put_if_absent(b"b", b"1"), {b"b": b"1"}),
+        (lambda: store.put_if_absent(b"b", b"2"), {}),
+        (lambda: store.put_all([(b"c", b"1"), (b"a", b"2")]), {b"c": b"1", b"a": b"2"}),
+        (lambda: store.put_all([(b"d", b"1"), (b"c", None)]), {b"d": b"1", b"c": None}),
+        (lambda: store.delete(b"a"), {b"a": None}),
+        (lambda: store.put(b"b", None), {b"b": None}),
+    ]
+    for number, (call, written) in enumerate(calls):
+        call()
+        store.commit({CHANGELOG: number})
+        last |= {key_of(key): value for key, value in written.items()}
+        t.expect(dict(t.logged()), last)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from streamproof.conformance.check_registry import check
+from streamproof.conformance.claimed_methods import in_both_directions
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.trial import Entry, Handle, Trial
 from streamproof.conformance.windowed_trial import Times
@@ -123,7 +124,9 @@ def delete_absent_window(t: Trial) -> None:
     now = times_of(t).base
     store = t.open_store()
     store.put(b"a", None, now)
-    t.expect(store.scan("all"), [])
+    t.expect(store.scan("fetch_between", b"a", 0, LONG_MAX), [])
+    if t.has("all"):
+        t.expect(store.scan("all"), [])
     store.put(b"a", b"1", now)
     for key, start in ((b"a", now + 1), (b"a", now - 1), (b"aa", now), (b"b", now)):
         store.put(key, None, start)
@@ -158,8 +161,9 @@ def time_ranges(t: Trial, puts: Puts, first: int, last: int) -> None:
         t.claim("WIN-007", "fetch the windows of a key between two times")
         expected = of_key(within(content, (key, key), bounds))
         expect_oldest_first(t, store.scan("fetch_between", key, *bounds), expected)
-        t.claim("WIN-009", "fetch the windows of a key backward")
-        t.expect(store.scan("backward_fetch_between", key, *bounds), expected[::-1])
+        if t.has("backward_fetch_between"):
+            t.claim("WIN-009", "fetch the windows of a key backward")
+            t.expect(store.scan("backward_fetch_between", key, *bounds), expected[::-1])
 
 
 @check("WIN-007", "WIN-008", "WIN-009", "WIN-012")
@@ -174,12 +178,15 @@ def time_ranges_by_example(t: Trial) -> None:
         expect_oldest_first(t, store.scan("fetch_between", b"a", at(first), at(last)), expected)
     t.expect(store.scan("fetch_between", b"a", 0, at(0) - 1), [])
     everything = of_key(within(content, (b"a", b"a"), (0, at(15))))
-    t.claim("WIN-009", "fetch time ranges backward")
-    t.expect(store.scan("backward_fetch_between", b"a", 0, at(15)), everything[::-1])
-    t.expect(store.scan("backward_fetch_between", b"a", at(1), at(4)), everything[::-1][1:3])
+    if t.has("backward_fetch_between"):
+        t.claim("WIN-009", "fetch time ranges backward")
+        t.expect(store.scan("backward_fetch_between", b"a", 0, at(15)), everything[::-1])
+        t.expect(store.scan("backward_fetch_between", b"a", at(1), at(4)), everything[::-1][1:3])
     t.claim("WIN-012", "fetch a time range whose end is before its start")
-    for method in ("fetch_between", "backward_fetch_between"):
+    for method in filter(t.has, in_both_directions("fetch_between")):
         t.expect(store.scan(method, b"a", at(3), at(2)), [])
+    if t.has("fetch_all"):
+        t.expect(store.scan("fetch_all", at(6), at(2)), [])
 
 
 @check(
@@ -197,6 +204,7 @@ def key_ranges(
     t: Trial, puts: Puts, keys: tuple[bytes | None, bytes | None], first: int, last: int
 ) -> None:
     """Put windows of several keys, then fetch a range of keys between two times."""
+    t.require("fetch_range")
     times = times_of(t)
     starts = times.at(first), times.at(last)
     low, high = keys
@@ -209,13 +217,15 @@ def key_ranges(
     store, content = filled(t, puts, commit_at=len(puts) // 2)
     expected = arranged(within(content, keys, starts))
     t.expect(arranged(store.scan("fetch_range", low, high, *starts)), expected)
-    backward = store.scan("backward_fetch_range", low, high, *starts)[::-1]
-    t.expect(arranged(backward), expected)
+    if t.has("backward_fetch_range"):
+        backward = store.scan("backward_fetch_range", low, high, *starts)[::-1]
+        t.expect(arranged(backward), expected)
 
 
 @check("WIN-010", "WIN-011", "WIN-012")
 def key_ranges_by_example(t: Trial) -> None:
     """Fetch ranges of keys and times that end at existing windows and next to them."""
+    t.require("fetch_range")
     times = times_of(t)
     t.claim("WIN-010", "fetch ranges that end exactly at existing keys and windows")
     puts = [(b"a", 0), (b"a", 6), (b"b", 2), (b"c", 4), (b"c", 15), (b"\xff", 6)]
@@ -234,7 +244,6 @@ def key_ranges_by_example(t: Trial) -> None:
     t.claim("WIN-012", "fetch ranges whose end is before their start")
     t.expect(store.scan("fetch_range", b"c", b"a", *everything), [])
     t.expect(store.scan("fetch_range", None, None, at(6), at(2)), [])
-    t.expect(store.scan("fetch_all", at(6), at(2)), [])
 
 
 @check("WIN-013")
@@ -249,8 +258,9 @@ def range_of_one_key(t: Trial) -> None:
             expected = within(content, (key, key), starts)
             t.expect(store.scan("fetch_between", key, *starts), of_key(expected))
             t.expect(store.scan("fetch_range", key, key, *starts), expected)
-            found = store.scan("backward_fetch_range", key, key, *starts)
-            t.expect(found, expected[::-1])
+            if t.has("backward_fetch_range"):
+                found = store.scan("backward_fetch_range", key, key, *starts)
+                t.expect(found, expected[::-1])
 
 
 @check("WIN-015", given=lambda g: {"puts": g.windows(), "first": g.ticks(), "last": g.ticks()})
@@ -279,9 +289,11 @@ def backward_is_the_mirror(t: Trial, puts: Puts) -> None:
         ("fetch_range", (b"a", b"b", 0, times.at(15))),
     ]
     for method, arguments in scans:
-        forward = store.scan(method, *arguments)
-        t.expect(store.scan(f"backward_{method}", *arguments), forward[::-1])
-    t.expect(arranged(store.scan("backward_all")[::-1]), arranged(content.entries()))
+        if t.has(method):
+            forward = store.scan(method, *arguments)
+            t.expect(store.scan(f"backward_{method}", *arguments), forward[::-1])
+    if t.has("all"):
+        t.expect(arranged(store.scan("backward_all")[::-1]), arranged(content.entries()))
 
 
 @check("WIN-016")
@@ -294,11 +306,14 @@ def declared_order(t: Trial) -> None:
     puts = [(key, tick) for tick in (11, 0, 15, 6, 3) for key in (b"b", b"c", b"a")]
     store, content = filled(t, puts)
     expected = content.entries()
-    t.expect(store.scan("all"), expected)
-    t.expect(store.scan("backward_all"), expected[::-1])
-    t.expect(store.scan("fetch_range", None, None, 0, times.at(15)), expected)
-    some = within(content, (b"a", b"b"), (times.at(3), times.at(11)))
-    t.expect(store.scan("fetch_range", b"a", b"b", times.at(3), times.at(11)), some)
+    if t.has("all"):
+        t.expect(store.scan("all"), expected)
+    if t.has("backward_all"):
+        t.expect(store.scan("backward_all"), expected[::-1])
+    if t.has("fetch_range"):
+        t.expect(store.scan("fetch_range", None, None, 0, times.at(15)), expected)
+        some = within(content, (b"a", b"b"), (times.at(3), times.at(11)))
+        t.expect(store.scan("fetch_range", b"a", b"b", times.at(3), times.at(11)), some)
 
 
 @check("WIN-017")
@@ -334,9 +349,12 @@ def keys_are_exact(t: Trial) -> None:
         expected = within(content, (key, key), (now, last))
         t.expect(store.scan("fetch_between", key, now, last), of_key(expected))
         t.expect(store.scan("fetch_between", key, now + 1, now + 1), of_key(expected[1:2]))
-        t.expect(store.scan("fetch_range", key, key, now, last), expected)
+        if t.has("fetch_range"):
+            t.expect(store.scan("fetch_range", key, key, now, last), expected)
         if not times.can.retain_duplicates:
             t.expect(store.fetch(key, now), expected[0][1])
+    if not t.has("fetch_range"):
+        return
     t.claim("WIN-017", "fetch ranges whose bounds are prefixes of existing keys")
     for low, high in ((b"a", b"aa"), (b"a", b"a\x00"), (b"", b"a"), (b"\x00", b"a"), (b"aa", b"b")):
         expected = arranged(within(content, (low, high), (now, last)))
@@ -356,8 +374,10 @@ def window_ends(t: Trial) -> None:
     )
     expected = [(first, b"0"), (last, b"1")]
     for method, arguments in (("all", ()), ("fetch_range", (b"a", b"b", 0, times.at(15)))):
-        t.expect(store.scan(method, *arguments), expected)
-        t.expect(store.scan(f"backward_{method}", *arguments), expected[::-1])
+        if t.has(method):
+            t.expect(store.scan(method, *arguments), expected)
+        if t.has(f"backward_{method}"):
+            t.expect(store.scan(f"backward_{method}", *arguments), expected[::-1])
 
 
 @check("WIN-019")
@@ -373,16 +393,20 @@ def end_of_time(t: Trial) -> None:
         store.put(b"a", b"%d" % start, start)
     expected = [(start, b"%d" % start) for start in starts]
     t.expect(store.scan("fetch_between", b"a", 0, LONG_MAX), expected)
-    t.expect(store.scan("backward_fetch_between", b"a", 0, LONG_MAX), expected[::-1])
+    if t.has("backward_fetch_between"):
+        t.expect(store.scan("backward_fetch_between", b"a", 0, LONG_MAX), expected[::-1])
     t.expect(store.scan("fetch_between", b"a", LONG_MAX, LONG_MAX), expected[-1:])
     windows = [
         (Windowed(b"a", Window(start, min(start + size, LONG_MAX))), value)
         for start, value in expected
     ]
-    t.expect(store.scan("all"), windows)
-    t.expect(store.scan("backward_all"), windows[::-1])
-    t.expect(store.scan("fetch_all", 0, LONG_MAX), windows)
-    t.expect(store.scan("fetch_range", b"a", None, LONG_MAX - 1, LONG_MAX), windows[-2:])
+    if t.has("all"):
+        t.expect(store.scan("all"), windows)
+        t.expect(store.scan("fetch_all", 0, LONG_MAX), windows)
+    if t.has("backward_all"):
+        t.expect(store.scan("backward_all"), windows[::-1])
+    if t.has("fetch_range"):
+        t.expect(store.scan("fetch_range", b"a", None, LONG_MAX - 1, LONG_MAX), windows[-2:])
 
 
 @check("WIN-020")
@@ -394,11 +418,14 @@ def before_time(t: Trial) -> None:
     store.put(b"a", b"2", 1)
     for early in (-1, -LONG_MAX - 1):
         t.expect(store.scan("fetch_between", b"a", early, 1), [(0, b"1"), (1, b"2")])
-        t.expect(store.scan("backward_fetch_between", b"a", early, 0), [(0, b"1")])
-        t.expect(len(store.scan("fetch_range", None, None, early, 1)), 2)
-        t.expect(len(store.scan("fetch_all", early, 0)), 1)
+        if t.has("backward_fetch_between"):
+            t.expect(store.scan("backward_fetch_between", b"a", early, 0), [(0, b"1")])
+        if t.has("fetch_range"):
+            t.expect(len(store.scan("fetch_range", None, None, early, 1)), 2)
         t.expect(store.scan("fetch_between", b"a", early, -1), [])
-        t.expect(store.scan("fetch_all", early, -1), [])
+        if t.has("fetch_all"):
+            t.expect(len(store.scan("fetch_all", early, 0)), 1)
+            t.expect(store.scan("fetch_all", early, -1), [])
 
 
 @check("WIN-021")
@@ -412,7 +439,8 @@ def windows_across_segments(t: Trial) -> None:
         starts = times.at(first), times.at(last)
         expected = of_key(within(content, (b"a", b"a"), starts))
         t.expect(store.scan("fetch_between", b"a", *starts), expected)
-        t.expect(store.scan("backward_fetch_between", b"a", *starts), expected[::-1])
+        if t.has("backward_fetch_between"):
+            t.expect(store.scan("backward_fetch_between", b"a", *starts), expected[::-1])
     for tick, value in ((3, b"1"), (4, b"3"), (15, b"0")):
         found = store.scan("fetch_between", b"a", times.at(tick), times.at(tick))
         t.expect(found, [(times.at(tick), value)])
@@ -427,7 +455,7 @@ def bad_input(t: Trial) -> None:
     t.expect_raises(lambda: store.put(None, b"1", now), "put(None, …) raises")
     if not t.lab.subject.capabilities.retain_duplicates:
         t.expect_raises(lambda: store.fetch(None, now), "fetch(None, …) raises")
-    for method in ("fetch_between", "backward_fetch_between"):
+    for method in filter(t.has, in_both_directions("fetch_between")):
         t.expect_raises(partial(store.scan, method, None, 0, now), f"{method}(None, …) raises")
     t.claim("WIN-023", "put a window that starts before 0")
     t.expect_raises(lambda: store.put(b"a", b"1", -1), "put at -1 raises")
@@ -454,5 +482,5 @@ def closed_store(t: Trial) -> None:
         ("all", ()),
     ]
     for method, arguments in scans:
-        for name in (method, f"backward_{method}"):
+        for name in filter(t.has, in_both_directions(method)):
             t.expect_raises(partial(store.scan, name, *arguments), f"{name} raises")

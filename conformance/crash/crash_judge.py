@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from streamproof.conformance.crash.crash_records import Crashed, Observation
-from streamproof.conformance.crash.program import OPENING, REPLAYING, Operation
-from streamproof.conformance.lab import CHANGELOG
+from streamproof.conformance.crash.program import INPUT_TOPIC, OPENING, REPLAYING, Operation
+from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG
 from streamproof.conformance.oracle import (
     Commit,
     History,
@@ -16,10 +17,9 @@ from streamproof.conformance.oracle import (
     fold,
     partitions_of,
 )
-from streamproof.conformance.program_text import render
+from streamproof.conformance.program_text import brief_source, render
 from streamproof.conformance.ruling import Ruling
-from streamproof.conformance.violations import brief
-from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.capabilities import LATE, Capabilities
 
 __all__ = ["POSITION", "history_of", "judge", "state_of"]
 
@@ -49,6 +49,9 @@ def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> 
     """The writes and commits until the crash; the interrupted operation is the last."""
     history = _history_before(crashed, capabilities, exact=exact)
     returned_commit = history.durable
+    settling = {"close", "leave_checkpoint"}
+    if capabilities.durability != "close":
+        settling.add("flush")
     for index, operation in enumerate(crashed.program.operations[: crashed.started]):
         commits = _note(history, operation)
         returned = index < crashed.finished
@@ -56,9 +59,9 @@ def history_of(crashed: Crashed, capabilities: Capabilities, *, exact: bool) -> 
             returned_commit = len(history.commits) - 1
         if operation.name == "upgrade":
             history.durable = returned_commit = 0
-        elif returned and operation.name in ("flush", "close"):
+        elif returned and operation.name in settling:
             history.durable = len(history.commits) - 1
-        elif capabilities.durability != "flush":
+        elif capabilities.durability not in LATE:
             history.durable = max(history.durable, returned_commit)
     if crashed.closed and "close" not in crashed.names:
         # A write that raised may count or not. The close makes every commit that returned durable.
@@ -77,7 +80,7 @@ def _note(history: History, operation: Operation) -> bool:
             # A restored record is already committed in the changelog. So a store may adopt its
             # offset at once, and the runtime commits it anyway.
             history.commit({write.partition: write.offset})
-    if operation.name == "commit":
+    if operation.name in ("commit", "leave_checkpoint"):
         history.commit(operation.arguments[0])
         return True
     if operation.name == "catch_up" and operation.arguments:
@@ -153,18 +156,20 @@ def _rule(
         offsets = committed(history, seen)
         yield from _offsets(history, offsets)
         candidates = history.candidates(offsets)
-        if history.exact:
-            yield from _exact(history, candidates, seen)
-        else:
-            yield from _replayable(history, candidates, seen)
+        content = _exact if history.exact else _replayable
+        # A row is wrong beside the committed offset alone: a replay may bring it back.
+        beside = (OFFSETS_READ, _as_read(offsets)) if capabilities.manages_offsets else None
+        for ruling in content(history, candidates, seen):
+            yield ruling._replace(beside=beside)
         yield from _durable(history, offsets)
         yield from _scan(seen)
         if position:
             yield _position(history, candidates, seen)
     yield from _restored(history, seen)
-    # Last, because it is a recommendation: breaking it must not hide a binding promise.
+    # Late, because it must not hide a promise that says more about the mistake.
     if not history.exact and not capabilities.transactional:
         yield _unclean_stop(crashed, history, seen)
+    # Last, because it is a recommendation.
     if crashed.raised:
         yield _told(crashed)
 
@@ -192,7 +197,10 @@ def _opens(crashed: Crashed, seen: Observation, capabilities: Capabilities) -> I
     expected = "the store to open and work"
     if seen.error:
         late = seen.error.startswith("restoring")
-        yield Ruling("CRASH-001", expected, seen.error, after_replay=late, reopened=seen.reopened)
+        read = "" if seen.error.startswith("opening") else _whole_read(crashed, capabilities)
+        yield Ruling(
+            "CRASH-001", expected, seen.error, read, after_replay=late, reopened=seen.reopened
+        )
     # After an unclean stop of an older store without transactions, its files cannot be trusted.
     if seen.refused and capabilities.transactional and not _left_by_the_older(crashed):
         text = f"init raised TaskCorruptedError: {seen.refused}"
@@ -204,8 +212,16 @@ def _opens(crashed: Crashed, seen: Observation, capabilities: Capabilities) -> I
     yield Ruling("CRASH-001")
 
 
+def _whole_read(crashed: Crashed, capabilities: Capabilities) -> str:
+    """An expression that reads all that the inspector reads."""
+    reads = [OFFSETS_READ, _gets(crashed.keys, {})[0]]
+    reads += ["list(store.all())"] if capabilities.scan else []
+    reads += ["store.position"] if capabilities.position else []
+    return ", ".join(reads)
+
+
 def _offsets(history: History, offsets: Offsets) -> Iterator[Ruling]:
-    read = OFFSETS_READ
+    found = OFFSETS_READ, _as_read(offsets)
     maps = [commit.offsets for commit in history.commits]
     shown = render(offsets)
     legal = " or ".join(dict.fromkeys(render(each) for each in maps[-2:]))
@@ -213,14 +229,26 @@ def _offsets(history: History, offsets: Offsets) -> Iterator[Ruling]:
     committed = {partition: offset for each in maps for partition, offset in each.items()}
     for partition, offset in offsets.items():
         if offset > max(end.get(partition, -1), committed.get(partition, -1)):
-            yield Ruling("CRASH-010", f"no offset beyond {render(end)}", shown, read)
+            yield Ruling("CRASH-010", f"no offset beyond {render(end)}", shown, *found)
         if not any(each.get(partition) == offset for each in maps):
-            yield Ruling("CRASH-002", f"a committed offset: {legal}", shown, read)
+            yield Ruling("CRASH-002", f"a committed offset: {legal}", shown, *found)
     if offsets not in maps:
-        yield Ruling("CRASH-007", f"the offsets of one commit: {legal}", shown, read)
+        yield Ruling("CRASH-007", f"the offsets of one commit: {legal}", shown, *found)
     yield from (Ruling("CRASH-010"), Ruling("CRASH-002"))
     if len(partitions_of(history)) > 1:
         yield Ruling("CRASH-007")
+
+
+def _as_read(offsets: Offsets) -> list[int | None]:
+    """The offsets as :data:`OFFSETS_READ` shows them."""
+    return [offsets.get(CHANGELOG), offsets.get(OTHER_CHANGELOG)]
+
+
+def _gets(keys: Iterable[bytes], content: Mapping[bytes, bytes]) -> tuple[str, Any]:
+    """An expression that gets the values of these keys, and its value for a content."""
+    names = sorted(keys)
+    answer = {key: content.get(key) for key in names}
+    return f"{{key: store.get(key) for key in {render(names)}}}", answer
 
 
 def _durable(history: History, offsets: Offsets) -> Iterator[Ruling]:
@@ -233,6 +261,7 @@ def _durable(history: History, offsets: Offsets) -> Iterator[Ruling]:
             f"at least the commit {durable}, which the declared durability covers",
             render(offsets),
             OFFSETS_READ,
+            _as_read(offsets),
         )
     yield Ruling("CRASH-008")
 
@@ -249,14 +278,15 @@ def _exact(history: History, candidates: list[Commit], seen: Observation) -> Ite
             wanted, found = expected.get(key), seen.content.get(key)
             if found == wanted or found in replayed.get(key, ()):
                 continue
-            wanted_text = "absent" if wanted is None else brief(wanted)
+            wanted_text = "absent" if wanted is None else brief_source(wanted)
             # A value that was written after the commit came too early. Any other value is a loss.
             early = found in later[key]
             yield Ruling(
                 "CRASH-004" if early else "CRASH-003",
                 f"{render(key)} to be {wanted_text}, as of the committed offset",
-                f"{brief(found)}, which was not committed" if early else brief(found),
+                f"{brief_source(found)}, which was not committed" if early else brief_source(found),
                 f"store.get({render(key)})",
+                found,
             )
     held = ("CRASH-003", "CRASH-004", "CRASH-005", "CRASH-006")
     yield from (Ruling(requirement) for requirement in held)
@@ -268,12 +298,13 @@ def _replayable(history: History, candidates: list[Commit], seen: Observation) -
     for key in allowed[-1]:
         value = seen.content.get(key)
         if not any(value in each[key] for each in allowed):
-            wanted = ", ".join(sorted(brief(one) for one in allowed[-1][key]))
+            wanted = ", ".join(sorted(brief_source(one) for one in allowed[-1][key]))
             yield Ruling(
                 "CRASH-005",
                 f"{render(key)} to be {wanted}, because the committed offset covers that write",
-                brief(value),
+                brief_source(value),
                 f"store.get({render(key)})",
+                value,
             )
     yield from (Ruling("CRASH-005"), Ruling("CRASH-006"))
 
@@ -284,8 +315,9 @@ def _invented(history: History, content: dict[bytes, bytes]) -> Iterator[Ruling]
             yield Ruling(
                 "CRASH-006",
                 f"{render(key)} to have a value that was written to this key",
-                brief(value),
+                brief_source(value),
                 f"store.get({render(key)})",
+                value,
             )
 
 
@@ -294,9 +326,10 @@ def _scan(seen: Observation) -> Iterator[Ruling]:
         if dict(seen.scanned) != seen.content or len(seen.scanned) != len(seen.content):
             yield Ruling(
                 "CRASH-013",
-                f"the entries that get returns: {brief(seen.content)}",
-                brief(seen.scanned),
+                f"the entries that get returns: {brief_source(seen.content)}",
+                brief_source(seen.scanned),
                 "list(store.all())",
+                seen.scanned,
             )
         yield Ruling("CRASH-013")
 
@@ -315,6 +348,7 @@ def _position(history: History, candidates: list[Commit], seen: Observation) -> 
         f"the position of the commit, by input partition: {text}",
         render(seen.position),
         "store.position.as_dict()",
+        {(INPUT_TOPIC, partition): offset for partition, offset in seen.position.items()},
     )
 
 
@@ -330,9 +364,10 @@ def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruli
         return Ruling("CRASH-009")
     return Ruling(
         "CRASH-009",
-        f"TaskCorruptedError from init, or exactly {brief(contents[-1])}",
-        f"no error, but {brief(seen.content)}",
+        f"TaskCorruptedError from init, or exactly {brief_source(contents[-1])}",
+        f"no error, but {brief_source(seen.content)}",
         "list(store.all())",
+        sorted(seen.content.items()) if seen.scanned is None else seen.scanned,
     )
 
 
@@ -351,9 +386,9 @@ def _restored(history: History, seen: Observation) -> Iterator[Ruling]:
     if seen.restored != expected:
         yield Ruling(
             "RESTORE-006",
-            f"the fold of the changelog, {brief(expected)}",
-            brief(seen.restored),
-            f"{{key: store.get(key) for key in {render(sorted(expected | seen.restored))}}}",
+            f"the fold of the changelog, {brief_source(expected)}",
+            brief_source(seen.restored),
+            *_gets(expected | seen.restored, seen.restored),
             after_replay=True,
             reopened=seen.reopened,
         )
@@ -365,6 +400,7 @@ def _restored(history: History, seen: Observation) -> Iterator[Ruling]:
                 f"the end of the changelog {render(ends)} as the committed offset",
                 f"{offset} for {render(partition)}",
                 f"store.committed_offset({render(partition)})",
+                offset,
                 after_replay=True,
                 reopened=seen.reopened,
             )

@@ -54,6 +54,10 @@ class Crashed:
             not return``; empty if it did none of these.
         raised: the exception of the operation in which a call had failed.
         closed: whether the store was then closed without an exception.
+        call: the system call before which the process died, or which failed, with its file and its
+            size; empty at a point of another kind.
+        place: the line of the store before which the process died, or which made the call, with
+            its file and number; empty if that was elsewhere.
         before: the earlier crash from whose directory the program continued.
     """
 
@@ -67,7 +71,14 @@ class Crashed:
     error: str = ""
     raised: str = ""
     closed: bool = False
+    call: str = ""
+    place: str = ""
     before: Crashed | None = None
+
+    @property
+    def where(self) -> str:
+        """The call and the line of the store at the point; empty if neither is known."""
+        return ", ".join(filter(None, (self.call, self.place)))
 
     @property
     def names(self) -> set[str]:

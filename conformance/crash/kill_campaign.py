@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from streamproof.conformance.check_context import CheckContext
+from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_judge import POSITION, state_of
 from streamproof.conformance.crash.crash_records import (
     FAULTS,
@@ -54,10 +55,10 @@ class KillCampaign(ProgramCampaign[Crashed]):
         self.left = limit
         self._before = before
 
-    @property
-    def counts_syscalls(self) -> bool:
-        """Whether system calls can be crash points on this machine."""
-        return self._engine.syscalls
+    def _sees_syscalls(self) -> bool:
+        """Whether system calls can be points on this machine; notes the reason if they cannot."""
+        self._run.evidence.lacking = triggers.why_unseen()
+        return not self._run.evidence.lacking
 
     def boundaries(self, program: Program, share: float = 1.0) -> None:
         """Kill a program between every two of its operations, and after the last."""
@@ -73,7 +74,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
         self, program: Program, operation: int, *, span: int = 1, share: float = 1.0
     ) -> None:
         """Kill a program before every write-like system call of some operations."""
-        if self._engine.syscalls:
+        if self._sees_syscalls():
             self._enumerate(program, CrashPoint("syscall", operation, span=span), share)
 
     def faults(
@@ -84,7 +85,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
         The call fails alone, or together with all later ones, because a full disk stays full. Then
         the process dies, or the fault goes away and the store is closed.
         """
-        if not self._engine.syscalls:
+        if not self._sees_syscalls():
             return
         often = (True,) if kind == "enospc" else (False, True)
         ways = list(itertools.product(often, (False, True)))
@@ -107,7 +108,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
         The points are system calls or, if these cannot be counted, the ends of operations.
         """
-        if self._engine.syscalls:
+        if self._sees_syscalls():
             point = CrashPoint("syscall", operation, span=len(program) - operation)
             total = self._count(program, point)
             if total:
@@ -268,15 +269,19 @@ def describe(crashed: Crashed) -> str:
     operations = crashed.program.operations
     if point.kind == "boundary":
         return f"kill the process after {operations[crashed.started - 1].name}()"
-    call = f"{operations[point.operation].name}()"
+    died_in = f"{operations[max(crashed.started - 1, 0)].name}()"
+    line = f" ({crashed.place})" if crashed.place else ""
+    first = f"{operations[point.operation].name}()"
     if point.kind == "line":
-        return f"kill the process before Python line {point.n} of {call}"
+        return f"kill the process before Python line {point.n} of {first}{line}"
+    call = f"the {crashed.call}" if crashed.call else f"system call {point.n} from {first} on"
     if point.kind == "syscall":
-        return f"kill the process before write-like system call {point.n} of {call}"
-    following = " and all later ones" if point.lasting else ""
+        return f"kill the process in {died_in} before {call}{line}"
+    # An operation may swallow the error of a call, and then it is not the last one.
+    where = f" in {died_in}" if crashed.raised else ""
+    following = " and all later calls" if point.lasting else ""
     then = "close the store" if point.closing else "kill the process"
-    failing = f"write-like system call {point.n} of {call}{following}"
-    return f"let {failing} fail with {point.kind.upper()}, {then}"
+    return f"let {call}{where}{line}{following} fail with {point.kind.upper()}, {then}"
 
 
 def _raised(crashed: Crashed) -> Ruling:

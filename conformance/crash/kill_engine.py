@@ -42,6 +42,7 @@ from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_records import FAULTS, Crashed, CrashPoint
 from streamproof.conformance.crash.inspector import how_it_ended
 from streamproof.conformance.crash.program import Program
+from streamproof.conformance.subject_lines import told
 from streamproof.conformance.violations import brief
 from streamproof.stores.errors import TaskCorruptedError
 
@@ -52,19 +53,33 @@ __all__ = [
     "KillEngine",
 ]
 
+SYSCALL_KINDS = ("syscall", *FAULTS)
+"""The kinds of points that are write-like system calls."""
+
 
 class _Progress:
-    """The progress of a doomed process, in shared memory."""
+    """The progress of a doomed process, in a file without a name, which both processes map.
+
+    The first page is for the shim, the second has the progress, and the rest a traceback.
+    """
 
     _STARTED, _FINISHED, _COUNT, _MISSED, _RAISED, _CLOSED = range(6)
     _ERROR_AT = 64
+    _PLACE_AT = 2048
+    _TRACE_AT = 2 * mmap.PAGESIZE
+    _BYTES = 4 * mmap.PAGESIZE
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
-        self._words = memoryview(self._memory).cast("q")
+        self.file = os.fdopen(os.memfd_create("streamproof-progress"), "w+b", buffering=0)
+        self.file.truncate(self._BYTES)
+        self._all = mmap.mmap(self.file.fileno(), self._BYTES)
+        self._memory = memoryview(self._all)[mmap.PAGESIZE : self._TRACE_AT]
+        self._words = self._memory.cast("q")
 
     def reset(self) -> None:
-        self._memory[:] = bytes(mmap.PAGESIZE)
+        self._all[:] = bytes(self._BYTES)
+        # The doomed process writes its traceback at this position.
+        self.file.seek(self._TRACE_AT)
 
     def set(self, started: int, finished: int) -> None:
         self._words[self._STARTED] = started
@@ -80,17 +95,30 @@ class _Progress:
     def closed(self) -> None:
         self._words[self._CLOSED] = 1
 
+    def tell(self, place: str) -> None:
+        """The line of Python before which the process dies."""
+        self._write(self._PLACE_AT, brief(place))
+
+    def _write(self, at: int, text: str) -> None:
+        data = text.encode("utf-8", "replace")[:1000]
+        self._memory[at : at + len(data)] = data
+
+    def _read(self, at: int) -> str:
+        return bytes(self._memory[at:]).partition(b"\0")[0].decode("utf-8", "replace")
+
     def fail(self, error: BaseException, *, expected: bool = False) -> None:
         """An exception; ``expected`` if a system call had failed before."""
         self._words[self._RAISED] = expected
-        text = brief(error).encode("utf-8", "replace")[:1000]
-        self._memory[self._ERROR_AT : self._ERROR_AT + len(text)] = text
+        self._write(self._ERROR_AT, told(error))
 
     def crashed(self, crashed: Crashed) -> Crashed:
         """A program whose process is dead, with its outcome."""
         words = self._words
-        end = self._memory.find(b"\0", self._ERROR_AT)
-        text = self._memory[self._ERROR_AT : end].decode("utf-8", "replace")
+        text = self._read(self._ERROR_AT)
+        trace = self._all[self._TRACE_AT :].decode("utf-8", "replace")
+        call, line = triggers.described_call(
+            triggers.Control.told_call(self._all[: mmap.PAGESIZE]), trace, crashed.directory
+        )
         expected = bool(words[self._RAISED])
         return replace(
             crashed,
@@ -101,6 +129,8 @@ class _Progress:
             error=f"raised {text}" if text and not expected else "",
             raised=text if expected else "",
             closed=bool(words[self._CLOSED]),
+            call=call,
+            place=line or self._read(self._PLACE_AT),
         )
 
 
@@ -119,10 +149,13 @@ class KillEngine:
     def __init__(self, run: CheckContext) -> None:
         self._run = run
         self._progress = _Progress()
-        self.syscalls = triggers.shim_is_loaded()
 
     def kill(self, program: Program, point: CrashPoint, before: Crashed | None = None) -> Crashed:
-        """Run a program in a child, after an earlier crash if there is one; kill it at a point."""
+        """Run a program in a child, after an earlier crash if there is one; kill it at a point.
+
+        Raises:
+            Lacking: the point is a system call, and this process does not see system calls.
+        """
         doomed = self._start(program, point, before, self._progress)
         _, status = os.waitpid(doomed.pid, 0)
         self._run.status.clear()
@@ -155,6 +188,8 @@ class KillEngine:
     def _start(
         self, program: Program, point: CrashPoint, before: Crashed | None, progress: _Progress
     ) -> _Doomed:
+        if point.kind in SYSCALL_KINDS:
+            triggers.require_seen()
         directory = self._run.new_directory()
         if before is not None:
             shutil.copytree(before.directory, directory, symlinks=True, dirs_exist_ok=True)
@@ -186,7 +221,9 @@ class KillEngine:
         """Perform the program until it is killed."""
         stores: dict[int, Any] = {}
         if self._run.subject.is_remote:
-            triggers.share_fate()
+            triggers.share_fate(self._progress.file.fileno())
+        elif point.kind in SYSCALL_KINDS:
+            triggers.tell_calls(self._progress.file.fileno())
         try:
             self._perform(program, point, directory, stores)
         except TaskCorruptedError as refusal:
@@ -233,7 +270,7 @@ class KillEngine:
         if point.kind == "boundary":
             triggers.die()
         elif point.kind == "line" and point.n:
-            triggers.arm_lines(point.n)
+            triggers.arm_lines(point.n, self._progress.tell)
         elif point.kind == "line":
             triggers.count_lines(self._progress.count)
         else:
@@ -243,7 +280,7 @@ class KillEngine:
             )
 
     def _disarm(self, point: CrashPoint) -> None:
-        if point.kind in ("syscall", *FAULTS) and not point.n and triggers.counted_syscalls():
+        if point.kind in SYSCALL_KINDS and not point.n and triggers.counted_syscalls():
             self._progress.count(triggers.counted_syscalls())
         triggers.disarm()
 

@@ -33,7 +33,8 @@ class Operation:
             ``resume`` does so in batches, and stops after some of them;
             ``open_older`` opens the store that wrote the older format, and ``upgrade`` opens
             the subject for the first time after it; ``open_preparing`` opens the subject while
-            an upgrade in place is being prepared, and ``rebuild`` fills the new format.
+            an upgrade in place is being prepared, and ``rebuild`` fills the new format;
+            ``leave_checkpoint`` leaves offsets as versions before KIP-1035 do.
         arguments: the arguments of the store's method.
         writes: the changelog records behind the operation.
         store: the number of the store of the task.
@@ -48,6 +49,9 @@ class Operation:
         """Perform the operation, and return the store that is open afterwards."""
         if self.name in OPENING:
             return getattr(lab, self._opener("rows"))()
+        if self.name == "leave_checkpoint":
+            lab.leave_checkpoint(*self.arguments)
+            return store
         if record := self.record:
             lab.processing(*record)
         else:
@@ -82,6 +86,8 @@ class Operation:
         store, lab = (f"{each}_{self.store}" if self.store else each for each in ("store", "lab"))
         if self.name in OPENING:
             return f"{store} = {lab}.{self._opener(opener)}()"
+        if self.name == "leave_checkpoint":
+            return f"{lab}.{self.name}({render(*self.arguments)})"
         if self.name in REPLAYING:
             return f"{lab}.{self.name}({store}, {', '.join(map(render, self._replayed()))})"
         return f"{store}.{self.name}({', '.join(map(render, self.arguments))})"
@@ -176,6 +182,18 @@ class ProgramBuilder:
         """Commit everything so far, by default with the offsets that the writes have reached."""
         chosen = dict(self.ends) if offsets is None else dict(offsets)
         self.operations.append(Operation("commit", (chosen,)))
+        return self
+
+    def commit_alone(self, *partitions: TopicPartition) -> ProgramBuilder:
+        """Commit offsets that moved on without any write, as behind the markers of transactions."""
+        for partition in partitions or (CHANGELOG,):
+            self.ends[partition] = self.ends.get(partition, -1) + 4
+        return self.commit()
+
+    def leave_checkpoint(self, offsets: Mapping[TopicPartition, int]) -> ProgramBuilder:
+        """Leave offsets as versions before KIP-1035 do."""
+        self.ends |= offsets
+        self.operations.append(Operation("leave_checkpoint", (dict(offsets),)))
         return self
 
     def restore(self, entries: Sequence[tuple[bytes, bytes | None]]) -> ProgramBuilder:

@@ -14,13 +14,10 @@ from streamproof.conformance.crash.crash_records import FAULTS, Crashed, CrashPo
 from streamproof.conformance.crash.inspector import Inspector
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.oracle import History, changelog_of, ends_of, partitions_of
-from streamproof.conformance.program_text import render
+from streamproof.conformance.program_text import assertion, render, short_comment
 from streamproof.conformance.ruling import Ruling
 
 __all__ = ["ProgramCampaign", "lines_of"]
-
-LONGEST_COMMENT = 200
-"""The most characters of the expectation and the finding in the last line of a program."""
 
 
 class Stopped(Protocol):
@@ -130,11 +127,20 @@ class ProgramCampaign(CaseCampaign[Case]):
             lines += ["", f"def {name}():", *body, "", *self._death(each, name)]
         if ruling.store:
             lines.append(f"lab = lab_{ruling.store}")
-        lines.append(f"store = lab.{opener}()")
+        # A store without transactions may ask to be wiped after a crash.
+        whole = self._run.subject.capabilities.transactional
+        lines.append(f"store = lab.{opener if whole else 'open_after_crash'}()")
         if ruling.after_replay:
             lines += self._replay_lines(crashed.of(ruling.store), ruling)
-        short = f"expected {ruling.expected}, found {ruling.broken}"[:LONGEST_COMMENT]
-        return [*lines, f"print({ruling.read or 'store.is_open'})  # {short}"]
+        short = short_comment(f"expected {ruling.expected}, found {ruling.broken}")
+        if not ruling.read:
+            return [*lines[:-1], f"{lines[-1]}  # {short}"]
+        if ruling.beside is None:
+            return [*lines, assertion(ruling.read, ruling.answer, short)]
+        offsets, committed = ruling.beside
+        lines.append(f"offsets = {offsets}")
+        read = f"({ruling.read}, offsets)"
+        return [*lines, assertion(read, (ruling.answer, committed), short)]
 
     def _replay_lines(self, crashed: Crashed, ruling: Ruling) -> list[str]:
         """The replay of the changelog after the crash, as lines of a program."""
@@ -187,7 +193,9 @@ def lines_of(crashed: Crashed, opener: str, *, shows_position: bool) -> list[str
             topic, partition, offset = operation.record
             lines.append(f"{indent}lab.processing({topic!r}, {partition}, {offset})")
         if index == point.operation and point.kind != "boundary":
-            lines.append(f"{indent}lab.arm({_trigger(point)})")
+            before = "at" if point.kind in FAULTS else "before"
+            where = f"  # {before} {short_comment(crashed.where)}" if crashed.where else ""
+            lines.append(f"{indent}lab.arm({_trigger(point)}){where}")
             if point.closing:
                 lines.append(f"{indent}try:")
                 indent *= 2

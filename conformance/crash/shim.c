@@ -1,5 +1,5 @@
-/* Counts the write-like system calls of a process. At the n-th call the shim kills the process, or
- * makes the call fail.
+/* Counts the write-like system calls of a process. At the n-th call the shim writes down which call
+ * that is, and then kills the process, or makes the call fail.
  *
  * LD_PRELOAD loads the shim between the program and libc. The shim counts nothing until it is
  * armed. If STREAMPROOF_SHIM_CONTROL names a file, the state of the shim is in that file, so that
@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -28,20 +29,29 @@ struct control {
     atomic_long count;   /* calls since the shim was armed */
     atomic_long error;   /* 0: kill the process before call n; else the errno of call n */
     atomic_long lasting; /* whether every call after the n-th fails, too */
+    char call[1024];     /* the n-th call: its name, its size or -1, and its files; one a line */
 };
 
 static struct control own;
 static struct control *control = &own;
 
-__attribute__((constructor)) static void share_control(void) {
-    const char *path = getenv("STREAMPROOF_SHIM_CONTROL");
-    if (!path) return;
+static int trace_signal; /* is raised at the n-th call, so that a handler can tell its origin */
+static __thread volatile int tracing; /* raise() counts as a leaf, and its handler calls us */
+
+void streamproof_share(const char *path) {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return;
     void *shared = mmap(NULL, sizeof own, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (shared != MAP_FAILED) control = shared;
 }
+
+__attribute__((constructor)) static void share_control(void) {
+    const char *path = getenv("STREAMPROOF_SHIM_CONTROL");
+    if (path) streamproof_share(path);
+}
+
+void streamproof_trace(int number) { trace_signal = number; }
 
 void streamproof_arm(long n, long error, long lasting) {
     atomic_store(&control->armed, 0);
@@ -53,53 +63,94 @@ void streamproof_arm(long n, long error, long lasting) {
 
 long streamproof_count(void) { return atomic_load(&control->count); }
 
+struct call {
+    const char *name;
+    long size; /* the bytes that it writes, or the new size; -1 for neither */
+    const char *file, *second;
+};
+
+static void write_down(struct call call) {
+    const char *second = call.second ? call.second : "";
+    snprintf(control->call, sizeof control->call, "%s\n%ld\n%s\n%s", call.name, call.size,
+             call.file, second);
+    tracing = 1;
+    if (trace_signal) raise(trace_signal);
+    tracing = 0;
+}
+
 /* Counts a call; returns whether the call must fail. */
-static int fails(void) {
+static int fails(struct call call) {
     long n = atomic_load(&control->armed);
-    if (n == 0) return 0;
+    if (n == 0 || tracing) return 0;
     long at = atomic_fetch_add(&control->count, 1) + 1;
     if (n < 0 || at < n || (at > n && !atomic_load(&control->lasting))) return 0;
-    errno = atomic_load(&control->error);
+    if (at == n) write_down(call);
+    errno = (int)atomic_load(&control->error);
     if (errno) return 1;
     syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
     for (;;) pause();
 }
 
-/* The same for a call on a descriptor. Writes to a pipe or to the standard error do not count: the
- * answers and the messages of a store host go there, and change no file of a store. */
-static int fails_on(int fd) {
+static int fails_on(const char *name, int fd, long size) {
+    if (!atomic_load(&control->armed)) return 0;
+    char link[64], file[1024];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, file, sizeof file - 1);
+    file[length < 0 ? 0 : length] = 0;
+    return fails((struct call){name, size, file, NULL});
+}
+
+/* Writes to a pipe or to the standard error do not count: the answers and the messages of a store
+ * host go there, and change no file of a store. */
+static int write_fails(const char *name, int fd, long size) {
     struct stat s;
-    return atomic_load(&control->armed) && fd > 2 && !fstat(fd, &s) && S_ISREG(s.st_mode) && fails();
+    return atomic_load(&control->armed) && fd > 2 && !fstat(fd, &s) && S_ISREG(s.st_mode)
+        && fails_on(name, fd, size);
+}
+
+static int fails_at(const char *name, const char *file, const char *second) {
+    return fails((struct call){name, -1, file, second});
+}
+
+static long bytes_of(const struct iovec *parts, int count) {
+    long size = 0;
+    for (int i = 0; i < count; i++) size += (long)parts[i].iov_len;
+    return size;
 }
 
 #define NEXT(name) \
     static __typeof__(name) *next; \
     if (!next) next = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
 
-#define WRAP(result, name, parameters, arguments) \
-    result name parameters { NEXT(name); if (fails()) return -1; return next arguments; }
+#define WRAP(result, name, parameters, arguments, failing) \
+    result name parameters { NEXT(name); if (failing) return -1; return next arguments; }
 
-#define WRITES(name, parameters, arguments) \
-    ssize_t name parameters { NEXT(name); if (fails_on(fd)) return -1; return next arguments; }
-
-WRITES(write, (int fd, const void *b, size_t n), (fd, b, n))
-WRAP(ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))
-WRAP(ssize_t, pwrite64, (int fd, const void *b, size_t n, off64_t o), (fd, b, n, o))
-WRITES(writev, (int fd, const struct iovec *v, int n), (fd, v, n))
-WRAP(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t o), (fd, v, n, o))
-WRAP(int, fsync, (int fd), (fd))
-WRAP(int, fdatasync, (int fd), (fd))
-WRAP(int, ftruncate, (int fd, off_t n), (fd, n))
-WRAP(int, ftruncate64, (int fd, off64_t n), (fd, n))
-WRAP(int, fallocate, (int fd, int m, off_t o, off_t n), (fd, m, o, n))
-WRAP(int, rename, (const char *a, const char *b), (a, b))
-WRAP(int, renameat, (int d, const char *a, int e, const char *b), (d, a, e, b))
-WRAP(int, link, (const char *a, const char *b), (a, b))
-WRAP(int, linkat, (int d, const char *a, int e, const char *b, int f), (d, a, e, b, f))
-WRAP(int, unlink, (const char *a), (a))
-WRAP(int, unlinkat, (int d, const char *a, int f), (d, a, f))
-WRAP(int, mkdir, (const char *a, mode_t m), (a, m))
-WRAP(int, rmdir, (const char *a), (a))
+WRAP(ssize_t, write, (int fd, const void *b, size_t n), (fd, b, n),
+     write_fails("write", fd, (long)n))
+WRAP(ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o),
+     fails_on("pwrite", fd, (long)n))
+WRAP(ssize_t, pwrite64, (int fd, const void *b, size_t n, off64_t o), (fd, b, n, o),
+     fails_on("pwrite", fd, (long)n))
+WRAP(ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n),
+     write_fails("writev", fd, bytes_of(v, n)))
+WRAP(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t o), (fd, v, n, o),
+     fails_on("pwritev", fd, bytes_of(v, n)))
+WRAP(int, fsync, (int fd), (fd), fails_on("fsync", fd, -1))
+WRAP(int, fdatasync, (int fd), (fd), fails_on("fdatasync", fd, -1))
+WRAP(int, ftruncate, (int fd, off_t n), (fd, n), fails_on("ftruncate", fd, n))
+WRAP(int, ftruncate64, (int fd, off64_t n), (fd, n), fails_on("ftruncate", fd, n))
+WRAP(int, fallocate, (int fd, int m, off_t o, off_t n), (fd, m, o, n),
+     fails_on("fallocate", fd, o + n))
+WRAP(int, rename, (const char *a, const char *b), (a, b), fails_at("rename", a, b))
+WRAP(int, renameat, (int d, const char *a, int e, const char *b), (d, a, e, b),
+     fails_at("rename", a, b))
+WRAP(int, link, (const char *a, const char *b), (a, b), fails_at("link", a, b))
+WRAP(int, linkat, (int d, const char *a, int e, const char *b, int f), (d, a, e, b, f),
+     fails_at("link", a, b))
+WRAP(int, unlink, (const char *a), (a), fails_at("unlink", a, NULL))
+WRAP(int, unlinkat, (int d, const char *a, int f), (d, a, f), fails_at("unlink", a, NULL))
+WRAP(int, mkdir, (const char *a, mode_t m), (a, m), fails_at("mkdir", a, NULL))
+WRAP(int, rmdir, (const char *a), (a), fails_at("rmdir", a, NULL))
 
 /* A full disk must also report no free space: a program may ask before it tries again. */
 static int full(void) {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import functools
+import faulthandler
 import mmap
 import os
+import re
 import signal
 import struct
 import sys
-import sysconfig
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +17,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from streamproof.conformance.crash.preloaded_libraries import build_library
+from streamproof.conformance.subject_lines import is_of_subject, line_at
+from streamproof.conformance.violations import Lacking
 from streamproof.errors import UsageError
 from streamproof.stores.host import client as host
 
@@ -27,36 +29,41 @@ __all__ = [
     "build_shim",
     "count_lines",
     "counted_syscalls",
+    "described_call",
     "die",
     "disarm",
+    "require_seen",
     "share_fate",
     "shim_is_loaded",
+    "tell_calls",
+    "why_unseen",
 ]
+
+WHY_UNSEEN = "STREAMPROOF_UNSEEN"
+"""The variable that tells a process why it may lack the libraries that see system calls."""
 
 COUNT_ONLY = -1
 """Armed with this number, a trigger counts and never kills."""
 
-_HARNESS = str(Path(__file__).resolve().parent.parent)
-"""Lines of the suite itself are no crash points of the subject; those of its mutants are."""
+TRACE_SIGNAL = signal.SIGRTMAX - 1
+"""At this signal, ``faulthandler`` writes the traceback of the thread that gets it."""
 
 _fate: list[Control] = []
 """The shim of the hosts, if the subject lives in them; at most one."""
 
-_MUTANTS = str(Path(_HARNESS) / "mutants")
 
-_STANDARD_LIBRARY = (sysconfig.get_path("stdlib"), "<frozen ")
-"""Lines of Python's own library are no crash points either. Opening a store runs thousands of them.
-Those that write make system calls, which are points of their own."""
+def arm_lines(n: int, tell: Callable[[str], object] = str) -> None:
+    """Kill this process before the n-th line of Python that is run from now on.
 
-
-def arm_lines(n: int) -> None:
-    """Kill this process before the n-th line of Python that is run from now on."""
+    Before it dies, the process tells that line, with its file and its number.
+    """
     remaining = n
 
-    def on_line() -> None:
+    def on_line(frame: FrameType) -> None:
         nonlocal remaining
         remaining -= 1
         if remaining == 0:
+            tell(line_at(frame.f_code.co_filename, frame.f_lineno))
             die()
 
     _trace(on_line)
@@ -66,7 +73,7 @@ def count_lines(report: Callable[[int], None]) -> None:
     """From now on, report the number of executed lines of Python to ``report``."""
     count = 0
 
-    def on_line() -> None:
+    def on_line(_: FrameType) -> None:
         nonlocal count
         count += 1
         report(count)
@@ -74,29 +81,47 @@ def count_lines(report: Callable[[int], None]) -> None:
     _trace(on_line)
 
 
-def _trace(on_line: Callable[[], None]) -> None:
+def described_call(told: str, trace: str, directory: Path) -> tuple[str, str]:
+    """A system call in words, and the line of the subject in which it was made.
+
+    Args:
+        told: the call, as the shim has written it down; empty if it made none.
+        trace: the traceback of the thread that made the call, as ``faulthandler`` writes it.
+        directory: the directory to which paths are shown relative.
+    """
+    name, size, *paths = told.split("\n") if told else ("", "-1")
+    files = [_relative(each, directory) for each in paths if each]
+    amount = "" if size == "-1" else f"{int(size):,} bytes"
+    if len(files) > 1 or "write" not in name:
+        to = f" to {files[1] if len(files) > 1 else amount}" if len(files) > 1 or amount else ""
+        call = f"{name} of {files[0] if files else 'a file'}{to}"
+    else:
+        call = f"{name} of {amount} to {files[0] if files else 'a file'}"
+    lines = re.findall(r'File "(.*)", line (\d+) in', trace)
+    mine = [(file, int(number)) for file, number in lines if is_of_subject(file)]
+    return call if told else "", line_at(*mine[0]) if mine else ""
+
+
+def _relative(path: str, directory: Path) -> str:
+    """A path below a directory, relative to it; of any other path the last name."""
+    below = Path(path).is_relative_to(directory)
+    return str(Path(path).relative_to(directory)) if below else Path(path).name
+
+
+def _trace(on_line: Callable[[FrameType], None]) -> None:
     if _fate:
         # The subject lives in another process, so no line of this process belongs to it.
         return
 
     def tracer(frame: FrameType, event: str, _: Any) -> Any:
-        if not _counts(frame.f_code.co_filename):
+        if not is_of_subject(frame.f_code.co_filename):
             # Returning None leaves this frame untraced, but not the frames that it calls.
             return None
         if event == "line":
-            on_line()
+            on_line(frame)
         return tracer
 
     sys.settrace(tracer)
-
-
-@functools.cache
-def _counts(file: str) -> bool:
-    """Whether the lines of a file are crash points."""
-    if file.startswith(_HARNESS):
-        return file.startswith(_MUTANTS)
-    # Packages may be installed below the standard library.
-    return not file.startswith(_STANDARD_LIBRARY) or "-packages" in file
 
 
 def disarm() -> None:
@@ -111,6 +136,26 @@ def disarm() -> None:
 def shim_is_loaded() -> bool:
     """Whether this process was started with the shim, and so can count system calls."""
     return hasattr(_shim(), "streamproof_arm")
+
+
+def why_unseen() -> str:
+    """Why this process cannot see system calls, and what to do; empty if it sees them.
+
+    Every check, report and replay takes its reason from here.
+    """
+    if shim_is_loaded():
+        return ""
+    return os.environ.get(WHY_UNSEEN, "this process was started without the shim")
+
+
+def require_seen() -> None:
+    """Skip what needs to see system calls, in a process that cannot.
+
+    Raises:
+        Lacking: this process does not see system calls.
+    """
+    if why := why_unseen():
+        raise Lacking(why)
 
 
 def arm_syscalls(n: int, *, error: int = 0, lasting: bool = False) -> None:
@@ -140,11 +185,31 @@ def counted_syscalls() -> int:
     return int(_shim().streamproof_count())
 
 
-def share_fate() -> None:
-    """From now on, arm the store hosts of this process instead of itself, and die with them."""
+def tell_calls(descriptor: int) -> None:
+    """From now on, write down the call at which this process dies or a call fails, in a file.
+
+    The block of a :class:`Control` is at the start of the file, and the traceback of the thread
+    that makes the call at the position of the descriptor.
+    """
+    if shim_is_loaded():
+        _shim().streamproof_share(os.fsencode(_file_of(descriptor)))
+        faulthandler.register(TRACE_SIGNAL, file=descriptor, all_threads=False)
+        _shim().streamproof_trace(ctypes.c_int(TRACE_SIGNAL))
+
+
+def _file_of(descriptor: int) -> Path:
+    """The file of an open descriptor, for any process."""
+    return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+
+
+def share_fate(descriptor: int | None = None) -> None:
+    """From now on, arm the store hosts of this process instead of itself, and die with them.
+
+    The block of their :class:`Control` is in the file of a descriptor, or in one of its own.
+    """
     # A file without a name vanishes with its last user, even if all of them are killed.
-    block = os.memfd_create("streamproof-shim")
-    _fate[:] = [Control(Path(f"/proc/{os.getpid()}/fd/{block}"))]
+    block = os.memfd_create("streamproof-shim") if descriptor is None else descriptor
+    _fate[:] = [Control(_file_of(block))]
     os.environ.update(_fate[0].environment)
     host.die_with_hosts()
 
@@ -160,28 +225,35 @@ class Control:
     """The shim of another process, which is started with ``environment``.
 
     Args:
-        path: the file for the control block; an old file is replaced.
+        path: the file that begins with the control block, made if it is missing.
     """
 
-    _LAYOUT = struct.Struct("4q")
+    _LAYOUT = struct.Struct("4q1024s")
     _VARIABLE = "STREAMPROOF_SHIM_CONTROL"
 
     def __init__(self, path: Path) -> None:
         self.environment = {self._VARIABLE: str(path)}
-        path.write_bytes(bytes(self._LAYOUT.size))
-        with path.open("r+b") as file:
+        with path.open("a+b") as file:
+            file.truncate(max(file.seek(0, os.SEEK_END), self._LAYOUT.size))
             self._block = mmap.mmap(file.fileno(), self._LAYOUT.size)
+        self._block[:] = bytes(self._LAYOUT.size)
 
     def arm(self, n: int, *, error: int = 0, lasting: bool = False) -> None:
         """Arm the other process like :func:`arm_syscalls`; 0 disarms it."""
         # The number comes last, because the other process acts as soon as it is set.
-        self._LAYOUT.pack_into(self._block, 0, 0, 0, error, lasting)
+        self._LAYOUT.pack_into(self._block, 0, 0, 0, error, lasting, b"")
         struct.pack_into("q", self._block, 0, n)
 
     @property
     def counted(self) -> int:
         """The number of write-like system calls since ``arm``."""
         return int(self._LAYOUT.unpack_from(self._block)[1])
+
+    @classmethod
+    def told_call(cls, block: bytes) -> str:
+        """The call in a control block, as the shim has written it down."""
+        told: bytes = cls._LAYOUT.unpack_from(block)[4]
+        return told.partition(b"\0")[0].decode("utf-8", "replace")
 
 
 def _shim() -> ctypes.CDLL:
@@ -191,6 +263,10 @@ def _shim() -> ctypes.CDLL:
     return shim
 
 
-def build_shim(directory: Path) -> Path | None:
-    """The shim, compiled if necessary; ``None`` without a C compiler."""
+def build_shim(directory: Path) -> Path:
+    """The shim, compiled if necessary.
+
+    Raises:
+        CannotBuildError: it cannot be compiled here.
+    """
     return build_library(files(__package__).joinpath("shim.c"), directory, "-ldl")

@@ -51,9 +51,25 @@ def _sessions(name: str, mistake: str, requirement: str) -> Mutant:
     return Mutant(name, mistake, requirement, module="window_mutants", right=right)
 
 
+def _window_transactions(name: str, mistake: str, requirement: str) -> Mutant:
+    kind = "session" if requirement.startswith("SESS") else "window"
+    right = (f"rocksdb-{kind}-transactional", f"rocksdb-{kind}-timestamped")
+    return Mutant(name, mistake, requirement, module="window_mutants", right=right)
+
+
 def _timestamps(name: str, mistake: str, requirement: str) -> Mutant:
     right = ("rocksdb-timestamped", "rocksdb-timestamped-lazy")
     return Mutant(name, mistake, requirement, module="timestamp_mutants", right=right)
+
+
+def _timed(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
+    right = right or ("rocksdb-timestamped", "rocksdb-timestamped-transactional")
+    return Mutant(name, mistake, requirement, module="timestamp_contract_mutants", right=right)
+
+
+def _upgrades(name: str, mistake: str, requirement: str) -> Mutant:
+    right = tuple(f"rocksdb-{each}timestamped" for each in ("", "window-", "session-"))
+    return Mutant(name, mistake, requirement, module="upgrade_mutants", right=right)
 
 
 def _crashes(name: str, mistake: str, requirement: str) -> Mutant:
@@ -65,7 +81,15 @@ def _power(name: str, mistake: str, requirement: str) -> Mutant:
     right = tuple(f"{__name__}.power_mutants:{store}" for store in ("durable", "whole_file"))
     if requirement == "POWER-010":
         right = ("rocksdb",)
+    special = {"POWER-018": "logged", "CRASH-019": "importing", "POWER-019": "importing"}
+    if requirement in special:
+        right = (f"{__name__}.power_mutants:{special[requirement]}",)
     return Mutant(name, mistake, requirement, module="power_mutants", right=right)
+
+
+def _logged(name: str, mistake: str) -> Mutant:
+    right = ("rocksdb-stack", "rocksdb-window-stack-transactional")
+    return Mutant(name, mistake, "RESTORE-017", module="layer_mutants", right=right)
 
 
 def _basics(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
@@ -76,6 +100,19 @@ def _basics(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
 def _staged(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
     right = right or ("rocksdb", "rocksdb-transactional")
     return Mutant(name, mistake, requirement, module="transaction_mutants", right=right)
+
+
+def _interface(
+    name: str,
+    mistake: str,
+    requirement: str,
+    *right: str,
+    guarantee: Guarantee = "exactly-once",
+) -> Mutant:
+    right = right or ("rocksdb-transactional", "rocksdb-session-transactional")
+    return Mutant(
+        name, mistake, requirement, guarantee=guarantee, module="interface_mutants", right=right
+    )
 
 
 def _hygiene(name: str, mistake: str, requirement: str) -> Mutant:
@@ -97,9 +134,40 @@ def _tasks(
     )
 
 
+def _queries(
+    name: str, mistake: str, requirement: str, guarantee: Guarantee = "exactly-once"
+) -> Mutant:
+    right = ("in-memory", "rocksdb-transactional")
+    return Mutant(
+        name, mistake, requirement, guarantee=guarantee, module="query_mutants", right=right
+    )
+
+
 def _metamorphic(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
     right = right or ("rocksdb", "rocksdb-transactional")
     return Mutant(name, mistake, requirement, module="metamorphic_mutants", right=right)
+
+
+def _contract(
+    name: str,
+    mistake: str,
+    requirement: str,
+    *right: str,
+    spec: Spec = "kips",
+    guarantee: Guarantee = "exactly-once",
+) -> Mutant:
+    right = right or ("rocksdb-transactional", "rocksdb-window-transactional")
+    return Mutant(name, mistake, requirement, spec, guarantee, "contract_mutants", right)
+
+
+def _commits(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
+    right = right or ("rocksdb", "rocksdb-transactional")
+    return Mutant(name, mistake, requirement, module="commit_mutants", right=right)
+
+
+def _right(name: str) -> str:
+    """A store of ``contract_mutants`` that makes no mistake."""
+    return f"{__name__}.contract_mutants:{name}"
 
 
 CANARY = Mutant(
@@ -116,6 +184,11 @@ MUTANTS = (
     Mutant(
         "offsets_flushed_before_data",
         "flush writes the offsets column family to disk before the data",
+        "CRASH-003",
+    ),
+    Mutant(
+        "offsets_in_a_write_before_rows",
+        "a commit writes its offsets first, and its rows in a second write",
         "CRASH-003",
     ),
     Mutant(
@@ -140,10 +213,17 @@ MUTANTS = (
         "kafka-4.4",
     ),
     Mutant("transaction_leaks_on_close", "close does not close open transactions", "TXN-009"),
+    Mutant("three_transactions_close", "close closes only three open transactions", "TXN-009"),
+    Mutant(
+        "transactions_close_after_their_store",
+        "close leaves transactions open if the database cannot be closed",
+        "TXN-026",
+        right=("rocksdb-transactional", "rocksdb-window-segments-transactional"),
+    ),
     Mutant("put_all_bypasses_transaction", "put_all bypasses the transaction", "TXN-008"),
     Mutant("committed_reader_sees_staged", "a READ_COMMITTED view reads staged writes", "ISO-001"),
     Mutant("commit_row_by_row", "commit applies its rows one at a time", "ISO-007"),
-    Mutant("largest_offset_wins", "commit ignores an offset below the previous one", "OFFSET-008"),
+    Mutant("largest_offset_wins", "commit ignores an offset below the previous one", "OFFSET-002"),
     Mutant(
         "checkpoint_wins",
         "the offset in a .checkpoint replaces the store's own at every opening",
@@ -161,6 +241,15 @@ MUTANTS = (
         "the store keeps offsets among the data, and scans show them",
         "RANGE-014",
     ),
+    Mutant(
+        "offset_under_a_reserved_key",
+        "the store keeps the offset under a key that users cannot have",
+        "OFFSET-017",
+    ),
+    Mutant(
+        "partitions_in_two_bytes", "offsets belong to a partition number of two bytes", "OFFSET-010"
+    ),
+    Mutant("long_topics_are_cut", "offsets belong to the first 128 bytes of a topic", "OFFSET-010"),
     Mutant("unclean_stop_unnoticed", "the store does not record an unclean stop", "CRASH-009"),
     _windows("window_bound_exclusive", "the upper time bound is exclusive", "WIN-007"),
     _windows(
@@ -170,6 +259,15 @@ MUTANTS = (
     _windows("window_end_overflows", "the end of a window exceeds the largest time", "WIN-019"),
     _windows("late_windows_kept", "the store keeps windows beyond their retention", "WIN-032"),
     _windows("retention_off_by_one", "the store drops the oldest window too early", "WIN-031"),
+    _windows(
+        "commit_restarts_the_count", "a commit sets the number of dropped windows to 0", "WIN-052"
+    ),
+    _windows(
+        "open_iterators_skip_deleted_windows",
+        "an open iterator leaves out windows that are deleted later",
+        "WIN-042",
+    ),
+    _sessions("removals_are_not_logged", "remove sends nothing to the changelog", "SESS-047"),
     _windows("drops_uncounted", "the store does not count dropped records", "WIN-033"),
     _windows("delete_takes_all_windows", "a delete removes every window of the key", "WIN-004"),
     _windows("restored_late_windows_kept", "restoring does not count late records", "WIN-047"),
@@ -186,6 +284,26 @@ MUTANTS = (
         "WIN-049",
         module="window_mutants",
         right=("rocksdb-window-transactional",),
+    ),
+    _window_transactions(
+        "transactions_share_the_stream_time",
+        "a rollback keeps the stream time of a staged window",
+        "WIN-055",
+    ),
+    _window_transactions(
+        "session_transactions_share_the_stream_time",
+        "a rollback keeps the stream time of a staged session",
+        "SESS-050",
+    ),
+    _window_transactions(
+        "views_follow_the_staged_time",
+        "a READ_COMMITTED view lets windows expire by the staged stream time",
+        "WIN-056",
+    ),
+    _window_transactions(
+        "session_views_follow_the_staged_time",
+        "a READ_COMMITTED view lets sessions expire by the staged stream time",
+        "SESS-051",
     ),
     Mutant(
         "newest_segment_offset",
@@ -207,6 +325,7 @@ MUTANTS = (
     _timestamps("older_timestamp_ignored", "a write with an older timestamp is ignored", "TS-005"),
     _timestamps("record_timestamp_ignored", "a plain put writes no timestamp", "TS-003"),
     _timestamps("restored_without_timestamp", "restoring loses timestamps", "TS-014"),
+    _timestamps("restored_again_without_timestamp", "restoring again loses timestamps", "TS-015"),
     _timestamps(
         "timestamps_are_guessed", "restoring guesses which values have a timestamp", "TS-016"
     ),
@@ -215,6 +334,204 @@ MUTANTS = (
         "old_entries_come_back", "a delete keeps the entry in the old format", "UPGRADE-006"
     ),
     _timestamps("scans_miss_old_entries", "scans read only the new format", "UPGRADE-003"),
+    _timed(
+        "timestamp_in_little_endian",
+        "the stored timestamp is in little-endian order",
+        "TS-019",
+        "rocksdb-timestamped",
+        "rocksdb-timestamped-lazy",
+    ),
+    _timed(
+        "timestamp_behind_the_value",
+        "the timestamp is stored behind the value",
+        "TS-019",
+        "rocksdb-window-timestamped",
+        "rocksdb-session-timestamped",
+    ),
+    _timed(
+        "timestamp_beside_its_sign",
+        "a negative timestamp is stored as an amount and a sign",
+        "TS-019",
+    ),
+    _timed(
+        "delete_returns_the_stored_bytes",
+        "a plain delete returns the timestamp before the value",
+        "TS-002",
+    ),
+    _timed(
+        "reverse_scans_yield_the_stored_bytes",
+        "plain scans in reverse yield the timestamp before each value",
+        "TS-012",
+    ),
+    _timed(
+        "stored_bytes_logged",
+        "the changelog gets the timestamp before the value",
+        "TS-020",
+        "rocksdb-timestamped-stack",
+    ),
+    _timed(
+        "windows_logged_at_record_time",
+        "the changelog gets the time of the input record",
+        "TS-020",
+        "rocksdb-window-timestamped-stack",
+        "rocksdb-session-timestamped-stack",
+    ),
+    _timed(
+        "sessions_logged_at_record_time",
+        "the changelog gets the time of the input record",
+        "TS-020",
+        "rocksdb-session-timestamped-stack",
+    ),
+    _timed(
+        "pairs_logged_at_record_time",
+        "the changelog gets pairs at the time of the input record",
+        "TS-020",
+        "rocksdb-timestamped-stack",
+        "rocksdb-window-timestamped-stack",
+    ),
+    _timed("views_lose_timestamps", "views answer with the timestamp -1", "TS-021"),
+    _timed(
+        "view_scans_lose_timestamps",
+        "scans of views yield the timestamp -1",
+        "TS-026",
+        "rocksdb-window-timestamped",
+        "in-memory-window-timestamped",
+        "in-memory-timestamped",
+    ),
+    _timed(
+        "view_searches_ignore_their_times",
+        "searches of views ignore the times",
+        "TS-026",
+        "rocksdb-session-timestamped",
+        "in-memory-session-timestamped",
+    ),
+    _timed(
+        "pairs_put_at_record_time",
+        "a pair is put without its timestamp",
+        "TS-022",
+        "rocksdb-timestamped",
+        "rocksdb-window-timestamped",
+        "in-memory-session-timestamped",
+    ),
+    _timed(
+        "window_scans_ignore_their_times",
+        "fetch_all with timestamps ignores the times",
+        "TS-023",
+        "in-memory-window-timestamped",
+        "rocksdb-window-timestamped",
+    ),
+    _timed(
+        "window_fetches_ignore_the_last_time",
+        "fetch_between with timestamps ignores the later time",
+        "TS-023",
+        "in-memory-window-timestamped",
+        "rocksdb-window-timestamped",
+    ),
+    _timed(
+        "window_ranges_ignore_the_first_key",
+        "fetch_range with timestamps ignores the first key",
+        "TS-023",
+        "in-memory-window-timestamped",
+        "rocksdb-window-timestamped",
+    ),
+    _timed(
+        "plain_window_scans_yield_the_stored_bytes",
+        "a plain fetch_all yields the timestamp before each value",
+        "TS-023",
+        "in-memory-window-timestamped",
+        "rocksdb-window-timestamped",
+    ),
+    _timed(
+        "puts_into_the_first_window",
+        "a put without a window goes into the window at 0",
+        "TS-024",
+        "in-memory-window-timestamped",
+        "rocksdb-window-timestamped",
+    ),
+    _timed(
+        "puts_into_the_window_of_the_timestamp",
+        "a put without a window goes into the window at the timestamp of the value",
+        "TS-024",
+        "in-memory-window-timestamped",
+        "rocksdb-window-timestamped",
+    ),
+    _timed(
+        "removed_sessions_are_empty",
+        "remove leaves the session with an empty aggregate",
+        "TS-025",
+        "in-memory-session-timestamped",
+        "rocksdb-session-timestamped",
+    ),
+    _timed(
+        "session_searches_ignore_the_last_key",
+        "a search in a range of keys with timestamps ignores the last key",
+        "TS-025",
+        "in-memory-session-timestamped",
+        "rocksdb-session-timestamped",
+    ),
+    _timed(
+        "session_searches_ignore_starts",
+        "a search with timestamps ignores the latest start",
+        "TS-025",
+        "in-memory-session-timestamped",
+        "rocksdb-session-timestamped",
+    ),
+    _upgrades(
+        "windows_share_a_directory", "both formats of windows share a directory", "UPGRADE-003"
+    ),
+    _upgrades(
+        "sessions_share_a_directory", "both formats of sessions share a directory", "UPGRADE-009"
+    ),
+    _upgrades(
+        "format_without_a_version", "the directory of the format has no version", "UPGRADE-024"
+    ),
+    _upgrades(
+        "new_store_without_a_version",
+        "the directory of a store that is made anew has no version",
+        "UPGRADE-024",
+    ),
+    _upgrades("plain_store_replaced", "the plain store writes timestamps", "UPGRADE-025"),
+    _upgrades(
+        "roll_over_makes_a_new_format", "a new format is made before a roll-over", "UPGRADE-026"
+    ),
+    _upgrades("roll_over_rebuilds", "a new format is filled before a roll-over", "UPGRADE-027"),
+    Mutant(
+        "downgrade_forgets_other_stores",
+        "a downgrade drops the offsets of other stores",
+        "UPGRADE-037",
+        module="upgrade_mutants",
+        right=("rocksdb",),
+    ),
+    _upgrades("readiness_not_logged", "the log does not say that a store is ready", "UPGRADE-028"),
+    _upgrades(
+        "readiness_not_logged_again",
+        "a complete format is not reported when it is opened again",
+        "UPGRADE-028",
+    ),
+    _upgrades("any_mode_accepted", "every mode of an upgrade is accepted", "UPGRADE-029"),
+    _upgrades("drafted_mode_accepted", "the mode of a draft is accepted", "UPGRADE-029"),
+    _upgrades(
+        "one_release_prepares_nothing",
+        "an upgrade in place from one release opens the new format at once",
+        "UPGRADE-030",
+    ),
+    _upgrades("any_release_accepted", "every release in upgrade.from is accepted", "UPGRADE-030"),
+    _upgrades("mode_not_needed", "an old release without a mode is accepted", "UPGRADE-031"),
+    _upgrades("mode_alone_prepares_an_upgrade", "a mode alone prepares an upgrade", "UPGRADE-032"),
+    _upgrades("downgrade_prepares_an_upgrade", "a downgrade prepares an upgrade", "UPGRADE-033"),
+    _upgrades(
+        "rebuilt_windows_lose_rows", "a rebuild keeps its offset before its rows", "UPGRADE-019"
+    ),
+    _upgrades(
+        "rebuilt_sessions_lose_rows", "a rebuild keeps its offset before its rows", "UPGRADE-034"
+    ),
+    _upgrades("windows_rebuilt_in_part", "the rebuild applies some records", "UPGRADE-017"),
+    _upgrades("rebuilds_without_timestamps", "the rebuild drops all timestamps", "UPGRADE-017"),
+    _upgrades(
+        "offline_upgrade_takes_rows_over",
+        "an offline upgrade takes over rows without timestamps",
+        "UPGRADE-035",
+    ),
     Mutant(
         "migrates_in_two_steps",
         "the upgrade deletes an old entry before it writes the new one",
@@ -271,6 +588,10 @@ MUTANTS = (
         module="layer_mutants",
         right=("rocksdb-stack",),
     ),
+    _logged("put_if_absent_not_logged", "the store does not log what put_if_absent writes"),
+    _logged("deletions_of_a_batch_not_logged", "the store does not log the deletions of put_all"),
+    _logged("removed_sessions_not_logged", "the store does not log what remove deletes"),
+    _logged("deleted_windows_not_logged", "the store does not log deleted windows"),
     Mutant(
         "commit_counted_twice",
         "the metrics count each commit twice",
@@ -320,6 +641,11 @@ MUTANTS = (
         "second_upgrade_deletes_first",
         "a repeated upgrade deletes the old data before it copies the data",
         "UPGRADE-020",
+    ),
+    _crashes(
+        "large_values_beside",
+        "values from 32 KiB on are written to files of their own before the commit",
+        "CRASH-004",
     ),
     _crashes("full_disk_ignored", "a commit ignores a full disk", "ERR-008"),
     _crashes("journal_deleted_after_an_error", "a failed commit deletes the journal", "ERR-009"),
@@ -417,6 +743,41 @@ MUTANTS = (
     _power(
         "journal_goes_on_behind_a_tear", "the store appends frames after a torn frame", "POWER-008"
     ),
+    _crashes(
+        "offsets_alone_kept_in_memory",
+        "the store writes nothing in a commit that has offsets and no writes",
+        "CRASH-008",
+    ),
+    _power(
+        "offsets_alone_never_synced",
+        "the store syncs a commit only if it has writes",
+        "POWER-009",
+    ),
+    _power(
+        "offsets_forgotten_before_the_import",
+        "the store removes the offsets of an older version before it has them",
+        "CRASH-019",
+    ),
+    _power(
+        "offsets_imported_one_by_one",
+        "the store imports the offsets of an older version in several commits",
+        "CRASH-019",
+    ),
+    _power(
+        "import_never_synced",
+        "the store does not sync the offsets that it takes over from an older version",
+        "POWER-019",
+    ),
+    _power(
+        "offsets_in_a_disposable_file",
+        "the store keeps its offsets in a file that it declares disposable",
+        "POWER-018",
+    ),
+    _power(
+        "empty_log_of_a_new_store",
+        "the store begins anew where a file that it declares disposable is empty",
+        "POWER-018",
+    ),
     Mutant(
         "loss_of_power_unnoticed",
         "the store does not record a loss of power",
@@ -442,6 +803,8 @@ MUTANTS = (
     _basics(
         "inverted_ranges_are_turned", "the store swaps the bounds of an inverted range", "RANGE-005"
     ),
+    _basics("the_empty_prefix_finds_nothing", "a scan for the empty prefix is empty", "RANGE-009"),
+    _basics("one_key_backward_is_none", "a reverse range with equal bounds is empty", "RANGE-008"),
     _basics("new_store_is_at_zero", "a new store reports the offset 0", "OFFSET-001", "rocksdb"),
     _basics(
         "commit_replaces_all_offsets",
@@ -473,8 +836,39 @@ MUTANTS = (
     _basics(
         "commit_with_nothing_new_raises", "a second commit of the same offsets raises", "COMMIT-003"
     ),
+    _basics(
+        "commit_flushes_nothing",
+        "the store has only flush, and its commit does not call flush",
+        "COMMIT-012",
+        "single-file",
+    ),
+    _basics(
+        "flush_is_refused",
+        "the deprecated flush raises instead of doing nothing",
+        "LIFE-020",
+        "in-memory",
+        "single-file",
+    ),
+    _basics(
+        "offsets_left_to_the_runtime",
+        "a persistent store leaves its offsets to the runtime",
+        "LIFE-021",
+        "rocksdb",
+    ),
     _basics("flush_commits", "flush commits", "COMMIT-005", "rocksdb-transactional"),
     _basics("close_commits", "close commits", "COMMIT-004", "rocksdb-transactional"),
+    _basics(
+        "large_transactions_spill",
+        "staged rows above 64 KiB reach the database",
+        "COMMIT-004",
+        "rocksdb-transactional",
+    ),
+    _basics(
+        "many_staged_rows_spill",
+        "more than 1,000 staged rows reach the database",
+        "COMMIT-004",
+        "rocksdb-transactional",
+    ),
     _basics(
         "commit_discards_what_is_staged",
         "commit closes the transaction first and finds nothing to apply",
@@ -489,14 +883,31 @@ MUTANTS = (
         "ERR-004",
         "rocksdb",
     ),
+    _basics("rows_limited_in_number", "the store drops rows that were long unused", "KV-018"),
+    _crashes("rows_limited_in_bytes", "the store drops old rows to limit its files", "KV-018"),
     _basics("iterators_outlive_their_store", "iterators keep yielding after close", "ERR-007"),
     _staged("transaction_reads_the_store", "a transaction does not read its own writes", "TXN-001"),
     _staged("transaction_scans_the_store", "scans of a transaction miss staged writes", "TXN-003"),
+    _staged("failed_commit_discards", "a commit that fails discards what was staged", "ERR-012"),
     _staged("closed_transaction_is_committed", "closing a transaction commits it", "TXN-004"),
     _staged("ended_transaction_goes_on", "an ended transaction accepts writes", "TXN-006"),
-    _staged(
-        "uncommitted_bytes_never_fall", "committed bytes still count as uncommitted", "TXN-010"
+    _staged("ended_transaction_scans_prefixes", "an ended transaction scans a prefix", "TXN-006"),
+    _timed(
+        "ended_transaction_reads_timestamps",
+        "an ended transaction answers with timestamps",
+        "TXN-006",
+        "rocksdb-timestamped-transactional",
+        "rocksdb-window-timestamped",
     ),
+    _window_transactions(
+        "ended_transaction_fetches_backward",
+        "an ended transaction fetches windows backward",
+        "TXN-006",
+    ),
+    _staged(
+        "uncommitted_bytes_never_fall", "committed bytes still count as uncommitted", "TXN-032"
+    ),
+    _staged("staged_deletes_are_not_counted", "staged deletes do not count", "TXN-010"),
     _staged(
         "commit_takes_two_transactions",
         "a commit of the store skips an open transaction",
@@ -535,6 +946,36 @@ MUTANTS = (
     ),
     _staged(
         "commit_is_a_flush", "the metrics count a commit as a flush", "METRIC-006", "rocksdb-stack"
+    ),
+    _staged(
+        "commits_take_no_time", "the latency of each commit is 0", "METRIC-005", "rocksdb-stack"
+    ),
+    _staged(
+        "largest_latency_is_the_mean",
+        "commit-latency-max is the mean latency",
+        "METRIC-005",
+        "rocksdb-stack",
+    ),
+    _staged(
+        "mean_latency_is_the_last",
+        "commit-latency-avg is the last latency",
+        "METRIC-005",
+        "rocksdb-stack",
+    ),
+    _staged("flush_metrics_are_gone", "there are no flush metrics", "METRIC-006", "rocksdb-stack"),
+    _staged(
+        "staged_bytes_are_not_counted",
+        "uncommitted-bytes is always 0",
+        "METRIC-007",
+        "rocksdb-stack-transactional",
+    ),
+    Mutant(
+        "staged_bytes_are_unknown",
+        "uncommitted-bytes is always -1, which Kafka does not have",
+        "METRIC-007",
+        spec="kafka-4.4",
+        module="transaction_mutants",
+        right=("rocksdb-stack-transactional",),
     ),
     _staged(
         "commits_of_all_tasks_together",
@@ -629,5 +1070,359 @@ MUTANTS = (
     _tasks("unknown_offset_refused", "committing an unknown offset raises", "PROTOCOL-008"),
     _tasks("restored_in_any_order", "restoring applies records in random order", "PROTOCOL-009"),
     _tasks("restored_rows_lost_at_close", "close does not save restored entries", "PROTOCOL-010"),
+    _queries("ranges_show_staged_rows", "ranges of a view show staged rows", "QUERY-001"),
+    _queries(
+        "views_wait_for_the_commit",
+        "views show the last commit under at-least-once",
+        "QUERY-002",
+        "at-least-once",
+    ),
+    _queries("views_miss_restored_rows", "views do not show restored rows", "QUERY-003"),
+    _queries(
+        "position_waits_for_the_commit", "the position is that of the last commit", "QUERY-004"
+    ),
+    _contract(
+        "uncommitted_is_always_zero",
+        "the uncommitted numbers are always 0",
+        "TXN-010",
+        "rocksdb-transactional",
+        _right("cannot_count"),
+    ),
+    _contract(
+        "gets_past_staged_at_least_once",
+        "under at-least-once, a transaction does not get its own writes",
+        "TXN-001",
+        guarantee="at-least-once",
+    ),
+    _contract(
+        "scans_past_staged_at_least_once",
+        "under at-least-once, a transaction does not scan its own writes",
+        "TXN-003",
+        "rocksdb-transactional",
+        "rocksdb-timestamped-transactional",
+        guarantee="at-least-once",
+    ),
+    _contract("isolation_level_is_fixed", "every transaction is READ_UNCOMMITTED", "TXN-019"),
+    _contract(
+        "level_is_not_handed_on",
+        "a transaction opens transactions of one level under each guarantee",
+        "TXN-019",
+        guarantee="at-least-once",
+    ),
+    _contract(
+        "ended_transaction_opens_none",
+        "an ended transaction refuses new_transaction",
+        "TXN-020",
+    ),
+    _contract(
+        "transaction_returns_itself",
+        "a transaction returns itself from new_transaction, with its writes",
+        "TXN-020",
+    ),
+    _contract("init_discards_a_transaction", "init of a transaction discards writes", "TXN-021"),
+    _contract("block_commits_a_transaction", "the end of a block commits", "TXN-022"),
+    _contract(
+        "largest_transaction_counts",
+        "the uncommitted entries are those of one transaction",
+        "TXN-023",
+    ),
+    _contract(
+        "transactions_are_made_elsewhere",
+        "a store opens transactions without create_transaction",
+        "TXN-027",
+        "rocksdb-transactional",
+        "rocksdb-stack-transactional",
+    ),
+    _contract("ended_transactions_stay", "a store keeps its ended transactions", "TXN-024"),
+    _contract(
+        "staged_keys_are_locked",
+        "a READ_UNCOMMITTED view shows no value of a staged key",
+        "ISO-006",
+        "rocksdb-transactional",
+        _right("hides_staged_writes"),
+    ),
+    _contract(
+        "hides_staged_writes",
+        "a READ_UNCOMMITTED view hides staged writes",
+        "ISO-022",
+        spec="kafka-4.4",
+    ),
+    _contract(
+        "stages_at_least_once",
+        "the store stages its writes under at-least-once",
+        "ISO-023",
+        guarantee="at-least-once",
+    ),
+    _contract(
+        "views_scan_the_last_commit",
+        "under at-least-once, a view scans what was there at the last commit",
+        "ISO-023",
+        guarantee="at-least-once",
+    ),
+    _contract(
+        "views_take_ranges_from_the_last_commit",
+        "under at-least-once, a view takes ranges from the last commit",
+        "ISO-023",
+        guarantee="at-least-once",
+    ),
+    _contract(
+        "close_discards_at_least_once",
+        "close discards writes under at-least-once",
+        "ISO-024",
+        guarantee="at-least-once",
+    ),
+    _contract(
+        "volatile_store_claims_offsets", "a volatile store claims offsets", "LIFE-019", "in-memory"
+    ),
+    _contract(
+        "volatile_store_returns_offsets",
+        "a volatile store returns committed offsets",
+        "OFFSET-015",
+        "in-memory",
+    ),
+    _contract(
+        "input_offsets_are_dropped",
+        "a commit keeps the offsets of changelogs alone",
+        "OFFSET-016",
+        "rocksdb",
+        "rocksdb-window-segments",
+    ),
+    _contract(
+        "checkpoint_is_ignored",
+        "the store does not read the .checkpoint that it claims to import",
+        "OFFSET-014",
+        "rocksdb",
+        "rocksdb-legacy",
+        "rocksdb-window-segments",
+    ),
+    _contract(
+        "checkpoint_comes_back",
+        "an imported offset comes back from the .checkpoint after the store forgot it",
+        "OFFSET-014",
+        "rocksdb",
+        "rocksdb-legacy",
+        "rocksdb-window-segments",
+    ),
+    _contract(
+        "one_partition_is_imported",
+        "of the partitions in a .checkpoint, one is imported",
+        "OFFSET-014",
+        "rocksdb",
+        "rocksdb-legacy",
+        "rocksdb-window-segments",
+    ),
+    _contract(
+        "commit_flushes",
+        "each commit flushes the memtables",
+        "COMMIT-011",
+        "rocksdb",
+        "rocksdb-transactional",
+        "rocksdb-window-segments",
+        "rocksdb-window-segments-transactional",
+    ),
+    _contract(
+        "position_file_stays",
+        "the position file of an older version stays",
+        "POS-013",
+        "rocksdb",
+        "rocksdb-transactional",
+        "rocksdb-window-segments",
+    ),
+    _contract(
+        "position_file_of_a_downgrade_stays",
+        "the position file in the directory of the store stays",
+        "POS-014",
+        "rocksdb",
+        "rocksdb-transactional",
+        "rocksdb-window-segments",
+    ),
+    _contract(
+        "offsets_in_files_for_every_release",
+        "the release that manages offsets is taken for an older one",
+        "UPGRADE-036",
+        "rocksdb",
+        "rocksdb-transactional",
+        "rocksdb-window-segments",
+    ),
+    _contract(
+        "offsets_in_files_for_one_release",
+        "only the release before is taken for one without offsets in the stores",
+        "UPGRADE-021",
+        "rocksdb",
+        "rocksdb-transactional",
+        "rocksdb-window-segments",
+    ),
+    _commits(
+        "unmanaged_offsets_of_others_are_told",
+        "a store that manages no offsets tells those of some partitions",
+        "OFFSET-012",
+        "in-memory",
+        "single-file",
+    ),
+    _commits(
+        "reopened_store_knows_every_partition",
+        "after a reopening, unknown partitions are at offset 0",
+        "OFFSET-009",
+    ),
+    _commits(
+        "offsets_of_older_rows_are_dropped",
+        "the offset in a .checkpoint is dropped if the rows have the older format",
+        "UPGRADE-002",
+        "rocksdb",
+        "rocksdb-window-segments",
+    ),
+    _commits(
+        "offsets_among_the_rows",
+        "the offsets are rows among the data",
+        "COMMIT-013",
+        "rocksdb",
+        "rocksdb-window-segments",
+    ),
+    _commits(
+        "column_families_are_flushed_apart",
+        "the offsets are flushed without the data",
+        "COMMIT-013",
+        "rocksdb-timestamped",
+    ),
+    _commits(
+        "flush_shows_staged_rows",
+        "after a flush, queries for committed rows show staged ones",
+        "COMMIT-005",
+        "rocksdb-transactional",
+    ),
+    _commits(
+        "timed_batches_move_no_position",
+        "put_all_with_timestamp does not move the position",
+        "POS-005",
+        "rocksdb-timestamped",
+        "rocksdb-window-timestamped",
+    ),
+    _commits(
+        "removed_sessions_move_no_position",
+        "removing a session does not move the position",
+        "POS-005",
+        "rocksdb-session",
+        "rocksdb-session-timestamped",
+    ),
+    _commits(
+        "position_is_left_for_one_release",
+        "the position is left in a file for the release before only",
+        "UPGRADE-022",
+        "rocksdb",
+        "rocksdb-window-segments",
+    ),
+    _commits(
+        "metrics_without_the_thread",
+        "the tag thread-id is empty",
+        "METRIC-002",
+        "rocksdb-stack",
+    ),
+    _commits(
+        "metrics_of_a_window_store",
+        "the metrics of a key-value store have the tag of a window store",
+        "METRIC-002",
+        "rocksdb-stack",
+        "rocksdb-window-timestamped-stack",
+    ),
+    _commits(
+        "rate_is_a_number",
+        "commit-rate does not fall as time passes",
+        "METRIC-004",
+        "rocksdb-stack",
+    ),
+    _commits(
+        "write_buffers_are_flushes",
+        "the metrics count full write buffers as flushes",
+        "METRIC-006",
+        "rocksdb-stack",
+    ),
+    _contract(
+        "transaction_stages_nothing",
+        "the transactions of a store stage nothing",
+        "TXN-025",
+        "rocksdb-transactional",
+        "rocksdb-window-stack-transactional",
+        _right("offers_transactions"),
+    ),
+    _contract(
+        "journal_is_not_repeated",
+        "an opening does not repeat the writes of the journal",
+        "CRASH-004",
+        "rocksdb-window-segments-transactional",
+    ),
+    _contract(
+        "journal_is_forgotten_too_early",
+        "the journal is emptied before the segments are flushed",
+        "CRASH-003",
+        "rocksdb-window-segments-transactional",
+    ),
+    _interface(
+        "flush_commits_a_transaction", "flush writes what a transaction has staged", "TXN-028"
+    ),
+    _interface(
+        "transaction_overwrites_if_absent",
+        "put_if_absent in a transaction overwrites",
+        "TXN-028",
+    ),
+    _interface(
+        "transaction_scans_old_timestamps",
+        "a transaction scans values with timestamps past its own writes",
+        "TXN-028",
+        "rocksdb-timestamped-transactional",
+        "rocksdb-window-timestamped",
+        "rocksdb-session-timestamped",
+    ),
+    _interface(
+        "transaction_searches_the_store",
+        "a transaction finds sessions by time past its own writes",
+        "TXN-028",
+    ),
+    _interface(
+        "ended_transaction_searches_the_store",
+        "an ended transaction finds sessions by time",
+        "TXN-006",
+    ),
+    _interface(
+        "commit_takes_all_transactions",
+        "the commit of a transaction writes all the others",
+        "TXN-029",
+    ),
+    _interface(
+        "close_discards_all_transactions",
+        "the close of a transaction discards all the others",
+        "TXN-029",
+    ),
+    _interface(
+        "callbacks_come_too_early",
+        "callbacks are called while the transaction is open",
+        "TXN-030",
+    ),
+    _interface("large_transaction_spills", "a large transaction writes to the store", "TXN-031"),
+    _interface(
+        "store_commit_ends_nothing",
+        "the commit of a store leaves its transactions open",
+        "TXN-013",
+    ),
+    _interface(
+        "ended_transaction_reads_at_least_once",
+        "under at-least-once, an ended transaction can be read",
+        "TXN-006",
+        guarantee="at-least-once",
+    ),
+    _interface(
+        "closing_again_fails_at_least_once",
+        "under at-least-once, a transaction can be closed only once",
+        "TXN-007",
+        guarantee="at-least-once",
+    ),
+    _interface("staged_bytes_are_not_measured", "staged bytes do not count", "TXN-032"),
+    _interface(
+        "uncommitted_bytes_are_thousandfold", "a store takes bytes for kilobytes", "TXN-032"
+    ),
+    _interface(
+        "ranges_backward_show_staged_rows",
+        "a READ_COMMITTED view shows staged rows in a range that is read backward",
+        "ISO-003",
+    ),
 )
 """All mutants."""

@@ -19,6 +19,7 @@ from streamproof.stores.errors import InvalidStateStoreError
 from streamproof.stores.iterators import RowIterator, StoreIterator
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.single_file import SingleFileStore
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
 from streamproof.stores.transactions import Transaction
 
@@ -29,6 +30,12 @@ INT_MAX = 2**31 - 1
 
 LONGEST = 2**16 - 1
 """The largest length that two bytes can hold, in bytes."""
+
+SPILLED_BYTES = 64 * 1024
+"""More staged bytes reach the database before the commit."""
+
+SPILLED_ROWS = 1_000
+"""More staged rows reach the database before the commit."""
 
 Offsets = Mapping[TopicPartition, int | None]
 
@@ -188,6 +195,28 @@ class inverted_ranges_are_turned(RocksDBStore):
         return super().range(from_key, to_key)
 
 
+class the_empty_prefix_finds_nothing(RocksDBStore):
+    """Takes a prefix without bytes for the prefix of no key."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def prefix_scan(self, prefix: bytes) -> RowIterator:
+        return super().prefix_scan(prefix) if prefix else super().range(b"b", b"a")
+
+
+class one_key_backward_is_none(RocksDBStore):
+    """Takes equal bounds for an empty range, in reverse alone."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> RowIterator:
+        if from_key is not None and from_key == to_key:
+            return super().reverse_range(b"b", b"a")
+        return super().reverse_range(from_key, to_key)
+
+
 # Offsets.
 
 
@@ -286,6 +315,36 @@ class commit_with_nothing_new_raises(RocksDBStore):
         super().commit(changelog_offsets)
 
 
+class commit_flushes_nothing(SingleFileStore):
+    """Writes its file only when it is closed, as if the default of commit did nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def commit(self, changelog_offsets: Offsets) -> None:
+        self._opened()
+
+    def close(self) -> None:
+        if self.is_open:
+            self.flush()
+        super().close()
+
+
+class flush_is_refused(InMemoryKeyValueStore):
+    """Raises on the deprecated flush, instead of doing nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def flush(self) -> None:
+        raise NotImplementedError("flush is deprecated; call commit.")
+
+
+def offsets_left_to_the_runtime() -> KeyValueStore:
+    """Is persistent, and leaves its offsets to a file of the runtime."""
+    return RocksDBStore(NAME, manages_offsets=False)
+
+
 class _FlushCommits(TransactionalKeyValueStore):
     def flush(self) -> None:
         # The offsets stay unchanged, so the commit does not show.
@@ -308,6 +367,30 @@ class _CloseCommits(TransactionalKeyValueStore):
 def close_commits() -> KeyValueStore:
     """Commits staged writes on close."""
     return _CloseCommits(TransactionalRocksDBStore(NAME))
+
+
+class _Spills(TransactionalKeyValueStore):
+    def put(self, key: bytes, value: bytes | None) -> None:
+        super().put(key, value)
+        if self.approximate_num_uncommitted_bytes() > SPILLED_BYTES:
+            super().commit({})
+
+
+def large_transactions_spill() -> KeyValueStore:
+    """Writes what is staged to the database once it is large."""
+    return _Spills(TransactionalRocksDBStore(NAME))
+
+
+class _SpillsRows(TransactionalKeyValueStore):
+    def put(self, key: bytes, value: bytes | None) -> None:
+        super().put(key, value)
+        if self.approximate_num_uncommitted_entries() > SPILLED_ROWS:
+            super().commit({})
+
+
+def many_staged_rows_spill() -> KeyValueStore:
+    """Writes what is staged to the database once it has many rows."""
+    return _SpillsRows(TransactionalRocksDBStore(NAME))
 
 
 class _LosesStaged(TransactionalKeyValueStore):
@@ -356,8 +439,10 @@ class another_directory_will_do(RocksDBStore):
         super().__init__(NAME)
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        if not context.state_dir.is_dir():
-            context = dataclasses.replace(context, state_dir=context.state_dir.parent / "instead")
+        directory = context.state_dir
+        if not directory.is_dir():
+            elsewhere = directory.with_name(f"{directory.name}-elsewhere")
+            context = dataclasses.replace(context, state_dir=elsewhere)
         super().init(context, root)
 
 
@@ -370,3 +455,32 @@ class iterators_outlive_their_store(InMemoryKeyValueStore):
     def _iterator(self, keys: list[bytes]) -> KeyValueIterator:
         rows = [(key, self._rows[key]) for key in keys]
         return StoreIterator(self.name, iter(rows), WeakSet())
+
+
+# Growth.
+
+MOST_ROWS = 1_000
+"""The rows of a store that forgets the row which was unused for the longest time."""
+
+
+class rows_limited_in_number(InMemoryKeyValueStore):
+    """Is a cache of the rows that were used last."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+        self._used: dict[bytes, None] = {}
+
+    def _write(self, key: bytes, value: bytes | None) -> None:
+        super()._write(key, value)
+        self._used.pop(key, None)
+        if value is not None:
+            self._used[key] = None
+        if len(self._used) > MOST_ROWS:
+            oldest = next(iter(self._used))
+            del self._used[oldest]
+            super()._write(oldest, None)
+
+    def get(self, key: bytes) -> bytes | None:
+        if key in self._used:
+            self._used[key] = self._used.pop(key)
+        return super().get(key)

@@ -284,6 +284,65 @@ def offsets_of_all_stores_together() -> JournalStore:
     return _OneOfAll("store")
 
 
+class _OffsetsAloneInMemory(JournalStore):
+    def append(self, data: bytes) -> None:
+        if self.staged:
+            super().append(data)
+
+
+def offsets_alone_kept_in_memory() -> JournalStore:
+    """Has nothing to write in a commit without writes."""
+    return _OffsetsAloneInMemory("store")
+
+
+class _Retention(JournalStore):
+    """Deletes its oldest rows when a snapshot becomes too large, as a log does."""
+
+    most_bytes = 512 * 1024
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.ages: dict[bytes, int] = {}
+
+    def _write(self, key: bytes, value: bytes | None) -> None:
+        super()._write(key, value)
+        self.ages.pop(key, None)
+        if value is not None:
+            self.ages[key] = len(key) + len(value)
+
+    def merge(self) -> None:
+        while sum(self.ages.values()) > self.most_bytes:
+            self._write(next(iter(self.ages)), None)
+        super().merge()
+
+
+def rows_limited_in_bytes() -> JournalStore:
+    """Limits the size of its files by deleting the oldest rows."""
+    return _Retention("store")
+
+
+class _LargeValuesBeside(JournalStore):
+    """Keeps large values out of its journal."""
+
+    least_bytes = 32 * 1024
+    beside = b"in a file"
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        super().put(key, value)
+        if value is not None and len(value) >= self.least_bytes:
+            (self.directory / key.hex()).write_bytes(value)
+            self.staged[key] = self.beside
+
+    def _write(self, key: bytes, value: bytes | None) -> None:
+        is_beside = value == self.beside
+        super()._write(key, (self.directory / key.hex()).read_bytes() if is_beside else value)
+
+
+def large_values_beside() -> JournalStore:
+    """Overwrites a large value in its file before the commit."""
+    return _LargeValuesBeside("store")
+
+
 class _Silent(JournalStore):
     def append(self, data: bytes) -> None:
         try:

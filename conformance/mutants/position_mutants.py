@@ -64,7 +64,8 @@ def position_mixes_partitions() -> KeyValueStore:
 class _EarlyTransaction(RocksDBTransaction):
     def put(self, key: bytes, value: bytes | None) -> None:
         super().put(key, value)
-        self._base._position.merge(self.staged_position)  # noqa: SLF001
+        store: Any = self._base
+        store._position.merge(self.staged_position)  # noqa: SLF001
 
 
 class _Early(TransactionalRocksDBStore):

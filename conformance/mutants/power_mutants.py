@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -357,6 +358,143 @@ class _BehindTheTear(DurableStore):
 def journal_goes_on_behind_a_tear() -> DurableStore:
     """Appends to a journal after a torn frame, where recovery never reads."""
     return _BehindTheTear("store")
+
+
+class _OffsetsAloneUnsynced(DurableStore):
+    def add(self, path: Path, data: bytes, *, synced: bool = True) -> None:
+        rows, _ = pickle.loads(data[8:])  # noqa: S301 - see frame
+        super().add(path, data, synced=bool(rows))
+
+
+def offsets_alone_never_synced() -> DurableStore:
+    """Syncs a commit only if it has writes."""
+    return _OffsetsAloneUnsynced("store")
+
+
+class ImportingStore(DurableStore):
+    """A store that takes over the offsets of an older version in one frame, and then removes them.
+
+    The names of its changelog are in a file of the task, which other stores have lines in, too.
+    """
+
+    capabilities = replace(DurableStore.capabilities, upgrades_from="", imports_offsets=True)
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        """Open the store, and take over the offsets."""
+        super().init(context, root)
+        self.checkpoint = context.state_dir / ".checkpoint"
+        topic = context.changelog_topic(self.name)
+        lines = self.checkpoint.read_text().splitlines()[2:] if self.checkpoint.exists() else []
+        mine = [line.split() for line in lines if line.split()[0] == topic]
+        if mine:
+            offsets = {TopicPartition(topic, int(each[1])): int(each[2]) for each in mine}
+            self.take_over(
+                {**offsets, **self.offsets}, [each for each in lines if each.split() not in mine]
+            )
+
+    def take_over(self, offsets: Mapping[TopicPartition, int], others: list[str]) -> None:
+        """Keep the offsets, and leave only the lines of other stores."""
+        self.commit(offsets)
+        self.forget(others)
+
+    def forget(self, others: list[str]) -> None:
+        """Leave only the lines of other stores."""
+        content = "\n".join(["0", str(len(others)), *others, ""])
+        self.replace(self.checkpoint, content.encode())
+
+
+def importing() -> DurableStore:
+    """A store without a mistake."""
+    return ImportingStore("store")
+
+
+class _ForgetsFirst(ImportingStore):
+    def take_over(self, offsets: Mapping[TopicPartition, int], others: list[str]) -> None:
+        self.forget(others)
+        self.commit(offsets)
+
+
+def offsets_forgotten_before_the_import() -> DurableStore:
+    """Removes the older offsets from their file before it has them."""
+    return _ForgetsFirst("store")
+
+
+class _OneByOne(ImportingStore):
+    def take_over(self, offsets: Mapping[TopicPartition, int], others: list[str]) -> None:
+        if not self.offsets:
+            for partition, offset in offsets.items():
+                self.commit({partition: offset})
+        self.forget(others)
+
+
+def offsets_imported_one_by_one() -> DurableStore:
+    """Keeps the offsets one after the other, and imports nothing into a store that has some."""
+    return _OneByOne("store")
+
+
+class _UnsyncedImport(ImportingStore):
+    importing = False
+
+    def take_over(self, offsets: Mapping[TopicPartition, int], others: list[str]) -> None:
+        self.importing = True
+        super().take_over(offsets, others)
+        self.importing = False
+
+    def add(self, path: Path, data: bytes, *, synced: bool = True) -> None:
+        super().add(path, data, synced=synced and not self.importing)
+
+
+def import_never_synced() -> DurableStore:
+    """Removes the older offsets durably, and leaves the sync of the newer ones to the kernel."""
+    return _UnsyncedImport("store")
+
+
+class LoggedStore(DurableStore):
+    """A store that writes a line for people about each commit, and syncs no line."""
+
+    capabilities = replace(DurableStore.capabilities, upgrades_from="", disposable_files="LOG")
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "LOG"
+
+    def append(self, data: bytes) -> None:
+        super().append(data)
+        _, offsets = pickle.loads(data[8:])  # noqa: S301 - see frame
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(f"{[[*partition, offset] for partition, offset in offsets.items()]}\n")
+
+
+def logged() -> DurableStore:
+    """A store without a mistake, with a file on which nothing depends."""
+    return LoggedStore("store")
+
+
+class _OffsetsInTheLog(LoggedStore):
+    def recover(self) -> None:
+        super().recover()
+        lines = self.log.read_text("utf-8").splitlines() if self.log.exists() else []
+        self.offsets = {
+            TopicPartition(topic, partition): offset
+            for topic, partition, offset in (literal_eval(lines[-1]) if lines else [])
+        }
+
+
+def offsets_in_a_disposable_file() -> DurableStore:
+    """Reads its offsets from the file of which it says that nothing depends on it."""
+    return _OffsetsInTheLog("store")
+
+
+class _EmptyLogOfANewStore(LoggedStore):
+    def upgrade(self) -> None:
+        if self.log.exists() and not self.log.stat().st_size:
+            self.journal.unlink(missing_ok=True)
+            self.snapshot.unlink(missing_ok=True)
+
+
+def empty_log_of_a_new_store() -> DurableStore:
+    """Takes a store whose log is empty for one whose making was interrupted, and begins anew."""
+    return _EmptyLogOfANewStore("store")
 
 
 def loss_of_power_unnoticed() -> StateStore:

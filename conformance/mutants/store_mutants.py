@@ -156,6 +156,49 @@ def transaction_leaks_on_close() -> KeyValueStore:
     return TransactionalKeyValueStore(_Leaking(NAME))
 
 
+class _OffsetsWrittenFirst(TransactionalRocksDBStore):
+    def commit_transactions(
+        self,
+        transactions: Sequence[RocksDBTransaction],
+        changelog_offsets: Mapping[TopicPartition, int | None],
+    ) -> None:
+        super().commit_transactions((), changelog_offsets)
+        database = self._opened()
+        batch = database.new_batch()
+        records = self._records(database, batch)
+        for transaction in transactions:
+            transaction.writes.apply_to(records)
+            self._position.merge(transaction.staged_position)
+        database.write(batch)
+
+
+def offsets_in_a_write_before_rows() -> KeyValueStore:
+    """Writes the offsets of a commit first, and its rows in a second write."""
+    return TransactionalKeyValueStore(_OffsetsWrittenFirst(NAME))
+
+
+class _ClosesTransactionsLast(TransactionalRocksDBStore):
+    def close(self) -> None:
+        RocksDBStore.close(self)
+        self.close_transactions()
+
+
+def transactions_close_after_their_store() -> KeyValueStore:
+    """Closes its transactions last, and not at all if closing the database fails."""
+    return TransactionalKeyValueStore(_ClosesTransactionsLast(NAME))
+
+
+class _ClosesTheOldest(TransactionalRocksDBStore):
+    def close_transactions(self) -> None:
+        for transaction in self.open_transactions[:3]:
+            transaction.close()
+
+
+def three_transactions_close() -> KeyValueStore:
+    """Closes the three oldest of its transactions: its own, and two more."""
+    return TransactionalKeyValueStore(_ClosesTheOldest(NAME))
+
+
 class _BatchBypasses(TransactionalKeyValueStore):
     def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         self._inner.put_all(entries)
@@ -268,6 +311,57 @@ class _Among(RocksDBStore):
 def offsets_among_data() -> KeyValueStore:
     """Keeps offsets as entries under their own keys."""
     return _Among(NAME)
+
+
+class _UnderOneKey(RocksDBStore):
+    key = b"__table\x00offset__"
+
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        for offset in changelog_offsets.values():
+            self.put(self.key, str(offset).encode())
+        super().commit(changelog_offsets)
+
+    def get(self, key: bytes) -> bytes | None:
+        return None if key == self.key else super().get(key)
+
+
+def offset_under_a_reserved_key() -> KeyValueStore:
+    """Keeps the offset among the rows, under a key that users cannot have."""
+    return _UnderOneKey(NAME)
+
+
+class _ShortPartitions(RocksDBStore):
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        super().commit({_short(each): at for each, at in changelog_offsets.items()})
+
+    def committed_offset(self, partition: TopicPartition) -> int | None:
+        return super().committed_offset(_short(partition))
+
+
+def _short(partition: TopicPartition) -> TopicPartition:
+    return TopicPartition(partition.topic, partition.partition & 0xFFFF)
+
+
+def partitions_in_two_bytes() -> KeyValueStore:
+    """Keeps two bytes of the number of a partition."""
+    return _ShortPartitions(NAME)
+
+
+class _LongTopics(RocksDBStore):
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        super().commit({_cut(each): at for each, at in changelog_offsets.items()})
+
+    def committed_offset(self, partition: TopicPartition) -> int | None:
+        return super().committed_offset(_cut(partition))
+
+
+def _cut(partition: TopicPartition) -> TopicPartition:
+    return TopicPartition(partition.topic[:128], partition.partition)
+
+
+def long_topics_are_cut() -> KeyValueStore:
+    """Keeps the first 128 characters of the name of a topic."""
+    return _LongTopics(NAME)
 
 
 class _Unmarked(RocksDBStore):

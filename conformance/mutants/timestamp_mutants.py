@@ -66,6 +66,28 @@ def restored_without_timestamp() -> KeyValueStore:
     return _RestoredAnew(NAME)
 
 
+class _RestoredTwice(RocksDBTimestampedStore):
+    def _restoring(self, restore: RestoreCallback) -> RestoreCallback:
+        right = super()._restoring(restore)
+        seen: set[int] = set()
+
+        def restore_again(records: Sequence[ChangelogRecord]) -> None:
+            right(
+                [
+                    record._replace(timestamp=NO_TIMESTAMP) if record.offset in seen else record
+                    for record in records
+                ]
+            )
+            seen.update(record.offset for record in records)
+
+        return restore_again
+
+
+def restored_again_without_timestamp() -> KeyValueStore:
+    """Forgets the timestamps of changelog records that it has restored before."""
+    return _RestoredTwice(NAME)
+
+
 class _Sniffing(RocksDBTimestampedStore):
     def _restoring(self, restore: RestoreCallback) -> RestoreCallback:
         right = super()._restoring(restore)

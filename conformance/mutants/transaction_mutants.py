@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from streamproof.stores.api import (
     ChangelogRecord,
+    IsolationLevel,
+    KeyValueIterator,
     KeyValueStore,
     Position,
     StateStore,
@@ -22,6 +25,7 @@ from streamproof.stores.transactional import (
     RocksDBTransaction,
     TransactionalKeyValueStore,
     TransactionalRocksDBStore,
+    TransactionalRows,
 )
 
 NAME = "store"
@@ -43,6 +47,20 @@ def _transactional(transaction_class: type[RocksDBTransaction]) -> KeyValueStore
             return transaction_class(self, self.context.isolation_level)
 
     return TransactionalKeyValueStore(Store(NAME))
+
+
+class _DiscardsAfterAnError(TransactionalRocksDBStore):
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        try:
+            super().commit(changelog_offsets)
+        finally:
+            for transaction in self.open_transactions:
+                transaction.close()
+
+
+def failed_commit_discards() -> KeyValueStore:
+    """Ends its transactions even if the commit fails."""
+    return TransactionalKeyValueStore(_DiscardsAfterAnError(NAME))
 
 
 class _ReadsTheStore(RocksDBTransaction):
@@ -80,6 +98,16 @@ class _NeverEnds(RocksDBTransaction):
 def ended_transaction_goes_on() -> KeyValueStore:
     """Accepts writes after its end."""
     return _transactional(_NeverEnds)
+
+
+class _ScansPrefixes(RocksDBTransaction):
+    def prefix_scan(self, prefix: bytes) -> KeyValueIterator:
+        return super().prefix_scan(prefix) if self._open else self._base.prefix_scan(prefix)
+
+
+def ended_transaction_scans_prefixes() -> KeyValueStore:
+    """Scans a prefix after its end, as if it were the store."""
+    return _transactional(_ScansPrefixes)
 
 
 class _CloseWrites(RocksDBTransaction):
@@ -138,6 +166,24 @@ class _NeverLess(TransactionalRocksDBStore):
 def uncommitted_bytes_never_fall() -> KeyValueStore:
     """Also counts committed bytes as uncommitted."""
     return TransactionalKeyValueStore(_NeverLess(NAME))
+
+
+class _CountsValues(RocksDBTransaction):
+    def __init__(self, store: TransactionalRows, isolation_level: IsolationLevel) -> None:
+        super().__init__(store, isolation_level)
+        self._deleted: set[bytes] = set()
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        super().put(key, value)
+        (self._deleted.add if value is None else self._deleted.discard)(key)
+
+    def approximate_num_uncommitted_entries(self) -> int:
+        return super().approximate_num_uncommitted_entries() - len(self._deleted)
+
+
+def staged_deletes_are_not_counted() -> KeyValueStore:
+    """Counts staged values alone, although the commit writes the deletes, too."""
+    return _transactional(_CountsValues)
 
 
 # Restoration.
@@ -288,6 +334,94 @@ def commit_is_a_flush() -> Any:
 
     store.commit = commit
     return store
+
+
+def commits_take_no_time() -> Any:
+    """Counts its commits, and measures a latency of 0 for each."""
+    store: Any = metered(RocksDBStore(NAME), "rocksdb")
+    right = store._register  # noqa: SLF001
+
+    def register(metrics: Any, task_id: str) -> None:
+        right(metrics, task_id)
+        record = store._commits.record  # noqa: SLF001
+        store._commits = SimpleNamespace(record=lambda _: record(0.0))  # noqa: SLF001
+
+    store._register = register  # noqa: SLF001
+    return store
+
+
+def largest_latency_is_the_mean() -> Any:
+    """Gives the mean latency for the largest."""
+    store: Any = metered(RocksDBStore(NAME), "rocksdb")
+    right = store._register  # noqa: SLF001
+
+    def register(metrics: Any, task_id: str) -> None:
+        right(metrics, task_id)
+        of_the_store = metrics._scopes[store._scope].metrics  # noqa: SLF001
+        largest = of_the_store["commit-latency-max"]
+        mean = of_the_store["commit-latency-avg"].value
+        of_the_store["commit-latency-max"] = largest._replace(value=mean)
+
+    store._register = register  # noqa: SLF001
+    return store
+
+
+def mean_latency_is_the_last() -> Any:
+    """Gives the latency of the last commit for the mean."""
+    store: Any = metered(RocksDBStore(NAME), "rocksdb")
+    right = store._register  # noqa: SLF001
+
+    def register(metrics: Any, task_id: str) -> None:
+        right(metrics, task_id)
+        last = [0.0]
+        record = store._commits.record  # noqa: SLF001
+
+        def note(latency: float) -> None:
+            last.append(latency)
+            record(latency)
+
+        store._commits = SimpleNamespace(record=note)  # noqa: SLF001
+        of_the_store = metrics._scopes[store._scope].metrics  # noqa: SLF001
+        mean = of_the_store["commit-latency-avg"]
+        of_the_store["commit-latency-avg"] = mean._replace(value=lambda: last[-1])
+
+    store._register = register  # noqa: SLF001
+    return store
+
+
+def flush_metrics_are_gone() -> Any:
+    """Has removed the deprecated flush metrics."""
+    store: Any = metered(RocksDBStore(NAME), "rocksdb")
+    right = store._register  # noqa: SLF001
+
+    def register(metrics: Any, task_id: str) -> None:
+        right(metrics, task_id)
+        entry = metrics._scopes[store._scope]  # noqa: SLF001
+        for name in [each for each in entry.metrics if each.startswith("flush-")]:
+            del entry.metrics[name]
+
+    store._register = register  # noqa: SLF001
+    return store
+
+
+def staged_bytes_are_not_counted() -> Any:
+    """Stages writes, and says that no byte is uncommitted."""
+
+    class Store(TransactionalKeyValueStore):
+        def approximate_num_uncommitted_bytes(self) -> int:
+            return 0
+
+    return metered(Store(TransactionalRocksDBStore(NAME)), "rocksdb")
+
+
+def staged_bytes_are_unknown() -> Any:
+    """Stages writes, and says that it does not know how many bytes are uncommitted."""
+
+    class Store(TransactionalKeyValueStore):
+        def approximate_num_uncommitted_bytes(self) -> int:
+            return -1
+
+    return metered(Store(TransactionalRocksDBStore(NAME)), "rocksdb")
 
 
 def commits_of_all_tasks_together() -> Any:

@@ -9,8 +9,18 @@ from typing import Any, Self
 
 from streamproof.stores.api import ChangelogRecord, IsolationLevel
 from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.runtime.changelogging import ChangeLoggingSessionStore
+from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
+from streamproof.stores.transactions import Transaction
 from streamproof.stores.windowed import memory_sessions, memory_windows, rocksdb_windows
 from streamproof.stores.windowed.keys import parse_window_key
+from streamproof.stores.windowed.rocksdb_sessions import RocksDBSessionStore
+from streamproof.stores.windowed.rocksdb_windows import (
+    RocksDBWindowStore,
+    RocksDBWindowTransaction,
+)
+from streamproof.stores.windowed.segmented_reads import Timeline
+from streamproof.stores.windowed.segments import SegmentedStore, SegmentedTransaction, ViewParts
 from streamproof.stores.windows import Window, Windowed
 
 RETENTION_MS = 180_000
@@ -211,6 +221,80 @@ class staged_windows_show(_Wrong):
         return self.right.read_only(IsolationLevel.READ_UNCOMMITTED)
 
 
+def _rows() -> TransactionalKeyValueStore:
+    """The staging store beneath windows or sessions."""
+    return TransactionalKeyValueStore(TransactionalRocksDBStore("store"))
+
+
+class _TimeShared(SegmentedStore):
+    def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
+        return super()._make_transaction(inner, self._timeline)  # type: ignore[safe-super]
+
+
+class _ViewsAtTheStagedTime(SegmentedStore):
+    def _view_of(self, isolation_level: IsolationLevel) -> ViewParts | None:
+        parts = super()._view_of(isolation_level)
+        return parts and (*parts[:2], self._timeline, *parts[3:])
+
+
+class _WindowTimeShared(_TimeShared, RocksDBWindowStore):
+    pass
+
+
+class _SessionTimeShared(_TimeShared, RocksDBSessionStore):
+    pass
+
+
+class _WindowViewsAtTheStagedTime(_ViewsAtTheStagedTime, RocksDBWindowStore):
+    pass
+
+
+class _SessionViewsAtTheStagedTime(_ViewsAtTheStagedTime, RocksDBSessionStore):
+    pass
+
+
+def transactions_share_the_stream_time() -> RocksDBWindowStore:
+    """Windows whose stream time stays where a discarded transaction had moved it."""
+    return _WindowTimeShared(
+        "store", retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS, inner=_rows()
+    )
+
+
+def session_transactions_share_the_stream_time() -> RocksDBSessionStore:
+    """The same for sessions."""
+    return _SessionTimeShared("store", retention_ms=RETENTION_MS, inner=_rows())
+
+
+def views_follow_the_staged_time() -> RocksDBWindowStore:
+    """Windows whose committed views let entries expire by the time of staged ones."""
+    return _WindowViewsAtTheStagedTime(
+        "store", retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS, inner=_rows()
+    )
+
+
+def session_views_follow_the_staged_time() -> RocksDBSessionStore:
+    """The same for sessions."""
+    return _SessionViewsAtTheStagedTime("store", retention_ms=RETENTION_MS, inner=_rows())
+
+
+class _FetchesBackward(RocksDBWindowTransaction):
+    def backward_fetch_between(self, key: bytes, time_from: int, time_to: int) -> Any:
+        reader: Any = super() if self.is_open else self._owner
+        return reader.backward_fetch_between(key, time_from, time_to)
+
+
+class _FetchesBackwardAfterTheEnd(RocksDBWindowStore):
+    def _make_transaction(self, inner: Transaction, timeline: Timeline) -> SegmentedTransaction:
+        return self._like_this(_FetchesBackward(self, inner, timeline))
+
+
+def ended_transaction_fetches_backward() -> RocksDBWindowStore:
+    """Windows whose transactions fetch backward after their end, as if they were the store."""
+    return _FetchesBackwardAfterTheEnd(
+        "store", retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS, inner=_rows()
+    )
+
+
 class newest_segment_offset(_Wrong):
     """Returns the offset of the newest segment, which says nothing about the others."""
 
@@ -273,3 +357,44 @@ class expired_sessions_found(_WrongSession):
     @property
     def capabilities(self) -> Capabilities:
         return claims_of(memory_sessions.default_store())
+
+
+class commit_restarts_the_count(_Wrong):
+    """Counts dropped windows from the last commit on."""
+
+    counted = 0
+
+    @property
+    def dropped_records(self) -> int:
+        dropped: int = self.right.dropped_records
+        return dropped - self.counted
+
+    def commit(self, changelog_offsets: Any) -> None:
+        self.right.commit(changelog_offsets)
+        self.counted = self.right.dropped_records
+
+
+class open_iterators_skip_deleted_windows(_Wrong):
+    """Reads each value anew when an iterator reaches it, so that later deletes show."""
+
+    make = staticmethod(rocksdb_windows.default_store)
+
+    def fetch_all(self, time_from: int, time_to: int) -> Any:
+        return self.changed(
+            self.right.fetch_all(time_from, time_to),
+            lambda rows: (
+                (windowed, value)
+                for windowed, value in rows
+                if self.right.fetch(windowed.key, windowed.window.start) is not None
+            ),
+        )
+
+
+class _RemovesUnseen(ChangeLoggingSessionStore):
+    def remove(self, session: Windowed) -> None:
+        self._inner.remove(session)
+
+
+def removals_are_not_logged() -> Any:
+    """Logs puts of None, but no removals."""
+    return _RemovesUnseen(memory_sessions.default_store())

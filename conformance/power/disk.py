@@ -7,9 +7,11 @@ call syncs it. From that call on, it *lasts*. The model follows the promises of 
   its own data and size last. ``sync_file_range`` and ``close`` promise nothing.
 - An entry of a directory lasts once the directory is synced (``fsync(2)``). A rename lasts as a
   whole, once either of its directories is synced.
-- Unsynced data may be lost or kept, in any order, and in pieces of whole sectors. If the size
-  survives without the data, reads return zeros.
+- Unsynced data may be lost or kept, in any order, and in pieces of whole sectors. A sector has the
+  bytes that the page cache had at one moment: a later write never survives without an earlier write
+  to the same sector. If the size survives without the data, reads return zeros.
 - Data that was written after a change of the file's size does not survive without the new size.
+- A file that is cut within a sector has this sector as it was at the cut, once the size survives.
 - The changes of one directory reach the disk in order.
 
 :data:`JOURNALLED` adds the promises that ext4 and XFS keep in all of their modes. All changes of
@@ -22,19 +24,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from streamproof.conformance.power.syscall_trace import Call, CallKind, SyscallTrace, Tree
+from streamproof.conformance.power.syscall_trace import Call, CallKind, SyscallTrace, Tree, Way
 
 __all__ = [
     "JOURNALLED",
     "NEVER",
     "PORTABLE",
+    "ROOT",
+    "SECTOR_BYTES",
     "DiskModel",
     "Effect",
     "FileSystem",
     "Piece",
     "disk_of",
+    "is_disposable",
 ]
 
 ROOT = 1
@@ -42,6 +48,9 @@ ROOT = 1
 
 NEVER = 1 << 62
 """The number of no call."""
+
+SECTOR_BYTES = 512
+"""The unit in which a disk keeps or loses data."""
 
 Piece = tuple[int, int]
 """A part of a write that survives: from the first byte up to, not including, the second."""
@@ -112,6 +121,11 @@ class Effect:
         """Whether the effect goes through the journal, if the file system has one."""
         return bool(self.entries) or self.resizes
 
+    def overlaps(self, start: int, end: int) -> bool:
+        """Whether the effect changes a size, or bytes from ``start`` up to ``end``."""
+        length = self.zeros if self.data is None else len(self.data)
+        return self.resizes or (self.offset < end and start < self.offset + length)
+
     def concerns(self, node: int, *, names_too: bool = True) -> bool:
         """Whether a sync of this file or directory covers the effect."""
         if not self.entries:
@@ -134,12 +148,15 @@ class DiskModel:
         effects: all effects, in order.
         links: the targets of symbolic links.
         directories: the nodes that are directories.
+        unknown: for each file with writes that are not recorded, the number of calls before them;
+            for the root, all files are meant.
     """
 
     file_system: FileSystem
     effects: list[Effect] = field(default_factory=list)
     links: dict[int, str] = field(default_factory=dict)
     directories: set[int] = field(default_factory=lambda: {ROOT})
+    unknown: dict[int, int] = field(default_factory=dict)
 
     def pending(self, after: int) -> list[Effect]:
         """The effects that a loss of power after ``after`` calls may undo."""
@@ -160,6 +177,19 @@ class DiskModel:
                     places |= each.places
         return frozenset(gone)
 
+    def nodes(self, after: int, lost: AbstractSet[int] = frozenset()) -> dict[str, int]:
+        """The files, links and directories after ``after`` calls, by path."""
+        entries: dict[int, dict[str, int]] = {}
+        for effect in self.effects:
+            if effect.call <= after and effect.call not in lost:
+                _rename(entries, effect)
+        return dict(self._walk(ROOT, "", entries, ()))
+
+    def is_known(self, after: int, lost: AbstractSet[int] = frozenset()) -> bool:
+        """Whether the content of every file is known after ``after`` calls."""
+        unknown = {node for node, before in self.unknown.items() if before < after}
+        return not unknown or unknown.isdisjoint([ROOT, *self.nodes(after, lost).values()])
+
     def tree(
         self,
         after: int,
@@ -170,64 +200,123 @@ class DiskModel:
 
         Only a piece of each write in ``torn`` survives.
         """
-        entries: dict[int, dict[str, int]] = {}
+        torn = torn or {}
         contents: dict[int, bytearray] = {}
+        # The page cache of each file that lost something: all that was written.
+        damaged = {each.node for each in self.effects if each.call in lost or each.call in torn}
+        caches: dict[int, bytearray] = {node: bytearray() for node in damaged}
         for effect in self.effects:
             if effect.call > after:
                 break
+            written = range(0)
+            if effect.node in caches:
+                written = _written(effect, torn, len(caches[effect.node]))
+                _change(caches[effect.node], effect)
             if effect.call in lost:
                 continue
-            for directory, name, node in effect.entries:
-                if node is None:
-                    entries.setdefault(directory, {}).pop(name, None)
-                else:
-                    entries.setdefault(directory, {})[name] = node
             if effect.node:
-                piece = (torn or {}).get(effect.call)
-                _change(contents.setdefault(effect.node, bytearray()), effect, piece)
-        return dict(self._walk(ROOT, "", entries, contents, ()))
+                content = contents.setdefault(effect.node, bytearray())
+                if effect.node not in caches:
+                    _change(content, effect)
+                else:
+                    if effect.resizes:
+                        _resize(content, effect.offset)
+                    _write_back(content, caches[effect.node], written)
+        found: Tree = {}
+        for path, node in self.nodes(after, lost).items():
+            is_directory = node in self.directories
+            plain = None if is_directory else bytes(contents.get(node, b""))
+            found[path] = self.links.get(node, plain)
+        return found
 
     def _walk(
         self,
         directory: int,
         path: str,
         entries: Mapping[int, Mapping[str, int]],
-        contents: Mapping[int, bytearray],
         above: tuple[int, ...],
-    ) -> Iterator[tuple[str, bytes | str | None]]:
+    ) -> Iterator[tuple[str, int]]:
         for name, node in sorted(entries.get(directory, {}).items()):
             place = f"{path}{name}"
-            if node in self.links:
-                yield place, self.links[node]
-            elif node not in self.directories:
-                yield place, bytes(contents.get(node, b""))
-            elif node not in above:
-                # After lost renames a directory may lie within itself. It is entered only once.
-                yield place, None
-                yield from self._walk(node, f"{place}/", entries, contents, (*above, node))
+            # After lost renames a directory may lie within itself. It is entered only once.
+            if node not in above:
+                yield place, node
+                yield from self._walk(node, f"{place}/", entries, (*above, node))
 
 
-def _change(content: bytearray, effect: Effect, piece: Piece | None) -> None:
-    """Apply an effect, or a piece of it, to the content of a file."""
+def _rename(entries: dict[int, dict[str, int]], effect: Effect) -> None:
+    """Apply the changes of names of an effect."""
+    for directory, name, node in effect.entries:
+        if node is None:
+            entries.setdefault(directory, {}).pop(name, None)
+        else:
+            entries.setdefault(directory, {})[name] = node
+
+
+def _change(content: bytearray, effect: Effect) -> None:
+    """Apply an effect to the content of a file."""
     if effect.zeros:
         end = min(len(content), effect.offset + effect.zeros)
         content[effect.offset : end] = bytes(max(0, end - effect.offset))
-        return
-    if effect.data is None:
-        size = effect.offset
-        del content[size:]
-        content.extend(bytes(size - len(content)))
-        return
-    start, end = piece or (0, len(effect.data))
-    at = effect.offset + start
-    if len(content) < at:
-        content.extend(bytes(at - len(content)))
-    content[at : effect.offset + end] = effect.data[start:end]
+    elif effect.data is None:
+        _resize(content, effect.offset)
+    else:
+        if len(content) < effect.offset:
+            _resize(content, effect.offset)
+        content[effect.offset : effect.offset + len(effect.data)] = effect.data
 
 
-def disk_of(trace: SyscallTrace, file_system: FileSystem) -> DiskModel:
-    """The effects of the calls of a trace."""
-    return _Replay(trace, file_system).disk
+def _resize(content: bytearray, size: int) -> None:
+    """Cut a file, or fill it with zeros."""
+    del content[size:]
+    content.extend(bytes(size - len(content)))
+
+
+def _written(effect: Effect, torn: Mapping[int, Piece], size: int) -> range:
+    """The bytes that an effect, or the piece of it that survived, writes to a file of ``size``."""
+    if effect.resizes:
+        # ext4 and XFS fill the rest of the last sector with zeros, and write it before the size.
+        rest = effect.offset % SECTOR_BYTES if effect.offset < size else 0
+        return range(effect.offset - rest, effect.offset)
+    length = effect.zeros if effect.data is None else len(effect.data)
+    start, end = torn.get(effect.call, (0, length))
+    return range(effect.offset + start, effect.offset + end)
+
+
+def _write_back(content: bytearray, cache: bytearray, written: range) -> None:
+    """Copy the sectors with these bytes from the page cache to the disk."""
+    start = written.start // SECTOR_BYTES * SECTOR_BYTES
+    end = min(-(-written.stop // SECTOR_BYTES) * SECTOR_BYTES, len(cache))
+    if written and start < end:
+        if len(content) < start:
+            _resize(content, start)
+        content[start:end] = cache[start:end]
+
+
+def is_disposable(name: str, patterns: str) -> bool:
+    """Whether the name of a file fits one of the patterns, which have spaces in between."""
+    return any(fnmatchcase(name, each) for each in patterns.split())
+
+
+def disk_of(trace: SyscallTrace, file_system: FileSystem, disposable: str = "") -> DiskModel:
+    """The effects of the calls of a trace.
+
+    Files all of whose names fit the patterns in ``disposable`` stay empty, and count as known.
+    """
+    disk = _Replay(trace, file_system).disk
+    names: dict[int, set[str]] = {}
+    for effect in disk.effects:
+        for each in effect.entries:
+            if each.node is not None:
+                names.setdefault(each.node, set()).add(each.name)
+    empty = {
+        node
+        for node, mine in names.items()
+        if all(is_disposable(name, disposable) for name in mine)
+    }
+    disk.effects = [each for each in disk.effects if each.node not in empty]
+    disk.unknown = {node: n for node, n in disk.unknown.items() if node not in empty}
+    return disk
 
 
 class _Replay:
@@ -235,6 +324,7 @@ class _Replay:
 
     def __init__(self, trace: SyscallTrace, file_system: FileSystem) -> None:
         self._file_system = file_system
+        self._trace = trace
         self._nodes: dict[int, int] = {trace.root: ROOT}
         self._entries: dict[int, dict[str, int]] = {}
         self._made = ROOT
@@ -242,8 +332,15 @@ class _Replay:
         for call in trace.before:
             self._apply(0, call)
         self._last(0, self.disk.effects)
+        self._escape(0)
         for number, call in enumerate(trace.calls, start=1):
             self._apply(number, call)
+            self._escape(number)
+
+    def _escape(self, number: int) -> None:
+        for inode, before in self._trace.escaped:
+            if before == number:
+                self.disk.unknown.setdefault(self._node(inode), number)
 
     def _node(self, inode: int, *, new: bool = False) -> int:
         if new or inode not in self._nodes:
@@ -258,7 +355,7 @@ class _Replay:
                     number, node=self._node(call.inode), offset=call.offset, data=call.data
                 )
                 self.disk.effects.append(effect)
-                if call.other:
+                if call.other == Way.SYNCHRONOUS:
                     self._sync(number, effect.node, [effect])
             case CallKind.ZERO:
                 node = self._node(call.inode)
@@ -271,6 +368,9 @@ class _Replay:
             case CallKind.SYNC:
                 node = self._node(call.inode)
                 mine = [each for each in self.disk.effects if each.node == node]
+                if call.length:
+                    end = call.offset + call.length
+                    mine = [each for each in mine if each.overlaps(call.offset, end)]
                 self._sync(number, node, mine)
             case CallKind.SYNC_ALL:
                 self._last(number, self.disk.effects)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
 
-from streamproof.conformance.power.disk import DiskModel, Effect, Piece
+from streamproof.conformance.power.disk import SECTOR_BYTES, DiskModel, Effect, Piece
 from streamproof.conformance.power.syscall_trace import CallKind, SyscallTrace, Tree
 from streamproof.conformance.sampling import spread, spread_order
 
@@ -40,7 +40,6 @@ survived, but the content did not. ``nameless``: content survived, but the lates
 DAMAGES: tuple[Damage, ...] = ("lost", "torn", "reordered", "hollow", "nameless")
 """The kinds of damage that are possible on a file system with a journal."""
 
-SECTOR_BYTES = 512
 PAGE_BYTES = 4096
 
 GROUPS = 6
@@ -83,10 +82,15 @@ Choice = tuple[set[int], tuple[tuple[int, Piece], ...]]
 
 
 def states_at(disk: DiskModel, after: int, damage: Damage) -> Iterator[DiskState]:
-    """Legal states with one kind of damage after ``after`` calls; some may be equal."""
+    """Legal states with one kind of damage after ``after`` calls; some may be equal.
+
+    States that depend on writes that are not recorded are left out.
+    """
     pending = disk.pending(after)
-    for lost, torn in _CHOICES[damage](pending):
-        yield DiskState(after, disk.closed(after, lost), torn, damage)
+    for chosen, torn in _CHOICES[damage](pending):
+        lost = disk.closed(after, chosen)
+        if disk.is_known(after, lost):
+            yield DiskState(after, lost, torn, damage)
 
 
 def _calls(effects: Iterable[Effect]) -> set[int]:
@@ -199,7 +203,7 @@ def smaller(disk: DiskModel, state: DiskState) -> Iterator[DiskState]:
     while chunk:
         for start in range(0, len(calls), chunk):
             lost = frozenset(calls[:start] + calls[start + chunk :])
-            if disk.closed(state.after, lost) == lost:
+            if disk.closed(state.after, lost) == lost and disk.is_known(state.after, lost):
                 yield replace(state, lost=lost)
         chunk //= 2
 

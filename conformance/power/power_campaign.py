@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streamproof.conformance.check_context import CheckContext
+from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_judge import POSITION, history_of
 from streamproof.conformance.crash.crash_records import Crashed
 from streamproof.conformance.crash.inspector import BATCH
@@ -16,7 +17,7 @@ from streamproof.conformance.crash.program import Program
 from streamproof.conformance.crash.program_campaign import ProgramCampaign, lines_of
 from streamproof.conformance.failure_shapes import shape_of_words
 from streamproof.conformance.oracle import History
-from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, DiskModel, FileSystem, disk_of
+from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, DiskModel, FileSystem
 from streamproof.conformance.power.disk_states import (
     DAMAGES,
     Damage,
@@ -26,12 +27,12 @@ from streamproof.conformance.power.disk_states import (
     smaller,
 )
 from streamproof.conformance.power.power_engine import Loss, PowerEngine, Recording
-from streamproof.conformance.power.syscall_recorder import recorder_is_loaded
 from streamproof.conformance.power.syscall_trace import SyscallTrace
 from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.value_codec import decode_value, encode_value
-from streamproof.conformance.violations import Skipped, Violation, violation_of
+from streamproof.conformance.violations import Violation, violation_of
+from streamproof.stores.capabilities import LATE
 
 __all__ = ["PowerCampaign", "history_after_power", "promise_of"]
 
@@ -59,6 +60,12 @@ OF_RULING = {
 FLUSHED = "POWER-010"
 """The counterpart of ``POWER-009`` for stores that only make flushed commits durable."""
 
+LEFT_OUT = (
+    "states of the disk with {files} were not judged, because not all that is written there can be "
+    "recorded; if no promise depends on a file, declare it in disposable_files"
+)
+"""What a check left out, and why."""
+
 SHRINK_STATES = 24
 """The number of states that are tried on each smaller program."""
 
@@ -68,7 +75,7 @@ MOST_LINES = 8
 
 def promise_of(ruling: Ruling, damage: Damage, durability: str) -> str:
     """The requirement of this area that corresponds to a ruling on a crash."""
-    if ruling.requirement == "CRASH-008" and durability == "flush":
+    if ruling.requirement == "CRASH-008" and durability in LATE:
         return FLUSHED
     return OF_RULING.get(ruling.requirement, OF_DAMAGE[damage])
 
@@ -92,12 +99,11 @@ class PowerCampaign(ProgramCampaign[Loss]):
         file_system: the promises that every state keeps.
 
     Raises:
-        Skipped: system calls cannot be recorded here.
+        Lacking: system calls cannot be recorded here.
     """
 
     def __init__(self, run: CheckContext, limit: int, file_system: FileSystem = JOURNALLED) -> None:
-        if not recorder_is_loaded():
-            raise Skipped("no C compiler (cc, gcc or clang) was found to record system calls")
+        triggers.require_seen()
         super().__init__(run, OF_RULING[POSITION])
         self._engine = PowerEngine(run)
         self._file_system = file_system
@@ -113,27 +119,28 @@ class PowerCampaign(ProgramCampaign[Loss]):
     ) -> list[Loss]:
         """Cut the power after calls of a program, with a share of the remaining states.
 
+        States that depend on writes that cannot be recorded are left out. The promises that hold in
+        the other states then count only where a commit had returned.
+
         Returns:
             The losses that broke no promise. Their directories are deleted.
-
-        Raises:
-            Skipped: the store writes files in a way that cannot be recorded.
         """
         program = self._resumed(program, before.crashed if before else None)
         recording = self._recorded(program, before)
-        disk = disk_of(recording.trace, self._file_system)
+        disk = recording.disk(self._file_system)
         limit = math.ceil(self._left * share / len(damages))
         whole = []
         for damage in damages:
             most = min(limit, self._left)
             chosen = list(choose(disk, recording.trace, damage, most))
-            if most and not chosen:
+            if most and not chosen and not disk.unknown:
                 # The store synced in between, so this damage cannot happen.
                 self._run.evidence.exercised.add(OF_DAMAGE[damage])
             for loss, rulings in self._judged(recording, chosen):
                 self._left -= 1
-                self._count()
-                self._note(loss, rulings)
+                if rulings[-1].broken or not disk.unknown or "commit" in loss.returned:
+                    self._count()
+                    self._note(loss, rulings)
                 if not rulings[-1].broken:
                     whole.append(loss)
         return whole
@@ -142,9 +149,8 @@ class PowerCampaign(ProgramCampaign[Loss]):
         recording = self._engine.record(program, before)
         if recording.error:
             self._run.record(self._raised(recording))
-        if recording.escaped:
-            files = ", ".join(recording.escaped[:5])
-            raise Skipped(f"not judged: what is written to {files} cannot be recorded")
+        if escaped := recording.escaped:
+            self._run.evidence.left_out = LEFT_OUT.format(files=", ".join(escaped[:5]))
         return recording
 
     def _count(self) -> None:
@@ -176,14 +182,17 @@ class PowerCampaign(ProgramCampaign[Loss]):
 
     def _saved_first(self, recording: Recording, state: DiskState) -> Iterator[Left]:
         """A saved state, if it fits this recording, and others with the same damage."""
-        disk = disk_of(recording.trace, self._file_system)
+        disk = recording.disk(self._file_system)
         lost = state.lost | {call for call, _ in state.torn}
         pending = {each.call for each in disk.pending(state.after)}
-        if state.after <= len(recording.trace.calls) and lost <= pending:
+        known = disk.is_known(state.after, state.lost)
+        if state.after <= len(recording.trace.calls) and lost <= pending and known:
             yield state, state.tree(disk)
         yield from choose(disk, recording.trace, state.damage, SHRINK_STATES)
         # At the end, lose nothing: that is what a killed process would leave.
-        yield DiskState(len(recording.trace.calls)), disk.tree(len(recording.trace.calls))
+        end = len(recording.trace.calls)
+        if disk.is_known(end):
+            yield DiskState(end), disk.tree(end)
 
     # Judging.
 
@@ -217,14 +226,14 @@ class PowerCampaign(ProgramCampaign[Loss]):
         self, case: Loss, program: Program, *, dropped: int
     ) -> Iterator[tuple[Loss, list[Ruling]]]:
         recording = self._engine.record(program)
-        if not (recording.error or recording.escaped):
-            disk = disk_of(recording.trace, self._file_system)
+        if not recording.error:
+            disk = recording.disk(self._file_system)
             states = choose(disk, recording.trace, case.state.damage, SHRINK_STATES)
             yield from self._within_tries(recording, states)
 
     def _less_lost(self, loss: Loss, ruling: Ruling) -> tuple[Loss, Ruling]:
         """The failure with as little lost as possible. Losing everything counts as simple, too."""
-        recording, disk = loss.recording, disk_of(loss.recording.trace, self._file_system)
+        recording, disk = loss.recording, loss.recording.disk(self._file_system)
         broken: tuple[Loss, Ruling] | None = (loss, ruling)
         while broken and not _loses_all(disk, broken[0].state):
             loss, ruling = broken
@@ -267,7 +276,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
         state, trace = case.state, case.recording.trace
         arguments = [name, f"after={state.after}"]
         comments = [f"# The power is cut after call {_described(trace, state.after)}."]
-        if _loses_all(disk_of(trace, JOURNALLED), state):
+        if _loses_all(case.recording.disk(), state):
             comments.append("# All unsynced data is lost.")
         else:
             arguments.append(f"lost={sorted(state.lost)}")

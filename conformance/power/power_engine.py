@@ -19,11 +19,18 @@ from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
 from streamproof.conformance.crash.inspector import how_it_ended
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.power.disk import JOURNALLED, disk_of
+from streamproof.conformance.power.disk import (
+    JOURNALLED,
+    ROOT,
+    DiskModel,
+    FileSystem,
+    disk_of,
+    is_disposable,
+)
 from streamproof.conformance.power.disk_states import DiskState
 from streamproof.conformance.power.syscall_recorder import mark, run_recorded
 from streamproof.conformance.power.syscall_trace import SyscallTrace, Tree, actual_tree, write_tree
-from streamproof.conformance.violations import brief
+from streamproof.conformance.subject_lines import told
 from streamproof.stores.errors import TaskCorruptedError
 
 __all__ = ["Loss", "PowerEngine", "Recording"]
@@ -36,15 +43,30 @@ class Recording:
     Attributes:
         trace: the recorded calls.
         error: how the subject failed: it ``raised`` or ``ended the process``; empty if it did not.
-        escaped: the files with unrecorded writes, whose states cannot be known.
+        unseen: the nodes of files with writes that the recorder did not even notice.
+        disposable: patterns of the names of files on which no promise depends.
         before: the earlier loss of power whose state the program started with.
     """
 
     program: Program
     trace: SyscallTrace
     error: str = ""
-    escaped: tuple[str, ...] = ()
+    unseen: frozenset[int] = frozenset()
+    disposable: str = ""
     before: Loss | None = None
+
+    def disk(self, file_system: FileSystem = JOURNALLED) -> DiskModel:
+        """The effects of the calls under the promises of a file system."""
+        disk = disk_of(self.trace, file_system, self.disposable)
+        disk.unknown |= dict.fromkeys(self.unseen, 0)
+        return disk
+
+    @property
+    def escaped(self) -> list[str]:
+        """The files with writes that are not recorded, on which states of the disk may depend."""
+        disk, end = self.disk(), len(self.trace.calls)
+        nodes = {".": ROOT, **disk.nodes(end)}
+        return [path for path, node in nodes.items() if node in disk.unknown]
 
     @property
     def whole(self) -> Crashed:
@@ -67,9 +89,14 @@ class Loss:
     state: DiskState
     crashed: Crashed
 
+    @property
+    def returned(self) -> set[str]:
+        """The names of the operations that had returned before the loss."""
+        return {each.name for each in self.crashed.program.operations[: self.crashed.finished]}
+
     def tree(self) -> Tree:
         """The content of the disk in this state."""
-        return self.state.tree(disk_of(self.recording.trace, JOURNALLED))
+        return self.state.tree(self.recording.disk())
 
     @property
     def chain(self) -> list[Loss]:
@@ -97,9 +124,11 @@ class PowerEngine:
         text = error.read_text() if error.is_file() else ""
         if not text and os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
             text = f"ended the process: {how_it_ended(status)}"
-        escaped = tuple(_escaped(trace, directory))
+        disposable = self._run.subject.capabilities.disposable_files
+        unseen = _unseen(trace, directory, disposable)
+        self._run.look_for_room()
         shutil.rmtree(directory.parent, ignore_errors=True)
-        return Recording(program, trace, text, escaped, before)
+        return Recording(program, trace, text, unseen, disposable, before)
 
     def _perform(self, program: Program, directory: Path, error: Path, *, again: bool) -> None:
         """Perform a program, and write its exception to a file."""
@@ -116,9 +145,9 @@ class PowerEngine:
         except TaskCorruptedError as refusal:
             # After a loss of power the store may ask to be wiped, which ends the program.
             if not again or stores or self._run.subject.capabilities.transactional:
-                error.write_text(f"raised {brief(refusal)}", "utf-8", "replace")
+                error.write_text(f"raised {told(refusal)}", "utf-8", "replace")
         except BaseException as raised:
-            error.write_text(f"raised {brief(raised)}", "utf-8", "replace")
+            error.write_text(f"raised {told(raised)}", "utf-8", "replace")
 
     def leave(self, recording: Recording, state: DiskState, tree: Tree) -> Loss:
         """Make a state in a directory of its own."""
@@ -129,11 +158,13 @@ class PowerEngine:
         return Loss(recording, state, crashed)
 
 
-def _escaped(trace: SyscallTrace, directory: Path) -> list[str]:
-    """The files with unrecorded writes: mapped files, or files that differ from the record."""
-    expected = disk_of(trace, JOURNALLED).tree(len(trace.calls))
-    found = actual_tree(directory)
-    paths = sorted(expected.keys() | found.keys())
-    missing = object()
-    differing = [path for path in paths if expected.get(path, missing) != found.get(path, missing)]
-    return sorted({*trace.escaped, *differing})
+def _unseen(trace: SyscallTrace, directory: Path, disposable: str) -> frozenset[int]:
+    """The nodes of the files that differ from what the record leads to; the root for names."""
+    disk, end = disk_of(trace, JOURNALLED, disposable), len(trace.calls)
+    nodes, expected, found = disk.nodes(end), disk.tree(end), actual_tree(directory)
+    return frozenset(
+        nodes[path] if path in expected and path in found else ROOT
+        for path in expected.keys() | found.keys()
+        if path not in expected or path not in found or expected[path] != found[path]
+        if not is_disposable(Path(path).name, disposable)
+    )

@@ -37,9 +37,9 @@
 enum kind {
     CREATE = 'c', /* a new file; without a name for O_TMPFILE */
     RESIZE = 't', /* length is the new size */
-    WRITE = 'w',  /* length bytes follow; other is 1 for O_SYNC and O_DSYNC */
+    WRITE = 'w',  /* length bytes follow; other is how they were written */
     ZERO = 'z',   /* length bytes from offset become zeros; the size does not change */
-    SYNC = 's',   /* fsync or fdatasync of a file or directory */
+    SYNC = 's',   /* of a file or directory; with a length, of these bytes of a mapped file */
     SYNC_ALL = 'a',
     RENAME = 'r',
     EXCHANGE = 'e',
@@ -51,6 +51,8 @@ enum kind {
     ESCAPE = 'x' /* the name is the call after which writes to a file are not recorded */
 };
 
+enum way { PLAIN, SYNCHRONOUS, MAPPED }; /* how bytes are written; O_DSYNC is synchronous */
+
 struct record {
     int64_t kind, inode, directory, other, offset, length, name, second;
 };
@@ -60,9 +62,12 @@ static atomic_int armed; /* the recorded process; 0 for none */
 static int log_fd = -1;
 static dev_t device;
 
+static void look_at_mapped_files(void);
+
 static void take(void) {
     pthread_mutex_lock(&lock);
     syscall(SYS_flock, log_fd, LOCK_EX);
+    look_at_mapped_files();
 }
 
 static void release(void) {
@@ -110,6 +115,76 @@ static int locate(int at, const char *path, ino_t *directory, char name[256]) {
     if (fstatat(at, start ? parent : ".", &s, 0) || s.st_dev != device) return 0;
     *directory = s.st_ino;
     return 1;
+}
+
+/* Mapped files. A store into mapped memory is no call. So before each call the recorder compares
+ * the mapped files with what the log says of them, and writes down the sectors that differ. */
+
+enum { PAGE = 4096, SECTOR = 512, MOST_MAPPED = 16 << 20 };
+
+struct mapped_file {
+    struct mapped_file *next;
+    ino_t inode;
+    int fd; /* never closed: that would release the POSIX locks of the program on the file */
+    off_t size;
+    char *known, *found; /* MOST_MAPPED bytes each, of which only the used pages cost memory */
+};
+
+static struct mapped_file *mapped_files;
+
+static void wrote_into_memory(struct mapped_file *file, off_t start, off_t end) {
+    struct record r = {.kind = WRITE, .inode = (int64_t)file->inode, .other = MAPPED,
+                       .offset = start, .length = end - start};
+    put(r, "", "", file->found + start);
+}
+
+/* Reads a file; returns its size, or -1 if it is too large or cannot be read. */
+static off_t read_mapped(struct mapped_file *file) {
+    struct stat s;
+    if (fstat(file->fd, &s) || s.st_size > MOST_MAPPED) return -1;
+    off_t size = 0;
+    for (ssize_t n = 1; n > 0 && size < s.st_size; size += n) {
+        n = pread(file->fd, file->found + size, (size_t)(s.st_size - size), size);
+        if (n < 0) return -1;
+    }
+    return size;
+}
+
+static void look_at(struct mapped_file *file) {
+    off_t size = read_mapped(file);
+    if (size < 0) return; /* the comparison at the end finds it */
+    if (size > file->size) memset(file->known + file->size, 0, (size_t)(size - file->size));
+    file->size = size;
+    for (off_t page = 0; page < size; page += PAGE) {
+        off_t start = -1, end = -1;
+        for (off_t at = page; at < page + PAGE && at < size; at += SECTOR) {
+            size_t length = size - at < SECTOR ? (size_t)(size - at) : SECTOR;
+            if (!memcmp(file->known + at, file->found + at, length)) continue;
+            if (start < 0) start = at;
+            end = at + (off_t)length;
+        }
+        if (start < 0) continue;
+        wrote_into_memory(file, start, end);
+        memcpy(file->known + start, file->found + start, (size_t)(end - start));
+    }
+}
+
+static void look_at_mapped_files(void) {
+    int error = errno;
+    for (struct mapped_file *file = mapped_files; file; file = file->next) look_at(file);
+    errno = error;
+}
+
+/* What a call writes to a mapped file is in the log already. */
+static void known_by_call(ino_t inode, const char *data, off_t offset, size_t n) {
+    for (struct mapped_file *file = mapped_files; file; file = file->next) {
+        off_t end = offset + (off_t)n;
+        if (file->inode != inode || end > MOST_MAPPED) continue;
+        if (offset > file->size)
+            memset(file->known + file->size, 0, (size_t)(offset - file->size));
+        memcpy(file->known + offset, data, n);
+        if (end > file->size) file->size = end;
+    }
 }
 
 /* API, called through ctypes. */
@@ -182,9 +257,10 @@ static void wrote(int fd, const struct iovec *parts, int count, ssize_t n, off_t
         memcpy(data + at, parts[i].iov_base, size);
         at += size;
     }
-    struct record r = {.kind = WRITE, .inode = (int64_t)s.st_ino, .other = is_synchronous(fd),
-                       .offset = offset, .length = n};
+    struct record r = {.kind = WRITE, .inode = (int64_t)s.st_ino, .offset = offset, .length = n,
+                       .other = is_synchronous(fd) ? SYNCHRONOUS : PLAIN};
     put(r, "", "", data);
+    known_by_call(s.st_ino, data, offset, (size_t)n);
     free(data);
 }
 
@@ -419,48 +495,75 @@ int creat64(const char *path, mode_t mode) {
     OPENED(AT_FDCWD, path, O_CREAT | O_TRUNC, next(path, mode));
 }
 
-/* Calls after which writes to a file are not recorded. */
+/* Mapping. */
 
-static void escapes(int fd, const char *call) {
-    struct stat s;
-    if (fd >= 0 && watched(fd, &s))
-        put((struct record){.kind = ESCAPE, .inode = (int64_t)s.st_ino}, call, "", NULL);
+/* A part of memory that is a file; the newest one at an address counts. */
+struct mapping {
+    struct mapping *next;
+    char *start;
+    size_t length;
+    off_t offset;
+    ino_t inode;
+};
+
+static struct mapping *mappings;
+
+static char *room(void) {
+    void *found = (void *)syscall(SYS_mmap, NULL, MOST_MAPPED, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return found == MAP_FAILED ? NULL : found;
 }
 
-#define MAPPED(name, offset_type) \
+/* Whether the recorder can read a mapped file from now on. */
+static int follows(int fd, ino_t inode) {
+    for (struct mapped_file *file = mapped_files; file; file = file->next)
+        if (file->inode == inode) return 1;
+    struct mapped_file *file = calloc(1, sizeof *file);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (!file || !(file->known = room()) || !(file->found = room())) return 0;
+    file->inode = inode;
+    file->fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (file->fd < 0 || (file->size = read_mapped(file)) < 0) return 0;
+    memcpy(file->known, file->found, (size_t)file->size);
+    file->next = mapped_files;
+    mapped_files = file;
+    return 1;
+}
+
+static void mapped(char *start, size_t length, int fd, off_t offset) {
+    struct stat s;
+    if (!watched(fd, &s)) return;
+    if (!follows(fd, s.st_ino))
+        put((struct record){.kind = ESCAPE, .inode = (int64_t)s.st_ino}, "mmap", "", NULL);
+    struct mapping *made = malloc(sizeof *made);
+    if (!made) abort();
+    *made = (struct mapping){mappings, start, length, offset, s.st_ino};
+    mappings = made;
+}
+
+#define MAPS(name, offset_type) \
     void *name(void *a, size_t n, int p, int f, int fd, offset_type o) { \
         NEXT(name); \
         if (fd < 0 || !(p & PROT_WRITE) || !(f & MAP_SHARED) || !on()) return next(a, n, p, f, fd, o); \
         take(); \
         void *result = next(a, n, p, f, fd, o); \
         int error = errno; \
-        if (result != MAP_FAILED) escapes(fd, "mmap"); \
+        if (result != MAP_FAILED) mapped(result, n, fd, o); \
         release(); \
         errno = error; \
         return result; \
     }
 
-MAPPED(mmap, off_t)
-MAPPED(mmap64, off64_t)
+MAPS(mmap, off_t)
+MAPS(mmap64, off64_t)
 
-/* libc writes the buffers of a stream itself, without a call that the recorder could see. */
-#define STREAM(name) \
-    FILE *name(const char *path, const char *mode) { \
-        NEXT(name); \
-        if (!strpbrk(mode, "wa+") || !on()) return next(path, mode); \
-        take(); \
-        int existed = exists(AT_FDCWD, path); \
-        FILE *result = next(path, mode); \
-        int error = errno; \
-        if (result) { \
-            int flags = mode[0] == 'w' ? O_CREAT | O_TRUNC : O_CREAT; \
-            opened(fileno(result), AT_FDCWD, path, flags, existed); \
-            escapes(fileno(result), "fopen"); \
-        } \
-        release(); \
-        errno = error; \
-        return result; \
-    }
+static void synced_mapping(char *start, size_t length, int flags) {
+    struct mapping *each = mappings;
+    while (each && (start < each->start || start >= each->start + each->length)) each = each->next;
+    if (!each || !(flags & MS_SYNC)) return;
+    put((struct record){.kind = SYNC, .inode = (int64_t)each->inode, .length = (int64_t)length,
+                        .offset = each->offset + (start - each->start)}, "", "", NULL);
+}
 
-STREAM(fopen)
-STREAM(fopen64)
+WRAP(int, msync, (void *a, size_t n, int f), (a, n, f), synced_mapping(a, n, f))

@@ -9,25 +9,42 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from streamproof.conformance.crash.preloaded_libraries import build_library
-from streamproof.conformance.crash.triggers import build_shim, die
+from streamproof.conformance import crash
+from streamproof.conformance.crash.preloaded_libraries import CannotBuildError, build_library
+from streamproof.conformance.crash.triggers import WHY_UNSEEN, build_shim, die
 from streamproof.conformance.power.syscall_trace import SyscallTrace, calls_that_made, read_trace
 from streamproof.errors import UsageError
 
-__all__ = ["mark", "preload", "recorder_is_loaded", "run_recorded"]
+__all__ = ["mark", "preload", "preload_environment", "recorder_is_loaded", "run_recorded"]
+
+REFUSED = (
+    "the system did not load {libraries}; allow LD_PRELOAD for the Python that runs streamproof"
+)
 
 
-def preload(directory: Path) -> str | None:
-    """The value of ``LD_PRELOAD`` for the recorder and the shim, which are compiled if necessary.
+def preload_environment(directory: Path) -> dict[str, str]:
+    """The environment of a process that shall see system calls, or know why it cannot."""
+    try:
+        libraries = preload(directory)
+    except CannotBuildError as error:
+        return {WHY_UNSEEN: str(error)}
+    return {"LD_PRELOAD": libraries, WHY_UNSEEN: REFUSED.format(libraries=libraries)}
 
-    The recorder stands before the shim, so that it also sees the calls that the shim lets fail.
-    Without a C compiler, the value is ``None``.
+
+def preload(directory: Path) -> str:
+    """The value of ``LD_PRELOAD``: the libraries that see calls, compiled if necessary.
+
+    The streams stand first, because they write by calls that the other two see. The recorder stands
+    before the shim, so that it also sees the calls that the shim lets fail.
+
+    Raises:
+        CannotBuildError: the libraries cannot be compiled here.
     """
-    recorder, shim = _build_recorder(directory), build_shim(directory)
-    return f"{recorder}:{shim}" if recorder and shim else None
+    streams = build_library(files(crash).joinpath("streams.c"), directory, "-ldl")
+    return f"{streams}:{_build_recorder(directory)}:{build_shim(directory)}"
 
 
-def _build_recorder(directory: Path) -> Path | None:
+def _build_recorder(directory: Path) -> Path:
     source = files(__package__).joinpath("recorder.c")
     return build_library(source, directory, "-ldl", "-lpthread")
 

@@ -18,6 +18,7 @@ __all__ = [
     "CallKind",
     "SyscallTrace",
     "Tree",
+    "Way",
     "actual_tree",
     "calls_that_made",
     "read_trace",
@@ -50,16 +51,25 @@ class CallKind:
     ESCAPE: Final = "x"
 
 
+class Way:
+    """The ways in which bytes are written, with the numbers of ``recorder.c``."""
+
+    PLAIN: Final = 0
+    SYNCHRONOUS: Final = 1
+    MAPPED: Final = 2
+
+
 class Call(NamedTuple):
-    """One call.
+    """One call, or a change of a mapped file that was found before the next call.
 
     Attributes:
         kind: one of :class:`CallKind`.
         inode: the changed file or directory; for a change of names, the target of the name.
         directory: the inode of the directory of ``name``.
-        other: the inode of the directory of ``second``; for a write, 1 if it is synchronous.
-        offset: the start of a write, in bytes.
-        length: the number of written bytes, or the new size in bytes.
+        other: the inode of the directory of ``second``; for a write, one of :class:`Way`.
+        offset: the start of a write, or of the synced bytes of a mapped file.
+        length: the number of written or synced bytes, or the new size in bytes; 0 if a whole file
+            is synced.
         name: the name that is made, removed, or renamed.
         second: the new name; for a symbolic link, its target.
         data: the written bytes.
@@ -86,7 +96,7 @@ class SyscallTrace:
         calls: the calls; the first one has the number 1.
         started: for each operation that started, the number of calls before it.
         returned: for each operation that returned, the number of calls by then.
-        escaped: files with unrecorded writes, each with the call that made them possible.
+        escaped: files with writes that are not recorded, each with the number of calls before them.
     """
 
     root: int
@@ -94,7 +104,7 @@ class SyscallTrace:
     calls: list[Call] = field(default_factory=list)
     started: list[int] = field(default_factory=list)
     returned: list[int] = field(default_factory=list)
-    escaped: list[str] = field(default_factory=list)
+    escaped: list[tuple[int, int]] = field(default_factory=list)
 
     def operations(self, after: int) -> tuple[int, int]:
         """The numbers of operations that had started and returned after ``after`` calls."""
@@ -110,8 +120,12 @@ class SyscallTrace:
         call = self.calls[number - 1]
         name = names.get(call.inode, "a file")
         match call.kind:
+            case CallKind.WRITE if call.other == Way.MAPPED:
+                return f"store {call.length} bytes at {call.offset} of the mapped {name}"
             case CallKind.WRITE:
                 return f"write {call.length} bytes at {call.offset} of {name}"
+            case CallKind.SYNC if call.length:
+                return f"sync {call.length} bytes at {call.offset} of the mapped {name}"
             case CallKind.ZERO:
                 return f"zero {call.length} bytes at {call.offset} of {name}"
             case CallKind.RESIZE:
@@ -145,7 +159,7 @@ def read_trace(log: bytes, root: Path, before: Sequence[Call] = ()) -> SyscallTr
             (trace.returned if call.other else trace.started).append(len(trace.calls))
         elif call.kind == CallKind.ESCAPE:
             if call.inode in known:
-                trace.escaped.append(f"{known[call.inode]} ({call.name})")
+                trace.escaped.append((call.inode, len(trace.calls)))
         elif call.kind == CallKind.SYNC_ALL or not known.keys().isdisjoint(call[1:4]):
             trace.calls.append(call)
             if call.inode and (call.directory in known or call.other in known):

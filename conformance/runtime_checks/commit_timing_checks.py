@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from streamproof.conformance.runtime_checks.probe import Probe, decision
 from streamproof.sim.decisions import commits, punctuation
+from streamproof.sim.decisions.commits import Uncommitted
 
 __all__: list[str] = []
 
@@ -41,16 +42,16 @@ def after_the_interval(probe: Probe, last: int, passed: int, interval: int) -> N
 @decision("TASK-027", staged=st.integers(0, 1_000), most=st.integers(-1, 1_000))
 def before_too_much_is_staged(probe: Probe, staged: int, most: int) -> None:
     """Compute whether a commit is due by the staged bytes of the stores."""
-    for staged_bytes in (staged, most, most + 1):
+    for number in (staged, most, most + 1):
         found = probe.call(
             commits.commit_is_due,
             1,
             0,
             commit_interval_ms=30_000,
-            uncommitted_bytes=max(staged_bytes, 0),
-            max_uncommitted_bytes=most,
+            staged=Uncommitted(0, max(number, 0)),
+            limits=Uncommitted(-1, most),
         )
-        probe.expect(most > 0 and staged_bytes > most, found)
+        probe.expect(most > 0 and number > most, found)
 
 
 @decision(

@@ -7,6 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import hypothesis
@@ -14,11 +15,17 @@ from hypothesis import strategies as st
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.results import Guarantee, Spec
+from streamproof.conformance.runtime_checks.world_programs import within
+from streamproof.conformance.settings import derive_seed
 from streamproof.conformance.subject import defect_of
-from streamproof.conformance.violations import brief, violation_of
+from streamproof.conformance.violations import Skipped, brief, violation_of
 from streamproof.sim.choices import Choices
-from streamproof.sim.trace import Event
+from streamproof.sim.plan_space import PlanSpace, draw
+from streamproof.sim.simulation import Direct, run
+from streamproof.sim.trace import Event, Watcher
 from streamproof.sim.world import World
+from streamproof.sim.world_plan import Plan
 
 __all__ = ["Probe", "decision", "scripted"]
 
@@ -53,6 +60,16 @@ class Probe:
         self.events: list[Event] = []
         run.evidence.examples += 1
 
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of the run."""
+        return self._run.settings.guarantee
+
+    @property
+    def spec(self) -> Spec:
+        """The normative text of the run."""
+        return self._run.settings.spec
+
     def about(self, requirement: str) -> None:
         """Name the requirement that the following demands test."""
         self._requirement = requirement
@@ -82,21 +99,85 @@ class Probe:
         if not holds:
             raise self._violation(expected, found)
 
+    def need(self, situation: str, *, holds: bool) -> None:
+        """End the check untried, unless its world has the situation that the check is about.
+
+        Raises:
+            Skipped: the situation did not come about.
+        """
+        if not holds:
+            raise Skipped(f"the world of the check did not have {situation}")
+
+    def skip(self, reason: str) -> None:
+        """Say that the requirement was not put to the test, and why."""
+        self._run.evidence.untried[self._requirement] = reason
+
     def defect(self, name: str) -> bool:
         """Whether the runtime under test makes this mistake."""
         return name == defect_of(self._run.subject.name)
 
+    @property
+    def defects(self) -> list[str]:
+        """The mistakes that the runtime under test makes: one, or none."""
+        defect = defect_of(self._run.subject.name)
+        return [defect] if defect else []
+
     def world(self) -> World:
         """A new world without faults, but with the defect of the subject in it."""
-        defect = defect_of(self._run.subject.name)
         choices = Choices.seeded(self._run.seed)
-        return World(choices, [self._note], activation=0, defects=[defect] if defect else [])
+        return World(choices, [self.note], activation=0, defects=self.defects)
+
+    def play(self, plan: Plan, direct: Direct | None = None) -> list[Event]:
+        """Run a whole application without faults, and return its events.
+
+        Every choice is the plainest one, and the defect of the subject is in the world.
+
+        Args:
+            plan: the plan of the world.
+            direct: starts a script, before the first event.
+        """
+        first = len(self.events)
+        run(
+            Choices.recorded([]),
+            plan,
+            defects=self.defects,
+            invariants=(),
+            watchers=[self.note],
+            direct=direct,
+        )
+        return self.events[first:]
+
+    def explore(self, space: PlanSpace, number: int, direct: Direct, watch: Watcher) -> None:
+        """Run an application with faults, which a number and the seed of the run draw.
+
+        The defect of the subject is in the world. No invariant judges it: the check does.
+
+        Args:
+            space: the plans that its plan is drawn from.
+            number: the number of the world.
+            direct: prepares it, before the first event.
+            watch: gets each of its events.
+        """
+        choices = Choices.seeded(derive_seed(self._run.seed, "world", number))
+        run(
+            choices,
+            draw(choices, within(space, self._run.settings)),
+            defects=self.defects,
+            invariants=(),
+            watchers=[watch, self.note],
+            direct=direct,
+        )
+
+    def new_directory(self) -> Path:
+        """A new empty directory, for the files of real stores."""
+        return self._run.new_directory()
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of these kinds, of all worlds so far."""
         return [each for each in self.events if each.kind in kinds]
 
-    def _note(self, event: Event) -> None:
+    def note(self, event: Event) -> None:
+        """Take an event of a world of this try down, for the report of a failure."""
         self.events.append(event)
         self._run.evidence.operations += 1
 
@@ -153,7 +234,7 @@ def scripted(*requirements: str) -> Callable[[Body], Body]:
         @functools.wraps(function)
         def drive(run: CheckRun) -> None:
             function(Probe(run, requirements[0], _source(function)))
-            run.evidence.exercised.update(requirements)
+            run.evidence.exercised |= set(requirements) - run.evidence.untried.keys()
 
         return check(*requirements, raw=True)(drive)
 

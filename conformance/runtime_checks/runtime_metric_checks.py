@@ -37,6 +37,8 @@ OF_AN_ACTIVE_TASK = {
     "restore-total": "DEBUG",
 }
 OF_A_STANDBY = {"update-rate": "DEBUG", "update-total": "DEBUG"}
+OF_COMMITS = {"commit-rate", "commit-latency-avg", "commit-latency-max"}
+DEPRECATED = "standby-process-ratio"
 
 SPELLS = st.lists(
     st.tuples(st.booleans(), *(st.integers(0, 40_000) for _ in range(3))), min_size=1, max_size=20
@@ -51,15 +53,18 @@ class _Bench:
 
     def __init__(self, mode: Mode = "proposal") -> None:
         self.now = 0.0
-        self.metrics = UpdaterMetrics("updater-0", lambda: self.now, mode)
+        self.metrics = UpdaterMetrics("updater-0", Metrics("DEBUG", lambda: self.now), mode)
 
     def spend(self, spell: Spell) -> dict[str, float]:
         """Let a round pass, and return the ratios after it."""
         active, idle, restore, checkpoint = spell
-        self.now += idle + restore + checkpoint
-        self.metrics.thread.record_round(
-            idle_ms=idle, restore_ms=restore, checkpoint_ms=checkpoint, restoring_active=active
-        )
+        thread = self.metrics.thread
+        thread.turn("idle")
+        self.now += idle
+        thread.turn("restoring" if active else "updating")
+        self.now += restore
+        thread.turn("checkpointing")
+        self.now += checkpoint
         gauges = self.metrics.gauges()
         return {name: gauges[name] for name in RATIOS}
 
@@ -75,7 +80,7 @@ class _Bench:
 @decision("METRIC-102", thread=st.sampled_from(["updater-0", "app-StateUpdater-1"]))
 def of_the_updater(probe: Probe, thread: str) -> None:
     """List the metrics of a state updater."""
-    metrics = UpdaterMetrics(thread, lambda: 0.0)
+    metrics = UpdaterMetrics(thread, Metrics())
     rows = [each for each in metrics.rows() if each.group == UPDATER_GROUP]
     probe.expect(OF_THE_UPDATER, sorted(each.name for each in rows))
     for each in rows:
@@ -84,14 +89,20 @@ def of_the_updater(probe: Probe, thread: str) -> None:
 
 @decision("METRIC-103", active=st.booleans())
 def of_a_task(probe: Probe, active: bool) -> None:
-    """List the metrics of a task in restoration, or of a standby."""
+    """List the metrics of tasks in restoration, and of standbys."""
     bench = _Bench()
-    bench.metrics.add("0_1", is_active=active)
-    rows = bench.rows(TASK_GROUP)
-    levels = OF_AN_ACTIVE_TASK if active else OF_A_STANDBY
-    probe.expect(levels, {each.name: each.level for each in sorted(rows, key=lambda r: r.name)})
+    tasks = {"0_1": active, "0_2": not active, "1_1": active, "1_2": not active}
+    for task, is_active in tasks.items():
+        bench.metrics.add(task, is_active=is_active)
+    rows = [each for each in bench.rows(TASK_GROUP) if each.name != DEPRECATED]
     for each in rows:
-        probe.expect({"task-id": "0_1", "thread-id": "updater-0"}, dict(sorted(each.tags.items())))
+        found = dict(sorted(each.tags.items()))
+        probe.expect({"task-id": found.get("task-id"), "thread-id": "updater-0"}, found)
+    for task, is_active in tasks.items():
+        levels = OF_AN_ACTIVE_TASK if is_active else OF_A_STANDBY
+        own = sorted((each.name, each.level) for each in rows if each.tags["task-id"] == task)
+        probe.expect((task, sorted(levels.items())), (task, own))
+    probe.expect(tasks.keys(), {each.tags["task-id"] for each in rows})
 
 
 @decision("METRIC-104", spells=SPELLS, mode=st.sampled_from(["proposal", "kafka"]))

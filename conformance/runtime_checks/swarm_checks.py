@@ -1,7 +1,13 @@
 """The swarm: whole applications from many seeds, with faults, and all invariants watching.
 
-Only the guarantee and a defect change the world of a seed: the topology follows from the seed, and
-everything else is drawn from it. So the first world of ``--seed N`` is that of seed N.
+Only the guarantee, the specification and a defect change the world of a seed: the topology follows
+from the seed, and everything else is drawn from it. So the first world of ``--seed N`` is that of
+seed N.
+
+A requirement counts as tried only if the *situation* of each of its invariants came about in a
+world (``Invariant.situation``): nobody knows whether an application that never was upgraded would
+have survived an upgrade. Further worlds are run for situations that are missing after the ordinary
+worlds. If a situation never comes about, its requirement is skipped, and the reason names it.
 """
 
 from __future__ import annotations
@@ -10,10 +16,16 @@ import re
 from collections import Counter
 from hashlib import blake2b
 
+import msgspec
+
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.results import Guarantee
-from streamproof.conformance.runtime_checks.world_programs import Seeded, smallest_program
+from streamproof.conformance.runtime_checks.world_programs import (
+    Seeded,
+    smallest_program,
+    within,
+)
+from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import defect_of
 from streamproof.conformance.violations import violation_of
 from streamproof.sim.defects import DEFECTS
@@ -21,7 +33,7 @@ from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.plan_space import PlanSpace
 from streamproof.sim.simulation import Outcome
-from streamproof.sim.topologies import TOPOLOGIES
+from streamproof.sim.topologies import ORDINARY_TOPOLOGIES, TOPOLOGIES
 
 __all__ = ["topology_of"]
 
@@ -34,7 +46,7 @@ ROUND = 1_000_000
 
 def topology_of(seed: int) -> str:
     """The name of the topology that the world of a seed has."""
-    return list(TOPOLOGIES)[seed % len(TOPOLOGIES)]
+    return ORDINARY_TOPOLOGIES[seed % len(ORDINARY_TOPOLOGIES)]
 
 
 @check(*PROMISES, raw=True, weight=50)
@@ -57,53 +69,104 @@ def pipelines(run: CheckRun) -> None:
 
 def _kind(topology: str) -> str:
     """The one check that runs a topology."""
-    if topology.endswith("join"):
+    if topology.endswith(("join", "table-operators")):
         return "joins"
     is_aggregation = topology.endswith("count") and topology != "last-byte-count"
     return "aggregations" if is_aggregation else "pipelines"
 
 
 def _explore(run: CheckRun, topologies: list[str]) -> None:
-    """Run the worlds of these topologies, and record the broken invariants."""
-    defect = defect_of(run.subject.name)
-    seen: set[str] = set()
-    situations: Counter[str] = Counter()
-    digest = blake2b(digest_size=16)
-    limits = run.settings.limits
-    first = run.settings.seed + run.settings.round * ROUND
-    for seed in range(first, first + (limits.worlds_with_defect if defect else limits.worlds)):
-        if topology_of(seed) not in topologies:
-            continue
-        world = _world(seed, defect, run.settings.guarantee)
-        outcome = world.run([lambda event: seen.add(event.kind)])
-        digest.update(outcome.digest.encode())
-        situations.update(outcome.marks)
-        run.evidence.examples += 1
-        run.evidence.operations += outcome.events
-        _record(run, world, outcome)
-        if defect and DEFECTS[defect].requirement in run.first:
-            break
-    run.evidence.digest = digest.hexdigest()
-    run.evidence.situations = dict(sorted(situations.items()))
-    run.evidence.exercised |= _exercised(seen, run.settings.guarantee == "exactly-once")
-    # A search goes on as long as runs reach new situations.
-    run.evidence.reached |= {name for name, hits in situations.items() if hits} | seen
+    """Run worlds of these topologies, and record the broken invariants."""
+    exploration = _Exploration(run, topologies)
+    exploration.run_ordinary_worlds()
+    if not exploration.defect:
+        exploration.search_for_situations()
+    exploration.report()
 
 
-def _world(seed: int, defect: str, guarantee: Guarantee) -> Seeded:
-    """The world of a seed. With a defect, a world in which the defect can do harm."""
-    space = PlanSpace(topologies=[topology_of(seed)], guarantees=[guarantee])
-    return Seeded(seed, space.for_defect(defect), defect)
+class _Exploration:
+    """The worlds of one check, and what they have shown.
+
+    After the ordinary worlds, the exploration runs further worlds for each invariant whose
+    situation has not come about: a few worlds of the part of the space that the invariant names.
+    """
+
+    def __init__(self, run: CheckRun, topologies: list[str]) -> None:
+        self.defect = defect_of(run.subject.name)
+        self._run = run
+        self._topologies = topologies
+        self._seen: set[str] = set()
+        self._situations: Counter[str] = Counter()
+        self._digest = blake2b(digest_size=16)
+        exactly_once = run.settings.guarantee == "exactly-once"
+        # By name, the invariants that have something to observe under this guarantee, and whose
+        # situation has not come about.
+        self._untried = {
+            each.name: each
+            for each in INVARIANTS
+            if each(LogHistory(exactly_once=exactly_once)).observers
+        }
+        self._promises = {each.requirement for each in self._untried.values()}
+        self._first = run.settings.seed + run.settings.round * ROUND
+
+    def run_ordinary_worlds(self) -> None:
+        """Run the worlds of the profile; with a defect, only until the defect has shown itself."""
+        limits = self._run.settings.limits
+        worlds = limits.worlds_with_defect if self.defect else limits.worlds
+        asked = DEFECTS[self.defect].topology if self.defect else ""
+        for seed in range(self._first, self._first + worlds):
+            topology = asked or topology_of(seed)
+            if topology not in self._topologies:
+                continue
+            space = within(PlanSpace(topologies=[topology]), self._run.settings)
+            self._visit(Seeded(seed, space.for_defect(self.defect), self.defect))
+            if self.defect and DEFECTS[self.defect].requirement in self._run.first:
+                break
+
+    def search_for_situations(self) -> None:
+        """Run further worlds for the situations that have not come about, a few for each."""
+        limits = self._run.settings.limits
+        first = self._first + limits.worlds
+        for name, invariant in list(self._untried.items()):
+            space = _space_of(invariant, self._topologies, self._run.settings)
+            for seed in range(first, first + limits.worlds_for_situation):
+                if space is None or name not in self._untried:
+                    break
+                self._visit(Seeded(seed, space))
+
+    def report(self) -> None:
+        """Write down how much was tried, and which situations never came about."""
+        evidence = self._run.evidence
+        evidence.digest = self._digest.hexdigest()
+        evidence.situations = dict(sorted(self._situations.items()))
+        for each in self._untried.values():
+            evidence.untried[each.requirement] = f"no world showed that {each.situation}"
+        evidence.exercised |= self._promises - evidence.untried.keys()
+        # A search goes on as long as runs reach new situations.
+        evidence.reached |= {name for name, hits in self._situations.items() if hits} | self._seen
+
+    def _visit(self, world: Seeded) -> None:
+        """Run a world, and record what it shows."""
+        outcome = world.run([lambda event: self._seen.add(event.kind)])
+        for name in outcome.tried:
+            self._untried.pop(name, None)
+        self._digest.update(outcome.digest.encode())
+        self._situations.update(outcome.marks)
+        self._run.evidence.examples += 1
+        self._run.evidence.operations += outcome.events
+        _record(self._run, world, outcome)
 
 
-def _exercised(seen: set[str], exactly_once: bool) -> set[str]:
-    """The requirements of the invariants that have seen an event that could break them."""
-
-    def could_break(invariant: type[Invariant]) -> bool:
-        kinds = set(invariant(LogHistory(exactly_once=exactly_once)).observers)
-        return bool((kinds - {"application.started"} or kinds) & seen)
-
-    return {each.requirement for each in INVARIANTS if could_break(each)}
+def _space_of(
+    invariant: type[Invariant], topologies: list[str], asked: Settings
+) -> PlanSpace | None:
+    """The plans of these topologies that have a situation often; ``None`` if none has it."""
+    space = msgspec.convert(invariant.drawn_from, PlanSpace)
+    wanted = space.topologies or ORDINARY_TOPOLOGIES
+    fitting = [each for each in topologies if each in wanted]
+    if not fitting:
+        return None
+    return within(msgspec.structs.replace(space, topologies=fitting), asked)
 
 
 def _record(run: CheckRun, world: Seeded, outcome: Outcome) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from streamproof.conformance.settings import Settings
 from streamproof.scenarios.plan_shrinking import changed_fields, plainest
 from streamproof.sim.choices import Choices
 from streamproof.sim.plan_space import PlanSpace, draw
@@ -15,7 +16,7 @@ from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Watcher
 from streamproof.sim.world_plan import Plan
 
-__all__ = ["Seeded", "smallest_program"]
+__all__ = ["Seeded", "smallest_program", "within"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Seeded:
 
     @property
     def program(self) -> str:
-        """A Python program that runs the world and prints the broken promises."""
+        """A Python program that runs the world and fails with the broken promises."""
         arguments = [f"{self.seed}"]
         if space := msgspec.to_builtins(self.space):
             arguments.append(f"drawn_from={space!r}")
@@ -62,7 +63,7 @@ class Seeded:
                 "run = simulate(",
                 *(f"    {each}," for each in arguments),
                 ")",
-                "print(*run.violations, sep='\\n')",
+                "assert not run.violations, '\\n'.join(map(str, run.violations))",
             ]
         )
 
@@ -78,3 +79,13 @@ def smallest_program(world: Seeded, plan: Plan, requirements: AbstractSet[str], 
     """
     found = plainest(plan, lambda each: replace(world, plan=each).breaks(requirements), tries)
     return (world if found == plan else replace(world, plan=found)).program
+
+
+def within(space: PlanSpace, asked: Settings) -> PlanSpace:
+    """The plans with the guarantee of a run, and with the rules of its specification."""
+    rules = "proposal" if asked.spec == "kips" else "kafka"
+    return msgspec.structs.replace(
+        space,
+        guarantees=[asked.guarantee],
+        settings={**space.settings, "store_rules": [rules]},
+    )

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 from streamproof.conformance.check_engine import work_directory
+from streamproof.conformance.store_worlds.hosted_worlds import asked_of
 from streamproof.conformance.store_worlds.subject_disks import disks_of
 from streamproof.conformance.subject import load_subject
 from streamproof.scenarios.play import Judged, play
 from streamproof.scenarios.real_stores import rocksdb_disks
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import library
+from streamproof.sim.invariants import INVARIANTS, Invariant
 from streamproof.sim.simulation import MakeDisk
 
 __all__ = ["Wanted", "play_with", "target_of"]
@@ -66,27 +68,35 @@ def play_with(
     """
     words = [target_of(scenario, setup)]
     words += [word for each in changes for word in ("--set", each)]
-    with _disks(wanted, setup) as make_disk:
+    with _hosted(wanted, setup) as (make_disk, invariants):
         return play(
             scenario,
             setup,
             defects=wanted.defects,
             seed=wanted.seed,
             make_disk=make_disk,
+            invariants=invariants,
             command=f"streamproof replay {shlex.join([*words, *wanted.options])}",
         )
 
 
 @contextmanager
-def _disks(wanted: Wanted, setup: Setup) -> Iterator[MakeDisk | None]:
-    """Disks with the store, which are deleted afterwards; ``None`` for model stores."""
+def _hosted(
+    wanted: Wanted, setup: Setup
+) -> Iterator[tuple[MakeDisk | None, Sequence[type[Invariant]]]]:
+    """Disks with the store, which are deleted afterwards, and the promises that bind the store.
+
+    There are no disks for model stores.
+    """
     if not wanted.subject:
-        yield None
+        yield None, INVARIANTS
         return
     # Scenarios may be about offsets in a file, so a warning about them would be noise.
     logging.getLogger("streamproof").setLevel(logging.ERROR)
     with work_directory(wanted.work_dir) as directory:
         if wanted.subject == "rocksdb":
-            yield rocksdb_disks(directory, setup.plan)
+            yield rocksdb_disks(directory, setup.plan), INVARIANTS
         else:
-            yield disks_of(load_subject(wanted.subject), directory, lambda _: nullcontext())
+            subject = load_subject(wanted.subject)
+            disks = disks_of(subject, directory, lambda _: nullcontext())
+            yield disks, asked_of(subject, setup.plan)

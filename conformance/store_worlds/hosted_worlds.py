@@ -9,12 +9,12 @@ from pathlib import Path
 
 from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.store_worlds.subject_disks import disks_of
-from streamproof.conformance.store_worlds.world_judge import breach_of_error
+from streamproof.conformance.store_worlds.world_judge import breach_of_error, runtime_invariants_for
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.search_path import search_directory
 from streamproof.sim.broker_errors import SubjectError
 from streamproof.sim.choices import Choices
-from streamproof.sim.invariants import InvariantViolation
+from streamproof.sim.invariants import Invariant, InvariantViolation
 from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Event, Watcher
 from streamproof.sim.world_plan import Plan
@@ -59,6 +59,7 @@ class Hosted:
                     choices,
                     plan,
                     defects=defects,
+                    invariants=asked_of(subject, plan),
                     watchers=[count, *watchers],
                     make_disk=disks_of(subject, directory / "disks", lambda _: nullcontext()),
                 )
@@ -73,6 +74,21 @@ class Hosted:
             search_directory(self.directory)
             found = _SUBJECTS[self.subject] = load_subject(self.subject)
         return found
+
+
+def asked_of(subject: Subject, plan: Plan) -> tuple[type[Invariant], ...]:
+    """The promises that the runtime keeps around this store, if the store is right.
+
+    Args:
+        subject: the store.
+        plan: the plan of the world; its rules and its guarantee decide.
+    """
+    config = plan.config
+    return runtime_invariants_for(
+        subject.capabilities,
+        "exactly-once" if config.exactly_once else "at-least-once",
+        "kips" if config.store_rules == "proposal" else "kafka-4.4",
+    )
 
 
 _SUBJECTS: dict[str, Subject] = {}

@@ -89,6 +89,7 @@ def drawn(
             "threads": [1, 1, 2],
             "kinds": [kinds],
             "activation": [0.0, 0.25],
+            "query_clients": [1, 0, 2],
         },
         settings={
             **_fixed(USUAL.config, *_OF_THE_RUN),

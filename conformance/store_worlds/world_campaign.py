@@ -113,4 +113,5 @@ class WorldCampaign(CaseCampaign[Tried]):
         option = "" if spec == "kips" else f", spec={spec!r}"
         lines = [f"# {line}" for line in case.situations.lines]
         comment = f"expected {ruling.expected}, found {ruling.broken}".splitlines()[0]
-        return [*lines, f"print(lab.simulate({arguments_of(case.world)}{option}))  # {comment}"]
+        call = f"lab.simulate({arguments_of(case.world)}{option})"
+        return [*lines, f"mistake = {call}  # {comment}", "assert not mistake, mistake"]

@@ -7,15 +7,18 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.failure_shapes import shape_of_error
+from streamproof.conformance.results import Guarantee, Spec
 from streamproof.sim.broker_errors import SubjectError
 from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation
 from streamproof.sim.invariants.invariant import Observer
+from streamproof.sim.invariants.kept_stores import OF_MODEL_STORES
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.aggregation import counted
 from streamproof.sim.trace import Event
-from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.capabilities import LATE, Capabilities
 
 __all__ = [
     "SAME_TWICE",
@@ -26,10 +29,12 @@ __all__ = [
     "invariants_for",
     "is_kept",
     "refused",
+    "runtime_invariants_for",
 ]
 
 OUTPUT, RESTORED, FOUND, VOUCHED = "PROTOCOL-001", "PROTOCOL-002", "PROTOCOL-003", "PROTOCOL-004"
 NOT_LOST, KEPT, RUNS, RAISES = "PROTOCOL-005", "PROTOCOL-006", "PROTOCOL-007", "PROTOCOL-008"
+BENEATH, AT_ONCE, OF_STANDBY, REACHED = "QUERY-001", "QUERY-002", "QUERY-003", "QUERY-004"
 SAME_TWICE, TAKEN_OVER, KEPT_ALOS = "PROTOCOL-009", "PROTOCOL-010", "PROTOCOL-011"
 
 _BLAME = {
@@ -43,6 +48,14 @@ _BLAME = {
     "TASK-005": (NOT_LOST, "lost-input"),
     "TASK-009": (RUNS, "wiped-after-close"),
     "ALOS-001": (NOT_LOST, "lost-write"),
+    "QUERY-101": (BENEATH, "uncommitted-row"),
+    "QUERY-102": (BENEATH, "changed-answer"),
+    "QUERY-104": (AT_ONCE, "changed-answer"),
+    "QUERY-110": (REACHED, "position-ahead"),
+    "QUERY-111": (REACHED, "position-behind"),
+    "QUERY-112": (REACHED, "position-back"),
+    "QUERY-114": (OF_STANDBY, "changed-answer"),
+    "QUERY-115": (BENEATH, "changed-range"),
     NOT_LOST: (NOT_LOST, "lost-count"),
     KEPT: (KEPT, "lower-offset"),
 }
@@ -175,20 +188,54 @@ class NothingIsLost(Invariant):
 
 
 def invariants_for(
-    capabilities: Capabilities, *, exactly_once: bool, transactional: bool
+    capabilities: Capabilities, guarantee: Guarantee, spec: Spec, *, transactional: bool
 ) -> tuple[type[Invariant], ...]:
     """The invariants of a world with a store inside.
 
     Args:
         capabilities: of the store.
-        exactly_once: the guarantee.
+        guarantee: the processing guarantee.
+        spec: the spec.
         transactional: whether the store stages its writes.
     """
+    exactly_once = guarantee == "exactly-once"
     own: list[type[Invariant]] = [] if exactly_once else [NothingIsLost]
     if is_kept(capabilities, exactly_once=exactly_once, transactional=transactional):
-        flushes = capabilities.durability == "flush"
-        own.append(_AtTheNextFlush if flushes else DurableOffsetComesBack)
-    return (*INVARIANTS, *own)
+        late = capabilities.durability in LATE
+        own.append(_AtTheNextFlush if late else DurableOffsetComesBack)
+    return (*runtime_invariants_for(capabilities, guarantee, spec), *own)
+
+
+def runtime_invariants_for(
+    capabilities: Capabilities, guarantee: Guarantee, spec: Spec
+) -> tuple[type[Invariant], ...]:
+    """The invariants that hold around any right store with these capabilities.
+
+    Args:
+        capabilities: of the store.
+        guarantee: the processing guarantee.
+        spec: the spec.
+    """
+    left_out = _not_asked(capabilities, guarantee, spec)
+    # How a model store loses what it wrote is known; of this store, only its claims are.
+    asked = [each for each in INVARIANTS if each not in OF_MODEL_STORES]
+    return tuple(each for each in asked if each.requirement not in left_out)
+
+
+def _not_asked(capabilities: Capabilities, guarantee: Guarantee, spec: Spec) -> set[str]:
+    """The requirements of queries that do not depend on such a store, or that it need not keep.
+
+    A view at READ_UNCOMMITTED may lack staged writes, and one at READ_COMMITTED may have writes
+    that are staged under at-least-once, where nobody relies on them (KIP-892).
+    """
+    catalogue = load_catalogue()
+    left_out = {
+        requirement
+        for requirement, (blamed, _) in _BLAME.items()
+        if catalogue[blamed].area == "QUERY"
+        and catalogue[blamed].why_not_applicable(capabilities, guarantee, spec)
+    }
+    return left_out | {"QUERY-105" if guarantee == "exactly-once" else "QUERY-102"}
 
 
 def is_kept(capabilities: Capabilities, *, exactly_once: bool, transactional: bool) -> bool:
@@ -202,6 +249,8 @@ def breach_of(violation: InvariantViolation, situations: Situations) -> Breach:
     requirement, shape = _BLAME.get(violation.requirement, (RUNS, violation.requirement))
     if requirement == KEPT:
         requirement = situations.kept
+    if requirement == NOT_LOST:
+        requirement = situations.not_lost
     if requirement in {RESTORED, FOUND} and situations.was_standby(violation.event):
         requirement = TAKEN_OVER
     return Breach(requirement, shape, f"that {violation.invariant}", violation.message)
@@ -237,6 +286,7 @@ class Situations:
 
     Attributes:
         kept: the requirement that a store is used again after a crash.
+        not_lost: the requirement that no input is lost; under exactly-once, the output shows it.
         seen: the exercised requirements.
         lines: the last events of the stores and their processes, in words.
     """
@@ -246,6 +296,7 @@ class Situations:
         self._kept = kept
         self._has_standbys = standbys
         self.kept = KEPT if exactly_once else KEPT_ALOS
+        self.not_lost = OUTPUT if exactly_once else NOT_LOST
         self._crashed: set[str] = set()
         # The tasks, by process, that are standbys or were standbys until they became active.
         self._standbys: set[tuple[str, str]] = set()
@@ -256,13 +307,27 @@ class Situations:
         """Record an event."""
         if event.kind in _TOLD:
             self.lines.append(_in_words(event))
-        requirement = self._shown_by(event)
-        if requirement:
-            self.seen[requirement] = None
+        shown = self._shown_by_query(event) if event.kind == "query.served" else ()
+        for requirement in (self._shown_by(event), *shown):
+            if requirement:
+                self.seen[requirement] = None
 
     def was_standby(self, event: Event | None) -> bool:
         """Whether an event is about a store that its process has kept as a standby."""
         return event is not None and (event.process, event.task) in self._standbys
+
+    def _shown_by_query(self, event: Event) -> Iterator[str]:
+        """The requirements that the answer to a query exercises."""
+        more = event.attributes
+        if not more["rows"]:
+            return
+        is_committed = more["isolation"] == "READ_COMMITTED"
+        if not more["is_active"]:
+            yield OF_STANDBY
+        elif is_committed is self._exactly_once:
+            yield BENEATH if is_committed else AT_ONCE
+        if more["position"]:
+            yield REACHED
 
     def _shown_by(self, event: Event) -> str:
         """The requirement that an event exercises; empty if it exercises none."""
@@ -272,7 +337,7 @@ class Situations:
         if event.kind == "instance.crashed":
             self._crashed.add(process)
             self._standbys = {each for each in self._standbys if each[0] != process}
-            return OUTPUT if self._exactly_once else NOT_LOST
+            return self.not_lost
         if event.kind == "store.opened" and self._kept and process in self._crashed:
             return self.kept if event.offset >= 0 else ""
         if event.kind == "update.start" and self._has_standbys:

@@ -25,7 +25,7 @@ from streamproof.scenarios.pictures.lanes import Item, Picture
 from streamproof.sim.event_kinds import GLYPHS
 from streamproof.sim.event_kinds.wording import plain
 
-__all__ = ["MOST_EVENTS", "render_html"]
+__all__ = ["MOST_EVENTS", "asset", "environment", "render_html"]
 
 MOST_EVENTS = 20_000
 """The most events in a page. A larger page would be too large to open or to send. Events that
@@ -42,11 +42,11 @@ _HARMLESS = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
 
 def render_html(picture: Picture) -> str:
     """The whole page as one file. It works from disk, as an attachment, and on any host."""
-    css, script = _asset("picture.css"), _asset("picture.js")
+    css, script = asset("picture.css"), asset("picture.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     items = _kept(picture)
     used = {each.look.glyph for each in items}
-    page = _environment().get_template("picture.html.j2")
+    page = environment().get_template("picture.html.j2")
     return page.render(
         picture=picture,
         found=picture.violation,
@@ -136,6 +136,7 @@ def _data(picture: Picture, items: Sequence[Item]) -> dict[str, Any]:
         "ends": {key: _thinned(found, kept) for key, found in stock.ends.items()},
         "committed": {key: _thinned(found, kept) for key, found in stock.committed.items()},
         "found": picture.found_at,
+        "gap": picture.long_gap,
     }
 
 
@@ -167,13 +168,15 @@ def _cut(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A style sheet or a script of the pages."""
     return resources.files(templates).joinpath(name).read_text("utf-8")
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """The templates of the pages."""
+    found = Environment(
         loader=PackageLoader(templates.__name__, ""),
         autoescape=True,
         undefined=StrictUndefined,
@@ -181,5 +184,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["sentence"] = sentence
-    return environment
+    found.filters["sentence"] = sentence
+    return found

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from streamproof.scenarios.event_words import harmless, literals, look_of, told, visible
 from streamproof.scenarios.pictures.arrows import Arrow, Links
 from streamproof.scenarios.pictures.durability import Stock, follow
+from streamproof.scenarios.pictures.inputs import Inputs
 from streamproof.scenarios.pictures.violation_text import ExplainedViolation, explain
 from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.sim.defects import DEFECTS
@@ -31,11 +32,15 @@ _FIXED = {
     "log": "brokers: logs",
     "groups": "group coordinator",
     "transactions": "transaction coordinator",
+    "clients": "clients: queries",
 }
 """The lanes that belong to no instance, in their order."""
 
 FEW = 60
 """The most events of a run without a violation for which details are shown as well."""
+
+LEAST_GAP_MS = 2_000
+"""The fewest milliseconds without an event that are shown as a gap."""
 
 OFTEN = 3
 """How often a turning point that repeats is shown, at most: the first times and the last."""
@@ -130,6 +135,17 @@ class Picture:
         """The number of the event that broke the promise; ``None`` at the end, or without one."""
         found = self.played.violations[0].event if self.violation else None
         return found.sequence if found else None
+
+    @property
+    def surprises(self) -> tuple[str, ...]:
+        """The differences from the expected result of the scenario, a sentence each."""
+        return tuple(map(visible, self.played.surprises))
+
+    @property
+    def long_gap(self) -> int:
+        """The milliseconds without an event from which on a picture shows a gap."""
+        times = [each.event.time for each in self.items]
+        return max(LEAST_GAP_MS, (times[-1] - times[0]) // 20) if times else LEAST_GAP_MS
 
     @property
     def count(self) -> str:
@@ -243,6 +259,7 @@ class _Placing:
         self._exactly_once = played.exactly_once
         self._instances: set[str] = set()
         self._stores: dict[str, str] = {}
+        self._inputs = Inputs(played.events)
         for each in played.events:
             if each.kind == "instance.started":
                 self._instances.add(each.actor)
@@ -258,7 +275,7 @@ class _Placing:
             look = look._replace(weight=0)
         if event.kind == "offsets.committed" and self._exactly_once:
             look = look._replace(source="transactions")
-        words = told(event, self._stores.get(event.partition, ""))
+        words = told(event, self._stores.get(event.partition, "")) + self._inputs.aside(event)
         lane = self._place(look.lane, event, event)
         source = self._place(look.source, event, sender if look.source == "sender" else event)
         return Item(event, lane, "" if source == lane else source, look, words)

@@ -101,7 +101,7 @@ class _Tracks:
         """The process and the thread of an event."""
         event = item.event
         process, _, thread = event.actor.partition("/")
-        if item.lane in {"log", "groups", "transactions", "world"}:
+        if item.lane in {"log", "groups", "transactions", "clients", "world"}:
             return BROKERS, item.lane
         return process, f"task {event.task} on {thread or process}" if event.task else (
             thread or "process"

@@ -28,8 +28,8 @@ CELL = 3
 SHARE = 0.37
 """The share of the width that lanes may take. Words take the rest."""
 
-_PRESENT, _VOLATILE = "│", "┊"
-_ALWAYS = {"world", "log", "groups", "transactions", "disk"}
+_PRESENT, _VOLATILE, _GAP = "│", "┊", "⋮"
+_ALWAYS = {"world", "log", "groups", "transactions", "clients", "disk"}
 
 
 def render_text(picture: Picture, *, width: int = 100, most: int = 40) -> str:
@@ -101,6 +101,7 @@ class _Grid:
         self._stands = stands
         self._shown = shown
         self._width = width
+        self._long_gap = picture.long_gap
         self._column = {each.key: number for number, each in enumerate(lanes)}
         self._spans: defaultdict[str, list[OpenSpan]] = defaultdict(list)
         for span in sorted(picture.stock.spans, key=lambda each: each.start):
@@ -127,8 +128,16 @@ class _Grid:
 
     def lines(self) -> Iterator[str]:
         """A line for each event."""
+        before = None
         for item in self._shown:
             event = item.event
+            if before is not None and event.time - before >= self._long_gap:
+                lives = "".join(
+                    f"{_GAP if self._sign(each, event.sequence) != ' ' else ' ':{CELL}}"
+                    for each in self._lanes
+                )
+                yield f"{' ' * self._margin}{lives}{event.time - before:,} ms later"
+            before = event.time
             margin = f"{event.time:>{self._time},} {f'#{event.sequence}':>{self._number}}  "
             line = f"{margin}{self._cells(item.lane, item.source, item.look.glyph, event.sequence)}"
             more = f" (and {item.repeats:,} before it)" if item.repeats else ""
@@ -165,10 +174,15 @@ class _Grid:
 def _ending(picture: Picture, width: int) -> Iterator[str]:
     """The violation, or a line that says that every invariant held."""
     found = picture.violation
-    if found is None:
-        yield "Every invariant held."
-    else:
+    if found is not None:
         yield from _broken(found, width)
+    elif not picture.surprises:
+        yield "Every invariant held."
+    if picture.surprises:
+        held = "Every invariant held, but this" if found is None else "This"
+        yield from _wrapped(f"{held} is not the expected run:", width, "  ", "X ")
+        for each in picture.surprises:
+            yield from _wrapped(f"{sentence(each)}.", width, "    ", "  - ")
     if picture.command:
         yield f"To see it again: {picture.command}"
 

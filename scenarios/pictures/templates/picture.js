@@ -12,7 +12,7 @@
   const MOST_TIES = 6;
   const MOST_PRINTED = 400;
   const SHORT = { world: "outside", log: "logs", groups: "group coord.", transactions: "transaction coord.", disk: "disk" };
-  const FIXED = ["world", "log", "groups", "transactions"];
+  const FIXED = ["world", "log", "groups", "transactions", "clients"];
 
   const make = (name, className, text) => {
     const element = document.createElement(name);
@@ -262,6 +262,9 @@
     let ways = "";
     for (let row = first; row < end; row += 1) {
       ways += drawWay(rows[row], row);
+      if (row > 0 && rows[row][TIME] - rows[row - 1][TIME] >= data.gap) {
+        ways += `<line class="pause" x1="0" x2="${width}" y1="${row * ROW}" y2="${row * ROW}"/>`;
+      }
       signs += drawTorn(rows[row], row) + drawSign(rows[row], row);
     }
     svg.setAttribute("height", String(rows.length * ROW));
@@ -292,6 +295,9 @@
       element.className = `row${row === at ? " at" : ""}${event[SEQ] === data.found ? " found" : ""}`;
       element.setAttribute("aria-selected", String(row === at));
       element.title = `#${event[SEQ]} ${word(event[KIND])} by ${word(event[ACTOR])}`;
+      const wait = row > 0 ? event[TIME] - rows[row - 1][TIME] : 0;
+      element.classList.toggle("late", wait >= data.gap);
+      element.dataset.wait = wait >= data.gap ? `${number(wait)} ms later` : "";
       const same = row > 0 && row > first && rows[row - 1][TIME] === event[TIME];
       time.textContent = same ? "" : number(event[TIME]);
       gap.style.width = `${width}px`;
