@@ -6,20 +6,15 @@ from streamproof.reports.report_view import ReportView, SubjectView
 from streamproof.reports.safe_text import cell
 from streamproof.reports.wording import plural
 
-__all__ = ["clause", "headline", "subline"]
+__all__ = ["clause", "headline", "of_part", "subline"]
 
 
 def clause(subject: SubjectView) -> str:
     """The findings about one subject, in a few words that start with its name."""
     name = cell(subject.info.name, 60)
     core, extended = subject.core, subject.extended
-    if core.broken or extended.broken:
-        parts = []
-        if core.broken:
-            parts.append(f"{core.broken} of {plural(core.asked, 'core requirement')}")
-        if extended.broken:
-            parts.append(f"{extended.broken} of {plural(extended.asked, 'extended requirement')}")
-        return f"{name} breaks {' and '.join(parts)}"
+    if subject.broken:
+        return f"{name} {subject.breaks}"
     silent = core.counts["error"] + extended.counts["error"]
     known = core.counts["known"] + extended.counts["known"]
     skipped = core.counts["skip"] + core.counts["no result"]
@@ -32,10 +27,17 @@ def clause(subject: SubjectView) -> str:
     if skipped:
         return f"{name} breaks nothing, but {plural(skipped, 'core requirement')} went untried"
     if core.asked and core.passed == core.asked:
-        return f"{name} keeps all {plural(core.asked, 'core requirement')}"
+        return f"{name} keeps {_asked(subject, core.asked, 'core requirement')}"
     if extended.asked and extended.passed == extended.asked:
-        return f"{name} keeps all {plural(extended.asked, 'extended requirement')}"
+        return f"{name} keeps {_asked(subject, extended.asked, 'extended requirement')}"
     return f"{name} was asked nothing that it could keep or break"
+
+
+def _asked(subject: SubjectView, count: int, noun: str) -> str:
+    """All requirements of a kind that the run asked; of a part of them, only as many."""
+    return (
+        f"{plural(count, noun)} out of a part" if subject.of_core else f"all {plural(count, noun)}"
+    )
 
 
 def headline(view: ReportView) -> str:
@@ -50,19 +52,44 @@ def headline(view: ReportView) -> str:
 
 
 def subline(view: ReportView) -> str:
-    """The second sentence: the other subjects, or the findings of a run that died."""
+    """The next sentences: the other subjects, and what was not tried; or what a dead run found."""
     if not view.complete:
         broken = [
-            f"{cell(subject.info.name, 60)} breaks {plural(subject.broken, 'requirement')}"
+            f"{cell(subject.info.name, 60)} {subject.breaks}"
             for subject in view.worst_first
             if subject.broken
         ]
         found = f"So far, {_joined(broken)}" if broken else "So far, nothing was found broken"
-        return f"{found}. What is not listed below is unknown, not kept."
-    if view.outcome == "success":
+        unknown = "What is not listed below is unknown, not kept."
+        return " ".join(filter(None, [of_part(view), f"{found}. {unknown}"]))
+    others = view.worst_first[1:] if view.outcome != "success" else []
+    rest = [clause(subject) for subject in others]
+    parts = [of_part(view), f"{_joined(rest)}." if rest else "", _untried(view)]
+    return " ".join(filter(None, parts))
+
+
+def of_part(view: ReportView) -> str:
+    """That the run asked only a part of the requirements, in one sentence; empty if it did not."""
+    if not view.is_part:
         return ""
-    rest = [clause(subject) for subject in view.worst_first[1:]]
-    return f"{_joined(rest)}." if rest else ""
+    asked = f"This run asked only {cell(', '.join(view.header.only), 80)}"
+    of_core = max((each.of_core for each in view.subjects), default=0)
+    core = max((each.core.asked for each in view.subjects), default=0)
+    count = f", {core:,} of {plural(of_core, 'core requirement')}" if of_core else ""
+    return f"{asked}{count}. It is no verdict on the others."
+
+
+def _untried(view: ReportView) -> str:
+    """What the machine could not try, once for all subjects of which the same is said."""
+    told: dict[str, list[str]] = {}
+    for subject in view.worst_first:
+        if subject.untried:
+            told.setdefault(subject.untried, []).append(cell(subject.info.name, 60))
+    alone = len(view.subjects) == 1
+    sentences = [
+        cell(text if alone else f"{', '.join(names)}: {text}", 600) for text, names in told.items()
+    ]
+    return " ".join(f"{each.rstrip('.')}." for each in sentences[:2])
 
 
 def _joined(clauses: list[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+from streamproof.reports.headlines import of_part
 from streamproof.reports.report_view import (
     FailureView,
     ReportCell,
@@ -15,6 +16,9 @@ from streamproof.reports.safe_text import PROGRAM_CHARS, cell, detail
 from streamproof.reports.wording import STATUSES
 
 __all__ = ["add_properties", "count_cases", "explained", "render_junit"]
+
+PROPERTY_CHARS = 600
+"""The most characters of a property: what was not tried is told with its reason and remedy."""
 
 
 def render_junit(view: ReportView) -> str:
@@ -31,6 +35,8 @@ def render_junit(view: ReportView) -> str:
             run=view.header.run_id,
             verdict=subject.outcome,
             summary=subject.summary,
+            **({"part": of_part(view)} if view.is_part else {}),
+            **({"untried": subject.untried} if subject.untried else {}),
             seed=str(view.header.seed),
             profile=view.header.profile,
             guarantee=view.header.guarantee,
@@ -91,6 +97,8 @@ def _explained(failure: FailureView) -> str:
         Program=record.program,
         Expected=record.expected,
         Found=record.found,
+        Usually=f"{failure.usual_cause} {failure.usual_cure}".strip(),
+        Cause=failure.same_as and f"Probably the same as that of {failure.same_as}.",
         Reproduce=record.reproduce,
     )
 
@@ -116,7 +124,7 @@ def add_properties(parent: ET.Element, **values: str) -> None:
     """Add the settings of the run to a suite."""
     properties = ET.SubElement(parent, "properties")
     for name, value in values.items():
-        ET.SubElement(properties, "property", name=name, value=cell(value))
+        ET.SubElement(properties, "property", name=name, value=cell(value, PROPERTY_CHARS))
 
 
 def count_cases(node: ET.Element, seconds: float = 0) -> None:

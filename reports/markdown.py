@@ -7,7 +7,7 @@ from collections import Counter
 
 from streamproof.conformance.verdict_rule import Shown
 from streamproof.reports.headlines import headline, subline
-from streamproof.reports.report_view import FailureView, ReportView, StatusTally, SubjectView
+from streamproof.reports.report_view import FailureGroupView, ReportView, StatusTally, SubjectView
 from streamproof.reports.safe_text import cell
 from streamproof.reports.wording import STRENGTHS, duration, plural
 
@@ -17,12 +17,18 @@ MAX_LINES = 40
 _SUBJECTS = 12
 _FAILURES = 5
 _NOTES = 3
+_IDS = 8
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&:@$^])")
 
 
 def render_markdown(view: ReportView) -> str:
     """The verdict, the counts of each subject, and the worst failures with their commands."""
-    lines = [f"## streamproof: {_plain(view.outcome)}", "", f"**{_plain(headline(view), 300)}.**"]
+    part = " (part of the requirements)" if view.is_part else ""
+    lines = [
+        f"## streamproof: {_plain(view.outcome)}{part}",
+        "",
+        f"**{_plain(headline(view), 300)}.**",
+    ]
     if more := subline(view):
         lines += ["", _plain(more, 600)]
     lines += ["", *_table(view), *_strengths(view), *_failures(view), *_notes(view), "", _run(view)]
@@ -70,7 +76,8 @@ def _kept(subject: SubjectView, tally: StatusTally) -> str:
     # Nobody knows how many requirements a run that died would still have tested.
     if subject.outcome == "incomplete":
         return f"{tally.passed} so far"
-    return f"{tally.passed} of {tally.asked}"
+    asked = " asked" if subject.of_core else ""
+    return f"{tally.passed} of {tally.asked}{asked}"
 
 
 def _strengths(view: ReportView) -> list[str]:
@@ -98,23 +105,31 @@ def _notes(view: ReportView) -> list[str]:
 
 
 def _failures(view: ReportView) -> list[str]:
-    if not view.failures:
+    if not view.groups:
         return []
-    shown = view.failures[:_FAILURES]
-    lines = ["", "### Failures", "", *(_failure(failure) for failure in shown)]
-    if rest := len(view.failures) - len(shown):
-        lines.append(f"- and {rest:,} more in the full report")
+    shown = view.groups[:_FAILURES]
+    lines = ["", "### Failures, by probable cause", "", *map(_group, shown)]
+    if rest := len(view.groups) - len(shown):
+        lines.append(f"- and {plural(rest, 'more cause')} in the full report")
     return lines
 
 
-def _failure(failure: FailureView) -> str:
-    record = failure.record
+def _group(group: FailureGroupView) -> str:
+    record = group.first.record
     shape = f" [{_plain(record.shape, 80)}]" if record.shape else ""
     known = f" (known: {_plain(record.known)})" if record.known else ""
     return (
         f"- **{record.level}** {_plain(record.requirement, 40)}, {_plain(record.subject, 60)}: "
-        f"{_plain(record.title)}{shape}{known}. {_code(record.reproduce)}"
+        f"{_plain(record.title)}{shape}{known}. {_code(record.reproduce)}{_beneath(group)}"
     ).rstrip()
+
+
+def _beneath(group: FailureGroupView) -> str:
+    """The other requirements that the same cause breaks."""
+    ids = dict.fromkeys(each.record.requirement for each in group.others)
+    others = [each for each in ids if each != group.first.record.requirement]
+    more = f" and {len(others) - _IDS} more" if len(others) > _IDS else ""
+    return f" Also breaks {_plain(', '.join(others[:_IDS]))}{more}." if others else ""
 
 
 def _run(view: ReportView) -> str:

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 
-from streamproof.conformance.catalogue import AREAS
+from streamproof.conformance.catalogue import AREAS, load_catalogue
+from streamproof.conformance.failure_groups import group_failures
 from streamproof.conformance.results import (
     CheckRecord,
     Failure,
@@ -23,7 +24,6 @@ from streamproof.conformance.results import (
     Verdict,
 )
 from streamproof.conformance.verdict_rule import (
-    LEVELS,
     Outcome,
     RatedStatus,
     Shown,
@@ -33,6 +33,7 @@ from streamproof.conformance.verdict_rule import (
 from streamproof.reports.report_view import (
     Area,
     Evidence,
+    FailureGroupView,
     FailureView,
     ReportCell,
     ReportRow,
@@ -70,23 +71,29 @@ def build_view(log: RunLog) -> ReportView:
     anchors = _Anchors()
     results = {(result.subject, result.requirement): result for result in log.results}
     known = _requirements(log)
-    failures = _failures(log, known, anchors)
+    groups = _groups(log, known, anchors)
+    failures = [each for group in groups for each in (group.first, *group.others)]
     rows = [_row(known[key], log.header.subjects, results, failures, anchors) for key in known]
-    rows.sort(key=lambda row: (*_area_key(row.area), row.requirement))
-    areas = tuple(
-        _area_of(code, tuple(each), len(log.header.subjects))
-        for code, each in groupby(rows, key=lambda row: row.area)
+    rows.sort(key=lambda row: (*_area_key(row.area), row.urgency, row.requirement))
+    areas = sorted(
+        (
+            _area_of(code, tuple(each), len(log.header.subjects))
+            for code, each in groupby(rows, key=lambda row: row.area)
+        ),
+        # Within each kind, the areas keep their order.
+        key=lambda area: area.rows[0].urgency,
     )
+    causes = Counter(each.first.record.subject for each in groups if not each.first.record.known)
     subjects = tuple(
-        _subject(index, info, rows, log, anchors) for index, info in enumerate(log.header.subjects)
+        _subject(info, rows, log, causes[info.name], anchors) for info in log.header.subjects
     )
     return ReportView(
         header=log.header,
         footer=log.footer,
         outcome=_outcome(log.footer, subjects),
         subjects=subjects,
-        areas=areas,
-        failures=failures,
+        areas=tuple(areas),
+        groups=groups,
         notes=tuple(log.notes),
     )
 
@@ -144,10 +151,10 @@ def _never_reached(requirement: str) -> RequirementResult:
     )
 
 
-def _failures(
+def _groups(
     log: RunLog, known: dict[str, RequirementResult | Failure], anchors: _Anchors
-) -> tuple[FailureView, ...]:
-    """All failures, the worst first; a failed result without a failure record counts as well."""
+) -> tuple[FailureGroupView, ...]:
+    """All failures by cause; a failed result without a failure record counts as well."""
     recorded = {(failure.subject, failure.requirement) for failure in log.failures}
     bare = [
         Failure(
@@ -158,6 +165,7 @@ def _failures(
             promise=result.promise,
             source=result.source,
             level=result.level,
+            core=result.core,
             tried="",
             program="",
             expected="",
@@ -167,25 +175,24 @@ def _failures(
         for result in log.results
         if result.status == "fail" and (result.subject, result.requirement) not in recorded
     ]
-    order = [subject.name for subject in log.header.subjects]
 
-    def badness(failure: Failure) -> tuple[bool, int, bool, tuple[int, str], str, int]:
-        return (
-            bool(failure.known),
-            LEVELS.index(failure.level),
-            not _is_core(known[failure.requirement]),
-            _area_key(_area(failure.requirement)),
-            failure.requirement,
-            order.index(failure.subject),
-        )
-
-    return tuple(
-        FailureView(
+    def viewed(failure: Failure, same_as: str = "") -> FailureView:
+        requirement = load_catalogue().get(failure.requirement)
+        return FailureView(
             failure,
             _is_core(known[failure.requirement]),
             anchors.give("f", failure.subject, failure.requirement),
+            same_as,
+            requirement.usual_cause if requirement else "",
+            requirement.usual_cure if requirement else "",
         )
-        for failure in sorted([*log.failures, *bare], key=badness)
+
+    return tuple(
+        FailureGroupView(
+            viewed(group.first),
+            tuple(viewed(each, group.first.requirement) for each in group.others),
+        )
+        for group in group_failures([*log.failures, *bare])
     )
 
 
@@ -198,7 +205,7 @@ def _row(
     about: RequirementResult | Failure,
     subjects: list[SubjectInfo],
     results: dict[tuple[str, str], RequirementResult],
-    failures: tuple[FailureView, ...],
+    failures: list[FailureView],
     anchors: _Anchors,
 ) -> ReportRow:
     requirement = about.requirement
@@ -242,8 +249,9 @@ def _cell(subject: str, result: RequirementResult | None, broken: dict[str, str]
 
 
 def _subject(
-    index: int, info: SubjectInfo, rows: list[ReportRow], log: RunLog, anchors: _Anchors
+    info: SubjectInfo, rows: list[ReportRow], log: RunLog, causes: int, anchors: _Anchors
 ) -> SubjectView:
+    index = log.header.subjects.index(info)
     mine = [(row, row.cells[index]) for row in rows]
     stated = {verdict.subject: verdict for verdict in log.footer.verdicts} if log.footer else {}
     outcome: Outcome = "incomplete"
@@ -258,6 +266,8 @@ def _subject(
         anchor=anchors.give("s", info.name),
         outcome=outcome,
         summary=summary,
+        untried=verdict.untried if verdict else "",
+        of_core=verdict.of_core if verdict else 0,
         core=_tally(cell.status for row, cell in mine if row.core),
         extended=_tally(cell.status for row, cell in mine if not row.core),
         # Over checks, not over requirements: a check that serves several requirements counts once.
@@ -266,6 +276,7 @@ def _subject(
             for check in log.checks
             if check.subject == info.name
         ),
+        causes=causes,
         strengths=_strengths(cell.strength for _, cell in mine),
         situations=_situations(check for check in log.checks if check.subject == info.name),
     )

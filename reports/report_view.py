@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamproof.conformance.failure_groups import broken_words
 from streamproof.conformance.results import (
     Failure,
     Footer,
@@ -19,6 +20,7 @@ from streamproof.reports.wording import STATUSES
 __all__ = [
     "Area",
     "Evidence",
+    "FailureGroupView",
     "FailureView",
     "ReportCell",
     "ReportRow",
@@ -76,6 +78,14 @@ class ReportRow:
     anchor: str
     cells: tuple[ReportCell, ...]
 
+    @property
+    def urgency(self) -> int:
+        """The rank of the row: what is broken, then what was asked, then what was not asked."""
+        statuses = {cell.status for cell in self.cells}
+        if statuses & {"fail", "known", "error", "no result"}:
+            return 0
+        return 1 if statuses & {"pass", "skip"} else 2
+
 
 @dataclass(frozen=True)
 class StatusTally:
@@ -112,6 +122,10 @@ class SubjectView:
     """One subject: its verdict, and the evidence for the verdict.
 
     Attributes:
+        of_core: in a run of a part of the requirements, the number of core requirements that a
+            whole run would ask; 0 if it is not known.
+        untried: how much the machine could not try, why, and the remedy; empty if it lacks nothing.
+        causes: the number of groups of failures that do not count as known.
         strengths: how many promises were kept on evidence of each strength, the strongest first.
         situations: how often each interesting situation came about in simulated worlds, by name.
     """
@@ -120,9 +134,12 @@ class SubjectView:
     anchor: str
     outcome: Outcome
     summary: str
+    untried: str
+    of_core: int
     core: StatusTally
     extended: StatusTally
     evidence: Evidence
+    causes: int
     strengths: dict[Strength, int]
     situations: dict[str, int]
 
@@ -130,14 +147,38 @@ class SubjectView:
     def broken(self) -> int:
         return self.core.broken + self.extended.broken
 
+    @property
+    def breaks(self) -> str:
+        """How much the subject breaks, in the words of every headline."""
+        asked = self.core.asked + self.extended.asked if self.outcome != "incomplete" else 0
+        return broken_words(self.broken, asked, self.core.broken, self.causes)
+
 
 @dataclass(frozen=True)
 class FailureView:
-    """One broken promise, ready to be linked to."""
+    """One broken promise, ready to be linked to.
+
+    Attributes:
+        same_as: the requirement of the simplest failure that probably shares the cause; empty if
+            this is it.
+        usual_cause: how implementations usually break the promise; empty if it is not known.
+        usual_cure: how they usually mend it.
+    """
 
     record: Failure
     core: bool
     anchor: str
+    same_as: str
+    usual_cause: str
+    usual_cure: str
+
+
+@dataclass(frozen=True)
+class FailureGroupView:
+    """Failures that probably share a cause: the simplest, and the others."""
+
+    first: FailureView
+    others: tuple[FailureView, ...]
 
 
 @dataclass(frozen=True)
@@ -146,7 +187,7 @@ class ReportView:
 
     Attributes:
         outcome: the worst of all subjects; ``incomplete`` if the run did not finish.
-        failures: the worst first.
+        groups: the failures by probable cause, the worst first.
     """
 
     header: Header
@@ -154,8 +195,18 @@ class ReportView:
     outcome: Outcome
     subjects: tuple[SubjectView, ...]
     areas: tuple[Area, ...]
-    failures: tuple[FailureView, ...]
+    groups: tuple[FailureGroupView, ...]
     notes: tuple[Note, ...]
+
+    @property
+    def failures(self) -> list[FailureView]:
+        """All failures, those of one cause together."""
+        return [each for group in self.groups for each in (group.first, *group.others)]
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the run asked a part of the requirements, so that its verdict is on that part."""
+        return bool(self.header.only)
 
     @property
     def complete(self) -> bool:

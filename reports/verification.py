@@ -16,6 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import structs
+
 from streamproof.conformance.budget import parse_duration
 from streamproof.conformance.canary import CANARY_SUBJECT
 from streamproof.conformance.catalogue import Binds, Requirement
@@ -57,6 +59,7 @@ from streamproof.reports.render import REPORTS, render_all
 from streamproof.reports.run_log import RunLog, RunLogWriter, read_run_log
 from streamproof.search_path import search_directory
 from streamproof.sim.defects import DEFECTS, require_defects
+from streamproof.stores.builtin import BUILTIN
 from streamproof.version import __version__
 
 __all__ = [
@@ -91,6 +94,8 @@ class VerifyRequest:
         work_dir: the directory for databases; see :func:`work_directory`.
         jobs: how many checks run at the same time.
         budget: how long to search, as ``10m``; empty to run every check once.
+        subject_version: the version of all subjects that are not built-in ones, for the reports;
+            empty to take that of their package, or a digest of their file.
     """
 
     subjects: tuple[str, ...]
@@ -102,6 +107,7 @@ class VerifyRequest:
     work_dir: Path | None = None
     jobs: int = 1
     budget: str = ""
+    subject_version: str = ""
 
     @property
     def command(self) -> str:
@@ -305,6 +311,10 @@ def _begin(
     infos = engine.load([*names, *([CANARY_SUBJECT] if with_canary else [])])
     if with_canary:
         del infos[CANARY_SUBJECT]
+    if request.subject_version:
+        version = request.subject_version
+        own = {name for name in infos if name not in BUILTIN and binds_of(name) == "store"}
+        infos |= {name: structs.replace(infos[name], version=version) for name in own}
     # The evidence of an earlier run is given up only now, when this run is sure to begin. Its
     # reports must not be taken for those of this run, should this run die.
     for name in (RUN_LOG, *(name for name, _ in REPORTS.values())):
@@ -368,13 +378,13 @@ def _header(request: VerifyRequest, session: Session, infos: list[SubjectInfo]) 
 def _footer(session: Session, header: Header, duration_s: float) -> Footer:
     verdicts = session.verdicts()
     verdict = worst(each.verdict for each in verdicts)
-    first = next(iter(session.failures_worst_first()), None)
+    groups = session.failure_groups()
     return Footer(
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         duration_s=round(duration_s, 3),
         verdict=verdict,
         exit_code=exit_code(verdict, session.results),
         verdicts=verdicts,
-        reproduce=first.reproduce if first else header.command,
+        reproduce=groups[0].first.reproduce if groups else header.command,
         canary=session.canary,
     )

@@ -41,7 +41,8 @@ OUTCOMES: dict[Outcome, str] = {
     "error": "No MUST is broken, but at least one check gave no answer.",
     "incomplete": "The run died or was stopped before it could give a verdict.",
     "partial": "No MUST is broken, known failures aside; but a SHOULD or MAY is broken, a "
-    "failure is known, a core requirement was skipped, a result is missing, or nothing was tried.",
+    "failure is known, a core requirement was skipped, the machine could not try a MUST, a result "
+    "is missing, or nothing was tried.",
     "success": "Nothing is broken, and every core requirement that was tested was kept.",
 }
 """Every verdict and its meaning, the worst first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import inspect
 import sys
@@ -51,7 +52,7 @@ COMMANDS = {
         "requirements:requirements", "List the requirements, or show one in full."
     ),
     "subjects": CommandEntry(
-        "subjects:list_subjects", "List the stores that come with streamproof."
+        "subjects:list_subjects", "List the stores that come with streamproof, and those of Kafka."
     ),
     "scenarios": CommandEntry(
         "scenarios:list_scenarios", "List the crash scenarios, show one, or play them all."
@@ -93,6 +94,9 @@ def _load(name: str) -> Any:
     command.command(name, help=text)(function)
     return typer.main.get_command(command)
 
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+"""The errors of a disk that takes no more. They are no mistake of ours, and no broken promise."""
 
 app = typer.Typer(
     cls=_Commands,
@@ -137,6 +141,16 @@ def main() -> None:
         code = ExitCode.SUITE_ERROR
     except StreamproofError as error:
         print(f"streamproof: {error}", file=sys.stderr)
+        code = ExitCode.USAGE
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(
+            f"streamproof: {where}{error.strerror}. Free some space, or choose directories that "
+            "can be written.",
+            file=sys.stderr,
+        )
         code = ExitCode.USAGE
     except _CommandLineError as error:
         cast(typer.BadParameter, error).show()

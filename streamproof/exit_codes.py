@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     """Nothing is broken, but something that counts could not be tried."""
 
     USAGE = 3
-    """The command line or an input is wrong; nothing was judged."""
+    """The command line or an input is wrong, or a directory cannot be written; no verdict."""
 
     SUITE_ERROR = 70
     """streamproof itself is wrong, so that nobody looks for the mistake in a store."""

@@ -16,7 +16,24 @@
   };
   const search = one("#search");
   const chips = all(".chips button");
+  const FILTER = /^#(status|find)=/;
   let wanted = "";
+  // The address has the filter, so that a link shows the same rows.
+  const remember = () => {
+    const said = new URLSearchParams();
+    if (wanted) { said.set("status", wanted); }
+    if (search.value) { said.set("find", search.value); }
+    if (String(said) || FILTER.test(location.hash)) {
+      history.replaceState(null, "", "#" + said);
+    }
+  };
+  const recall = () => {
+    if (!FILTER.test(location.hash)) { return; }
+    const said = new URLSearchParams(location.hash.slice(1));
+    wanted = said.get("status") || "";
+    search.value = said.get("find") || "";
+    filter();
+  };
   const filter = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let count = 0;
@@ -36,6 +53,7 @@
     one("#shown").textContent = (count === rows.length ? "" : count + " of ") + rows.length +
       (rows.length === 1 ? " requirement" : " requirements");
     chips.forEach((chip) => chip.setAttribute("aria-pressed", String(chip.dataset.status === wanted)));
+    remember();
   };
   const show = (status) => { wanted = status; filter(); };
 
@@ -73,12 +91,19 @@
     let target = null;
     try { target = document.getElementById(decodeURIComponent(location.hash.slice(1))); }
     catch (ignored) { return; }
+    // A failure beneath another one is folded away until somebody asks for it.
+    const folded = target && target.closest("details:not([open])");
+    if (folded) {
+      folded.open = true;
+      target.scrollIntoView();
+    }
     const item = target && rows.find((each) => each.row === target);
     if (!item) { return; }
     if (item.row.hidden) { search.value = ""; show(""); }
     open(item, true);
     item.row.scrollIntoView({ block: "center" });
   };
-  window.addEventListener("hashchange", arrive);
+  window.addEventListener("hashchange", () => { recall(); arrive(); });
+  recall();
   arrive();
 }());

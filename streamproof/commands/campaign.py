@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.commands.options import Master, Remote
+from streamproof.commands.terminal import terminal
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
 from streamproof.search_path import search_directory
@@ -86,7 +87,7 @@ def campaign(
         raise UsageError("--jobs is for this machine: a cluster knows its own. Leave one out.")
     search_directory()
     asked = _Asked(plan, out, master, remote, jobs)
-    raise typer.Exit(_carry_out(Console(highlight=False), asked))
+    raise typer.Exit(_carry_out(terminal(), asked))
 
 
 class _Asked(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from streamproof.commands.terminal import terminal
+
 __all__ = ["list_defects"]
 
 
@@ -10,7 +12,6 @@ def list_defects() -> None:
 
     `verify`, `explore` and `replay` take the name of a mistake with --defect.
     """
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -24,4 +25,4 @@ def list_defects() -> None:
         only = "".join(f" Under {one}." for one in each.guarantees)
         more = only if len(each.guarantees) == 1 else ""
         table.add_row(name, each.requirement, escape(f"{each.what}{more} ({each.source})"))
-    Console(highlight=False).print(table)
+    terminal().print(table)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamproof.commands.options import CORES, FirstSeed
+from streamproof.commands.terminal import terminal
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
 
@@ -124,8 +125,6 @@ def explore(
     """
     if runs is not None and budget:
         raise UsageError("--runs and --budget exclude each other: leave one of them out.")
-    from rich.console import Console
-
     from streamproof.conformance.budget import parse_duration
     from streamproof.runs.exploration import RUNS, ExploreRequest, open_exploration
     from streamproof.scenarios.shrinking import MOST_RUNS
@@ -144,7 +143,7 @@ def explore(
     )
     worlds, ledger = open_exploration(request)
     with ledger:
-        code = _explore(Console(highlight=False), ledger, worlds, request)
+        code = _explore(terminal(), ledger, worlds, request)
     raise typer.Exit(code)
 
 

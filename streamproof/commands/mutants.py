@@ -19,12 +19,14 @@ from rich.text import Text
 
 from streamproof.commands.options import (
     CORES,
+    DEFAULT_OUT,
     Checks,
     FirstSeed,
     WorkDirectory,
     make_directory,
     names_in,
 )
+from streamproof.commands.terminal import terminal
 from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.kill_matrix import (
@@ -95,7 +97,7 @@ def mutants(
     seed: FirstSeed = 0,
     everything: EverythingOption = False,
     jobs: Checks = CORES,
-    out: OutOption = Path("streamproof-out"),
+    out: OutOption = DEFAULT_OUT,
     work_dir: WorkDirectory = None,
 ) -> None:
     """Show that the suite catches stores that are wrong on purpose.
@@ -108,7 +110,7 @@ def mutants(
       3    the command line is wrong
       130  interrupted; what was done by then is kept
     """
-    console = Console(highlight=False)
+    console = terminal()
     chosen = select_mutants(names or [], names_in(only))
     if list_:
         console.print(_listed(chosen))

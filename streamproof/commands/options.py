@@ -16,6 +16,7 @@ from streamproof.errors import UsageError
 
 __all__ = [
     "CORES",
+    "DEFAULT_OUT",
     "Checks",
     "FirstSeed",
     "Master",
@@ -60,6 +61,9 @@ WorkDirectory = Annotated[
         "else /tmp.",
     ),
 ]
+
+DEFAULT_OUT = Path("streamproof-out")
+"""The directory for files, unless --out names another one."""
 
 OutputDirectory = Annotated[Path, typer.Option(metavar="DIR", help="Write all files to DIR.")]
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.commands.options import Master, Remote, make_directory
+from streamproof.commands.terminal import terminal
 from streamproof.exit_codes import ExitCode
 from streamproof.reports.safe_text import cell
 from streamproof.reports.wording import plural
@@ -80,7 +81,7 @@ def recheck(
       3    the command line is wrong, or a run cannot be judged
     """
     asked = _Asked(events, tuple(invariant or ()), sets, master, remote, out)
-    raise typer.Exit(_recheck(Console(highlight=False), asked))
+    raise typer.Exit(_recheck(terminal(), asked))
 
 
 class _Asked(NamedTuple):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from streamproof.commands.options import OutputDirectory, WorkDirectory
+from streamproof.commands.options import DEFAULT_OUT, OutputDirectory, WorkDirectory
 from streamproof.commands.replay_view import Format, View
+from streamproof.commands.terminal import terminal
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
 from streamproof.search_path import search_directory
@@ -110,7 +111,7 @@ def replay(
     run: RunOption = None,
     until: UntilOption = None,
     format_: FormatOption = "text",
-    out: OutputDirectory = Path("streamproof-out"),
+    out: OutputDirectory = DEFAULT_OUT,
     compare_: CompareOption = False,
     step: StepOption = False,
     all_: AllOption = False,
@@ -126,8 +127,6 @@ def replay(
       70   streamproof itself failed
     """
     search_directory()
-    from rich.console import Console
-
     from streamproof.conformance.store_worlds.hosted_play import Wanted
     from streamproof.runs.scenario_runs import kind_of
 
@@ -141,9 +140,10 @@ def replay(
         tuple(run or ()),
         View(format_, out, all_, until, compare_, step),
     )
-    console = Console(highlight=False)
+    kind = kinds.pop()
+    _require_fitting(kind, asked)
     show = {"failure": _replay_failures, "trace": _replay_traces, "scenario": _replay_scenarios}
-    raise typer.Exit(show[kinds.pop()](console, asked))
+    raise typer.Exit(show[kind](terminal(), asked))
 
 
 class _Asked(NamedTuple):
@@ -175,50 +175,98 @@ def _replay_failures(console: Console, asked: _Asked) -> int:
 
 
 def _replay_traces(console: Console, asked: _Asked) -> int:
-    _require_for_trace(asked)
-    from streamproof.commands.replay_output import show_traces
+    from streamproof.commands.replay_drawing import summary
+    from streamproof.commands.replay_output import print_why, show_traces
     from streamproof.runs.trace_runs import read_runs
 
     runs = read_runs([Path(each) for each in asked.targets], asked.runs)
     show_traces(console, runs, asked.view)
-    return ExitCode.FAILURE if any(each.violations for each in runs) else ExitCode.SUCCESS
+    broken = [each for each in runs if each.violations]
+    if asked.view.is_compared:
+        print_why(console, (f"{each.name}: {summary(each)}" for each in broken))
+    return ExitCode.FAILURE if broken else ExitCode.SUCCESS
 
 
 def _replay_scenarios(console: Console, asked: _Asked) -> int:
-    if asked.runs:
-        raise UsageError("--run names a run of a trace, and this is none: leave it out.")
-    from streamproof.commands.replay_output import show_scenarios
+    from streamproof.commands.replay_output import print_why, show_scenarios
     from streamproof.runs.scenario_runs import play_targets
 
     wanted, changes = asked.wanted, asked.changes
     runs = play_targets(asked.targets, wanted, dict(map(_setting, changes)), changes)
     show_scenarios(console, runs, asked.view)
     is_as_written = not (changes or wanted.defects or wanted.seed is not None)
-    surprised = is_as_written and any(each.judged.surprises for each in runs)
-    return ExitCode.FAILURE if surprised else ExitCode.SUCCESS
+    played = [each.judged.played for each in runs]
+    surprises = [f"{each.name}: {said}" for each in played for said in each.surprises]
+    if not (is_as_written and surprises):
+        return ExitCode.SUCCESS
+    if asked.view.is_compared:
+        print_why(console, surprises)
+    return ExitCode.FAILURE
 
 
-def _require_for_trace(asked: _Asked) -> None:
-    """Refuse options that would change a run, because the run of a trace has happened already.
+def _require_fitting(kind: str, asked: _Asked) -> None:
+    """Refuse options that would change nothing, rather than drop them.
+
+    Args:
+        kind: the kind of all targets: ``failure``, ``trace`` or ``scenario``.
+        asked: the options.
 
     Raises:
         UsageError: there is such an option.
     """
-    wanted = asked.wanted
-    given = {
+    given = _given(asked)
+    for name in (each for each in given if each not in _FITTING[kind]):
+        raise UsageError(f"{name} {_UNFIT[kind]}")
+    if kind == "trace" and asked.view.format == "parquet":
+        raise UsageError("--format parquet: a trace is in Parquet already. Choose another format.")
+    ways = [each for each in ("--compare", "--step", "--format") if each in given]
+    if ways == ["--compare", "--format"]:
+        if asked.view.format != "html":
+            raise UsageError("--compare shows text, or writes a page: choose --format html.")
+    elif len(ways) > 1:
+        raise UsageError(f"{ways[0]} and {ways[1]} exclude each other: leave one of them out.")
+    if "--all" in given and ways[:1] in (["--compare"], ["--step"]):
+        raise UsageError(f"--all is for pictures of a run, and {ways[0]} makes none: leave it out.")
+    if "--out" in given and "--format" not in given:
+        raise UsageError("--out is for files, and text is printed: choose a --format as well.")
+
+
+_OF_VIEWS = ("--until", "--format", "--out", "--compare", "--step", "--all")
+
+_FITTING = {
+    "failure": ("--work-dir",),
+    "trace": ("--run", *_OF_VIEWS),
+    "scenario": ("--subject", "--set", "--defect", "--seed", "--work-dir", *_OF_VIEWS),
+}
+"""The options that fit each kind of target."""
+
+_UNFIT = {
+    "failure": "is for scenarios and traces, and a saved failure is only run again: leave it out.",
+    "trace": "is for a run that is made, and what is in a trace has happened. Leave it out, or "
+    "replay a scenario.",
+    "scenario": "names a run of a trace, and this is none: leave it out.",
+}
+"""Why the other options do not fit."""
+
+
+def _given(asked: _Asked) -> list[str]:
+    """The options that were given, by name."""
+    wanted, view = asked.wanted, asked.view
+    values = {
         "--subject": wanted.subject,
         "--set": asked.changes,
         "--defect": wanted.defects,
         "--seed": wanted.seed is not None,
         "--work-dir": wanted.work_dir,
+        "--run": asked.runs,
+        "--until": view.until_ms is not None,
+        "--format": view.format != "text",
+        "--out": view.out != DEFAULT_OUT,
+        "--compare": view.is_compared,
+        "--step": view.is_walked,
+        "--all": view.everything,
     }
-    for name in (name for name, is_given in given.items() if is_given):
-        raise UsageError(
-            f"{name} is for a run that is made, and what is in a trace has happened. Leave it out, "
-            "or replay a scenario."
-        )
-    if asked.view.format == "parquet":
-        raise UsageError("--format parquet: a trace is in Parquet already. Choose another format.")
+    return [name for name, is_given in values.items() if is_given]
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -13,6 +13,7 @@ from streamproof.commands.replay_view import Format, View
 from streamproof.errors import UsageError
 from streamproof.scenarios.comparison import compare as compared
 from streamproof.scenarios.comparison_text import render_comparison
+from streamproof.scenarios.pictures.comparison_page import render_comparison_page
 from streamproof.scenarios.pictures.html_timeline import render_html
 from streamproof.scenarios.pictures.lanes import Picture, picture
 from streamproof.scenarios.pictures.mermaid import render_mermaid
@@ -77,24 +78,31 @@ def draw(console: Console, played: RecordedRun, view: View, *, is_only: bool = T
     console.print(Text(f"  $ {played.command}"), soft_wrap=True)
 
 
-def compare(console: Console, runs: list[RecordedRun], example: str) -> None:
-    """Show two runs side by side.
+def compare(console: Console, runs: list[RecordedRun], view: View, example: str) -> None:
+    """Show two runs side by side, as text or as a page.
 
     Args:
         console: where they are shown.
         runs: the runs.
+        view: how they are shown.
         example: how two are named.
 
     Raises:
-        UsageError: there are not two.
+        UsageError: there are not two, or the file cannot be written.
     """
     if len(runs) != 2:
         names = ", ".join(each.name for each in runs)
         raise UsageError(
             f"--compare needs two runs, and these are {len(runs)}: {names}. Name two, as {example}."
         )
-    text = render_comparison(compared(*runs), _width(console))
-    console.print(Text(text), soft_wrap=True)
+    comparison = compared(*runs)
+    if view.format == "html":
+        name = " beside ".join(each.name for each in runs)
+        path = _file(name, view.format, view.out)
+        _saved(path, lambda: path.write_text(render_comparison_page(comparison), "utf-8"))
+        console.print(str(path), markup=False, soft_wrap=True)
+    else:
+        console.print(Text(render_comparison(comparison, _width(console))), soft_wrap=True)
 
 
 def _width(console: Console) -> int:
@@ -107,22 +115,40 @@ def _written(played: RecordedRun, format_: Format, out: Path) -> Path:
     Raises:
         UsageError: it cannot be written.
     """
-    name = "".join(each if each.isalnum() or each in "-_." else "-" for each in played.name)
-    path = out / f"{name.strip('-')}{SUFFIXES[format_]}"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if format_ == "parquet":
-            # Imported here, because only a trace needs Arrow.
-            from streamproof.sim.trace_files import TraceFile
+    path = _file(played.name, format_, out)
+    _saved(path, lambda: _write(played, format_, path))
+    return path
 
-            with TraceFile(path, played.name) as file:
-                for event in played.events:
-                    file(event)
-        else:
-            drawn = picture(played, what_matters(played) if played.violations else None)
-            path.write_text(RENDERERS[format_](drawn), "utf-8")
+
+def _file(name: str, format_: Format, out: Path) -> Path:
+    """The file for a picture."""
+    plain = "".join(each if each.isalnum() or each in "-_." else "-" for each in name)
+    return out / f"{plain.strip('-')}{SUFFIXES[format_]}"
+
+
+def _saved(path: Path, write: Callable[[], object]) -> None:
+    """Write a file, in a directory that is made if it is missing.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write()
     except OSError as error:
         raise UsageError(
             f"{path} cannot be written: {error.strerror}. Choose another directory with --out."
         ) from error
-    return path
+
+
+def _write(played: RecordedRun, format_: Format, path: Path) -> None:
+    if format_ == "parquet":
+        # Imported here, because only a trace needs Arrow.
+        from streamproof.sim.trace_files import TraceFile
+
+        with TraceFile(path, played.name) as file:
+            for event in played.events:
+                file(event)
+    else:
+        drawn = picture(played, what_matters(played) if played.violations else None)
+        path.write_text(RENDERERS[format_](drawn), "utf-8")

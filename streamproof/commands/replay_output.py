@@ -22,7 +22,7 @@ from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.scenario import Scenario
 from streamproof.scenarios.state.walk import step as walk
 
-__all__ = ["print_repeated", "show_scenarios", "show_traces"]
+__all__ = ["print_repeated", "print_why", "show_scenarios", "show_traces"]
 
 EXIT_CODES = {
     "broken": ExitCode.SUITE_ERROR,
@@ -41,7 +41,8 @@ def show_scenarios(console: Console, runs: Sequence[ScenarioRun], view: View) ->
     """
     shown = [each._replace(judged=_cut(each, view)) for each in runs]
     if view.is_compared:
-        compare(console, [each.judged.played for each in shown], "NAME@fixed NAME@defect")
+        runs_shown = [each.judged.played for each in shown]
+        compare(console, runs_shown, view, "NAME@fixed NAME@defect")
     elif view.is_walked:
         last = shown[-1]
         _print_story(console, last.scenario)
@@ -68,7 +69,7 @@ def show_traces(console: Console, runs: Iterable[RecordedRun], view: View) -> No
     """
     shown = [view.of(each) for each in runs]
     if view.is_compared:
-        compare(console, shown, "--run FIRST --run SECOND")
+        compare(console, shown, view, "--run FIRST --run SECOND")
         return
     for each in shown[-1:] if view.is_walked else shown:
         sign = "[red]✗[/]" if each.violations else "[green]✓[/]"
@@ -81,12 +82,20 @@ def show_traces(console: Console, runs: Iterable[RecordedRun], view: View) -> No
             draw(console, each, view)
 
 
+def print_why(console: Console, reasons: Iterable[str]) -> None:
+    """Say why a comparison ends with 1: it shows two runs, and judges neither."""
+    for each in reasons:
+        console.print(
+            Text(f"✗ {each.rstrip('.')}. So the exit code is 1.", style="red"), soft_wrap=True
+        )
+
+
 def print_repeated(console: Console, repeated: RepeatedFailure) -> ExitCode:
     """Say what came of a saved failure; returns the exit code that the failure stands for."""
     words = {
         "broken": f"the suite itself failed: {repeated.detail}",
         "fails": "still fails.",
-        "untried": f"cannot be tried here: {repeated.detail}",
+        "untried": f"cannot be tried here: {repeated.detail.rstrip('.')}.",
         "mended": "does not fail any more.",
     }
     saved = repeated.saved

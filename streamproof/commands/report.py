@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from streamproof.commands.options import Master, Remote, make_directory
+from streamproof.commands.terminal import terminal
 from streamproof.errors import UsageError
 from streamproof.reports.wording import plural
 
@@ -111,7 +111,7 @@ def _report_on_many(
     master, remote = spark
     rows = read_rows(runs, baseline, master=master, remote=remote)
     written = write_report(rows, out, list(dict.fromkeys(chosen)))
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = terminal(soft_wrap=True, markup=False)
     console.print(f"{out / 'index.html' if 'html' in chosen else out}")
     console.print(f"{plural(len(rows.runs), 'run')}, {plural(written.files, 'file')}")
     if written.removed:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from streamproof.commands.terminal import terminal
 from streamproof.conformance.catalogue import AREAS, Binds, Requirement, load_catalogue
-from streamproof.conformance.clauses import STATES, load_proposal
+from streamproof.conformance.clauses import STATES, Clause, State, load_proposal
+from streamproof.conformance.results import Spec
 from streamproof.conformance.verify_session import select_requirements
 from streamproof.errors import UsageError
 
@@ -19,6 +21,12 @@ __all__ = ["requirements"]
 _NEEDS_NOTHING: dict[Binds, str] = {
     "store": "nothing beyond the plain methods",
     "runtime": "nothing",
+}
+
+_HEADINGS: dict[State, str] = {
+    "whole": "Whole (requirements state the clause, and checks test it)",
+    "partly": "Partly (a part of the clause is stated or tested)",
+    "missing": "Missing (no tested requirement states the clause)",
 }
 
 _WIDTH_OF_REQUIREMENTS = 23
@@ -52,7 +60,7 @@ def requirements(
 
     A requirement is one promise that a store, or the runtime, is held to.
     """
-    console = Console(highlight=False)
+    console = terminal()
     if source is not None:
         if identifier:
             raise UsageError(f"Give either {identifier} or --source, not both.")
@@ -70,6 +78,9 @@ def requirements(
             "needs": ", ".join(each.needs) or _NEEDS_NOTHING[each.binds],
             "guarantees": ", ".join(each.guarantees),
             "specs": ", ".join(each.specs),
+            "usually": each.usual_cause,
+            "mend": each.usual_cure,
+            "implies": ", ".join(each.implies) or "no other",
             "tested by": ", ".join(each.checks) or f"no check: {each.untested}",
         }
         table = Table.grid(padding=(0, 2))
@@ -96,14 +107,30 @@ def _selected(identifier: str) -> list[Requirement]:
 def _print_clauses(console: Console, name: str) -> None:
     """Print the clauses of a proposal, state by state."""
     proposal = load_proposal(name)
+    console.print(f"{name}: {escape(proposal.title)}", soft_wrap=True)
     for state in STATES:
-        console.print(f"[bold]{state}[/]")
+        found = proposal.in_state(state)
+        if not found:
+            continue
+        console.print(f"\n[bold]{_HEADINGS[state]}: {len(found)}[/]", soft_wrap=True)
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("id", no_wrap=True)
         table.add_column("clause")
         table.add_column("requirements", max_width=_WIDTH_OF_REQUIREMENTS)
-        for each in proposal.in_state(state):
-            text = f"{each.text} ({each.lacks})" if each.lacks else each.text
-            table.add_row(each.id, escape(text), ", ".join(each.requirements) or "–")
-        console.print(table, "")
-    console.print(f"clauses: {proposal.total}")
+        for each in found:
+            requirements_of = ", ".join(each.requirements) or "–"
+            table.add_row(each.id, escape(_text_of(each)), requirements_of)
+        console.print(table)
+    console.print(f"\nClauses: {proposal.total}.")
+
+
+def _text_of(clause: Clause) -> str:
+    """A clause, where it holds, what Kafka shipped instead, and what is lacking."""
+    lines = [clause.text]
+    if len(clause.specs) < len(get_args(Spec)):
+        lines.append(f"Holds under: {', '.join(clause.specs)}.")
+    if clause.shipped:
+        lines.append(f"Shipped: {clause.shipped}")
+    if clause.lacks:
+        lines.append(f"Lacking: {clause.lacks}")
+    return "\n".join(lines)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamproof.commands.options import WorkDirectory
+from streamproof.commands.terminal import terminal
 from streamproof.conformance.store_worlds.hosted_play import Wanted, play_with
 from streamproof.exit_codes import ExitCode
 from streamproof.scenarios.real_stores import needs_model_stores
@@ -59,7 +60,7 @@ def list_scenarios(
       3    the command line is wrong
       70   the simulator itself failed
     """
-    console = Console(highlight=False)
+    console = terminal()
     chosen = [read(find(name))] if name else [read(path) for path in library().values()]
     if play:
         stores = [Wanted(each, work_dir=work_dir) for each in ("", *(subject or ()))]

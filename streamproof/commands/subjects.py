@@ -6,25 +6,27 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from streamproof.commands.terminal import terminal
 from streamproof.conformance.subject import builtin_names, load_subject
 from streamproof.errors import UsageError
 from streamproof.host import serve_subject
+from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE
+from streamproof.stores.jvm.subjects import KAFKA
 
 __all__ = ["host", "list_subjects"]
 
 
 def list_subjects() -> None:
-    """List the stores that come with streamproof.
+    """List the stores that come with streamproof, and those of Kafka.
 
     Any of these names can be given to `verify`.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     # Users copy the names, so no terminal cuts them.
-    table.add_column("subject", no_wrap=True, min_width=max(map(len, builtin_names())))
+    table.add_column("subject", no_wrap=True, min_width=max(map(len, [*builtin_names(), *KAFKA])))
     for heading in ("version", "what it is"):
         table.add_column(heading)
     for name in builtin_names():
@@ -34,7 +36,10 @@ def list_subjects() -> None:
             table.add_row(name, package, escape(info.description))
         except UsageError as error:
             table.add_row(name, "missing", escape(str(error)))
-    Console(highlight=False).print(table)
+    # Nothing is downloaded and no JVM is started for a list.
+    for name, description in KAFKA.items():
+        table.add_row(name, f"kafka-streams {DEFAULT_RELEASE}", escape(description))
+    terminal().print(table)
 
 
 SubjectArgument = Annotated[

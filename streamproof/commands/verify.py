@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamproof.commands.options import CORES, Checks, OutputDirectory, WorkDirectory, names_in
+from streamproof.commands.options import (
+    CORES,
+    DEFAULT_OUT,
+    Checks,
+    OutputDirectory,
+    WorkDirectory,
+    names_in,
+)
+from streamproof.commands.terminal import terminal
 from streamproof.conformance.results import Guarantee, Profile, Spec
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
@@ -28,8 +36,9 @@ SubjectsArgument = Annotated[
     typer.Argument(
         metavar="SUBJECT",
         help="A store to verify: module:factory, path/to/file.py:factory, a built-in name, or "
-        "'cmd:./my-store-host --dir {dir}' for a store in another language. Or `runtime`, to "
-        "verify the simulated runtime that stores run in.",
+        "'cmd:./my-store-host --dir {dir}' for a store in another language. kafka:rocksdb is "
+        "Kafka's own store, and java:com.acme.Stores#supplier a store in CLASSPATH. Or `runtime`, "
+        "to verify the simulated runtime that stores run in.",
     ),
 ]
 
@@ -124,6 +133,16 @@ DefectOption = Annotated[
     ),
 ]
 
+SubjectVersionOption = Annotated[
+    str,
+    typer.Option(
+        metavar="TEXT",
+        show_default=False,
+        help="Show this version of your stores in reports. Default: the version of their package, "
+        "or a digest of their file.",
+    ),
+]
+
 TimeoutOption = Annotated[
     float,
     typer.Option(
@@ -141,7 +160,7 @@ def verify(
     profile: ProfileOption = "quick",
     only: OnlyOption = "",
     seed: SeedOption = None,
-    out: OutputDirectory = Path("streamproof-out"),
+    out: OutputDirectory = DEFAULT_OUT,
     jobs: Checks = CORES,
     round_: RoundOption = 0,
     budget: BudgetOption = "",
@@ -149,6 +168,7 @@ def verify(
     bank: BankOption = None,
     no_bank: NoBankOption = False,
     defect: DefectOption = "",
+    subject_version: SubjectVersionOption = "",
     timeout: TimeoutOption = 20.0,
     work_dir: WorkDirectory = None,
 ) -> None:
@@ -161,7 +181,8 @@ def verify(
       1    a MUST is broken, or a store hangs or dies
       2    only a SHOULD or a known failure is broken, or a core promise was
            not tried
-      3    the command line or a subject is wrong
+      3    the command line or a subject is wrong, or a directory cannot
+           be written
       70   streamproof itself failed
       130  interrupted; the log has what was found by then
     """
@@ -187,18 +208,17 @@ def verify(
         work_dir=work_dir,
         jobs=jobs,
         budget=budget,
+        subject_version=subject_version,
     )
     raise typer.Exit(_verify(request))
 
 
 def _verify(request: VerifyRequest) -> int:
     """Carry out a run, and say how it ended; returns the exit code."""
-    from rich.console import Console
-
     from streamproof.commands.verify_progress import ConsoleObserver
     from streamproof.reports.verification import run_verification
 
-    console = Console(highlight=False)
+    console = terminal()
     observers: list[ConsoleObserver] = []
 
     def watch(session: Session) -> ConsoleObserver:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self, get_args
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from streamproof.commands.failure_text import GroupsText, whole
 from streamproof.conformance.catalogue import AREAS
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.check_registry import Check
@@ -49,11 +50,17 @@ _MARKS: dict[Status, tuple[str, str]] = {
 }
 """A mark and a style for each status, worst first."""
 
-SHOWN_FAILURES = 8
-"""The terminal lists at most 8 failures; the report has all of them."""
+_WELL: set[Status] = {"pass", "unsupported", "untested"}
+"""The statuses in which nothing is wrong."""
 
-SHOWN_LINES = 40
-"""The terminal shows at most 40 lines of a program."""
+MOST_LINES = 60
+"""The most lines that a run prints: what does not fit is in the report."""
+
+MOST_TOLD_AT_ONCE = 6
+"""The most broken promises that are told while the run goes on."""
+
+FEWEST_LINES = 12
+"""The lines that failures get at least, however much else there is to say."""
 
 
 class ConsoleObserver(Observer):
@@ -66,6 +73,8 @@ class ConsoleObserver(Observer):
     def __init__(self, console: Console, session: Session) -> None:
         self._console = console
         self._session = session
+        self._told = 0
+        self._printed = 0
         self._left = Counter(subject for subject, _ in session.plan())
         self._crashes: Counter[str] = Counter()
         self._losses_of_power = 0
@@ -117,18 +126,27 @@ class ConsoleObserver(Observer):
     def record(self, record: CheckRecord | RequirementResult | Failure | Note) -> None:
         """Show a record that tells of a broken promise, and keep what the summary needs."""
         if isinstance(record, Failure):
-            text = f"{record.subject} breaks {record.requirement}, {record.title}"
-            if record.known:
-                self._console.print(Text(f"≈ {text}: known", style="yellow"), soft_wrap=True)
-            else:
-                self._console.print(Text(f"✗ {text}", style="red"), soft_wrap=True)
+            self._tell(record)
         elif isinstance(record, Note):
             self._notes.append(record)
         elif isinstance(record, CheckRecord):
             self._situations.update(record.situations)
 
-    def _line(self, text: str) -> None:
-        self._console.print(escape(text), soft_wrap=True)
+    def _tell(self, failure: Failure) -> None:
+        """Show at once that a promise is broken, unless enough is shown."""
+        self._told += 1
+        if self._told > MOST_TOLD_AT_ONCE:
+            return
+        text = f"{failure.subject} breaks {failure.requirement}, {failure.title}"
+        mark, style = ("≈", "yellow") if failure.known else ("✗", "red")
+        more = ": known" if failure.known else ""
+        self._line(f"{mark} {text}{more}", style)
+        if self._told == MOST_TOLD_AT_ONCE:
+            self._line("… more may follow, and are told at the end", "dim")
+
+    def _line(self, text: str, style: str = "") -> None:
+        self._printed += 1
+        self._console.print(Text(text, style=style), soft_wrap=True)
 
     # The end.
 
@@ -142,35 +160,53 @@ class ConsoleObserver(Observer):
 
     def summarise(self, footer: Footer, report: Path) -> None:
         """Print the matrix, the failures, the verdicts, and last the command to reproduce."""
-        console = self._console
-        console.print()
-        console.print(self._matrix())
+        head, tail = self._head(), self._tail(footer, report)
+        room = MOST_LINES - self._printed - self._height([*head, *tail])
+        groups = GroupsText(self._session.failure_groups(), report.parent, self._height)
+        for each in [*head, *groups.within(max(room, FEWEST_LINES)), *tail]:
+            # Paths and commands are printed whole, so that they can be copied.
+            self._console.print(each, soft_wrap=isinstance(each, Text) and each.no_wrap)
+
+    def _height(self, parts: Iterable[RenderableType]) -> int:
+        """The lines that these parts take on the terminal."""
+        return sum(
+            1
+            if isinstance(each, Text) and each.no_wrap
+            else len(self._console.render_lines(each, pad=False))
+            for each in parts
+        )
+
+    def _head(self) -> list[RenderableType]:
+        """The matrix with its legend."""
         legend = "  ".join(f"{mark} {status}" for status, (mark, _) in _MARKS.items())
-        console.print(legend, style="dim", soft_wrap=True)
-        self._failures(report.parent)
-        console.print()
+        return [Text(), self._matrix(), whole(legend, "dim")]
+
+    def _tail(self, footer: Footer, report: Path) -> list[RenderableType]:
+        """The notes, the verdicts, the evidence, and where to go on."""
+        parts: list[RenderableType] = [Text()]
         for note in self._notes:
             about = f"{note.subject}: " if note.subject else ""
-            console.print(f"{note.kind:8} {escape(about + note.text)}", soft_wrap=True)
+            parts.append(whole(f"{note.kind:8} {about + note.text}"))
         if self._notes:
-            console.print()
+            parts.append(Text())
         for each in footer.verdicts:
             line = Text(f"{each.verdict.upper():8}", style=_VERDICT_STYLES[each.verdict])
-            line.append(f" {each.subject} {each.summary}", style="default")
-            console.print(line)
+            parts.append(line.append(f" {each.subject} {each.summary}", style="default"))
+            if each.untried:
+                parts.append(Text(f"untried  {each.subject} {each.untried}", style="yellow"))
         kills = sum(self._crashes.values()) - self._losses_of_power
         crashes = f"{kills:,} real kills and {self._losses_of_power:,} losses of power"
         # The runtime is simulated: no process of it is ever killed.
         told = f"{crashes}, " if self._crashes.total() or not self._situations else ""
-        console.print()
-        console.print(f"{told}{footer.duration_s:.1f} s in all.", style="dim")
-        console.print(f"Evidence: {self._strengths()}.", style="dim", soft_wrap=True)
+        parts += [
+            Text(),
+            whole(f"{told}{footer.duration_s:.1f} s in all.", "dim"),
+            whole(f"Evidence: {self._strengths()}.", "dim"),
+        ]
         if self._situations:
-            console.print(self._situations_seen(), style="dim", soft_wrap=True)
-        # Paths and commands are printed whole, so that they can be copied.
-        console.print(f"Report: {escape(str(report))}", soft_wrap=True)
-        console.print("Reproduce:")
-        console.print(escape(footer.reproduce), soft_wrap=True)
+            parts.append(whole(self._situations_seen(), "dim"))
+        again = [f"Report: {report}", "Reproduce:", footer.reproduce]
+        return [*parts, *map(whole, again)]
 
     def _strengths(self) -> str:
         """How many promises were kept, by the strength of the evidence."""
@@ -193,56 +229,32 @@ class ConsoleObserver(Observer):
     def _matrix(self) -> Table:
         """A table of areas by subjects: how many requirements have each status.
 
-        An area without a requirement that applies to any subject is left out.
+        An area in which nothing is wrong with any subject is counted with the others like it.
         """
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         table.add_column("area", no_wrap=True)
         for subject in self._session.results:
             table.add_column(escape(subject), overflow="fold")
+        well: list[list[Counter[Status]]] = []
         for area, title in AREAS.items():
             counts = [
                 Counter(r.status for r in results if r.requirement.startswith(f"{area}-"))
                 for results in self._session.results.values()
             ]
-            if any(set(each) - {"unsupported"} for each in counts):
+            if any(set(each) - _WELL for each in counts):
                 table.add_row(title, *map(_cell, counts))
+            elif any(each["pass"] for each in counts):
+                well.append(counts)
+        if well:
+            others = "other areas" if table.row_count else "areas"
+            table.add_row(
+                f"{len(well)} {others}", *(_cell(_sum(each)) for each in zip(*well, strict=True))
+            )
         return table
 
-    def _failures(self, out: Path) -> None:
-        failures = self._session.failures_worst_first()
-        for failure in failures[:SHOWN_FAILURES]:
-            self._console.print()
-            head = Text(f"✗ {failure.subject} {failure.requirement} ", style="bold red")
-            head.append(f"({failure.level}) {failure.title}", style="bold")
-            head.append(f" [{failure.shape}]" if failure.shape else "", style="dim")
-            self._console.print(head)
-            for name, text in (
-                ("promise", failure.promise),
-                ("tried", failure.tried),
-                ("expected", failure.expected),
-                ("found", failure.found),
-            ):
-                grid = Table.grid(padding=(0, 1))
-                grid.add_column(width=10)
-                grid.add_column()
-                grid.add_row(f"  {name}", escape(_short(text)))
-                self._console.print(grid)
-            program = failure.program.splitlines()
-            if len(program) > SHOWN_LINES:
-                program = [*program[:SHOWN_LINES], "… the rest is in the report"]
-            for line in program:
-                self._console.print(Text(f"    {line[:400]}", style="cyan"), soft_wrap=True)
-            if failure.also_found_by:
-                others = f"  also found by {', '.join(failure.also_found_by)}"
-                self._console.print(Text(others, style="dim"), soft_wrap=True)
-            commands = [failure.reproduce]
-            if failure.saved:
-                commands.append(shlex.join(["streamproof", "replay", str(out / failure.saved)]))
-            for command in commands:
-                self._console.print(Text(f"  $ {command}", style="dim"), soft_wrap=True)
-        hidden = len(failures) - SHOWN_FAILURES
-        if hidden > 0:
-            self._console.print(f"\n… and {hidden} more failures: see the report.")
+
+def _sum(counts: Iterable[Counter[Status]]) -> Counter[Status]:
+    return sum(counts, Counter())
 
 
 def _cell(counts: Counter[Status]) -> Text:
@@ -251,9 +263,3 @@ def _cell(counts: Counter[Status]) -> Text:
         if counts[status]:
             text.append(f"{mark}{counts[status]} ", style=style)
     return text
-
-
-def _short(text: str, limit: int = 300) -> str:
-    """A bounded text without control characters, for a terminal."""
-    clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-    return clean if len(clean) <= limit else clean[:limit] + "…"

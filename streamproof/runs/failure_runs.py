@@ -10,7 +10,7 @@ from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.saved_failures import SavedFailure
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.verify_session import still_fails
+from streamproof.conformance.verify_session import still_fails, why_untried
 from streamproof.errors import UsageError
 
 __all__ = ["RepeatedFailure", "repeat_failure"]
@@ -44,8 +44,8 @@ def repeat_failure(saved: SavedFailure, work_dir: Path | None = None) -> Repeate
     outcome = _outcome(saved, work_dir)
     if outcome.suite_error:
         return RepeatedFailure(saved, "broken", outcome.suite_error)
-    if outcome.skipped:
-        return RepeatedFailure(saved, "untried", outcome.skipped)
+    if why := why_untried(saved, outcome):
+        return RepeatedFailure(saved, "untried", why)
     if not still_fails(saved, outcome):
         return RepeatedFailure(saved, "mended")
     found = next((each for each in outcome.findings if each.shape == saved.shape), None)

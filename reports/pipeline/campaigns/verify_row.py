@@ -82,7 +82,7 @@ def records_of_log(unit: Unit, scratch: Path, problem: str) -> RowRecords:
         problem="" if footer else problem,
         marks=dict(marks),
         verdict=verdict if footer else "",
-        summary=footer.verdicts[0].summary if footer else "",
+        summary=footer.verdicts[0].sentence if footer else "",
         package=info.package,
         version=info.version,
         description=info.description,
@@ -100,7 +100,8 @@ def records_of_log(unit: Unit, scratch: Path, problem: str) -> RowRecords:
 
 def _result(run: RunRow, result: RequirementResult) -> ResultRow:
     fields = msgspec.structs.asdict(result)
-    del fields["subject"]
+    # The reason tells what the machine lacks.
+    del fields["subject"], fields["lacking"]
     names = ("row", "run_id", "started_at", "seed", "subject", "version", "guarantee")
     same = {name: getattr(run, name) for name in (*names, "spec", "profile")}
     return ResultRow(**same, **fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streamproof.conformance.failure_groups import broken_words
 from streamproof.conformance.verdict_rule import Outcome
 from streamproof.reports.pipeline.site.site_builder import CHANGES, Site, VersionSeries
 from streamproof.reports.pipeline.site.site_data import WorldTotals
@@ -41,7 +42,8 @@ def headline(site: Site) -> str:
             f"No store was verified; {worlds_clause(site)}" if worlds else "No subject was tested"
         )
     failing = any(each.broken or each.silent for each in worlds)
-    return _of_subjects(site) + (f"; {worlds_clause(site)}" if failing else "")
+    part = ", in runs of a part of the requirements (--only)" if site.is_part else ""
+    return _of_subjects(site) + part + (f"; {worlds_clause(site)}" if failing else "")
 
 
 def _of_subjects(site: Site) -> str:
@@ -126,12 +128,8 @@ def clause(series: VersionSeries) -> str:
     name = cell(f"{series.label} {series.version}".strip(), 100)
     core, extended = series.core, series.extended
     if series.broken:
-        parts = []
-        if core.broken:
-            parts.append(f"{core.broken} of {plural(core.asked, 'core requirement')}")
-        if extended.broken:
-            parts.append(f"{extended.broken} of {plural(extended.asked, 'extended requirement')}")
-        return f"{name} breaks {' and '.join(parts)}"
+        broken, asked = core.broken + extended.broken, core.asked + extended.asked
+        return f"{name} {broken_words(broken, asked, core.broken, 0)}"
     silent = series.count("error")
     untried = core.counts["skip"] + core.counts["no result"]
     if series.outcome == "incomplete":

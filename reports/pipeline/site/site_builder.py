@@ -199,6 +199,12 @@ class Site:
     requirement_pages: dict[str, str]
 
     @cached_property
+    def is_part(self) -> bool:
+        """Whether every run asked only a part of the requirements."""
+        runs = self.rows.runs
+        return bool(runs) and all(" --only " in run.command for run in runs)
+
+    @cached_property
     def broken_now(self) -> tuple[BrokenPromise, ...]:
         """The failures that newest versions have."""
         return tuple(failure for failure in self.failures if failure.now)

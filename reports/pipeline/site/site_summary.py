@@ -6,6 +6,7 @@ import json
 import re
 
 from streamproof.conformance.verdict_rule import Outcome, Shown
+from streamproof.reports.badge import COLOUR_OF_PART
 from streamproof.reports.pipeline.site.phrases import compared, headline, subline
 from streamproof.reports.pipeline.site.site_builder import BrokenPromise, Site, VersionSeries
 from streamproof.reports.safe_text import cell
@@ -38,11 +39,12 @@ def render_markdown(site: Site) -> bytes:
 
 def render_badge(site: Site) -> bytes:
     """A badge for a shields.io endpoint. Its colour comes from the verdict, never from a ratio."""
+    is_kept_part = site.is_part and site.outcome == "success"
     badge = {
         "schemaVersion": 1,
-        "label": "state-store compliance",
+        "label": f"state-store compliance{' (part)' if site.is_part else ''}",
         "message": _message(site),
-        "color": _COLOURS[site.outcome],
+        "color": COLOUR_OF_PART if is_kept_part else _COLOURS[site.outcome],
     }
     return (json.dumps(badge, ensure_ascii=False, indent=2) + "\n").encode()
 

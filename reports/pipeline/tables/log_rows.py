@@ -149,7 +149,7 @@ def _subjects(run: dict[str, str], log: RunLog) -> Columns:
         "description": [each.description for each in infos],
         "capabilities": [msgspec.json.encode(each.capabilities).decode() for each in infos],
         "stated": [stated[each.name].verdict if each.name in stated else "" for each in infos],
-        "summary": [stated.get(each.name, none).summary for each in infos],
+        "summary": [stated.get(each.name, none).sentence for each in infos],
         "judged": [True] * len(infos),
     }
 
