@@ -22,8 +22,12 @@ from streamproof.reports.run_log import RunLog, read_run_log
 from streamproof.stores.builtin import BUILTIN
 
 OURS = [name for name, store in BUILTIN.items() if store.extra is None]
-EXAMPLES = Path(__file__).parent.parent / "examples"
-GOOD = [*OURS, f"{EXAMPLES / 'sqlite_store.py'}:make"]
+SQLITE = f"{Path(__file__).parent.parent / 'examples' / 'sqlite_store.py'}:make"
+GOOD = [*OURS, SQLITE]
+
+TRUE_ALARMS = {("single-file", "LIFE-021"), (SQLITE, "ISO-024")}
+"""A store from before KIP-1035 does not manage its offsets. The store on SQLite stages its writes
+under at-least-once, too. Both are told so."""
 
 
 def judge(seed: int, options: list[str], out: Path) -> RunLog:
@@ -58,7 +62,8 @@ def main() -> None:
                 kills[check.subject] += sum(check.crash_points.values())
             for result in log.results:
                 answers[result.subject] += result.status == "pass"
-                if result.status in ("fail", "error"):
+                is_true = (result.subject, result.requirement) in TRUE_ALARMS
+                if result.status in ("fail", "error") and not is_true:
                     alarms[result.subject].append(f"{result.requirement} (seed {seed})")
             done.append(seed)
     table = Table("store", "promises held", "crashes", "false alarms", box=None)

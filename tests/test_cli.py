@@ -117,8 +117,11 @@ def test_the_clauses_of_a_proposal(name: str, tmp_path: Path) -> None:
     listed = [line.split()[0] for line in lines if line.startswith(f"{name}/")]
     by_state = [each.id for state in STATES for each in proposal.in_state(state)]
     assert listed == by_state
-    assert lines[-1] == f"clauses: {proposal.total}"
+    assert lines[0] == f"{name}: {proposal.title}"
+    assert lines[-1] == f"Clauses: {proposal.total}."
     text = " ".join(lines)
+    assert text.count("Shipped:") == sum(bool(each.shipped) for each in proposal.clauses)
+    assert text.count("Lacking:") == sum(bool(each.lacks) for each in proposal.clauses)
     for each in proposal.clauses:
         assert all(requirement in text for requirement in each.requirements)
 

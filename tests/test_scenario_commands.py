@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import refused, run
 
-from streamproof.scenarios.scenario_reader import library
+from streamproof.scenarios.scenario_reader import find, library
 from streamproof.sim.trace_files import read_trace
 
 NAME = "KAFKA-20685"
@@ -157,11 +157,33 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_two_runs_are_compared(tmp_path: Path) -> None:
     """The variants of one scenario, or two targets; anything else is refused."""
     done = run("replay", NAME, "--compare", cwd=tmp_path, columns=120)
-    assert "The first 65 events are the same." in done.stdout
+    assert "The first 80 events are the same." in done.stdout
     same = run("replay", f"{NAME}@fixed", f"{NAME}@fixed", "--compare", cwd=tmp_path)
     assert "differ" not in same.stdout.splitlines()[0]
     line = refused("replay", f"{NAME}@fixed", "--compare", cwd=tmp_path)
     assert "--compare needs two runs, and these are 1" in line
+
+
+def test_a_comparison_is_a_page_too(tmp_path: Path) -> None:
+    """With the outputs that differ."""
+    done = run("replay", "KAFKA-12268@fixed", "KAFKA-12268@defect", "--compare", cwd=tmp_path)
+    assert "Outputs that differ:" in done.stdout
+    assert "order|silver" in done.stdout
+    words = ["KAFKA-12268@fixed", "KAFKA-12268@defect", "--compare", "--format", "html"]
+    done = run("replay", *words, "--out", "pages", cwd=tmp_path)
+    page = (tmp_path / done.stdout.strip()).read_text()
+    for said in ("Outputs that differ", "<td>order|silver</td>", "breaks IDLE-002", "<td>out</td>"):
+        assert said in page
+
+
+def test_a_comparison_says_why_it_ends_with_1(tmp_path: Path) -> None:
+    """It shows two runs, of which one is not as its file expects."""
+    (tmp_path / "other.toml").write_text(
+        find("KAFKA-12268").read_text().replace("order|silver", "order|gold")
+    )
+    done = run("replay", "other.toml@fixed", "KAFKA-12268@fixed", "--compare", cwd=tmp_path, code=1)
+    assert "✗ other (fixed): expected output out to hold" in done.stdout
+    assert "So the exit code is 1." in " ".join(done.stdout.split())
 
 
 def test_a_run_is_walked_through(tmp_path: Path) -> None:
@@ -184,6 +206,17 @@ def test_only_what_was_until_a_moment_is_shown(tmp_path: Path) -> None:
         (["replay", "missing.toml"], "missing.toml: the scenario cannot be read"),
         (["replay", NAME, "failure.json"], "one kind at a time"),
         (["replay", NAME, "--run", "a"], "--run names a run of a trace"),
+        (["replay", NAME, "--compare", "--step"], "--compare and --step exclude each other"),
+        (["replay", NAME, "--compare", "--format", "mermaid"], "choose --format html"),
+        (["replay", NAME, "--step", "--format", "html"], "--step and --format exclude"),
+        (["replay", NAME, "--compare", "--all"], "--all is for pictures of a run"),
+        (["replay", NAME, "--out", "shown"], "--out is for files, and text is printed"),
+        (["replay", "failure.json", "--seed", "1"], "--seed is for scenarios and traces"),
+        (["replay", "failure.json", "--subject", "rocksdb"], "--subject is for scenarios"),
+        (["replay", "failure.json", "--format", "html"], "--format is for scenarios and traces"),
+        (["replay", "failure.json", "--step"], "--step is for scenarios and traces"),
+        (["replay", "trace.parquet", "--set", "threads=2"], "--set is for a run that is made"),
+        (["replay", "trace.parquet", "--format", "parquet"], "is in Parquet already"),
         (["replay", NAME, "--set", "threads"], "write KEY=VALUE"),
         (["replay", NAME, "--set", "thread=2"], "there is no setting 'thread'"),
         (["replay", NAME, "--defect", "none"], "There is no defect 'none'"),

@@ -106,7 +106,7 @@ class CommandLine:
         """Verify, wait for the end, and demand that no process and no file is left."""
         with self.start(*self.verify_arguments(*arguments, profile=profile)) as process:
             try:
-                stdout, stderr = process.communicate(timeout=120)
+                stdout, stderr = process.communicate(timeout=600)
             finally:
                 process.kill()
         self.expect_nothing_left()

@@ -73,7 +73,7 @@ def test_a_clause_has_requirements_or_a_reason(clause: Clause) -> None:
     [
         ({"requirements": []}, "no tested requirement holds under kips"),
         ({"requirements": ["KV-999"]}, "names ['KV-999'], which do not exist"),
-        ({"requirements": ["LIFE-012"]}, "no tested requirement holds under kips"),
+        ({"requirements": ["CRASH-015"]}, "no tested requirement holds under kips"),
         ({"requirements": ["OFFSET-005"]}, "OFFSET-005 holds under no specification of the clause"),
         ({"requirements": ["EOS-001"]}, "EOS-001 binds the runtime"),
         ({"state": "partly"}, "gives a reason if and only if the clause is not whole"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from streamproof.conformance.crash.crash_judge import history_of, judge
 from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
 from streamproof.conformance.crash.kill_campaign import describe
 from streamproof.conformance.crash.program import ProgramBuilder
-from streamproof.conformance.crash.triggers import build_shim
+from streamproof.conformance.crash.triggers import build_shim, described_call
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.oracle import changelog_of
 from streamproof.stores.capabilities import Capabilities
@@ -132,19 +133,51 @@ def test_a_failure_is_told_in_words() -> None:
     told = {
         CrashPoint("boundary", 2): "kill the process after put()",
         CrashPoint("line", 2, n=3): "kill the process before Python line 3 of commit()",
-        CrashPoint(
-            "syscall", 2, n=4
-        ): "kill the process before write-like system call 4 of commit()",
+        CrashPoint("syscall", 2, n=4): (
+            "kill the process in put() before system call 4 from commit() on"
+        ),
         CrashPoint("eio", 2, n=5): (
-            "let write-like system call 5 of commit() fail with EIO, kill the process"
+            "let system call 5 from commit() on fail with EIO, kill the process"
         ),
         CrashPoint("enospc", 1, n=6, lasting=True, closing=True): (
-            "let write-like system call 6 of put() and all later ones fail with ENOSPC, "
-            "close the store"
+            "let system call 6 from put() on and all later calls fail with ENOSPC, close the store"
         ),
     }
     for point, words in told.items():
         assert describe(replace(crashed_at(program, 2), point=point)) == words
+
+
+def test_a_place_is_told_where_it_is_known() -> None:
+    """The line of the store, the call, and the operation, which may be a later one."""
+    program = ProgramBuilder().put(b"a", b"1").commit().put(b"a", b"2").commit().build()
+    crashed = replace(crashed_at(program, 3), point=CrashPoint("line", 2, n=3))
+    words = "kill the process before Python line 3 of commit() (store.py:9 self.write(row))"
+    assert describe(replace(crashed, place="store.py:9 self.write(row)")) == words
+    call, place = "pwrite of 4,096 bytes to 000012.log", "store.py:9 os.pwrite(file, row, 0)"
+    later = replace(crashed_at(program, 4), call=call, place=place)
+    killed = replace(later, point=CrashPoint("syscall", 2, n=4, span=3))
+    assert describe(killed) == f"kill the process in put() before the {call} ({place})"
+    failed = replace(later, point=CrashPoint("eio", 2, n=4, span=3), raised="OSError: no")
+    assert describe(failed) == f"let the {call} in put() ({place}) fail with EIO, kill the process"
+
+
+def test_a_call_is_described() -> None:
+    """With its file, its size, and the innermost line that is none of Python's own library."""
+    here = Path("/work/task")
+    trace = (
+        f'Stack (most recent call first):\n  File "{Path(os.__file__)}", line 1 in write\n'
+        f'  File "{__file__}", line 1 in commit\n  File "/elsewhere/main.py", line 9 in main\n'
+    )
+    for told, words in {
+        "pwrite\n4096\n/work/task/db/12.log\n": "pwrite of 4,096 bytes to db/12.log",
+        "ftruncate\n10\n/work/task/a\n": "ftruncate of a to 10 bytes",
+        "fsync\n-1\n/work/task/a\n": "fsync of a",
+        "rename\n-1\n/work/task/a.tmp\n/work/task/a": "rename of a.tmp to a",
+        "unlink\n-1\n/tmp/other\n": "unlink of other",
+        "": "",
+    }.items():
+        call, place = described_call(told, trace, here)
+        assert (call, place.partition(" ")[0]) == (words, "test_crash_chains.py:1")
 
 
 FAULTY = """
@@ -181,7 +214,7 @@ for HANGS in (False, True):
     for crashed in engine.kill_all(program, points):
         journal = (crashed.directory / "journal").read_text()
         ends = crashed.reached, crashed.closed, crashed.raised, crashed.error
-        found.append([crashed.finished, journal, *ends])
+        found.append([crashed.finished, journal, *ends, crashed.where])
 print(json.dumps(found))
 """
 
@@ -190,17 +223,19 @@ def test_a_call_fails_once_or_for_good(tmp_path: Path) -> None:
     """The program ends where it raises, or at its end; what does not end is ended as a hang."""
     journal = f"{SUBJECTS / 'journal_store.py'}:make"
     shim = build_shim(tmp_path)
-    assert shim is not None, "failing system calls need a C compiler"
     done = run_python(FAULTY, journal, str(tmp_path), cwd=tmp_path, shim=shim)
     assert done.returncode == 0, done.stderr
     raised, hanging = json.loads(done.stdout)[:3], json.loads(done.stdout)[3:]
     full, broken_disk = "OSError: [Errno 28] No space left on device", "OSError: [Errno 5]"
     # Each commit of the journal store writes five times.
-    assert raised[0] == [2, "open;0;1;", True, False, full, ""]
+    line = 'journal_store.py:24 os.write(self._file, b"2;")'
+    call = f"write of 2 bytes to journal, {line}"
+    assert raised[0] == [2, "open;0;1;", True, False, f"{full} ({line})", "", call]
     assert raised[1][:3] == [5, "open;0;1;2;3;4;0;1;2;3;4;", False]
     assert raised[2][:4] == [4, "open;0;1;2;3;4;0;", True, True]
     assert raised[2][4].startswith(broken_disk)
     assert [each[5] for each in hanging] == ["did not return within 0.5 s", "", hanging[0][5]]
+    assert raised[2][6].startswith("write of 2 bytes to journal, journal_store.py:")
 
 
 FULL = """

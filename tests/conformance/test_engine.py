@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
+from streamproof.conformance.failure_groups import group_failures
 from streamproof.conformance.results import SCHEMA_VERSION, Footer, Header
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.verify_session import Observer, Session, select_requirements
@@ -157,7 +158,7 @@ def reports_of(directory: Path, jobs: int) -> dict[str, str]:
                 log.write(record)
 
         session.run(engine, Writing())
-        first = session.failures_worst_first()[0]
+        first = group_failures(session.failures)[0].first
         log.write(
             Footer(
                 finished_at="",

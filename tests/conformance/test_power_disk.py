@@ -12,6 +12,7 @@ from streamproof.conformance.power.disk import (
     JOURNALLED,
     NEVER,
     PORTABLE,
+    SECTOR_BYTES,
     DiskModel,
     FileSystem,
     disk_of,
@@ -121,9 +122,16 @@ def test_a_directory_needs_its_name() -> None:
 
 
 def test_a_synchronous_write_lasts_alone() -> None:
-    before = [create(FILE, "a"), sync(ROOT), write(FILE, b"11")]
-    calls = [*before, write(FILE, b"2", 2, synchronous=True)]
-    assert after_losing_all(calls) == {"a": b"\0\x002"}
+    before = [create(FILE, "a"), sync(ROOT), write(FILE, b"1" * SECTOR_BYTES)]
+    calls = [*before, write(FILE, b"2", SECTOR_BYTES, synchronous=True)]
+    assert after_losing_all(calls) == {"a": bytes(SECTOR_BYTES) + b"2"}
+
+
+def test_a_write_survives_with_what_was_written_to_its_sector_before() -> None:
+    calls = [create(FILE, "a"), write(FILE, b"11"), write(FILE, b"2", 1), write(FILE, b"3", 2)]
+    assert disk(calls).tree(4, {2, 3}) == {"a": b"123"}
+    assert disk(calls).tree(4, {2, 4}) == {"a": b"12"}
+    assert after_losing_all([*calls[:2], write(FILE, b"2", 1, synchronous=True)]) == {"a": b"12"}
 
 
 def test_what_lasts_once_is_not_lost_later() -> None:
@@ -176,11 +184,13 @@ def test_links_of_both_kinds_and_exchanged_names() -> None:
 
 
 def test_zeros_stand_where_the_size_outlives_the_data() -> None:
-    calls = [create(FILE, "a"), write(FILE, b"12"), write(FILE, b"34", 2), resize(FILE, 6)]
-    found = disk(calls)
-    assert found.tree(4, {2}) == {"a": b"\0\x0034\0\0"}
-    assert found.tree(4, {2, 3}) == {"a": bytes(6)}
-    assert found.tree(4, torn={3: (1, 2)}) == {"a": b"12\x004\0\0"}
+    size = SECTOR_BYTES
+    first, second = write(FILE, b"1" * size), write(FILE, b"2" * 2 * size, size)
+    found = disk([create(FILE, "a"), first, second, resize(FILE, 3 * size + 6)])
+    assert found.tree(4, {2}) == {"a": bytes(size) + b"2" * 2 * size + bytes(6)}
+    assert found.tree(4, {2, 3}) == {"a": bytes(3 * size + 6)}
+    torn = found.tree(4, torn={3: (size, 2 * size)})
+    assert torn == {"a": b"1" * size + bytes(size) + b"2" * size + bytes(6)}
 
 
 def test_a_part_is_zeroed_and_the_size_kept() -> None:
@@ -214,23 +224,25 @@ def test_a_journal_keeps_the_order_of_all_directories() -> None:
 
 NAMES = st.sampled_from("abc")
 FILES = st.sampled_from((FILE, OTHER_FILE))
-STEPS = st.lists(
-    st.one_of(
-        st.builds(lambda name: ("create", name), NAMES),
-        st.builds(lambda first, second: ("rename", first, second), NAMES, NAMES),
-        st.builds(lambda name: ("unlink", name), NAMES),
-        st.builds(
-            lambda name, data, at: ("write", name, data, at),
-            NAMES,
-            st.binary(min_size=1, max_size=4),
-            st.integers(0, 6),
-        ),
-        st.builds(lambda name, size: ("resize", name, size), NAMES, st.integers(0, 6)),
-        st.builds(lambda name: ("sync", name), NAMES),
+
+
+def steps_of(
+    data: st.SearchStrategy[bytes], places: st.SearchStrategy[int]
+) -> st.SearchStrategy[list[tuple[object, ...]]]:
+    """Steps that write such data at such places, and cut or fill files to such sizes."""
+    steps = [
+        st.tuples(st.just("create"), NAMES),
+        st.tuples(st.just("rename"), NAMES, NAMES),
+        st.tuples(st.just("unlink"), NAMES),
+        st.tuples(st.just("write"), NAMES, data, places),
+        st.tuples(st.just("resize"), NAMES, places),
+        st.tuples(st.just("sync"), NAMES),
         st.just(("sync directory",)),
-    ),
-    max_size=25,
-)
+    ]
+    return st.lists(st.one_of(steps), max_size=25)
+
+
+STEPS = steps_of(st.binary(min_size=1, max_size=4), st.integers(0, 6))
 
 
 def played(steps: Sequence[Sequence[object]]) -> tuple[list[Call], list[Tree]]:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_power_disk import FILE, OTHER_FILE, ROOT, STEPS, create, played, rename, sync, write
+from test_power_disk import (
+    FILE,
+    OTHER_FILE,
+    ROOT,
+    STEPS,
+    create,
+    played,
+    rename,
+    steps_of,
+    sync,
+    write,
+)
 
 from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, disk_of
 from streamproof.conformance.power.disk_states import (
@@ -20,7 +33,7 @@ from streamproof.conformance.power.disk_states import (
     smaller,
     states_at,
 )
-from streamproof.conformance.power.syscall_trace import Call, SyscallTrace, Tree
+from streamproof.conformance.power.syscall_trace import Call, CallKind, SyscallTrace, Tree
 
 MODEL = settings.get_profile("conformance")
 EVERY: tuple[Damage, ...] = (*DAMAGES, "scattered")
@@ -116,6 +129,73 @@ def test_every_state_is_legal(
         for less in smaller(disk, state):
             assert less.lost < state.lost
             assert disk.closed(after, less.lost) == less.lost
+
+
+# Sizes and places around the ends of sectors, so that many writes share a sector.
+ENDS = st.sampled_from((0, 1, 300, 511, 512, 513, 1024, 1500))
+BYTES = st.builds(lambda byte, size: bytes([byte]) * size, st.integers(1, 255), ENDS.filter(bool))
+CREATED = [("create", "a"), ("create", "b"), ("sync directory",)]
+WRITES = st.lists(st.tuples(st.just("write"), st.sampled_from("ab"), BYTES, ENDS), min_size=2)
+SECTOR_STEPS = st.builds(
+    lambda first, between, later: [*CREATED, *first, *between, *later],
+    WRITES,
+    steps_of(BYTES, ENDS),
+    WRITES,
+)
+
+
+def page_cache(calls: Sequence[Call]) -> Iterator[dict[int, bytes]]:
+    """The content of each file before and after each call, as every process reads it."""
+    contents: dict[int, bytes] = {}
+    yield {}
+    for call in calls:
+        before = contents.get(call.inode, b"")
+        if call.kind == CallKind.WRITE:
+            start = before[: call.offset].ljust(call.offset, b"\0")
+            rest = before[call.offset + len(call.data) :]
+            contents[call.inode] = start + call.data + rest
+        elif call.kind == CallKind.RESIZE:
+            contents[call.inode] = before[: call.length].ljust(call.length, b"\0")
+        yield dict(contents)
+
+
+def sectors(content: bytes) -> list[bytes]:
+    """The whole sectors of a file; behind its end there are zeros."""
+    starts = range(0, len(content), SECTOR_BYTES)
+    return [content[at : at + SECTOR_BYTES].ljust(SECTOR_BYTES, b"\0") for at in starts]
+
+
+@pytest.mark.parametrize("damage", EVERY)
+@MODEL
+@given(steps=SECTOR_STEPS, data=st.data())
+def test_each_sector_has_the_content_of_one_moment(
+    damage: Damage, steps: list[tuple[object, ...]], data: st.DataObject
+) -> None:
+    """Of a moment since the last sync: no write survives without an earlier one to its sector."""
+    calls, _ = played(steps)
+    trace = SyscallTrace(ROOT, calls=calls)
+    after = data.draw(st.integers(0, len(calls)))
+    moments = list(page_cache(calls[:after]))
+    disk = disk_of(trace, JOURNALLED)
+    for state in states_at(disk, after, damage):
+        for content in state.tree(disk).values():
+            assert isinstance(content, bytes)
+            assert any(is_of(content, inode, calls[:after], moments) for inode in moments[-1]) or (
+                not content
+            )
+
+
+def is_of(
+    content: bytes, inode: int, calls: Sequence[Call], moments: Sequence[dict[int, bytes]]
+) -> bool:
+    """Whether each sector has what a file had at one moment since its last sync."""
+    synced = max((n for n, each in enumerate(calls, 1) if each == sync(inode)), default=0)
+    versions = [sectors(moment.get(inode, b"")) for moment in moments[synced:]]
+    nothing = bytes(SECTOR_BYTES)
+    return all(
+        any(sector == (version[at] if at < len(version) else nothing) for version in versions)
+        for at, sector in enumerate(sectors(content))
+    )
 
 
 @pytest.mark.parametrize("limit", [1, 3, 10, 1000])

@@ -23,6 +23,7 @@ from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay, read_failure
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.store_worlds import world_trial
+from streamproof.conformance.store_worlds.hosted_worlds import Hosted
 from streamproof.conformance.store_worlds.scenario_worlds import names_for
 from streamproof.conformance.store_worlds.store_world import (
     USUAL,
@@ -35,13 +36,17 @@ from streamproof.conformance.store_worlds.world_trial import simulate, try_world
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.errors import UsageError
 from streamproof.scenarios.plan_shrinking import plainest, with_smaller_numbers
+from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import Invariant
 from streamproof.sim.invariants.invariant import Observer
+from streamproof.sim.plan_space import EVERYTHING, draw
 from streamproof.sim.world_plan import WORLD_VERSION
 from streamproof.stores.api import TopicPartition
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.errors import UnsupportedOperationError
 from streamproof.stores.memory import InMemoryKeyValueStore
+from streamproof.stores.rocksdb import RocksDBStore
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTANTS = "streamproof.conformance.mutants"
@@ -162,6 +167,31 @@ def test_a_store_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert tried.breach is None
     assert "PROTOCOL-002" in tried.situations.seen
     assert list(tmp_path.iterdir()) == []
+
+
+class CannotForget(RocksDBStore):
+    """Refuses to forget a committed offset, as the contract allows."""
+
+    refused = 0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, forgets_offsets=False)
+
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        if not changelog_offsets:
+            CannotForget.refused += 1
+            raise UnsupportedOperationError("This store keeps its offsets.")
+        super().commit(changelog_offsets)
+
+
+def test_a_store_that_cannot_forget_is_wiped(tmp_path: Path) -> None:
+    """The runtime starts the task over with an empty directory, and blames nobody."""
+    refused = CannotForget.refused
+    subject = subject_of(lambda: CannotForget("mine"))
+    outcome = outcome_of(subject, "protocol.library", tmp_path)
+    assert (outcome.findings, outcome.suite_error) == ([], "")
+    assert CannotForget.refused > refused
 
 
 def test_worlds_fit_the_store() -> None:
@@ -320,17 +350,18 @@ def test_the_same_seed_finds_the_same(tmp_path: Path) -> None:
 
 
 def test_the_program_of_a_failure_shows_it(tmp_path: Path) -> None:
-    """It runs as it stands, and prints what is wrong; before that, what happened."""
+    """It runs as it stands, and fails with what is wrong; before that, it tells what happened."""
     (finding,) = (each for each in failing(tmp_path).findings if each.requirement == "PROTOCOL-001")
     assert "ms: instance-0/thread-0 store.opened count-counts-changelog-0" in finding.program
     done = subprocess.run(
         [sys.executable, "-P", "-c", finding.program],
-        check=True,
+        check=False,
         capture_output=True,
         text=True,
         cwd=tmp_path,
     )
-    assert done.stdout.splitlines()[0] == finding.found.splitlines()[0]
+    assert done.returncode == 1
+    assert f"AssertionError: {finding.found.splitlines()[0]}\n" in done.stderr
 
 
 def test_a_world_is_made_again(tmp_path: Path) -> None:
@@ -412,7 +443,7 @@ def test_a_scenario_finds_a_store_that_is_wrong(tmp_path: Path) -> None:
     finding = outcome.findings[0]
     (world,) = finding.choices.worlds
     scenario = world["scenario"]
-    assert f"print(lab.simulate(seed=0, scenario={scenario!r}))" in finding.program
+    assert f"mistake = lab.simulate(seed=0, scenario={scenario!r})  # " in finding.program
     found = simulate(wrong, world, tmp_path / "again", guarantee="exactly-once", spec="kips")
     assert finding.found.startswith(found.splitlines()[0][:40])
     right = load_subject("in-memory")
@@ -463,3 +494,20 @@ def test_what_is_no_world_is_refused(world: dict[str, Any], tmp_path: Path) -> N
     """With what is wrong about it."""
     with pytest.raises(UsageError, match="no world to simulate"):
         simulate(load_subject("in-memory"), world, tmp_path, guarantee="exactly-once", spec="kips")
+
+
+@pytest.mark.parametrize(
+    ("subject", "seed"),
+    [
+        ("in-memory", 33),
+        ("rocksdb-transactional", 7),
+        ("rocksdb-transactional", 22),
+        ("rocksdb-transactional", 39),
+        ("single-file", 15),
+    ],
+)
+def test_an_exploration_blames_no_right_store(subject: str, seed: int) -> None:
+    """Worlds that once had no end, or broke a promise that the store does not make."""
+    space = EVERYTHING.for_store(load_subject(subject).capabilities)
+    choices = Choices.seeded(seed)
+    assert Hosted(subject, str(ROOT))(choices, draw(choices, space)).violations == []

@@ -33,7 +33,8 @@ def test_a_whole_run(smoke: Ended) -> None:
     assert statuses <= {"pass", "unsupported", "untested", "skip"}
     assert smoke.results["ALOS-001"].status == "unsupported"
     assert smoke.results["EOS-001"].status == "pass"
-    assert smoke.results["EOS-001"].examples == 10
+    # Further worlds were run for situations that the ten of the profile did not have.
+    assert smoke.results["EOS-001"].examples > 10
     (info,) = smoke.log.header.subjects
     assert (info.name, info.package, info.capabilities) == ("runtime", "streamproof", {})
     assert all((smoke.out / name).is_file() for name in REPORTS)

@@ -14,8 +14,8 @@ from command_lines import CommandLine, Ended
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamproof.conformance.crash.crash_records import CrashPoint
-from streamproof.conformance.crash.program import random_program
+from streamproof.conformance.crash.crash_records import CrashKind, CrashPoint
+from streamproof.conformance.crash.program import ProgramBuilder, random_program
 from streamproof.conformance.results import Note
 from streamproof.conformance.saved_failures import (
     FORMAT,
@@ -259,8 +259,9 @@ def test_a_failure_is_kept_until_it_is_mended_and_after(command_line: CommandLin
     assert replay(command_line, file)[0] == 1
 
     program = [sys.executable, file.with_suffix(".py")]
-    printed = subprocess.run(program, cwd=command_line.cwd, capture_output=True, check=True)
-    assert printed.stdout == b"None\n"
+    ran = subprocess.run(program, cwd=command_line.cwd, capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout) == (1, b"")
+    assert b"  # found None\n" in ran.stderr
 
     # In a profile that would not find it, from another seed, it is found again.
     again = command_line.verify(STORE, "--only", "KV-011")
@@ -371,6 +372,51 @@ def test_a_loss_of_power_is_made_again(
     code, text = replay(command_line, file)
     assert code == 2
     assert "cannot be tried here: no C compiler (cc, gcc or clang) was found" in text
+
+
+def a_saved_crash(kind: CrashKind) -> SavedFailure:
+    """A failure of a right store, as if it had once been found at a point of this kind."""
+    program = ProgramBuilder().put(b"a", b"1").commit().then("close", "open").build()
+    crash = encode_value([program, CrashPoint(kind, len(program) - 1, 1)])
+    requirement, shape = "CRASH-012", "missing-value"
+    failure = saved(
+        subject="rocksdb-transactional",
+        requirement=requirement,
+        shape=shape,
+        check="crash.while_opening",
+    )
+    choices = SavedChoices(crashes=[crash], requirement=requirement, shape=shape)
+    return msgspec.structs.replace(failure, choices=choices)
+
+
+@pytest.mark.parametrize("kind", ["syscall", "eio"])
+def test_without_a_compiler_a_saved_crash_is_not_tried(
+    kind: CrashKind, command_line: CommandLine
+) -> None:
+    """It is no failure of the store and not mended either, and the bank keeps it as it is."""
+    failure = a_saved_crash(kind)
+    entry = command_line.cwd / ".streamproof/bank" / failure.subject / f"{failure.name}.json"
+    entry.parent.mkdir(parents=True)
+    entry.write_bytes(msgspec.json.encode(failure))
+    assert replay(command_line, entry) == (
+        0,
+        f"{failure.subject} {failure.name}: does not fail any more.\n",
+    )
+    before = entry.read_bytes()
+    why = "no C compiler (cc, gcc or clang) was found; install gcc or clang"
+
+    command_line.environment["PATH"] = str(command_line.cwd)
+    told = f"{failure.subject} {failure.name}: cannot be tried here: {why}.\n"
+    assert replay(command_line, entry) == (2, told)
+    ended = command_line.verify(failure.subject, "--only", "CRASH-012")
+    assert ended.failures == {}
+    result = ended.results["CRASH-012"]
+    assert result.status == "skip"
+    assert result.reason == f"{failure.name} was not tried again: {why}"
+    assert ended.code == 2
+    text = f"{failure.name} was not tried again, and stays in the bank: {why}."
+    assert [(each.kind, each.text) for each in notes(ended)] == [("warning", text)]
+    assert entry.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_a_property_that_breaks_in_two_shapes_has_two_findings(tmp_path: Path) -
     assert all(each.choices.examples for each in outcome.findings)
 
 
-def test_a_program_prints_all_reads_that_were_compared(tmp_path: Path) -> None:
+def test_a_program_compares_all_reads_that_were_compared(tmp_path: Path) -> None:
     """And none of those before the last comparison that held."""
 
     def several(t: Trial) -> None:
@@ -167,11 +167,29 @@ def test_a_program_prints_all_reads_that_were_compared(tmp_path: Path) -> None:
 
     (finding,) = run_of(several, tmp_path).findings
     assert finding.shape == "missing-value"
-    *_, early, put, first, second = finding.program.splitlines()
+    *_, early, put, first, second, last = finding.program.splitlines()
     assert early == "store.get(b'early')"
     assert put == "store.put(b'a', b'1')"
-    assert first == "print(store.get(b'a'))"
-    assert second.startswith("print(store.get(b'b'))  # expected [b'1', b'2'], found [b'1', None]")
+    assert first == "answer_3 = store.get(b'a')"
+    assert second == "answer_4 = store.get(b'b')"
+    assert last == "assert [answer_3, answer_4] == [b'1', b'2']  # found [b'1', None]"
+
+
+def test_an_answer_that_is_compared_twice_is_asked_for_once(tmp_path: Path) -> None:
+    """Asked again, an iterator would go on, and a deletion would find nothing."""
+
+    def twice(t: Trial) -> None:
+        t.claim("KV-001", "put, delete, and compare the answer twice")
+        store = t.open()
+        store.put(b"a", b"1")
+        answer = store.delete(b"a")
+        t.expect(answer, b"1")
+        t.expect(answer, b"2")
+
+    (finding,) = run_of(twice, tmp_path).findings
+    *_, put, last = finding.program.splitlines()
+    assert put == "store.put(b'a', b'1')"
+    assert last == "assert store.delete(b'a') == b'2'  # found b'1'"
 
 
 def outcome_of(check: str, *findings: tuple[str, str]) -> CheckOutcome:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 
 import pytest
 from command_lines import REPORTS, SUBJECTS, CommandLine, Ended, until
+
+from streamproof.version import __version__
 
 BAD = f"{SUBJECTS / 'bad_stores.py'}"
 
@@ -111,6 +115,31 @@ def test_a_method_that_fails(factory: str, found: str, command_line: CommandLine
         assert ended.failures["LIFE-008"].found == "no delete"
 
 
+SMALL = """{comment}
+from streamproof.stores.memory import InMemoryKeyValueStore
+
+def make():
+    return InMemoryKeyValueStore("mine")
+"""
+
+
+def test_a_store_in_a_file_has_a_version(command_line: CommandLine) -> None:
+    """A digest that changes with the file, or the text of the user."""
+    store = command_line.cwd / "mine.py"
+    versions = []
+    for comment in ("", "# Changed."):
+        store.write_text(SMALL.format(comment=comment))
+        ended = command_line.verify("mine.py:make", "in-memory", "--only", "LIFE-001")
+        versions.append([each.version for each in ended.log.header.subjects])
+    assert versions[0][0].startswith("digest ")
+    assert versions[0][0] != versions[1][0]
+    assert versions[0][1] == versions[1][1] == __version__
+    named = command_line.verify(
+        "mine.py:make", "in-memory", "--only", "LIFE-001", "--subject-version", "7.1"
+    )
+    assert [each.version for each in named.log.header.subjects] == ["7.1", __version__]
+
+
 def test_a_wrong_type_is_named(command_line: CommandLine) -> None:
     """Answers are type-checked: str is not bytes."""
     ended = verify(command_line, "get_returns_text")
@@ -197,6 +226,15 @@ def test_an_iterator_that_never_ends(command_line: CommandLine) -> None:
     assert ended.code == 1
     assert statuses(ended, "KV-001", "RANGE-001", "RANGE-010") == ["pass", "fail", "fail"]
     assert ended.failures["RANGE-001"].expected == "an iterator that ends"
+    # Nobody could read the rows of an endless scan, and a program that asks for all never ends.
+    assert max(len(each.program) for each in ended.log.failures) < 10_000
+    program = command_line.cwd / "program.py"
+    program.write_text(ended.failures["RANGE-001"].program)
+    done = subprocess.run(
+        [sys.executable, "-P", program], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "AssertionError"
 
 
 def test_a_view_that_raises(command_line: CommandLine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,6 +135,18 @@ def test_the_shortest_program_is_shown() -> None:
     assert failure_of("s", requirement("KV-009"), outcomes, "command") is None
 
 
+def test_a_program_that_asserts_comes_before_one_that_only_shows() -> None:
+    """A longer program that fails by itself is worth more than the story of a few threads."""
+    asserting = "store = lab.open()\nassert store.get(b'a') != b'2'"
+    outcomes = [
+        CheckOutcome(check="a", evidence=CheckEvidence(), findings=[finding(program="# threads")]),
+        CheckOutcome(check="b", evidence=CheckEvidence(), findings=[finding(program=asserting)]),
+    ]
+    failure = failure_of("s", requirement(), outcomes, "command")
+    assert failure is not None
+    assert failure.program == asserting
+
+
 def test_what_does_not_apply_is_unsupported_and_what_has_no_check_untested() -> None:
     """Neither needs a check, neither is a pass, and each says why."""
     capabilities = Capabilities(persistent=False)
@@ -203,6 +216,74 @@ RESULTS = st.lists(
     max_size=6,
 )
 ORDER: list[Verdict] = ["success", "partial", "error", "failure"]
+
+
+WHY = "no C compiler was found; install gcc"
+
+
+def lacking(status: Status, level: str = "MUST", core: bool = True, number: int = 1) -> Any:
+    """The result of a requirement that this machine could not try in full."""
+    found = result(status, level, core)
+    return msgspec.structs.replace(found, requirement=f"POWER-{number:03}", lacking=WHY)
+
+
+@pytest.mark.parametrize(
+    ("expected", "left_out"),
+    [
+        ("partial", lacking("skip")),
+        ("partial", lacking("skip", core=False)),
+        ("success", lacking("skip", "SHOULD", core=False)),
+        ("success", lacking("pass")),
+    ],
+)
+def test_what_a_machine_lacks_counts_against_each_must(expected: Verdict, left_out: Any) -> None:
+    assert verdict(PASS, left_out) == expected
+
+
+def test_what_a_machine_lacks_stands_beside_the_verdict() -> None:
+    """With the reason, the remedy, and the requirements: those not tried, and those in part."""
+    assert verdict_of("s", [PASS]).untried == ""
+    found = verdict_of("s", [PASS, lacking("pass", number=1), lacking("skip", number=2)])
+    assert found.untried == (
+        f"this machine could not try everything ({WHY}); not tried: 1 requirement (POWER-002); "
+        "tried only in part: 1 requirement (POWER-001)"
+    )
+    assert found.sentence == f"{found.summary}; {found.untried}"
+
+
+def test_the_verdict_on_a_part_says_so() -> None:
+    found = verdict_of("s", [PASS, result("unsupported")], 49)
+    assert found.of_core == 49
+    assert found.summary.endswith("; this run asked 1 of 49 core requirements")
+    assert "this run asked" not in verdict_of("s", [PASS]).summary
+
+
+@pytest.mark.parametrize("skipped", ["", WHY])
+def test_what_a_check_left_out_reaches_the_result(skipped: str) -> None:
+    """Also if the check went on without it."""
+    left_out = CheckOutcome(check="kv.two", evidence=CheckEvidence(lacking=WHY), skipped=skipped)
+    found = result_of("s", requirement(), [outcome("pass"), left_out])
+    assert found.status == "pass"
+    assert found.lacking == WHY
+    how = "skipped" if skipped else "left out system calls"
+    assert found.reason == f"kv.two {how}: {WHY}"
+
+
+@pytest.mark.parametrize("skipped", ["", WHY])
+def test_a_saved_failure_that_was_not_tried_is_no_pass(skipped: str) -> None:
+    """Whatever else was tried, and only for the requirement that it broke."""
+    again = CheckOutcome(
+        check="kv.one",
+        evidence=CheckEvidence(lacking=WHY),
+        skipped=skipped,
+        replayed="KV-001-missing-value",
+    )
+    found = result_of("s", requirement(), [again, outcome("pass")])
+    assert found.status == "skip"
+    assert found.reason == f"KV-001-missing-value was not tried again: {WHY}"
+    assert status_of("pass") == "pass"
+    other = result_of("s", requirement("KV-002"), [again, outcome("pass", "KV-002")])
+    assert other.status == "pass"
 
 
 @MODEL

@@ -181,7 +181,7 @@ def test_the_page_says_what_a_reader_needs() -> None:
     text = render_html(build_view(mixed_log()))
     page = _check_page(text)
     for said in (
-        "quix breaks 1 of 2 core requirements and 1 of 1 extended requirement.",
+        "quix breaks 2 of 3 requirements (1 core, 1 probable cause).",
         "kill_and_reopen(store)",
         "committed offset 1, and content {a: 2}",
         "streamproof verify quix --only CRASH-002 --seed 24378",
@@ -193,16 +193,16 @@ def test_the_page_says_what_a_reader_needs() -> None:
 
 
 def test_shapes_known_failures_notes_and_strengths_are_in_every_report() -> None:
-    """A promise that is broken in two shapes has both; what is known comes last."""
+    """A promise that is broken in two shapes has both, the simpler first; the known come last."""
     view = build_view(searched_log())
     assert [(each.record.requirement, each.record.shape) for each in view.failures] == [
-        ("CRASH-002", "early-value"),
         ("CRASH-002", "missing-value"),
+        ("CRASH-002", "early-value"),
         ("KV-002", "early-value"),
     ]
     page = _check_page(render_html(view))
     for said in (
-        "3 ways in which a promise is broken",
+        "3 probable causes, the worst first, for 3 ways in which a promise is broken",
         "early-value",
         "missing-value",
         "crash.in_every_line_of_commit",
@@ -288,7 +288,7 @@ def test_the_summary_is_never_longer_than_promised(complete: bool) -> None:
     ("log", "message", "color"),
     [
         (good_log(), "core 2/2 · ext 1/1", "brightgreen"),
-        (mixed_log(), "1 core failure", "red"),
+        (mixed_log(), "breaks 2 of 3 requirements", "red"),
         (mixed_log(complete=False), "incomplete", "lightgrey"),
         (msgspec.structs.replace(good_log(), footer=None), "incomplete", "lightgrey"),
         (
@@ -328,3 +328,81 @@ def test_text_is_bounded_and_marked_where_it_is_cut() -> None:
     assert cell("a\tb\nc\0") == "a\u2409b\u240ac\u2400"
     assert detail("x" * 5000).endswith("… (904 more characters)")
     assert detail("a\n\tb") == "a\n\tb"
+
+
+def part_of(log: RunLog, of_core: int) -> RunLog:
+    """The same run, as one that asked only a part of the requirements."""
+    assert log.footer is not None
+    verdicts = [msgspec.structs.replace(each, of_core=of_core) for each in log.footer.verdicts]
+    return msgspec.structs.replace(
+        log,
+        header=msgspec.structs.replace(log.header, only=["KV", "CRASH-001"]),
+        footer=msgspec.structs.replace(log.footer, verdicts=verdicts),
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "message", "color"),
+    [
+        (part_of(good_log(), 49), "2 of 49 core", "blue"),
+        # A log from before the number was written down.
+        (part_of(good_log(), 0), "core 2/2 · ext 1/1", "blue"),
+        (part_of(mixed_log(), 49), "breaks 2 of 3 requirements", "red"),
+    ],
+)
+def test_the_badge_of_a_part_is_never_that_of_a_whole(
+    log: RunLog, message: str, color: str
+) -> None:
+    badge = json.loads(render_badge(build_view(log)))
+    expected = {"label": "state-store conformance (part)", "message": message, "color": color}
+    assert badge == {"schemaVersion": 1, **expected}
+
+
+def test_every_report_says_that_it_is_about_a_part() -> None:
+    view = build_view(part_of(good_log(), 49))
+    told = "This run asked only KV, CRASH-001, 2 of 49 core requirements. "
+    told += "It is no verdict on the others."
+    kept = "rocksdb keeps 2 core requirements out of a part"
+    page = render_html(view)
+    assert page.count("success, in part</span>") == 2
+    assert f"<title>{kept} · streamproof</title>" in page
+    assert f'<p class="subline">{told}</p>' in page
+    summary = render_markdown(view).replace("\\", "")
+    assert summary.startswith(f"## streamproof: success (part of the requirements)\n\n**{kept}.**")
+    assert told in summary
+    assert "| 2 of 2 asked | 1 of 1 asked |" in summary
+    (suite,) = _parsed(render_junit(view)).iter("testsuite")
+    values = [each.get("value") for each in suite.iter("property") if each.get("name") == "part"]
+    assert values == [told]
+
+
+def test_what_is_broken_comes_before_what_was_not_asked() -> None:
+    """In each area, and among the areas; and every requirement is a mark at a glance."""
+    log = mixed_log()
+    aside = [
+        result(subject, f"AAA-{n:03d}", "unsupported", title="not asked")
+        for n in range(200)
+        for subject in ("quix", "rocksdb")
+    ]
+    log = msgspec.structs.replace(log, results=[*aside, *log.results])
+    view = build_view(log)
+    urgencies = [area.rows[0].urgency for area in view.areas]
+    assert urgencies == sorted(urgencies)
+    assert [row.urgency for area in view.areas for row in area.rows][-200:] == [2] * 200
+    page = render_html(view)
+    matrix = page[page.index('id="matrix"') :]
+    assert matrix.index("CRASH-002") < matrix.index("AAA-000")
+    for subject in view.subjects:
+        for status, count in subject.core.counts.items():
+            marks = count + subject.extended.counts[status]
+            assert marks <= page.count(f'class="m-{status.replace(" ", "-")}" href=')
+    assert page.count(' href="#r-AAA-007" tabindex="-1"') == len(view.subjects)
+
+
+def test_bars_agree_with_their_figures() -> None:
+    """The parts of a bar grow by the counts beside it, and no part is made up."""
+    view = build_view(mixed_log(complete=False))
+    page = render_html(view)
+    grown = [int(each) for each in re.findall(r'style="flex-grow:(\d+)"', page)]
+    tallies = [each for subject in view.subjects for each in (subject.core, subject.extended)]
+    assert sum(grown) == sum(each.asked for each in tallies)

@@ -158,9 +158,12 @@ def test_not_asked_is_left_out_of_the_count_and_a_skip_is_not() -> None:
 def test_the_headline_names_the_worst_subject() -> None:
     """One sentence for the worst, and a calm one for the others."""
     view = build_view(realistic_log("rocksdb", "quixstreams", "faust-streaming"))
-    assert headline(view) == "faust-streaming breaks 6 of 56 core requirements"
+    assert headline(view) == (
+        "faust-streaming breaks 6 of 58 requirements (6 core, 1 probable cause)"
+    )
     assert subline(view) == (
-        "quixstreams breaks 2 of 58 core requirements; rocksdb keeps all 58 core requirements."
+        "quixstreams breaks 2 of 64 requirements (2 core, 1 probable cause); "
+        "rocksdb keeps all 58 core requirements."
     )
 
 
@@ -171,7 +174,7 @@ def test_the_headline_names_the_worst_subject() -> None:
         ([result(core=False)], "rocksdb keeps all 1 extended requirement"),
         (
             [result(status="fail"), result(requirement="KV-002", status="fail", core=False)],
-            "rocksdb breaks 1 of 1 core requirement and 1 of 1 extended requirement",
+            "rocksdb breaks 2 of 2 requirements (1 core)",
         ),
         ([result(status="error")], "rocksdb left 1 requirement without an answer"),
         (

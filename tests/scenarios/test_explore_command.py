@@ -38,6 +38,9 @@ records = [3]
 """
 """Worlds that take some milliseconds each."""
 
+UNASKED = QUICK.replace("[plan]", "[plan]\nquery_clients = [0]")
+"""The same, without queries."""
+
 
 class Exploration:
     """``streamproof explore`` as a user runs it, in a directory of its own."""
@@ -108,7 +111,7 @@ def until(condition: Callable[[], bool]) -> bool:
 
 def test_a_defect_is_found_made_small_and_replayed(exploration: Exploration) -> None:
     """The scenario that is written breaks the same promise, and keeps all without the defect."""
-    defect = "commits-last-record"
+    defect = "restores-aborted-records"
     code, printed = exploration.run("--defect", defect, "--shrink-runs", "40", "-j", "1")
     assert code == 1, printed
     run = exploration.runs()[-1]
@@ -129,7 +132,7 @@ def test_a_defect_is_found_made_small_and_replayed(exploration: Exploration) -> 
 def test_the_written_test_passes(exploration: Exploration) -> None:
     """As it is, in a directory of its own."""
     code, printed = exploration.run(
-        "--defect", "commits-last-record", "--shrink-runs", "20", "-j", "1"
+        "--defect", "restores-aborted-records", "--shrink-runs", "20", "-j", "1"
     )
     assert code == 1, printed
     (test,) = exploration.out.glob("test_*.py")
@@ -253,7 +256,7 @@ def test_another_command_in_the_same_directory_is_refused(exploration: Explorati
 
 def test_a_finding_is_made_small_without_exploring_again(exploration: Exploration) -> None:
     """If it was found before, and the process died after that."""
-    words = ["--defect", "commits-last-record", "--shrink-runs", "5", "-j", "1"]
+    words = ["--defect", "restores-aborted-records", "--shrink-runs", "5", "-j", "1"]
     assert exploration.run(*words)[0] == 1
     before = (exploration.out / LEDGER).read_bytes()
     (scenario,) = exploration.out.glob("*.toml")
@@ -328,10 +331,21 @@ def test_an_error_of_a_store_is_a_finding(exploration: Exploration) -> None:
     assert "--subject wrong.py:raising" in printed
 
 
-def test_a_run_that_cannot_be_ended_is_no_finding(exploration: Exploration) -> None:
-    """With 70, and the seed."""
+def test_a_query_that_a_store_answers_wrongly_is_a_finding(exploration: Exploration) -> None:
+    """Even if no record ever comes to the store."""
     (exploration.directory / "wrong.py").write_text(WRONG_STORES, "utf-8")
-    words = ["--subject", "wrong.py:babbling", "--runs", "5", "--swarm", exploration.swarm()]
+    silent = QUICK.replace("[plan]", "[plan]\nquery_clients = [2]").replace("[3]", "[0]")
+    words = ["--subject", "wrong.py:babbling", "--runs", "20", "--swarm", exploration.swarm(silent)]
+    code, printed = exploration.run(*words, "--shrink-runs", "3", "-j", "1")
+    assert code == 1, printed
+    assert "no number" in exploration.runs()[-1].violations[0][1]
+
+
+def test_a_run_that_cannot_be_ended_is_no_finding(exploration: Exploration) -> None:
+    """With 70, and the seed. Nobody but a processor reads the store: a query would show its lie."""
+    (exploration.directory / "wrong.py").write_text(WRONG_STORES, "utf-8")
+    swarm = exploration.swarm(UNASKED)
+    words = ["--subject", "wrong.py:babbling", "--runs", "5", "--swarm", swarm]
     code, printed = exploration.run(*words, "-j", "1")
     assert code == 70, printed
     last = exploration.runs()[-1]

@@ -18,7 +18,7 @@ VARIANTS = [(name, variant) for name, each in SCENARIOS.items() for variant in e
 TICKET = re.compile(r"KAFKA-\d+")
 
 
-@pytest.mark.parametrize(("name", "variant"), VARIANTS, ids="@".join)
+@pytest.mark.parametrize(("name", "variant"), VARIANTS, ids=map("@".join, VARIANTS))
 def test_a_variant_comes_as_it_says(name: str, variant: str, tmp_path: Path) -> None:
     """Twice the same, and with RocksDB what it is with the model store, event by event."""
     scenario = SCENARIOS[name]

@@ -27,6 +27,7 @@ from streamproof.scenarios.pictures import (
     render_text,
 )
 from streamproof.scenarios.pictures.html_timeline import MOST_EVENTS
+from streamproof.scenarios.pictures.inputs import Inputs
 from streamproof.scenarios.pictures.lanes import Item, chosen
 from streamproof.scenarios.pictures.text_lanes import MIN_WIDTH
 from streamproof.scenarios.recorded_run import RecordedRun
@@ -465,3 +466,68 @@ def test_what_comes_about_again_and_again_is_shown_at_first_and_at_last() -> Non
     assert [each.event.sequence for each in shown] == [5, 6, 1_004]
     assert [each.repeats for each in shown] == [0, 0, 997]
     assert "(and 997 before it)" in render_text(drawn)
+
+
+def test_what_came_other_than_expected_is_no_green_page() -> None:
+    """Every invariant may hold in a run that is not the expected one."""
+    fine = small_run()
+    page, text = render_html(picture(fine)), render_text(picture(fine))
+    assert "Every promise was kept in this run" in page
+    assert "Every invariant held." in text
+    said = "expected output <out> to hold {}, but it holds {'a': 'b'}"
+    surprised = replace(fine, surprises=(said,))
+    page, text = render_html(picture(surprised)), render_text(picture(surprised), width=200)
+    assert "Every promise was kept" not in page
+    assert 'class="verdict broken"' in page
+    assert "Expected output &lt;out&gt; to hold {}" in page
+    assert "X Every invariant held, but this is not the expected run:" in text
+    assert said[1:] in text
+
+
+def test_long_gaps_are_drawn_as_gaps() -> None:
+    """Only those: a picture of steady work has none."""
+    run = small_run()
+    steady = render_text(picture(run), most=0)
+    last = run.events[-1]
+    late = Event(
+        last.sequence,
+        last.time + 90_000,
+        last.actor,
+        last.kind,
+        last.task,
+        last.partition,
+        last.offset,
+        last.attributes,
+    )
+    drawn = picture(replace(run, events=[*run.events[:-1], late]))
+    gap = f"{late.time - run.events[-2].time:,} ms later"
+    assert gap in render_text(drawn, most=0)
+    assert gap not in steady
+    assert f'"gap":{drawn.long_gap}' in render_html(drawn)
+
+
+def test_records_of_several_inputs_have_their_timestamps() -> None:
+    """A task chooses by them; and what it still waits for has the time that is left."""
+
+    def event(kind: str, **attributes: object) -> Event:
+        return Event(0, 0, "instance-0/thread-0", kind, "0_0", "left-0", 3, attributes)
+
+    started = event("application.started", max_task_idle_ms=500)
+    others = {"right-0": [2_000]}
+    waits = {"right-0": [None, 0, 1_300]}
+    lags = {"right-0": [None, None, None]}
+    inputs = Inputs([started, event("task.processed", others=others)])
+    said = [
+        inputs.aside(event("task.processed", timestamp=1_000, others=each, clock=1_000))
+        for each in (others, waits, lags)
+    ]
+    assert said == [
+        " of time 1,000 (right-0: 2,000)",
+        " of time 1,000 (right-0: empty, 300 ms left)",
+        " of time 1,000 (right-0: empty, lag unknown)",
+    ]
+    assert inputs.aside(event("task.waiting", waiting={"right-0": "idling"})) == " (500 ms left)"
+    assert inputs.aside(event("task.waiting", waiting={"right-0": "lag unknown"})) == ""
+    assert inputs.aside(event("log.appended", timestamp=7)) == " of time 7"
+    alone = Inputs([started, event("task.processed", others={})])
+    assert alone.aside(event("task.processed", timestamp=1_000, others={})) == ""

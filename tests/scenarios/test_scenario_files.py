@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,31 @@ def test_a_mistake_is_told_with_its_place(
     assert message.startswith(f"{path}:{line}: ")
     assert told in message
     assert "\n" not in message
+
+
+QUERY = """
+[[timeline]]
+do = "query"
+at = 5000
+task = "0_0"
+store = "counts"
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ('task = "0_7"', "which is no known task"),
+        ('store = "count"', "did you mean counts?"),
+        ("bounded = true", "set `requires_active = false`, too"),
+    ],
+)
+def test_a_query_that_nobody_can_answer(more: str, told: str, tmp_path: Path) -> None:
+    """It names what there is, and only a stale copy can be too old."""
+    key = more.partition(" ")[0]
+    lines = [each for each in QUERY.splitlines() if not each.startswith(key)]
+    with pytest.raises(UsageError, match=re.escape(told)):
+        read(written(tmp_path, GOOD + "\n".join([*lines, more]) + "\n"))
 
 
 def test_an_expectation_that_nobody_can_judge_is_refused(tmp_path: Path) -> None:

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamproof.sim.decisions.commits import (
+    Uncommitted,
     commit_is_due,
     committable_offset,
     needs_commit,
     next_iterations,
+    share_of,
 )
 from streamproof.sim.decisions.lag import (
     LATEST_OFFSET,
@@ -58,7 +60,7 @@ class TestLag:
         [
             (None, None, False, LagAnswer(None, False)),
             (None, 9, False, LagAnswer(None, False)),
-            (5, None, False, LagAnswer(None, True)),
+            (5, None, False, LagAnswer(None, False)),
             (5, None, True, LagAnswer(None, False)),
             (5, 9, False, LagAnswer(4, False)),
             (5, 9, True, LagAnswer(4, False)),
@@ -70,8 +72,11 @@ class TestLag:
     def test_of_a_consumer(
         self, position: int | None, end: int | None, answer: LagAnswer, *, asked: bool
     ) -> None:
-        """Known only with a position and an end; the end is asked for once."""
+        """Known only with a position and an end; as shipped, the end is asked for once."""
         assert current_lag(position, end, asked=asked) == answer
+        shipped = current_lag(position, end, asked=asked, mode="kafka")
+        asks = position is not None and end is None and not asked
+        assert shipped == answer._replace(ask_for_end=asks)
 
     def test_the_sum_of_a_task(self) -> None:
         """Unknown offsets count as 0, and the sum stops at the largest offset."""
@@ -216,13 +221,23 @@ class TestCommits:
         assert not commit_is_due(100, 0, commit_interval_ms=100)
         assert commit_is_due(101, 0, commit_interval_ms=100)
 
-    def test_staged_bytes_force_a_commit(self) -> None:
-        """More than the limit, and only if there is one."""
+    def test_what_is_staged_forces_a_commit(self) -> None:
+        """More than the limit for records or for bytes, and only if there is one."""
         for limit, staged, due in ((10, 11, True), (10, 10, False), (0, 11, False), (-1, 1, False)):
-            found = commit_is_due(
-                1, 0, commit_interval_ms=100, uncommitted_bytes=staged, max_uncommitted_bytes=limit
-            )
-            assert found is due
+            for records in (True, False):
+                found = commit_is_due(
+                    1,
+                    0,
+                    commit_interval_ms=100,
+                    staged=Uncommitted(staged, 0) if records else Uncommitted(0, staged),
+                    limits=Uncommitted(limit, -1) if records else Uncommitted(-1, limit),
+                )
+                assert found is due
+
+    def test_threads_share_the_limits(self) -> None:
+        """Equally; a limit that is too small to be shared is 1, and no limit stays none."""
+        assert share_of(Uncommitted(-1, 100), 3) == Uncommitted(-1, 33)
+        assert share_of(Uncommitted(2, 0), 3) == Uncommitted(1, 0)
 
     def test_a_marker_at_the_end_is_committed_too(self) -> None:
         """Else the lag would never be 0 (KAFKA-6607)."""

@@ -65,14 +65,14 @@ def test_what_is_flushed_outlives_a_crash_and_may_not_outlive_the_power() -> Non
     store.put(b"b", None)
     store.put(b"c", b"2")
     store.commit({LOG: 2})
-    store.flush()
+    store.write_memtable()
     again = opened(disk)
     assert [again.get(key) for key in (b"a", b"b", b"c")] == [b"2", None, b"2"]
     assert disk.lose_power(Choices.recorded([0])) == 0
     assert opened(disk).committed_offset(LOG) == 2
     store.put(b"a", b"3")
     store.commit({LOG: 3})
-    store.flush()
+    store.write_memtable()
     assert disk.lose_power(Choices.recorded(LAST)) == 1
     again = opened(disk)
     assert [again.get(key) for key in (b"a", b"b", b"c")] == [b"2", None, b"2"]
@@ -88,7 +88,7 @@ def test_after_a_while_the_system_has_written_everything() -> None:
     store = opened(disk)
     for value in (b"1", b"2"):
         store.put(b"a", value)
-        store.flush()
+        store.write_memtable()
         clock.now += WRITEBACK_MS - 1
     assert disk.lose_power(Choices.recorded(LAST)) == 1
     assert opened(disk).get(b"a") == b"1"
@@ -123,7 +123,7 @@ def test_a_loss_of_power_leaves_one_of_the_latest_flushes(
             left = [(dict(image.rows), dict(image.offsets))]
             store = opened(disk)
         else:
-            store.sync() if what == "sync" else store.flush()
+            store.sync() if what == "sync" else store.write_memtable()
             now = dict(image.rows), dict(image.offsets)
             left = [now] if what == "sync" else [*left, now]
 
@@ -141,7 +141,7 @@ def test_a_full_disk_refuses_a_flush() -> None:
     store.put(b"a", b"1")
     disk.is_full = True
     with pytest.raises(ProcessorStateError, match="disk of instance-0 is full"):
-        store.flush()
+        store.write_memtable()
     assert store.get(b"a") == b"1"
     with pytest.raises(ProcessorStateError):
         store.close()

@@ -11,15 +11,22 @@ from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.partition_log import Isolation
 from streamproof.sim.choices import Choices
+from streamproof.sim.disks import SimulatedDisk
 from streamproof.sim.instances import Instance
 from streamproof.sim.network import Network
+from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.tasks.global_stores import GlobalTable
+from streamproof.sim.tasks.stream_task import TaskConfig
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.reference import content
 from streamproof.sim.topology import Subtopology, Topology
 from streamproof.sim.trace import Event
 from streamproof.sim.workloads import Workload, WorkloadConfig
 from streamproof.sim.world import World
+
+TASKS = TaskConfig(
+    exactly_once=True, transactional=True, max_task_idle_ms=0, mode="proposal", partitions={}
+)
 
 
 class Bench:
@@ -43,6 +50,10 @@ class Bench:
             Network(self.world),
             self.cluster,
             {"rows": "table"},
+            disk=StateDirectory(
+                self.world, self.host, SimulatedDisk(self.world, "instance-0"), TASKS
+            ),
+            commit_interval_ms=100,
             isolation=isolation,
         )
 
@@ -65,7 +76,7 @@ def test_it_is_whole_before_anything_runs() -> None:
     bench.put(b"a", b"4")
     assert bench.after(1_000, table) == {b"a": b"4", b"c": b"3"}
     kinds = [each.kind for each in bench.events if each.kind.startswith("global")]
-    assert kinds[:2] == ["global.applied", "global.restored"]
+    assert kinds[:3] == ["global.opened", "global.applied", "global.restored"]
 
 
 def test_an_empty_topic_is_whole() -> None:

@@ -28,13 +28,26 @@ from streamproof.sim.invariants.liveness import (
     UncommittedBytesAreBounded,
 )
 from streamproof.sim.invariants.log_history import LogHistory
-from streamproof.sim.invariants.ordering import LeastTimestampFirst, WaitsForWhatIsThere
+from streamproof.sim.invariants.metadata_versions import (
+    EmptyAnswerIsForTheTooNew,
+    VersionIsThatOfTheRelease,
+)
+from streamproof.sim.invariants.ordering import (
+    LeastTimestampFirst,
+    WaitsForTheRestOfABurst,
+    WaitsForWhatIsThere,
+)
 from streamproof.sim.invariants.ownership import (
     AssignedTasksAreKept,
     OneHolderInAProcess,
     OneOwnerInAGeneration,
     OwnersFollowEachOther,
     RestoringIsPaired,
+)
+from streamproof.sim.invariants.queries import RefusalsAreTrue, StandbyShowsAPrefix
+from streamproof.sim.invariants.store_formats import (
+    LiveFormatIsThatOfTheAssignment,
+    OlderFormatIsDeletedInTime,
 )
 from streamproof.sim.trace import Event
 
@@ -48,11 +61,11 @@ Happens = tuple[str, dict[str, Any]]
 
 
 def event(number: int, kind: str, more: dict[str, Any]) -> Event:
-    """An event a millisecond after the one before."""
+    """An event a millisecond after the one before, unless it has a time of its own."""
     fields = {name: more.pop(name) for name in ("task", "partition", "offset") if name in more}
     return Event(
         number,
-        number,
+        more.pop("time", number),
         more.pop("actor", A),
         kind,
         fields.get("task", ""),
@@ -131,6 +144,8 @@ def started(**more: Any) -> Happens:
         "tasks": ["0_0"],
         "max_task_idle_ms": 0,
         "max_uncommitted_bytes": 100,
+        "max_uncommitted_records": -1,
+        "store_rules": "proposal",
         **more,
     }
 
@@ -516,6 +531,49 @@ def test_waiting_for_an_empty_input(idle_ms: int, known: list[int | None], messa
     assert all(message in each for each in messages)
 
 
+def burst(*timestamps: int, time: int = 0) -> list[Happens]:
+    """Records of ``b-0`` that arrive at once, with these timestamps."""
+    more = [appended(offset, partition="b-0")[1] for offset in range(len(timestamps))]
+    return [
+        ("log.appended", {**each, "timestamp": timestamp, "time": time})
+        for each, timestamp in zip(more, timestamps, strict=True)
+    ]
+
+
+def test_the_log_tells_which_record_is_next() -> None:
+    """Even if the task says something else of it."""
+    one, other = burst(3, 4), processed(0, partition="b-0", timestamp=3)
+    claimed = processed(5, others={"b-0": [6]})
+    assert found(LeastTimestampFirst, *one, claimed) == []
+    assert len(found(LeastTimestampFirst, *one, other, claimed)) == 1
+    assert found(LeastTimestampFirst, *one, other, state("RUNNING"), claimed) == []
+    assert found(LeastTimestampFirst, *burst(3, 5), other, claimed) == []
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "records", "found_out"),
+    [
+        (0, burst(3, 4), True),
+        (500, burst(3, 4), True),
+        (-1, burst(3, 4), False),
+        (0, burst(3, 5), False),
+        (0, burst(3), False),
+        # The second record may have come after the answer with the first one.
+        (0, [*burst(3), *burst(3, 4, time=9)[1:]], False),
+    ],
+)
+def test_the_rest_of_a_burst_is_waited_for(
+    idle_ms: int, records: list[Happens], *, found_out: bool
+) -> None:
+    """Whatever the task says of its inputs: who has the first record knows of the second."""
+    first = processed(0, partition="b-0", timestamp=3)
+    for others in ({}, {"b-0": [None, 0, 0]}, {"b-0": [6]}):
+        last = processed(5, others=others)
+        events = [started(max_task_idle_ms=idle_ms), *records, first, last]
+        messages = found(WaitsForTheRestOfABurst, *events)
+        assert len(messages) == found_out
+
+
 # Liveness.
 
 
@@ -588,10 +646,195 @@ def test_nothing_is_wiped_without_need() -> None:
 
 def test_uncommitted_bytes_are_bounded() -> None:
     """Whoever has staged too much commits before it goes on."""
-    staged: Happens = ("thread.staged", {"bytes": 101})
+    staged: Happens = ("thread.staged", {"records": 2, "bytes": 101})
     committed: Happens = ("thread.committed", {})
     assert found(UncommittedBytesAreBounded, started(), staged, committed, processed(1)) == []
     assert len(found(UncommittedBytesAreBounded, started(), staged, processed(1))) == 1
+
+
+def test_an_assignment_that_was_lost_halfway_deletes_nothing() -> None:
+    """The thread reports what it has when it joins again, and takes the next assignment."""
+    application = started(live_format="assignment")
+    release = {"release": "1.2", "upgrade_from": "", "upgrade_mode": ""}
+    instance: Happens = ("instance.started", {"actor": "a", **release})
+    answered: Happens = ("thread.answered", {"empty": False, "version": 3})
+    lost: Happens = ("thread.lost", {})
+
+    def listed(*places: str) -> Happens:
+        return "disk.listed", {"places": {"0_0": list(places)}}
+
+    begun = (application, instance, listed("s", "s-v2"), answered)
+    assert len(found(OlderFormatIsDeletedInTime, *begun, listed("s", "s-v2"))) == 1
+    rejoined = (*begun, lost, listed("s", "s-v2"))
+    assert found(OlderFormatIsDeletedInTime, *rejoined) == []
+    assert found(OlderFormatIsDeletedInTime, *rejoined, answered, listed("s-v2")) == []
+    assert len(found(OlderFormatIsDeletedInTime, *rejoined, answered, listed("s"))) == 1
+    taken = (*begun, listed("s-v2"), lost)
+    assert len(found(OlderFormatIsDeletedInTime, *taken, listed("s", "s-v2"))) == 1
+
+
+def test_the_live_format_is_that_of_the_configuration() -> None:
+    """Whatever formats a process itself says that it has."""
+    configured = {"release": "1.2", "upgrade_from": "", "upgrade_mode": "", "formats": [1, 2]}
+    instance: Happens = ("instance.started", {"actor": "a", **configured})
+    begun = (started(live_format="configuration"), instance)
+
+    def opened(place: str) -> Happens:
+        return "store.opened", {"place": place, "persistent": True}
+
+    assert found(LiveFormatIsThatOfTheAssignment, *begun, opened("s-v2")) == []
+    assert len(found(LiveFormatIsThatOfTheAssignment, *begun, opened("s"))) == 1
+
+
+def test_a_leader_reads_the_versions_that_were_sent() -> None:
+    """From version 3 on, a report names the newest version that its sender supports."""
+
+    def judged(used: int, read: tuple[int, int]) -> list[str]:
+        begun: Happens = ("instance.started", {"actor": "a", "release": "4.3", "upgrade_from": ""})
+        sent: Happens = ("thread.subscribed", {"used": used, "supported": 11})
+        member = {"process": "a", "used": read[0], "supported": read[1]}
+        assigned = {"generation": 1, "members": {"m": member}}
+        return found(VersionIsThatOfTheRelease, begun, sent, ("group.assigned", assigned))
+
+    assert judged(11, (11, 11)) == []
+    assert len(judged(11, (11, 6))) == 1
+    assert len(judged(11, (6, 11))) == 1
+
+
+def test_an_answer_is_judged_by_the_release_that_its_leader_had() -> None:
+    """The leader may have another release when a member takes the answer."""
+
+    def begun(actor: str, release: str) -> Happens:
+        return "instance.started", {"actor": actor, "release": release}
+
+    reported: Happens = ("thread.subscribed", {"used": 11})
+    probed: Happens = ("group.probed", {"actor": B, "generation": 1})
+
+    def answered(*, empty: bool) -> Happens:
+        told = {"version": 6, "commonly_supported": 6}
+        return "thread.answered", {"generation": 1, "empty": empty, **told}
+
+    sent = (begun("a", "4.3"), begun("b", "2.5"), reported, probed)
+    for later in ((), (begun("b", "4.3"),)):
+        assert found(EmptyAnswerIsForTheTooNew, *sent, *later, answered(empty=True)) == []
+        assert len(found(EmptyAnswerIsForTheTooNew, *sent, *later, answered(empty=False))) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "release", "upgrade_from", "is_tried"),
+    [
+        ("0.10.0", "1.1", "0.10.0", True),
+        ("0.10.0", "1.1", "", False),
+        ("1.1", "1.2", "1.1", False),
+        ("1.1", "1.1", "0.10.0", False),
+        ("4.2", "4.3", "4.2", False),
+    ],
+)
+@pytest.mark.parametrize("old_is_first", [True, False])
+def test_another_upgrade_says_nothing_about_the_first_version(
+    old: str, release: str, upgrade_from: str, is_tried: bool, old_is_first: bool
+) -> None:
+    """Both have to be members, in any order."""
+    versions = {"0.10.0": 1, "1.1": 2, "1.2": 3, "4.2": 11, "4.3": 11}
+    members = []
+    for actor, its_release, older in ((A, old, ""), (B, release, upgrade_from)):
+        used = versions[older if older in ("0.10.0", "1.1") else its_release]
+        process = {"actor": actor[0], "release": its_release, "upgrade_from": older}
+        report = {"actor": actor, "used": used, "supported": versions[its_release]}
+        members.append([("instance.started", process), ("thread.subscribed", report)])
+    watch = Watch([VersionIsThatOfTheRelease], exactly_once=True)
+    number = 0
+    for events in members if old_is_first else reversed(members):
+        assert watch.tried == []
+        for kind, more in events:
+            number += 1
+            watch(event(number, kind, dict(more)))
+    assert watch.end() == []
+    assert watch.tried == ([VersionIsThatOfTheRelease.name] if is_tried else [])
+
+
+# Queries.
+
+
+def asked(query: int = 1) -> Happens:
+    """A client wants a key of the store, and sends the query to the process of ``A``."""
+    return "query.asked", {
+        "query": query,
+        "from_key": b"k",
+        "to_key": b"k",
+        "requires_active": True,
+        "isolation": "",
+        "bound": {},
+    }
+
+
+def sent(query: int = 1) -> Happens:
+    """The query is on its way."""
+    return "query.sent", {"actor": "client-0", "query": query}
+
+
+def refused(reason: str, query: int = 1) -> Happens:
+    """The process does not answer."""
+    fields = {"actor": "a", "task": "0_0", "partition": CHANGELOG}
+    return "query.refused", {**fields, "query": query, "reason": reason}
+
+
+def served(rows: dict[bytes, bytes]) -> Happens:
+    """A store answers."""
+    return "query.served", {
+        "task": "0_0",
+        "partition": CHANGELOG,
+        "query": 1,
+        "rows": [[key, value] for key, value in rows.items()],
+        "position": {},
+    }
+
+
+def test_a_store_that_failed_to_close_may_have_gone() -> None:
+    """While its task is about to be closed, and the disk is full; not before, and not later."""
+    full: Happens = ("disk.full", {"actor": "a", "store": "s"})
+    opened = contents("store.found", 0, {})
+    suspended = (opened, asked(), sent(), state("SUSPENDED"))
+    migrated, absent = refused("STORE_MIGRATED"), refused("NOT_PRESENT")
+    assert found(RefusalsAreTrue, *suspended, full, migrated) == []
+    assert (
+        found(RefusalsAreTrue, *suspended, full, asked(2), sent(2), refused("NOT_PRESENT", 2)) == []
+    )
+    assert len(found(RefusalsAreTrue, *suspended, migrated)) == 1
+    assert len(found(RefusalsAreTrue, *suspended, absent)) == 1
+    assert len(found(RefusalsAreTrue, opened, asked(), sent(), full, migrated)) == 1
+    elsewhere: Happens = ("disk.full", {"actor": "b", "store": "s"})
+    assert len(found(RefusalsAreTrue, *suspended, elsewhere, migrated)) == 1
+    closed: Happens = ("task.closed", {"task": "0_0", "closing": "DIRTY"})
+    again = (*suspended, full, closed, opened, asked(2), sent(2))
+    assert len(found(RefusalsAreTrue, *again, refused("STORE_MIGRATED", 2))) == 1
+    assert len(found(RefusalsAreTrue, *again, refused("NOT_PRESENT", 2))) == 1
+
+
+def test_a_copy_that_never_ran_shows_a_prefix() -> None:
+    """One that has run may have written what is not committed, also on its way to the end."""
+    application = started(
+        transactional=False, default_query_isolation="", statestore_cache_max_bytes=0
+    )
+    put: Happens = (
+        "store.put",
+        {"task": "0_0", "partition": CHANGELOG, "key": b"k", "value": b"2"},
+    )
+    begun = (
+        application,
+        appended(0, value=b"1"),
+        contents("store.found", 0, {b"k": b"1"}),
+        asked(),
+    )
+    right, wrong = served({b"k": b"1"}), served({b"k": b"2"})
+    assert found(StandbyShowsAPrefix, *begun, right) == []
+    assert len(found(StandbyShowsAPrefix, *begun, wrong)) == 1
+    assert len(found(StandbyShowsAPrefix, *begun, state("SUSPENDED"), wrong)) == 1
+    ended = (*begun, state("RUNNING"), put, state("SUSPENDED"))
+    assert found(StandbyShowsAPrefix, *ended, wrong) == []
+    closed: Happens = ("task.closed", {"task": "0_0", "closing": "DIRTY"})
+    reopened = (*ended, closed, contents("store.found", 0, {b"k": b"1"}))
+    assert len(found(StandbyShowsAPrefix, *reopened, wrong)) == 1
 
 
 # Watching.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from streamproof.stores.api import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
     PROCESSING_GUARANTEE_CONFIG,
+    TRANSACTIONAL_STATESTORES_CONFIG,
     ChangelogRecord,
     KeyValueStore,
     RecordMetadata,
@@ -53,24 +55,49 @@ def test_a_crash_leaves_what_was_flushed(*, transactional: bool) -> None:
     store = opened(disk, AT_LEAST_ONCE, transactional=transactional)
     store.put(b"a", b"1")
     store.commit({LOG: 5})
-    store.flush()
+    store.write_memtable()
     store.put(b"a", b"2")
     store.commit({LOG: 6})
     store = opened(disk, AT_LEAST_ONCE, transactional=transactional)
     assert (store.get(b"a"), store.committed_offset(LOG)) == (b"1", 5)
 
 
-def test_a_flush_takes_what_is_not_committed_along() -> None:
-    """Without transactions; with them, staged writes never reach the disk."""
-    for transactional, found in ((False, b"2"), (True, b"1")):
+def test_a_full_memtable_takes_what_is_not_committed_along() -> None:
+    """Unless it is staged, which it is under exactly-once only (KIP-892)."""
+    for transactional, guarantee, found in (
+        (False, AT_LEAST_ONCE, b"2"),
+        (True, AT_LEAST_ONCE, b"2"),
+        (True, EXACTLY_ONCE, b"1"),
+    ):
         disk = ModelDisk()
-        store = opened(disk, AT_LEAST_ONCE, transactional=transactional)
+        store = opened(disk, guarantee, transactional=transactional)
         store.put(b"a", b"1")
         store.commit({LOG: 5})
         store.put(b"a", b"2")
-        store.flush()
-        store = opened(disk, AT_LEAST_ONCE, transactional=transactional)
+        store.write_memtable()
+        store = opened(disk, guarantee, transactional=transactional)
         assert (store.get(b"a"), store.committed_offset(LOG)) == (found, 5)
+
+
+def test_as_shipped_a_switch_decides_what_is_staged() -> None:
+    """Under either guarantee (Kafka 4.4)."""
+    for switch in (True, False):
+        for guarantee in (AT_LEAST_ONCE, EXACTLY_ONCE):
+            context = context_of(Path("task"), guarantee)
+            configs = {**context.app_configs, TRANSACTIONAL_STATESTORES_CONFIG: switch}
+            context = replace(context, app_configs=configs)
+            store = ModelStore("store", ModelDisk(), transactional=True)
+            store.init(context, store)
+            store.put(b"a", b"1")
+            assert store.approximate_num_uncommitted_entries() == int(switch)
+
+
+def test_a_volatile_store_manages_no_offsets() -> None:
+    """There is nothing that an offset could describe after the process (KIP-1035)."""
+    store = ModelStore("store", ModelDisk(), persistent=False)
+    store.init(context_of(Path("task")), store)
+    store.commit({LOG: 5})
+    assert (store.manages_offsets, store.committed_offset(LOG)) == (False, None)
 
 
 def test_an_unclean_stop_is_noticed() -> None:
@@ -82,7 +109,7 @@ def test_an_unclean_stop_is_noticed() -> None:
     opened(disk).put(b"a", b"2")
     # Nothing was flushed: the disk is as the clean close left it.
     assert opened(disk).get(b"a") == b"1"
-    opened(disk).flush()
+    opened(disk).write_memtable()
     with pytest.raises(TaskCorruptedError, match="was not closed"):
         opened(disk)
     assert opened(disk, AT_LEAST_ONCE).get(b"a") == b"1"
@@ -100,7 +127,7 @@ def test_what_is_closed_is_closed() -> None:
     iterator = store.all()
     store.close()
     store.close()
-    for call in (lambda: store.get(b"a"), lambda: next(iterator), store.flush):
+    for call in (lambda: store.get(b"a"), lambda: next(iterator), store.write_memtable):
         with pytest.raises(InvalidStateStoreError):
             call()
     assert opened(disk, transactional=True).get(b"a") is None
@@ -164,7 +191,7 @@ class Pairs(RuleBasedStateMachine):
     def flush(self) -> None:
         """To the disk."""
         for store in self.stores:
-            store.flush()
+            store.write_memtable() if isinstance(store, ModelStore) else store.flush()
 
     @rule()
     def reopen(self) -> None:

@@ -87,11 +87,11 @@ def test_it_waits_for_what_the_broker_has() -> None:
     queues = group()
     queues.add("a", records(1))
     assert queues.readiness(0).waiting == {"b": "lag unknown"}
-    queues.update_lags({"a": 0, "b": 3})
+    queues.update_lags({"a": 0, "b": 3}.get)
     assert queues.readiness(0).waiting == {"b": "data on the broker"}
-    queues.update_lags({"a": 0, "b": 0})
+    queues.update_lags({"a": 0, "b": 0}.get)
     assert queues.readiness(0).ready
-    queues.update_lags({"a": 0, "b": None})
+    queues.update_lags({"a": 0, "b": None}.get)
     assert not queues.readiness(0).ready
 
 
@@ -99,7 +99,7 @@ def test_it_idles_once_and_begins_anew_with_data() -> None:
     """The time that it waited does not count for the next time."""
     queues = group(idle=100)
     queues.add("a", records(1, 2, 3))
-    queues.update_lags({"b": 0})
+    queues.update_lags({"b": 0}.get)
     assert [queues.readiness(now).ready for now in (0, 99, 100, 150)] == [False, False, True, True]
     queues.add("b", records(9))
     assert queues.readiness(160).ready
@@ -113,13 +113,13 @@ def test_suspending_forgets(mode: Mode) -> None:
     """Records, lags and times; Kafka keeps the deadlines."""
     queues = group(idle=100, mode=mode)
     queues.add("a", records(5))
-    queues.update_lags({"b": 0})
+    queues.update_lags({"b": 0}.get)
     queues.readiness(0)
     queues.clear()
     assert (queues.buffered("a"), queues.stream_time) == (0, NO_TIME)
     assert queues.head_offset("a") is None
     queues.add("a", records(6))
-    queues.update_lags({"b": 0})
+    queues.update_lags({"b": 0}.get)
     assert queues.readiness(120).ready is (mode == "kafka")
 
 

@@ -172,7 +172,7 @@ def test_what_was_not_closed_is_left_to_whoever_is_assigned_it(offset: int | Non
     machine = Machine()
     machine.process()
     store = machine.store("0_0", offset)
-    store.flush()
+    store.write_memtable()
     directory = machine.crash()
     assert directory.sums("a") == {}
     assert not directory.is_empty("0_0")
@@ -200,7 +200,7 @@ def test_under_at_least_once_what_was_not_closed_counts() -> None:
     machine = Machine(exactly_once=False)
     machine.process()
     store = machine.store("0_0", 7)
-    store.flush()
+    store.write_memtable()
     store.commit({topic_partition(CHANGELOGS["0_0"]): 9})
     assert machine.crash().sums("a") == {"0_0": 8}
 
@@ -228,7 +228,8 @@ def test_what_is_in_memory_is_not_there_any_more(tmp_path: Path) -> None:
     spec = TASKS["0_0"]._replace(changelogs={"memory": "memory-0", "counts": CHANGELOGS["0_0"]})
     task = machine.task("0_0", spec)
     producer: Producer | None = None
-    task.open(directory.directory("0_0"), directory.make_store, producer, was_empty=True)  # type: ignore[arg-type]
+    make_store = partial(directory.make_store, formats=(1,))
+    task.open(directory.directory("0_0"), make_store, producer, was_empty=True)  # type: ignore[arg-type]
     task.stores["memory"].offset, task.stores["counts"].offset = 100, 7
     assert next_offset_sum(task) == 8
     total = next_offset_sum(task)
@@ -335,14 +336,17 @@ def test_each_thread_tells_of_what_no_other_one_has() -> None:
     assert directory.sums("b") == {"0_1": 8}
 
 
-def test_only_a_clean_close_says_how_far_a_task_is() -> None:
-    """After a dirty one, what was known before is still so; after corruption nothing is."""
+def test_each_close_says_how_far_a_task_is() -> None:
+    """After a corruption, or if a store could not be closed, nothing is known."""
     machine = Machine()
     directory = machine.process()
     task = machine.task("0_0")
     directory.closed(task, 8, Closing.CLEAN)
     directory.closed(task, 20, Closing.DIRTY)
-    assert directory.sums("a") == {"0_0": 8}
+    assert directory.sums("a") == {"0_0": 20}
+    directory.closed(task, None, Closing.DIRTY)
+    assert directory.sums("a") == {}
+    directory.closed(task, 8, Closing.CLEAN)
     directory.closed(task, 20, Closing.CORRUPTED)
     assert directory.sums("a") == {}
     directory.closed(task, 8, Closing.CLEAN)

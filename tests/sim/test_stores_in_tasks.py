@@ -150,7 +150,7 @@ def test_a_crash_leaves_what_a_kill_leaves(tmp_path: Path) -> None:
         store = opened(disk)
         store.put(b"flushed", b"1")
         store.commit({LOG: 5})
-        store.flush()
+        disk.fill_memtable(store)
         store.put(b"lost", b"1")
         if kind == "rocksdb-transactional":
             # A commit of RocksDB lasts from the next flush on.
@@ -181,7 +181,7 @@ def test_many_flushes_and_crashes(tmp_path: Path) -> None:
             key = b"%d-%d" % (process, number)
             store.put(key, b"x" * 1_000)
             store.commit({LOG: 10 * process + number})
-            store.flush()
+            disk.fill_memtable(store)
         disk.crash()
     store = opened(disk)
     with store.all() as rows:
@@ -298,7 +298,7 @@ def test_a_full_disk_fails_flushes_and_commits_of_real_stores(tmp_path: Path) ->
     store = opened(disk)
     disk.is_full = True
     store.put(b"a", b"1")
-    for fails in (store.flush, lambda: store.commit({LOG: 1})):
+    for fails in (lambda: disk.fill_memtable(store), lambda: store.commit({LOG: 1})):
         with pytest.raises(ProcessorStateError, match="disk of instance-0 is full"):
             fails()
     store.close()

@@ -28,6 +28,7 @@ from streamproof.sim.world import World
 from streamproof.stores.api import KeyValueStore, TopicPartition
 from streamproof.stores.errors import (
     InvalidStateStoreError,
+    ProcessorStateError,
     TaskCorruptedError,
     UnsupportedOperationError,
 )
@@ -48,6 +49,12 @@ TOPOLOGY = Topology(
     "app", (Subtopology(("in",), count, ("counts",), ("out",)),), {"in": 1, "out": 1}
 )
 CHANGELOG = "app-counts-changelog-0"
+
+
+def write_memtable(task: StreamTask) -> None:
+    """Let its store write to the disk, as when its memtable is full."""
+    store = task.stores["counts"].database
+    store.write_memtable() if isinstance(store, ModelStore) else store.flush()
 
 
 class Bench:
@@ -215,7 +222,7 @@ def test_data_without_an_offset_is_not_trusted(tmp_path: Path) -> None:
         world = Bench(tmp_path, exactly_once=exactly_once, transactional=transactional)
         task = world.running()
         world.feed(task, b"a")
-        task.stores["counts"].store.flush()
+        write_memtable(task)
         # The host dies: the task is dropped. What it had flushed has no offset.
         if exactly_once and not transactional:
             with pytest.raises(TaskCorruptedError):
@@ -236,6 +243,44 @@ def test_a_corrupted_task_forgets_its_offsets(bench: Callable[..., Bench]) -> No
     assert again.next_restored(CHANGELOG) == 0
     again.suspend()
     again.close(Closing.CLEAN)
+
+
+def test_a_store_that_cannot_forget_its_offset_must_be_wiped(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task says so, and closes the store."""
+    world = bench(exactly_once=False)
+    task = world.running()
+    store = task.stores["counts"].database
+
+    def refuse(_: object) -> None:
+        raise UnsupportedOperationError("The store keeps its offsets.")
+
+    monkeypatch.setattr(store, "commit", refuse)
+    task.suspend()
+    task.close(Closing.CORRUPTED)
+    assert task.must_be_wiped
+    assert not store.is_open
+
+
+def test_a_corrupted_task_is_closed_even_if_its_disk_is_full(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that cannot forget its offsets is closed, and the next try ends the task."""
+    world = bench(exactly_once=False)
+    task = world.running()
+    store = task.stores["counts"].database
+
+    def fail(_: object) -> None:
+        raise ProcessorStateError("The disk is full.")
+
+    monkeypatch.setattr(store, "commit", fail)
+    task.suspend()
+    with pytest.raises(ProcessorStateError, match="disk is full"):
+        task.close(Closing.CORRUPTED)
+    assert not store.is_open
+    task.close(Closing.CORRUPTED)
+    assert task.state is TaskState.CLOSED
 
 
 def test_restoring_leads_to_the_content_of_the_changelog(bench: Callable[..., Bench]) -> None:
@@ -291,15 +336,18 @@ def test_staged_bytes_are_told(tmp_path: Path) -> None:
     world = Bench(tmp_path, transactional=True)
     task = world.running()
     world.feed(task, b"a")
-    assert task.uncommitted_bytes() == 2
+    assert task.uncommitted() == (1, 2)
     world.commit(task)
-    assert task.uncommitted_bytes() == 0
+    assert task.uncommitted() == (0, 0)
 
 
 def test_a_store_that_cannot_count_takes_nothing_from_the_others(tmp_path: Path) -> None:
     """A count of -1 says that the number of staged bytes is unknown."""
 
     class Uncounted(InMemoryKeyValueStore):
+        def approximate_num_uncommitted_entries(self) -> int:
+            return -1
+
         def approximate_num_uncommitted_bytes(self) -> int:
             return -1
 
@@ -308,7 +356,7 @@ def test_a_store_that_cannot_count_takes_nothing_from_the_others(tmp_path: Path)
     world.feed(task, b"a")
     other = Uncounted("other")
     task.stores["other"] = StoreHolder(other, other, "other-0", None, lambda _: None)
-    assert task.uncommitted_bytes() == 2
+    assert task.uncommitted() == (1, 2)
 
 
 def logged(world: Bench, partition: str) -> list[tuple[bytes, bytes | None, int]]:
@@ -328,7 +376,7 @@ def test_a_cache_holds_writes_back_until_the_commit(bench: Callable[..., Bench])
     assert logged(world, CHANGELOG) == []
     assert task.store("counts").get(b"a") == b"2"
     assert task.stores["counts"].database.get(b"a") is None
-    task.stores["counts"].database.flush()
+    write_memtable(task)
     assert logged(world, CHANGELOG) == []
     world.commit(task)
     assert logged(world, CHANGELOG) == [(b"b", b"1", 10), (b"a", b"2", 20)]

@@ -61,7 +61,7 @@ class Bench:
     def process(self, now: int, **lags: int | None) -> bool:
         """Process a record if the task is ready, given the lags of the inputs."""
         self.now = now
-        self.task.queues.update_lags({f"{topic}-0": lag for topic, lag in lags.items()})
+        self.task.queues.update_lags({f"{topic}-0": lag for topic, lag in lags.items()}.get)
         return self.task.process(now)
 
     def told(self, kind: str) -> list[Any]:

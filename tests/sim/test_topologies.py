@@ -113,7 +113,7 @@ def run_tasks(
                 count = len(records) if ordered else choices.below(len(records) + 1)
                 task.queues.add(partition, records[:count])
                 del records[:count]
-            task.queues.update_lags(dict.fromkeys(spec.inputs, 0))
+            task.queues.update_lags(dict.fromkeys(spec.inputs, 0).get)
             while task.process(0):
                 if choices.chance(0.2):
                     task.punctuate_stream_time()

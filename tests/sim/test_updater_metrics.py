@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.updater_metrics import RATIOS, UpdaterMetrics
 from streamproof.stores.api import TopicPartition
+from streamproof.stores.metrics import Metrics
+from streamproof.stores.runtime.restore_metrics import Part
 
 PARTITION = TopicPartition("app-one-changelog", 0)
 
@@ -31,14 +33,12 @@ class Bench:
 
     def __init__(self, mode: Mode = "proposal") -> None:
         self.now = 0.0
-        self.metrics = UpdaterMetrics("updater-0", lambda: self.now, mode)
+        self.metrics = UpdaterMetrics("updater-0", Metrics("DEBUG", lambda: self.now), mode)
 
-    def spend(self, *, active: bool, idle: int = 0, restore: int = 0, commit: int = 0) -> None:
-        """One round."""
-        self.now += idle + restore + commit
-        self.metrics.thread.record_round(
-            idle_ms=idle, restore_ms=restore, checkpoint_ms=commit, restoring_active=active
-        )
+    def spend(self, part: Part, milliseconds: int) -> None:
+        """Some time on one part of the work."""
+        self.metrics.thread.turn(part)
+        self.now += milliseconds
 
     def ratios(self) -> dict[str, float]:
         """What the time went to."""
@@ -66,6 +66,7 @@ def test_names_levels_groups_and_tags() -> None:
         ("restore-remaining-records-total", "INFO", "0_0"),
         ("update-rate", "DEBUG", "0_1"),
         ("update-total", "DEBUG", "0_1"),
+        ("standby-process-ratio", "DEBUG", "0_1"),
     }
     assert len(rows) == len(thread) + len(task)
 
@@ -74,21 +75,21 @@ def test_what_kafka_does_when_it_goes_over_to_standbys() -> None:
     """The old window stays for a while, so that both ratios are not zero (KAFKA-18369)."""
     kafka, proposal = Bench("kafka"), Bench("proposal")
     for bench in (kafka, proposal):
-        bench.spend(active=True, restore=3_000)
-        bench.spend(active=False, restore=1_000)
+        bench.spend("restoring", 3_000)
+        bench.spend("updating", 1_000)
     assert kafka.ratios()["active-restore-ratio"] == 0.75
     assert kafka.ratios()["standby-update-ratio"] == 0.25
     assert proposal.ratios()["active-restore-ratio"] == 0
     assert proposal.ratios()["standby-update-ratio"] == 1
-    kafka.spend(active=False, restore=70_000)
-    kafka.spend(active=False, restore=10)
+    kafka.spend("updating", 70_000)
+    kafka.spend("updating", 10)
     assert kafka.ratios()["active-restore-ratio"] == 0
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), max_size=20), st.integers(0, 50))
 def test_what_remains_comes_to_zero(steps: list[tuple[int, int]], trailing: int) -> None:
     """It counts offsets, so that markers and gaps leave no rest (KAFKA-20711)."""
-    metrics = Bench().metrics
+    metrics = Bench("kafka").metrics
     listener = metrics.add("0_0", is_active=True)
     end = sum(count + gap for count, gap in steps) + trailing
     listener.on_restore_start(PARTITION, "one", 0, end)
@@ -103,6 +104,17 @@ def test_what_remains_comes_to_zero(steps: list[tuple[int, int]], trailing: int)
     assert metrics.remaining == {"0_0": 0}
     found = {each.name: each.value for each in metrics.rows()}
     assert found["restore-total"] == total
+
+
+def test_what_remains_counts_records_as_proposed() -> None:
+    """Whatever is skipped stays in the count, until the restoration ends."""
+    metrics = Bench().metrics
+    listener = metrics.add("0_0", is_active=True)
+    listener.on_restore_start(PARTITION, "one", 2, 12)
+    listener.on_batch_restored(PARTITION, "one", 10, 4)
+    assert metrics.remaining == {"0_0": 6}
+    listener.on_restore_end(PARTITION, "one", 4)
+    assert metrics.remaining == {"0_0": 0}
 
 
 def test_a_standby_counts_its_updates() -> None:

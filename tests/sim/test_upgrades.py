@@ -108,7 +108,7 @@ def test_a_crash_of_an_older_release_is_seen(kind: type[CheckpointingStore]) -> 
     filled(CheckpointingStore, disk).close()
     store = opened(CheckpointingStore, disk)
     store.put(b"k", b"aborted")
-    store.flush()
+    store.write_memtable()
     assert not disk.checkpoints
     with pytest.raises(TaskCorruptedError):
         opened(kind, disk)

@@ -89,7 +89,7 @@ def test_what_remains_is_what_the_callbacks_leave() -> None:
     story.tell("restore.start", start=2, end=10)
     story.tell("restore.start", two, start=0, end=5)
     story.tell("updater.metrics", gauges=RATIOS, remaining={"0_0": 13})
-    story.tell("restore.batch", offset=6, remaining=3)
+    story.tell("restore.batch", offset=6, records=4, remaining=3)
     story.tell("updater.metrics", gauges=RATIOS, remaining={"0_0": 8, "0_9": 0})
     story.tell("restore.end", total=4)
     story.tell("restore.suspended", two, total=0)
@@ -99,12 +99,24 @@ def test_what_remains_is_what_the_callbacks_leave() -> None:
     story.tell("updater.metrics", gauges=RATIOS, remaining={"0_0": 0})
     assert story.messages == []
     story.tell("restore.start", start=0, end=10)
-    story.tell("restore.batch", offset=6, remaining=5)
+    story.tell("restore.batch", offset=6, records=1, remaining=5)
     story.tell("updater.metrics", gauges=RATIOS, remaining={"0_0": 5})
     assert story.messages == [
         f"{CHANGELOG} lacks 3 offsets, but the runtime reports 5",
         "task 0_0 lacks 3 offsets, but the runtime reports 5",
     ]
+
+
+def test_what_remains_counts_records_by_the_rules_of_the_proposal() -> None:
+    """Gaps and markers stay in the count, until the restoration ends."""
+    story = Story(MetricsAddUp)
+    story.tell("updater.started", mode="proposal")
+    story.tell("restore.start", start=0, end=10)
+    story.tell("restore.batch", offset=6, records=4, remaining=3)
+    story.tell("updater.metrics", gauges=RATIOS, remaining={"0_0": 6})
+    assert story.messages == []
+    story.tell("updater.metrics", gauges=RATIOS, remaining={"0_0": 3})
+    assert story.messages == ["task 0_0 lacks 6 records, but the runtime reports 3"]
 
 
 def test_a_standby_is_held_back_at_the_committed_offset() -> None:

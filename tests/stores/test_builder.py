@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,13 +37,20 @@ from streamproof.stores.runtime.changelogging import (
 )
 from streamproof.stores.runtime.layers import capabilities_of, find_layer
 from streamproof.stores.runtime.metered import MeteredStore
-from streamproof.stores.timestamped import RocksDBTimestampedStore
+from streamproof.stores.sessions import SessionStore
+from streamproof.stores.timestamped import RocksDBTimestampedStore, TimestampedKeyValueStore
 from streamproof.stores.timestamps import KeyValueWithTimestampStore, ValueAndTimestamp
+from streamproof.stores.transactional import (
+    TransactionalKeyValueStore,
+    TransactionalRocksDBStore,
+)
 from streamproof.stores.transactional import default_store as transactional_store
+from streamproof.stores.two_formats import TransactionalVersion2RocksDBStore
 from streamproof.stores.windowed.memory_sessions import default_store as session_store
+from streamproof.stores.windowed.rocksdb_sessions import RocksDBSessionStore
 from streamproof.stores.windowed.rocksdb_windows import RocksDBWindowStore
 from streamproof.stores.windowed.rocksdb_windows import default_store as window_store
-from streamproof.stores.windows import Window, Windowed
+from streamproof.stores.windows import Window, Windowed, WindowStore
 
 MakeContext = Callable[..., StateStoreContext]
 P0 = TopicPartition("streamproof-store-changelog", 0)
@@ -223,3 +231,47 @@ def test_the_changelog_is_the_store(
     again.init(context, again)
     assert dict(again.all()) == folded()
     again.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TransactionalRocksDBStore("store"),
+        lambda: TimestampedKeyValueStore(TransactionalVersion2RocksDBStore("store")),
+        lambda: RocksDBWindowStore(
+            "store",
+            retention_ms=100_000,
+            window_size_ms=10,
+            inner=TransactionalRocksDBStore("store"),
+        ),
+        lambda: RocksDBSessionStore(
+            "store", retention_ms=100_000, inner=TransactionalRocksDBStore("store")
+        ),
+    ],
+)
+def test_a_store_that_offers_transactions_gets_one(
+    make: Callable[[], Any], make_context: MakeContext
+) -> None:
+    """The runtime opens a transaction at init, and the next one after each commit (KIP-892)."""
+
+    def put(store: Any, value: bytes) -> None:
+        if isinstance(store, WindowStore):
+            store.put(b"key", value, 0)
+        elif isinstance(store, SessionStore):
+            store.put(Windowed(b"key", Window(0, 5)), value)
+        else:
+            store.put(b"key", value)
+
+    store = StoreBuilder(make).with_logging().build()
+    store.init(replace(make_context(), changelog=lambda *_: None), store)
+    for number in range(2):
+        assert store.approximate_num_uncommitted_entries() == 0
+        put(store, b"%d" % number)
+        assert store.approximate_num_uncommitted_entries() >= 1
+        store.commit({P0: number})
+    store.close()
+
+
+def test_a_store_that_stages_its_writes_gets_no_other_layer() -> None:
+    built = layers(StoreBuilder(transactional_store).build())
+    assert built.count(TransactionalKeyValueStore) == 1

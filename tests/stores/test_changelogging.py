@@ -34,17 +34,17 @@ from streamproof.stores.windowed.memory_windows import default_store as memory_w
 from streamproof.stores.windowed.rocksdb_sessions import (
     default_store as session_store,
 )
-from streamproof.stores.windowed.rocksdb_sessions import (
-    timestamped_store as timestamped_session_store,
-)
 from streamproof.stores.windowed.rocksdb_windows import (
     RocksDBWindowStore,
 )
 from streamproof.stores.windowed.rocksdb_windows import (
     default_store as window_store,
 )
-from streamproof.stores.windowed.rocksdb_windows import (
-    timestamped_store as timestamped_window_store,
+from streamproof.stores.windowed.timestamped_sessions import (
+    default_store as timestamped_session_store,
+)
+from streamproof.stores.windowed.timestamped_windows import (
+    default_store as timestamped_window_store,
 )
 from streamproof.stores.windows import Window, Windowed, WindowStore
 

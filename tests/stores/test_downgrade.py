@@ -24,9 +24,9 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.checkpoint import OFFSET_UNKNOWN, OffsetCheckpoint
 from streamproof.stores.errors import ProcessorStateError
-from streamproof.stores.offset_downgrade import is_downgrade
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
+from streamproof.stores.upgrade_configs import RELEASES, is_downgrade, upgrade_mode, upgrade_use
 
 MakeContext = Callable[..., StateStoreContext]
 P0 = TopicPartition("streamproof-store-changelog", 0)
@@ -131,29 +131,53 @@ def test_nothing_is_left_unless_it_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("version", "expected"),
+    ("release", "mode", "use"),
     [
-        (None, False),
-        ("4.2", True),
-        ("4.2.1", True),
-        ("3.9", True),
-        ("2.4", True),
-        ("0.10.0.x", True),
-        ("4.3", False),
-        ("4.3.0", False),
-        ("4.10", False),
-        ("10.0", False),
+        (None, None, None),
+        (None, "in_place", None),
+        (None, "sideways", None),
+        ("4.2", None, "offsets"),
+        ("3.9.x", None, "offsets"),
+        ("2.3", None, "offsets"),
+        ("2.2", "in_place", "in_place"),
+        ("1.1.x", "roll_over", "roll_over"),
+        ("0.10.0.x", "in_place", "in_place"),
+        ("4.3", None, None),
     ],
 )
-def test_versions(tmp_path: Path, version: str | None, expected: bool) -> None:
-    """Numbers are compared as numbers, and 4.3 is the first version that needs nothing."""
-    context = StateStoreContext(tmp_path, app_configs={UPGRADE_FROM_CONFIG: version})
-    assert is_downgrade(context) is expected
-    prepared = {UPGRADE_FROM_CONFIG: version, UPGRADE_MODE_CONFIG: "in_place"}
-    assert is_downgrade(StateStoreContext(tmp_path, app_configs=prepared)) is False
+def test_the_release_tells_the_proposals_apart(
+    tmp_path: Path, release: str | None, mode: str | None, use: str | None
+) -> None:
+    """KIP-258 upgrades from releases without timestamps, KIP-1035 from those without offsets."""
+    configs = {UPGRADE_FROM_CONFIG: release, UPGRADE_MODE_CONFIG: mode}
+    context = StateStoreContext(tmp_path, app_configs=configs)
+    assert upgrade_use(context) == use
+    assert is_downgrade(context) is (use == "offsets")
+    assert upgrade_mode(context) == (None if use == "offsets" else use)
 
 
-@pytest.mark.parametrize("version", ["latest", "4", "v4.2", "", "4.2-SNAPSHOT", 4])
+@pytest.mark.parametrize(
+    ("release", "mode"), [("1.1", None), ("1.1", "sideways"), ("1.1", ""), ("4.2", "in_place")]
+)
+def test_a_mode_that_does_not_fit(tmp_path: Path, release: str, mode: str | None) -> None:
+    """As proposed, each release before 2.3 needs a mode, and no later one has a use for it."""
+    configs = {UPGRADE_FROM_CONFIG: release, UPGRADE_MODE_CONFIG: mode}
+    context = StateStoreContext(tmp_path, app_configs=configs)
+    with pytest.raises(UsageError, match=r"upgrade\.mode"):
+        upgrade_use(context)
+    assert upgrade_use(context, shipped=True) == "offsets"
+
+
+def test_every_older_release_is_known(tmp_path: Path) -> None:
+    """With the suffix of KIP-258, too."""
+    for release in RELEASES:
+        for text in (release, f"{release}.x"):
+            context = StateStoreContext(tmp_path, app_configs={UPGRADE_FROM_CONFIG: text})
+            expected = None if release == "4.3" else "offsets"
+            assert upgrade_use(context, shipped=True) == expected
+
+
+@pytest.mark.parametrize("version", ["latest", "4", "v4.2", "", "4.2-SNAPSHOT", 4, "4.2.1", "9.9"])
 def test_unknown_versions_stop_the_opening(make_context: MakeContext, version: object) -> None:
     """The accepted form is named, before anything is touched."""
     context = make_context(**{UPGRADE_FROM_CONFIG: version})

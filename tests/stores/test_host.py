@@ -143,7 +143,9 @@ def test_errors_have_their_kinds(opened: Any) -> None:
 def test_the_capabilities_are_those_of_the_store() -> None:
     """But for what another store has to do with it."""
     found = HostFactory(python_host("rocksdb")).capabilities
-    assert found == Capabilities(read_only_views=True, durability="flush", position=True)
+    assert found == Capabilities(
+        read_only_views=True, durability="flush", position=True, imports_offsets=True
+    )
 
 
 @pytest.mark.parametrize(

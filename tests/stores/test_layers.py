@@ -40,9 +40,11 @@ DERIVED = {
     "backward_fetch_all",
     "fetch_all",
     "fetch_all_with_timestamp",
+    "put_value_and_timestamp",
+    "put_value_and_timestamp_if_absent",
     "reverse_all",
 }
-"""What the contracts make of other methods: the inner store is asked for a range."""
+"""What the contracts make of other methods: the inner store is asked for a range, or to put."""
 
 CASES = [
     (layer, contract, name)
@@ -77,9 +79,10 @@ def test_what_contracts_make_of_other_methods(layer: type[Any], contract: type[S
     for name in DERIVED & set(dir(contract)):
         inner = MagicMock(spec=contract)
         method = getattr(layer(inner), name)
-        method(*(0 for _ in inspect.signature(method).parameters))
+        names = inspect.signature(method).parameters
+        method(*(None if each == "stamped" else 0 for each in names))
         (call,) = inner.method_calls
-        assert "range" in call[0]
+        assert ("put" if name.startswith("put") else "range") in call[0]
 
 
 def test_a_store_without_transactions_is_its_own() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from streamproof.errors import UsageError
 from streamproof.stores.api import UPGRADE_FROM_CONFIG, StateStoreContext, TopicPartition
-from streamproof.stores.checkpoint import OFFSET_UNKNOWN, OffsetCheckpoint
+from streamproof.stores.checkpoint import OFFSET_UNKNOWN, OffsetCheckpoint, StoreCheckpoint
 from streamproof.stores.checkpointing import LegacyCheckpointingStateStore
 from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
 from streamproof.stores.memory import InMemoryKeyValueStore
@@ -62,6 +62,24 @@ def test_malformed_checkpoint(content: str, line: int, problem: str, tmp_path: P
         checkpoint.read()
     assert f"file, line {line}: " in str(error.value)
     assert problem in str(error.value)
+
+
+def test_stores_share_a_checkpoint(tmp_path: Path) -> None:
+    """Each has entries of its own, under the topic that it knows; the last one deletes the file."""
+    path = tmp_path / ".checkpoint"
+    one = StoreCheckpoint(path, "app-one-changelog", "own-changelog")
+    two = StoreCheckpoint(path, "app-two-changelog", "own-changelog")
+    partition = TopicPartition("own-changelog", 3)
+    one.write({partition: 5})
+    assert (one.exists, two.exists) == (True, False)
+    two.write({partition: 7})
+    one.write({partition: 6})
+    assert (one.read(), two.read()) == ({partition: 6}, {partition: 7})
+    assert path.read_text() == "0\n2\napp-two-changelog 3 7\napp-one-changelog 3 6\n"
+    one.delete()
+    assert (one.read(), two.read()) == ({}, {partition: 7})
+    two.write({})
+    assert not path.exists()
 
 
 def test_checkpoint_that_cannot_be_written(tmp_path: Path) -> None:
@@ -353,7 +371,7 @@ def test_a_warning_says_that_the_store_is_legacy(
 def test_failing_write_is_a_warning(
     make_context: MakeContext, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A file that cannot be written does not stop the commit."""
+    """A file that cannot be written does not stop the commit; flush and close need it."""
     context = make_context(exactly_once=False)
     store = _legacy(threshold=0)
     store.init(context, store)
@@ -362,6 +380,23 @@ def test_failing_write_is_a_warning(
         store.commit({P0: 1})
     assert "were not written" in caplog.text
     assert store.committed_offset(P0) == 1
+    with pytest.raises(ProcessorStateError):
+        store.flush()
+    with pytest.raises(ProcessorStateError):
+        store.close()
+    assert not store.is_open
+
+
+def test_a_flush_writes_what_a_commit_could_not(make_context: MakeContext) -> None:
+    """A flush that returns makes the last commit durable, whatever failed before."""
+    context = make_context(exactly_once=False)
+    store = _legacy(threshold=0)
+    store.init(context, store)
+    _file(context).path.mkdir()
+    store.commit({P0: 1})
+    _file(context).path.rmdir()
+    store.flush()
+    assert _file(context).read() == {P0: 1}
     store.close()
 
 

@@ -29,11 +29,11 @@ from streamproof.stores.timestamps import ValueAndTimestamp
 from streamproof.stores.transactional import default_store as transactional_store
 from streamproof.stores.windowed.memory_sessions import default_store as memory_session_store
 from streamproof.stores.windowed.memory_windows import default_store as memory_window_store
-from streamproof.stores.windowed.rocksdb_sessions import (
-    timestamped_store as timestamped_session_store,
+from streamproof.stores.windowed.timestamped_sessions import (
+    default_store as timestamped_session_store,
 )
-from streamproof.stores.windowed.rocksdb_windows import (
-    timestamped_store as timestamped_window_store,
+from streamproof.stores.windowed.timestamped_windows import (
+    default_store as timestamped_window_store,
 )
 from streamproof.stores.windows import Window, Windowed, WindowStore
 

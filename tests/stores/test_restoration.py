@@ -17,6 +17,7 @@ from streamproof.stores.metrics import Metrics
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.runtime.restoration import Restoration, StateRestoreListener
 from streamproof.stores.runtime.restore_metrics import (
+    Part,
     StateUpdaterMetrics,
     TaskRestoreMetrics,
     TaskUpdateMetrics,
@@ -432,44 +433,44 @@ def test_thread_metrics() -> None:
     assert metrics.rows() == []
 
 
-ROUND = st.tuples(
-    st.booleans(), st.integers(0, 500), st.integers(0, 500), st.integers(0, 500), st.integers(0, 90)
-)
+PARTS: tuple[Part, ...] = ("idle", "restoring", "updating", "checkpointing")
+STEPS = st.lists(st.tuples(st.sampled_from(PARTS), st.integers(0, 90_000)), max_size=20)
 
 
-@given(rounds=st.lists(ROUND, max_size=20))
+@given(steps=STEPS)
 @settings(settings.get_profile("stores"), max_examples=200)
-def test_ratios_sum_to_one(rounds: list[tuple[bool, int, int, int, int]]) -> None:
-    """Once any time was recorded; and only one of the two for restoring and updating is not 0."""
+def test_ratios_sum_to_one(steps: list[tuple[Part, int]]) -> None:
+    """Once any time was spent; and only one of the two for restoring and updating is not 0."""
     clock = Clock()
     metrics = Metrics("INFO", clock)
     updater = StateUpdaterMetrics(metrics, "updater-1")
-    for active, idle, restore, checkpoint, seconds in rounds:
-        updater.record_round(
-            idle_ms=idle, restore_ms=restore, checkpoint_ms=checkpoint, restoring_active=active
-        )
+    for part, milliseconds in steps:
+        updater.turn(part)
+        clock.now += milliseconds
         found = values(metrics)
         ratios = [value for name, value in found.items() if name.endswith("-ratio")]
         assert len(ratios) == 4
-        if idle + restore + checkpoint:
+        if milliseconds:
             assert sum(ratios) == pytest.approx(1)
-        assert found["standby-update-ratio" if active else "active-restore-ratio"] == 0
-        if restore:
-            assert found["active-restore-ratio" if active else "standby-update-ratio"] > 0
-        clock.now += seconds * 1_000
+        assert not (found["standby-update-ratio"] and found["active-restore-ratio"])
 
 
 def test_ratios_are_of_the_last_windows() -> None:
     clock = Clock()
     metrics = Metrics("INFO", clock)
     updater = StateUpdaterMetrics(metrics, "updater-1")
-    updater.record_round(idle_ms=0, restore_ms=75, checkpoint_ms=25, restoring_active=True)
+    updater.turn("restoring")
+    clock.now += 75
+    updater.turn("checkpointing")
+    clock.now += 25
+    updater.turn("idle")
     found = values(metrics)
     assert (found["active-restore-ratio"], found["checkpoint-ratio"]) == (0.75, 0.25)
     clock.now += 60_000
-    updater.record_round(idle_ms=50, restore_ms=50, checkpoint_ms=0, restoring_active=True)
+    updater.turn("restoring")
+    clock.now += 20_000
     found = values(metrics)
-    assert (found["active-restore-ratio"], found["idle-ratio"]) == (0.5, 0.5)
+    assert (found["active-restore-ratio"], found["idle-ratio"]) == (0.25, 0.75)
 
 
 def test_in_memory_restores_as_well(make_context: Any) -> None:

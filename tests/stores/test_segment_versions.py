@@ -192,7 +192,7 @@ from streamproof.stores.windowed import segment_databases
 from streamproof.stores.windowed.segment_databases import SegmentDatabases
 
 name, guarantee, number = sys.argv[2], sys.argv[3], int(sys.argv[4])
-owner = segment_databases._Segment
+owner = segment_databases.OneSegment
 if name in ("finish",):
     owner = OffsetImport
 elif name in ("_delete",):

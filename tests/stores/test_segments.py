@@ -29,7 +29,12 @@ from streamproof.stores.errors import (
 )
 from streamproof.stores.sessions import SessionStore
 from streamproof.stores.timestamps import ValueAndTimestamp
-from streamproof.stores.windowed import rocksdb_sessions, rocksdb_windows
+from streamproof.stores.windowed import (
+    rocksdb_sessions,
+    rocksdb_windows,
+    timestamped_sessions,
+    timestamped_windows,
+)
 from streamproof.stores.windowed.keys import key_bounds, session_key, window_key
 from streamproof.stores.windowed.memory_windows import InMemoryWindowStore
 from streamproof.stores.windowed.rocksdb_windows import RocksDBWindowStore
@@ -374,7 +379,7 @@ def test_restored_records_that_are_expired_are_dropped(opened: Open) -> None:
 
 def test_timestamped_windows(opened: Open) -> None:
     """The timestamp is kept beside the value; plain reads give the value alone."""
-    store = opened(rocksdb_windows.timestamped_store)
+    store = opened(timestamped_windows.default_store)
     store.put_with_timestamp(b"k", b"v", 42, 5)
     store.of_test.record_timestamp = 43
     store.put(b"k", b"w", 6)
@@ -395,7 +400,7 @@ def test_timestamped_windows(opened: Open) -> None:
 
 def test_timestamped_sessions(opened: Open) -> None:
     """The same for sessions."""
-    store = opened(rocksdb_sessions.timestamped_store)
+    store = opened(timestamped_sessions.default_store)
     session = Windowed(b"k", Window(3, 8))
     store.put_with_timestamp(session, b"v", 42)
     assert store.fetch_session(b"k", 3, 8) == b"v"

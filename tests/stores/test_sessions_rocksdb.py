@@ -25,15 +25,14 @@ from streamproof.stores.errors import (
     NullArgumentError,
     ProcessorStateError,
 )
-from streamproof.stores.timestamped import TransactionalVersion2RocksDBStore
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
-from streamproof.stores.windowed import rocksdb_sessions
+from streamproof.stores.windowed import rocksdb_sessions, timestamped_sessions
 from streamproof.stores.windowed.keys import session_key
 from streamproof.stores.windowed.rocksdb_sessions import (
     RocksDBSessionStore,
-    TimestampedRocksDBSessionStore,
 )
 from streamproof.stores.windowed.segment_databases import SegmentDatabases
+from streamproof.stores.windowed.timestamped_sessions import TimestampedRocksDBSessionStore
 from streamproof.stores.windows import LONG_MAX, Window, Windowed
 
 RETENTION, INTERVAL = 10_000, 60_000
@@ -62,11 +61,27 @@ def databases(**arguments: Any) -> RocksDBSessionStore:
     return plain(inner=SegmentDatabases("store", segment_interval_ms=interval), **arguments)
 
 
+class Timestamped(TimestampedRocksDBSessionStore):
+    """A store with timestamps that shows what the store below it knows."""
+
+    @property
+    def stream_time(self) -> int:
+        return self._below.stream_time
+
+    @property
+    def context(self) -> StateStoreContext:
+        return self._below.context
+
+    @property
+    def _below(self) -> RocksDBSessionStore:
+        assert isinstance(self.inner, RocksDBSessionStore)
+        return self.inner
+
+
 def timestamped(**arguments: Any) -> TimestampedRocksDBSessionStore:
     """All segments in one database, with the timestamps of records and with transactions."""
     figures = {"retention_ms": RETENTION, "segment_interval_ms": INTERVAL} | arguments
-    inner = TransactionalKeyValueStore(TransactionalVersion2RocksDBStore("store"))
-    return TimestampedRocksDBSessionStore("store", inner=inner, **figures)
+    return Timestamped("store", transactional=True, **figures)
 
 
 LAYOUTS = pytest.mark.parametrize("make", [plain, transactional, databases, timestamped])
@@ -418,7 +433,7 @@ def test_what_the_stores_claim() -> None:
         assert (found.transactional, found.explicit_transactions) == (staged, staged)
         assert found.position
         assert not found.timestamped
-    assert rocksdb_sessions.timestamped_store().capabilities.timestamped
+    assert timestamped_sessions.default_store().capabilities.timestamped
 
 
 # --- transactions and views ---------------------------------------------------------------

@@ -30,14 +30,14 @@ from streamproof.stores.timestamped import (
     RocksDBLazyTimestampedStore,
     RocksDBTimestampedStore,
     TimestampedKeyValueStore,
-    TimestampedTransaction,
+    TimestampedKeyValueTransaction,
     TimestampedView,
-    Version2RocksDBStore,
 )
 from streamproof.stores.timestamped_lazy import LazyRocksDBStore, TransactionalLazyRocksDBStore
 from streamproof.stores.timestamps import ValueAndTimestamp
 from streamproof.stores.transactional import RocksDBTransaction
 from streamproof.stores.transactions import Transaction
+from streamproof.stores.two_formats import Version2RocksDBStore
 
 MakeContext = Callable[..., StateStoreContext]
 P0 = TopicPartition("log", 0)
@@ -248,6 +248,7 @@ def test_what_the_stores_promise() -> None:
             in_place_upgrade=name == "rocksdb-timestamped",
             read_only_views=True,
             durability="flush",
+            imports_offsets=True,
         )
     transactional = cast(TimestampedKeyValueStore, BUILTIN["rocksdb-timestamped-transactional"]())
     assert transactional.capabilities.explicit_transactions
@@ -255,9 +256,9 @@ def test_what_the_stores_promise() -> None:
     assert transactional.capabilities.timestamped
 
 
-def _begin(store: TimestampedKeyValueStore) -> TimestampedTransaction:
+def _begin(store: TimestampedKeyValueStore) -> TimestampedKeyValueTransaction:
     transaction = store.new_transaction()
-    assert isinstance(transaction, TimestampedTransaction)
+    assert isinstance(transaction, TimestampedKeyValueTransaction)
     assert isinstance(transaction, Transaction)
     return transaction
 

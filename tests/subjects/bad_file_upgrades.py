@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from bad_file_stores import breaks
-from file_store import CAPABILITIES, Content, FileStore, OlderFileStore
+from file_store import CAPABILITIES, Content, FileStore, InPlaceFileStore, OlderFileStore
 
 from streamproof.stores.api import (
     NO_TIMESTAMP,
@@ -211,7 +212,7 @@ class UncleanStopOverlooked(FileStore):
 
 
 @breaks("UPGRADE-015")
-class PreparedFormatIsLive(FileStore):
+class PreparedFormatIsLive(InPlaceFileStore):
     def init(self, context: StateStoreContext, root: StateStore) -> None:
         super().init(context, root)
         if self.live == self.older and self.filled.exists():
@@ -219,25 +220,25 @@ class PreparedFormatIsLive(FileStore):
 
 
 @breaks("UPGRADE-016")
-class PreparedTooEarly(FileStore):
+class PreparedTooEarly(InPlaceFileStore):
     prepared = True
 
 
 @breaks("UPGRADE-017")
-class PreparedInVain(FileStore):
+class PreparedInVain(InPlaceFileStore):
     def upgraded(self) -> Content:
         return Content() if self.filled.exists() else super().upgraded()
 
 
 @breaks("UPGRADE-018")
-class NoWayBack(FileStore):
+class NoWayBack(InPlaceFileStore):
     def rebuild(self, partition: TopicPartition, records: Sequence[ChangelogRecord]) -> None:
         super().rebuild(partition, records)
         self.beside.save(self.newer)
 
 
 @breaks("UPGRADE-019")
-class OffsetRebuiltFirst(FileStore):
+class OffsetRebuiltFirst(InPlaceFileStore):
     def rebuild(self, partition: TopicPartition, records: Sequence[ChangelogRecord]) -> None:
         self.beside.offsets[partition] = records[-1].offset
         self.beside.save(self.filled)
@@ -380,6 +381,16 @@ class NegativeLatency(MeasuredOtherwise):
         super().commit(changelog_offsets)
         self.commits = right
         right.record(-1)
+
+
+@breaks("METRIC-005")
+class LatencyInPicoseconds(MeasuredOtherwise):
+    def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
+        right, self.commits = self.commits, Sensor(recording=False)
+        began = time.monotonic_ns()
+        super().commit(changelog_offsets)
+        self.commits = right
+        right.record((time.monotonic_ns() - began) * 1000)
 
 
 @breaks("METRIC-006")

@@ -170,8 +170,7 @@ class _CommitsNewestSegment(_Wrong):
     def commit(self, changelog_offsets: Mapping[Any, int | None]) -> None:
         live = self.rows
         newest = max((self.time_of(place) // INTERVAL for place, _ in live), default=0)
-        kept = {row: live[row] for row in live if self.time_of(row[0]) // INTERVAL == newest}
-        self.rows = {**self.committed, **kept}
+        self.writes = [each for each in self.writes if self.time_of(each[0]) // INTERVAL == newest]
         super().commit(changelog_offsets)
         self.rows = live
 
@@ -467,7 +466,7 @@ class _NoneDeletesDuplicates(_WrongDuplicates):
 @breaks("WIN-028")
 class _LastDuplicateCommitted(_WrongDuplicates):
     def commit(self, changelog_offsets: Mapping[Any, int | None]) -> None:
-        self.rows = {(place, 0): value for (place, _), value in self.rows.items()}
+        self.writes = [(place, 0, value) for place, _, value in self.writes]
         super().commit(changelog_offsets)
 
 

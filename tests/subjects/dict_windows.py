@@ -41,8 +41,6 @@ CAPABILITIES = Capabilities(
     explicit_transactions=True,
     read_only_views=True,
     several_partitions=False,
-    ranges=False,
-    reverse=False,
     prefix_scan=False,
     entry_count=False,
     durability="flush",
@@ -94,10 +92,13 @@ class DictStore(StateStore):
 
     def __init__(self, parent: DictStore | None = None) -> None:
         self.parent = parent
-        self.rows: Rows = dict(parent.rows) if parent else {}
-        self.stream_time = parent.stream_time if parent else -1
+        self.transactions: list[DictStore] = []
+        self.writes: list[tuple[Windowed, int, bytes | None]] = []
+        self.rows: Rows = dict(parent.committed) if parent else {}
+        self.stream_time = parent.committed_time if parent else -1
         self.sequence = parent.sequence if parent else 0
         self.committed: Rows = {}
+        self.committed_time = -1
         self.offsets: dict[TopicPartition, int | None] = {}
         self._open = parent is not None
         self._file = Path()
@@ -112,11 +113,14 @@ class DictStore(StateStore):
             saved = pickle.loads(self._file.read_bytes())  # noqa: S301 - it wrote them itself
             self.committed, self.stream_time, self.sequence, self.offsets = saved
         self.rows = dict(self.committed)
+        self.committed_time = self.stream_time
         self._open = True
         context.register(root, self.restore)
 
     def close(self) -> None:
         self._open = False
+        for transaction in self.transactions:
+            transaction.close()
 
     def opened(self) -> None:
         if not self._open:
@@ -125,20 +129,46 @@ class DictStore(StateStore):
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
         self.opened()
         store = self.parent or self
-        store.committed = dict(self.rows)
-        store.rows = dict(self.rows)
-        store.stream_time = max(store.stream_time, self.stream_time)
-        store.sequence = self.sequence
+        ending = [self] if self.parent else [*filter(is_open, store.transactions), self]
+        for each in ending:
+            store.take(each)
+        store.stream_time = max(store.stream_time, store.committed_time)
         store.offsets = {**store.offsets, **changelog_offsets} if changelog_offsets else {}
-        saved = store.committed, store.stream_time, store.sequence, store.offsets
+        saved = store.committed, store.committed_time, store.sequence, store.offsets
         store._file.write_bytes(pickle.dumps(saved))
+
+    def take(self, writer: DictStore) -> None:
+        """Commit what the store itself or a transaction has written."""
+        for place, number, value in writer.writes:
+            if value is None:
+                self.committed.pop((place, number), None)
+            else:
+                fresh = writer is not self and self.capabilities.retain_duplicates
+                self.sequence += fresh
+                self.committed[place, self.sequence if fresh else number] = value
+        self.committed_time = max(self.committed_time, writer.stream_time)
+        writer.writes.clear()
+        if writer is not self:
+            writer.close()
+        self.rows = dict(self.committed)
+        for place, number, value in self.writes:
+            self.show(place, number, value)
+
+    def show(self, place: Windowed, number: int, value: bytes | None) -> None:
+        if value is None:
+            self.rows.pop((place, number), None)
+        else:
+            self.rows[place, number] = value
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
         self.opened()
         return self.offsets.get(partition)
 
     def new_transaction(self) -> StateStore:
-        return type(self)(self)
+        self.opened()
+        self.transactions = [each for each in self.transactions if each._open]
+        self.transactions.append(type(self)(self))
+        return self.transactions[-1]
 
     def read_only(self, isolation_level: IsolationLevel) -> Any:
         self.opened()
@@ -150,7 +180,7 @@ class DictStore(StateStore):
             place, number = self.parsed(record.key)
             self.write(place, number, record.value)
             self.sequence = max(self.sequence, number)
-        self.committed = dict(self.rows)
+        self.take(self)
 
     def parsed(self, key: bytes) -> tuple[Windowed, int]:
         start_key, start, sequence = parse_window_key(key)
@@ -171,10 +201,9 @@ class DictStore(StateStore):
         self.stream_time = max(self.stream_time, time)
         if time < self.first_kept():
             self.dropped_records += 1
-        elif value is None:
-            self.rows.pop((place, number), None)
         else:
-            self.rows[place, number] = value
+            self.writes.append((place, number, value))
+            self.show(place, number, value)
 
     def value(self, place: Windowed) -> bytes | None:
         self.opened()
@@ -192,6 +221,10 @@ class DictStore(StateStore):
         return Entries(self, [(row[0], self.rows[row]) for row in found])
 
 
+def is_open(store: DictStore) -> bool:
+    return store._open
+
+
 class View:
     """What is committed, for the methods that read."""
 
@@ -201,6 +234,7 @@ class View:
     def __getattr__(self, name: str) -> Any:
         snapshot = type(self.store)(self.store)
         snapshot.rows = self.store.committed
+        snapshot.stream_time = self.store.committed_time
         return getattr(snapshot, name)
 
 

@@ -1,0 +1,96 @@
+"""Long programs become short ones that still fail with the store, and pass with a right one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from streamproof.conformance.lab import Lab
+from streamproof.conformance.program_shrinking import shorter, too_long
+from streamproof.conformance.program_text import LONGEST_PROGRAM, explained
+from streamproof.conformance.running_call import RunningCall
+from streamproof.conformance.subject import Subject, load_subject
+
+WRONG = "streamproof.conformance.mutants.store_mutants:empty_value_deletes"
+
+HEAD = f'from streamproof import CHANGELOG, Lab\n\nlab = Lab({WRONG!r}, guarantee="exactly-once")\n'
+
+Shorten = Callable[[str], str]
+
+
+@pytest.fixture
+def shorten(tmp_path: Path) -> Shorten:
+    """Makes programs on a wrong store shorter."""
+    numbers = count()
+
+    def make_lab(subject: Subject) -> Lab:
+        directory = tmp_path / f"t{next(numbers)}" / "task"
+        directory.mkdir(parents=True)
+        return Lab(subject, directory=directory)
+
+    status = RunningCall(tmp_path / "status", create=True)
+    return lambda lines: shorter(HEAD + lines, load_subject(WRONG), make_lab, status)
+
+
+def test_what_does_not_matter_goes(shorten: Shorten) -> None:
+    """Repeated lines, reads and commits, but not what the failure needs."""
+    noise = "store.put(b'b', b'1')\nstore.get(b'b')\n" * 20
+    found = shorten(
+        f"store = lab.open()\n{noise}store.put(b'a', b'')\nstore.commit({{CHANGELOG: 1}})\n"
+        "assert store.get(b'a') == b''  # found None\n"
+    )
+    assert found == (
+        f'from streamproof import Lab\n\nlab = Lab({WRONG!r}, guarantee="exactly-once")\n'
+        "store = lab.open()\nstore.put(b'a', b'')\nassert store.get(b'a') == b''  # found None\n"
+    )
+
+
+def test_one_wrong_answer_of_many_is_asserted(shorten: Shorten) -> None:
+    """The one that a right store does not give."""
+    puts = "".join(f"store.put(b'k{n}', b'{'' if n == 7 else n}')\n" for n in range(9))
+    reads = "".join(f"answer_{n} = store.get(b'k{n}')\n" for n in range(9))
+    names = ", ".join(f"answer_{n}" for n in range(9))
+    values = ", ".join("None" if n == 7 else repr(str(n).encode()) for n in range(9))
+    found = shorten(f"store = lab.open()\n{puts}{reads}assert [{names}] != [{values}]  # why\n")
+    assert found.splitlines()[3:] == [
+        "store = lab.open()",
+        "store.put(b'k7', b'')",
+        "answer_7 = store.get(b'k7')",
+        "assert answer_7 != None  # why",
+    ]
+
+
+def test_what_counts_up_becomes_a_loop(shorten: Shorten) -> None:
+    """If the failure needs all of it."""
+    puts = "".join(f"store.put(b'key{n:03d}', b'')\n" for n in range(40))
+    found = shorten(f"store = lab.open()\n{puts}assert len(list(store.all())) != 0  # why\n")
+    assert "for n in range(0, 40):\n    store.put(b'key%03d' % n, b'')" in found
+    assert len(found.splitlines()) < 10
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "assert store.get(b'a') == b'2'  # which no store does",
+        "assert store.get(b'b') == b'1'  # which this store does",
+        "lab.crash(print)",
+    ],
+)
+def test_other_programs_stay_as_they_are(shorten: Shorten, last: str) -> None:
+    """A right store must pass, the wrong one must fail, and no process may die."""
+    lines = "store = lab.open()\n" + "store.put(b'b', b'1')\n" * 3 + last + "\n"
+    assert shorten(lines) == HEAD + lines
+
+
+def test_what_is_too_long() -> None:
+    """Many lines, or one line several times in a row; and what stays long says so."""
+    assert not too_long("a\nb\n\n\nc\n")
+    assert too_long("a\nb\nb\n")
+    long = "\n".join(f"line_{n}" for n in range(LONGEST_PROGRAM + 1))
+    assert too_long(long)
+    assert explained("a\nb\n") == "a\nb\n"
+    assert explained(long).startswith("# This program is long, because")
+    assert explained(explained(long)) == explained(long)

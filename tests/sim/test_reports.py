@@ -1,0 +1,156 @@
+"""Reports of members: a wrong one is found, whether it says too much, too little, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from streamproof.sim import state_directory, stream_thread
+from streamproof.sim.choices import Choices
+from streamproof.sim.decisions.lag import LATEST_OFFSET
+from streamproof.sim.decisions.recovery import Closing
+from streamproof.sim.invariants import INVARIANTS
+from streamproof.sim.plan_space import PlanSpace, draw
+from streamproof.sim.simulation import run
+from streamproof.sim.state_directory import StateDirectory
+from streamproof.sim.tasks import partition_assignor
+from streamproof.sim.tasks.partition_assignor import PartitionAssignor
+from streamproof.sim.tasks.stream_task import StreamTask
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def no_cache(patch: pytest.MonkeyPatch) -> None:
+    """The cache of a process is always empty."""
+    patch.setattr(StateDirectory, "sums", lambda *_: {})
+
+
+def no_scan(patch: pytest.MonkeyPatch) -> None:
+    """A process opens no store at its start."""
+    patch.setattr(StateDirectory, "initialize_startup_stores", lambda *_: None)
+
+
+def cache_of_each_thread(patch: pytest.MonkeyPatch) -> None:
+    """A thread knows only of what it has closed itself."""
+    right, closers = StateDirectory.closed, dict[str, str]()
+
+    def closed(self: StateDirectory, task: StreamTask, *more: Any) -> None:
+        closers[task.id] = task._actor
+        right(self, task, *more)
+
+    sums = StateDirectory.sums
+    patch.setattr(StateDirectory, "closed", closed)
+    patch.setattr(
+        StateDirectory,
+        "sums",
+        lambda self, thread: {
+            task: total
+            for task, total in sums(self, thread).items()
+            if closers.get(task, thread) == thread
+        },
+    )
+
+
+def cache_of_other_threads(patch: pytest.MonkeyPatch) -> None:
+    """A thread does not know what it has closed itself."""
+    right, closers = StateDirectory.closed, dict[str, str]()
+
+    def closed(self: StateDirectory, task: StreamTask, *more: Any) -> None:
+        closers[task.id] = task._actor
+        right(self, task, *more)
+
+    sums = StateDirectory.sums
+    patch.setattr(StateDirectory, "closed", closed)
+    patch.setattr(
+        StateDirectory,
+        "sums",
+        lambda self, thread: {
+            task: total for task, total in sums(self, thread).items() if closers.get(task) != thread
+        },
+    )
+
+
+def clean_closes_alone(patch: pytest.MonkeyPatch) -> None:
+    """A close after an error leaves the cache as it was."""
+    right = StateDirectory.closed
+
+    def closed(self: StateDirectory, task: StreamTask, total: int | None, closing: Closing) -> None:
+        before = self._sums.get(task.id)
+        right(self, task, total, closing)
+        if closing is Closing.DIRTY and before is not None:
+            self._sums[task.id] = before
+
+    patch.setattr(StateDirectory, "closed", closed)
+
+
+def of_memory(patch: pytest.MonkeyPatch) -> None:
+    """After a close, the cache has what was in memory, committed or not."""
+    patch.setattr(
+        stream_thread, "sum_at_close", lambda task, *_, **__: state_directory.next_offset_sum(task)
+    )
+
+
+def one_less(patch: pytest.MonkeyPatch) -> None:
+    """The cache has the offsets instead of the next offsets."""
+    right = state_directory.offset_sum
+    patch.setattr(state_directory, "offset_sum", lambda some: max(right(some) - 1, 0))
+
+
+def a_sum_for_a_running_task(patch: pytest.MonkeyPatch) -> None:
+    """A running task is reported as if it restored."""
+
+    def report(right: Callable[..., Any]) -> Callable[..., Any]:
+        def subscription(self: PartitionAssignor, tasks: Mapping[str, Any], owned: Any) -> Any:
+            patch.setattr(partition_assignor, "LATEST_OFFSET", 1)
+            try:
+                return right(self, tasks, owned)
+            finally:
+                patch.setattr(partition_assignor, "LATEST_OFFSET", LATEST_OFFSET)
+
+        return subscription
+
+    patch.setattr(PartitionAssignor, "subscription", report(PartitionAssignor.subscription))
+
+
+WRONG: list[tuple[str, Plant]] = [
+    ("ASSIGN-012", no_cache),
+    ("ASSIGN-012", no_scan),
+    ("ASSIGN-012", one_less),
+    ("ASSIGN-013", one_less),
+    ("ASSIGN-013", a_sum_for_a_running_task),
+    ("ASSIGN-014", no_cache),
+    ("ASSIGN-014", cache_of_each_thread),
+    ("ASSIGN-014", cache_of_other_threads),
+    ("ASSIGN-014", clean_closes_alone),
+    ("ASSIGN-014", of_memory),
+]
+
+
+def found(requirement: str, seeds: range) -> Iterator[str]:
+    """The requirements that worlds with the situation of a requirement break."""
+    (invariant,) = [each for each in INVARIANTS if each.requirement == requirement]
+    space = msgspec.convert(invariant.drawn_from, PlanSpace)
+    for seed in seeds:
+        choices = Choices.seeded(seed)
+        outcome = run(choices, draw(choices, space), invariants=[invariant])
+        yield from (each.requirement for each in outcome.violations)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "plant"), WRONG, ids=lambda each: getattr(each, "__name__", each)
+)
+def test_a_wrong_report_is_found(
+    requirement: str, plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In few worlds."""
+    plant(monkeypatch)
+    assert requirement in found(requirement, range(80))
+
+
+@pytest.mark.parametrize("requirement", ["ASSIGN-012", "ASSIGN-013", "ASSIGN-014"])
+def test_right_reports_pass(requirement: str) -> None:
+    """In the same worlds."""
+    assert list(found(requirement, range(30))) == []

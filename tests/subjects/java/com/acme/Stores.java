@@ -1,0 +1,90 @@
+package com.acme;
+
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.state.KeyValueBytesStoreSupplier;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.internals.InMemoryKeyValueStore;
+
+/** Stores of a user: a right one, and some that misbehave. */
+public final class Stores {
+  private Stores() {}
+
+  private interface Made {
+    KeyValueStore<Bytes, byte[]> get();
+  }
+
+  private static KeyValueBytesStoreSupplier supplier(Made made) {
+    return new KeyValueBytesStoreSupplier() {
+      @Override
+      public String name() {
+        return "acme";
+      }
+
+      @Override
+      public KeyValueStore<Bytes, byte[]> get() {
+        return made.get();
+      }
+
+      @Override
+      public String metricsScope() {
+        return "acme";
+      }
+    };
+  }
+
+  /** Kafka's own store in memory. */
+  public static KeyValueBytesStoreSupplier right() {
+    return org.apache.kafka.streams.state.Stores.inMemoryKeyValueStore("acme");
+  }
+
+  /** A store that keeps an empty value where a row is deleted. */
+  public static KeyValueBytesStoreSupplier lostTombstones() {
+    return supplier(
+        () ->
+            new InMemoryKeyValueStore("acme") {
+              @Override
+              public synchronized void put(Bytes key, byte[] value) {
+                super.put(key, value == null ? new byte[0] : value);
+              }
+            });
+  }
+
+  /** A store that prints what it does. */
+  public static KeyValueBytesStoreSupplier babbling() {
+    return supplier(
+        () ->
+            new InMemoryKeyValueStore("acme") {
+              @Override
+              public synchronized byte[] get(Bytes key) {
+                System.out.println("get " + key);
+                return super.get(key);
+              }
+            });
+  }
+
+  /** A store that ends the JVM. */
+  public static KeyValueBytesStoreSupplier exiting() {
+    return supplier(
+        () ->
+            new InMemoryKeyValueStore("acme") {
+              @Override
+              public synchronized byte[] get(Bytes key) {
+                System.err.println("the store gives up");
+                System.exit(7);
+                return null;
+              }
+            });
+  }
+
+  public static KeyValueBytesStoreSupplier throwing() {
+    throw new IllegalStateException("no license");
+  }
+
+  public static String noStore() {
+    return "acme";
+  }
+
+  public KeyValueBytesStoreSupplier notStatic() {
+    return right();
+  }
+}
