@@ -133,7 +133,6 @@ if __name__ == "__main__":
     if not recorder_is_loaded():
         with tempfile.TemporaryDirectory() as place:
             libraries = preload(Path(place))
-            assert libraries, "the recorder needs a C compiler"
             environment = {**os.environ, "LD_PRELOAD": libraries}
             # The libraries are mapped for as long as it runs, and deleted after that.
             code = subprocess.run(sys.orig_argv, env=environment, check=False).returncode

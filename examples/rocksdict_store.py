@@ -17,7 +17,7 @@ that option says.
 ``with_log`` leaves the log on. It has one order for all families, so that an offset is never there
 without the entries before it. What remains is that writes go to the database at once: those that
 no commit covers survive a crash. Under exactly-once the store would have to notice
-(``CRASH-009``, a SHOULD); ``plyvel_store.py`` shows how. Under at-least-once nothing is missing.
+(``CRASH-009``); ``plyvel_store.py`` shows how. Under at-least-once nothing is missing.
 """
 
 from __future__ import annotations
