@@ -53,7 +53,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 LIMITS: dict[Profile, Limits] = {
     "smoke": Limits(
-        examples=4,
+        examples=10,
         store_programs=20,
         store_steps=25,
         store_failures=1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -230,6 +230,7 @@ class Session:
             if search is not None:
                 self._finish_all(observer)
                 observer.record(Note(kind="search", text=search.summary()))
+        self._finish_beside(observer)
         self._note_at_the_end(observer)
 
     def _note_at_the_end(self, observer: Observer) -> None:
@@ -251,16 +252,23 @@ class Session:
 
     def verdicts(self) -> list[SubjectVerdict]:
         """The verdict on each subject."""
-        order = [each.id for each in self.requirements]
         return [
             verdict_of(
                 subject,
-                sorted(results, key=lambda each: order.index(each.requirement)),
+                self._in_order(subject, results),
                 self._of_core(subject),
                 [each for each in self.failures if each.subject == subject],
             )
             for subject, results in self.results.items()
         ]
+
+    def _in_order(
+        self, subject: str, results: Iterable[RequirementResult]
+    ) -> list[RequirementResult]:
+        """The results in the order of the run, and after them those that nobody had asked for."""
+        whole = requirements_that_bind(binds_of(subject))
+        order = list(dict.fromkeys(each.id for each in (*self.requirements, *whole)))
+        return sorted(results, key=lambda each: order.index(each.requirement))
 
     def _of_core(self, subject: str) -> int:
         """The core requirements of a whole run, if this run is a part of one; otherwise 0."""
@@ -346,8 +354,32 @@ class Session:
         """Make the result of a requirement if all checks that test it have ended."""
         outcomes = self._outcomes_for(subject, requirement)
         done = {each.check for each in outcomes if not each.replayed}
-        if any(name not in done for name in requirement.checks):
-            return
+        if all(name in done for name in requirement.checks):
+            self._conclude(subject, requirement, outcomes, observer)
+
+    def _finish_beside(self, observer: Observer) -> None:
+        """Make the results of broken requirements that this run was not asked for.
+
+        A check tests several requirements. A failure that it has seen is a failure of the subject,
+        also where ``--only`` names another of them.
+        """
+        for subject, outcomes in self._outcomes.items():
+            broken = {each.requirement for outcome in outcomes for each in outcome.findings}
+            broken -= {each.requirement for each in self.results[subject]}
+            whole = requirements_that_bind(binds_of(subject))
+            for requirement in self._applicable(subject, whole):
+                if requirement.id in broken:
+                    mine = self._outcomes_for(subject, requirement)
+                    self._conclude(subject, requirement, mine, observer)
+
+    def _conclude(
+        self,
+        subject: str,
+        requirement: Requirement,
+        outcomes: Sequence[CheckOutcome],
+        observer: Observer,
+    ) -> None:
+        """Make the result of a requirement from these outcomes."""
         failures = self._record_failures(subject, requirement, outcomes, observer)
         result = result_of(subject, requirement, outcomes)
         if result.status == "fail" and all(each.known for each in failures):

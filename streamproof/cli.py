@@ -51,9 +51,7 @@ COMMANDS = {
     "requirements": CommandEntry(
         "requirements:requirements", "List the requirements, or show one in full."
     ),
-    "subjects": CommandEntry(
-        "subjects:list_subjects", "List the stores that come with streamproof, and those of Kafka."
-    ),
+    "subjects": CommandEntry("subjects:list_subjects", "List the built-in stores and Kafka's own."),
     "scenarios": CommandEntry(
         "scenarios:list_scenarios", "List the crash scenarios, show one, or play them all."
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from itertools import product
 from typing import Any
 
 from hypothesis import strategies as st
@@ -73,6 +74,7 @@ def random_programs(run: CheckRun) -> None:
     # Even the shortest search uses every step at least once.
     scans = kind_of(run.subject.capabilities).scans
     parts: list[Part] = [*PARTS, *(partial(reads, method) for method in scans)]
+    parts += [partial(rewritten, write) for write, offered in WRITES.items() if offered(run)]
     for part in parts:
         run.shrinking(partial(in_trial, run, part))
     steps = Steps(StoreProgram, strategies(run), run)
@@ -243,12 +245,30 @@ class StoreProgram:
             self.stage.wrote(writer, key, self.stage.cell_of(value))
 
     @step(able("timestamped"), key="key", value="any_value", timestamp="timestamp", which="which")
-    def put_stamped(self, key: Any, value: Value, timestamp: int, which: int = 0) -> None:
+    def put_stamped(self, key: Any, value: Value, timestamp: int = 5, which: int = 0) -> None:
         """Put a value with a timestamp."""
         at, writer = self.stage.at(key), self.stage.writer(which)
         if self.stage.may_write(writer, at):
             writer.handle.put_with_timestamp(at, value, timestamp)
             self.stage.wrote(writer, at, self.stage.cell_of(value, timestamp))
+
+    def write(self, method: str, *keys: Any) -> None:
+        """Write these keys with one of :data:`WRITES`."""
+        entries = [(key, method.encode()) for key in keys]
+        match method:
+            case "put_all":
+                self.put_all(entries)
+            case "restore":
+                self.restore(entries)
+            case "put_none":
+                for key in keys:
+                    self.put_any(key, None)
+            case "delete":
+                for key in keys:
+                    self.delete(key)
+            case _:
+                for key, value in entries:
+                    getattr(self, method)(key, value)
 
     @step(applies("ERR-001"), method="refusing", entries="entries", at="which", which="which")
     def refuse(self, method: str, entries: Entries, at: int = 0, which: int = 0) -> None:
@@ -333,6 +353,14 @@ class StoreProgram:
         requirement, choices = views[level]
         self.stage.claim(requirement)
         self.stage.views.append(Reader(self.stage.store.view(level), choices, requirement))
+
+    def read(self, method: str | ScanMethod, *keys: Any) -> None:
+        """Read these keys, or everything with a scan."""
+        if isinstance(method, ScanMethod):
+            self.scan(method, *self.stage.kind.samples()[1][0])
+        else:
+            for key in keys:
+                self.get(key)
 
     # Iterators that stay open.
 
@@ -752,6 +780,33 @@ def reads(method: ScanMethod, m: StoreProgram) -> None:
         if expires(m.run):
             m.peek()
         m.finish(twice=True)
+
+
+WRITES: dict[str, Callable[[CheckRun], bool]] = {
+    "put": lambda _: True,
+    "put_none": overwrites,
+    "delete": overwrites,
+    "put_if_absent": overwrites,
+    "put_all": lambda run: not expires(run),
+    "put_stamped": able("timestamped"),
+    "restore": overwrites,
+}
+"""The ways to write, and whether the subject has them."""
+
+
+def rewritten(write: str, m: StoreProgram) -> None:
+    """Read in one way, write, and read in another way: no cache may miss the write."""
+    held, free, *_ = m.stage.kind.samples()[0]
+    reads = ["get", *m.stage.kind.scans]
+    for number, (before, after) in enumerate(product(reads, repeat=2)):
+        m.put(held, b"held %d" % number)
+        if overwrites(m.run):
+            m.delete(free)
+        if write == "restore" or number % len(reads) == 0:
+            m.commit(look=False)
+        m.read(before, held, free)
+        m.write(write, held, free)
+        m.read(after, held, free)
 
 
 def ended_transactions(m: StoreProgram) -> None:

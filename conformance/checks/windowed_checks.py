@@ -314,6 +314,20 @@ def iterator_outlives_expiry(t: Trial) -> None:
 @check("WIN-044", "WIN-045", "SESS-036", "SESS-037", given=lambda g: {"writes": g.timed_writes()})
 def restoring_equals_putting(t: Trial, writes: Writes) -> None:
     """Restore a changelog of puts and tombstones, then restore it again."""
+    restore_again(t, writes)
+
+
+@check("WIN-044", "WIN-045", "SESS-036", "SESS-037")
+def restoring_again(t: Trial) -> None:
+    """Restore entries that stay, that are overwritten and that are deleted, then do so again."""
+    stays: Writes = [(key, tick, b"%d" % tick) for tick in (3, 9, 15) for key in (b"a", b"b", b"c")]
+    restore_again(
+        t, [*stays, (b"a", 9, b"new"), (b"b", 9, None), (b"b", 15, None), (b"b", 15, b"")]
+    )
+
+
+def restore_again(t: Trial, writes: Writes) -> None:
+    """Restore these writes as a whole, then their second half, then again as a whole."""
     claim(t, "WIN-044", "SESS-036", "restore puts and tombstones, then read")
     times = times_of(t)
     store = Timed(t)
@@ -327,8 +341,8 @@ def restoring_equals_putting(t: Trial, writes: Writes) -> None:
     store.restore(batch)
     t.expect(arranged(store.all()), arranged(content.entries()))
     claim(t, "WIN-045", "SESS-037", "restore the same records again, then read")
-    store.restore(batch[len(batch) // 2 :])
-    store.restore(batch)
+    for again in (batch[len(batch) // 2 :], batch):
+        store.restore(again)
     t.expect(arranged(store.all()), arranged(content.entries()))
 
 

@@ -20,7 +20,7 @@ __all__ = ["host", "list_subjects"]
 
 
 def list_subjects() -> None:
-    """List the stores that come with streamproof, and those of Kafka.
+    """List the built-in stores and Kafka's own.
 
     Any of these names can be given to `verify`.
     """

@@ -261,7 +261,7 @@ class _SecondRestoreClears(_Wrong):
         records = list(batch)
         if self.seen:
             records = [record for record in records if record.offset % 2]
-            self.rows.clear()
+            self.committed.clear()
         self.seen = True
         super().restore(records)
 
