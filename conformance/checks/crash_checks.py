@@ -15,6 +15,7 @@ from streamproof.conformance.crash.crash_records import CrashPoint
 from streamproof.conformance.crash.kill_campaign import KillCampaign
 from streamproof.conformance.crash.program import (
     PARTITIONS,
+    ROW_KEY,
     Program,
     ProgramBuilder,
     random_program,
@@ -58,6 +59,12 @@ from some size on."""
 
 LARGE_PROGRAMS = 4
 """How many programs of large values are tried, each with other sizes."""
+
+MANY_ROWS = 1_100
+"""Stores that write a large commit in parts often do so after 1,000 rows, or after 64 KiB."""
+
+MOST_LARGE_CRASHES = 60
+"""The most crashes of a check whose programs write many rows."""
 
 SMALL_COMMITS = 900
 """So many commits of one small row each overflow small buffers with their offsets."""
@@ -164,6 +171,26 @@ def of_large_values(random: Random) -> Program:
             builder.then("flush")
     size = 1 << random.choice(LARGE_POWERS)
     return builder.put(b"large", b"u" * size).put(b"small", None).build()
+
+
+@check(*JUDGED, raw=True, weight=80)
+def large_commits(run: CheckRun) -> None:
+    """Kill the process while it stages, commits and reads more rows than one batch may hold."""
+    limits = run.settings.limits
+    crashes = KillCampaign(run, min(limits.crash_points, MOST_LARGE_CRASHES))
+    program = of_many_rows()
+    crashes.boundaries(program, share=0.3)
+    crashes.syscalls(program, 1, span=len(program) - 1, share=0.5)
+    crashes.syscalls(program, len(program) - 2, span=1)
+
+
+def of_many_rows() -> Program:
+    """A program whose commits have more rows and bytes than batches usually have."""
+    builder = ProgramBuilder().put_many(MANY_ROWS, b"1").commit()
+    for number in range(0, MANY_ROWS, MANY_ROWS // 4):
+        builder.put(ROW_KEY % number, None)
+    builder.put_many(MANY_ROWS - 1, b"2").put(b"last", b"2").commit()
+    return builder.put_many(MANY_ROWS, b"3").build()
 
 
 @check("CRASH-007", raw=True, weight=60)

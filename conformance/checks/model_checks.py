@@ -254,7 +254,7 @@ class StoreProgram:
 
     def write(self, method: str, *keys: Any) -> None:
         """Write these keys with one of :data:`WRITES`."""
-        entries = [(key, method.encode()) for key in keys]
+        entries: Entries = [(key, method.encode()) for key in keys]
         match method:
             case "put_all":
                 self.put_all(entries)
@@ -797,12 +797,12 @@ WRITES: dict[str, Callable[[CheckRun], bool]] = {
 def rewritten(write: str, m: StoreProgram) -> None:
     """Read in one way, write, and read in another way: no cache may miss the write."""
     held, free, *_ = m.stage.kind.samples()[0]
-    reads = ["get", *m.stage.kind.scans]
-    for number, (before, after) in enumerate(product(reads, repeat=2)):
+    ways: list[str | ScanMethod] = ["get", *m.stage.kind.scans]
+    for number, (before, after) in enumerate(product(ways, repeat=2)):
         m.put(held, b"held %d" % number)
         if overwrites(m.run):
             m.delete(free)
-        if write == "restore" or number % len(reads) == 0:
+        if write == "restore" or number % len(ways) == 0:
             m.commit(look=False)
         m.read(before, held, free)
         m.write(write, held, free)

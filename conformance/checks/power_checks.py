@@ -9,7 +9,11 @@ import msgspec
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.checks.crash_checks import of_an_import, of_offsets_alone
+from streamproof.conformance.checks.crash_checks import (
+    of_an_import,
+    of_many_rows,
+    of_offsets_alone,
+)
 from streamproof.conformance.checks.upgrade_checks import preparing, upgrading
 from streamproof.conformance.crash.program import PARTITIONS, ProgramBuilder, random_program
 from streamproof.conformance.lab import CHANGELOG
@@ -38,6 +42,9 @@ UNCLEAN = "POWER-015"
 
 LONG = 1_700
 """The size in bytes of a value that can be torn at the end of a sector."""
+
+MOST_LARGE_LOSSES = 60
+"""The most losses of power of a check whose program writes many rows."""
 
 FIRST_LOSSES = 3
 """The most first losses of power from which a check searches for further losses."""
@@ -84,6 +91,14 @@ def while_buffers_overflow(run: CheckRun) -> None:
         if number % 6 == 5:
             builder.then("flush")
     losses.lose(builder.build())
+
+
+@check(*JUDGED, raw=True, weight=60)
+def large_commits(run: CheckRun) -> None:
+    """Lose the power around commits of more rows than one batch may hold."""
+    PowerCampaign(run, min(run.settings.limits.power_states, MOST_LARGE_LOSSES)).lose(
+        of_many_rows()
+    )
 
 
 @check(*JUDGED, raw=True, weight=60)

@@ -15,6 +15,12 @@ from streamproof.stores.api import ChangelogRecord, RecordMetadata, TopicPartiti
 
 OPENING = ("open", "open_older", "open_preparing", "upgrade")
 ENDS = (*OPENING, "close")
+ROW_KEY = b"row%05d"
+"""The key of the n-th of many rows."""
+
+ROW_BYTES = 80
+"""The size of the value of each of many rows, in bytes."""
+
 REPLAYING = ("restore", "catch_up", "resume")
 
 INPUT_TOPIC = "input"
@@ -58,6 +64,9 @@ class Operation:
             lab.idle()
         if self.name in REPLAYING:
             getattr(lab, self.name)(store, *self._replayed())
+        elif self.name == "put_many":
+            for write in self.writes:
+                store.put(write.key, write.value)
         elif self.name == "flush":
             flush = getattr(store, "flush", None)
             if flush is not None:
@@ -90,6 +99,11 @@ class Operation:
             return f"{lab}.{self.name}({render(*self.arguments)})"
         if self.name in REPLAYING:
             return f"{lab}.{self.name}({store}, {', '.join(map(render, self._replayed()))})"
+        if self.name == "put_many":
+            count, filler = self.arguments
+            return (
+                f"for n in range({count}): {store}.put({ROW_KEY!r} % n, {filler!r} * {ROW_BYTES})"
+            )
         return f"{store}.{self.name}({', '.join(map(render, self.arguments))})"
 
     def _replayed(self) -> list[Any]:
@@ -176,6 +190,13 @@ class ProgramBuilder:
         """Put several values at once."""
         writes = tuple(self._write(key, value, CHANGELOG) for key, value in entries)
         self.operations.append(Operation("put_all", (list(entries),), writes))
+        return self
+
+    def put_many(self, count: int, filler: bytes) -> ProgramBuilder:
+        """Put ``count`` rows of ``ROW_BYTES`` bytes, one by one."""
+        value = filler * ROW_BYTES
+        writes = tuple(self._write(ROW_KEY % number, value, CHANGELOG) for number in range(count))
+        self.operations.append(Operation("put_many", (count, filler), writes))
         return self
 
     def commit(self, offsets: Mapping[TopicPartition, int | None] | None = None) -> ProgramBuilder:

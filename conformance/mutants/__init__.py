@@ -647,6 +647,10 @@ MUTANTS = (
         "values from 32 KiB on are written to files of their own before the commit",
         "CRASH-004",
     ),
+    _crashes(
+        "large_commits_in_parts", "a commit writes at most a thousand rows at once", "CRASH-004"
+    ),
+    _crashes("staged_rows_spill", "staged rows that fill a buffer are written out", "CRASH-004"),
     _crashes("full_disk_ignored", "a commit ignores a full disk", "ERR-008"),
     _crashes("journal_deleted_after_an_error", "a failed commit deletes the journal", "ERR-009"),
     _crashes("disk_error_as_type_error", "a failed write raises a TypeError", "ERR-010"),

@@ -403,3 +403,30 @@ class _HalfCopied(JournalStore):
 def second_upgrade_deletes_first() -> JournalStore:
     """Upgrades correctly after one crash, but not after a second crash."""
     return _HalfCopied("store")
+
+
+class _InParts(JournalStore):
+    def append(self, data: bytes) -> None:
+        rows = [*self.staged.items()]
+        while len(rows) > 1_000:
+            part, rows = dict(rows[:1_000]), rows[1_000:]
+            super().append(frame(part, self.offsets))
+        super().append(data)
+
+
+class _Spilling(JournalStore):
+    def put(self, key: bytes, value: bytes | None) -> None:
+        super().put(key, value)
+        if sum(len(each or b"") for each in self.staged.values()) > 64 * 1024:
+            self.append(frame(self.staged, self.offsets))
+            self.staged = {}
+
+
+def large_commits_in_parts() -> JournalStore:
+    """Writes at most a thousand rows in one frame, and so a large commit in several."""
+    return _InParts("store")
+
+
+def staged_rows_spill() -> JournalStore:
+    """Writes staged rows to the journal as soon as they fill a buffer."""
+    return _Spilling("store")

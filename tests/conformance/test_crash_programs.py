@@ -1,0 +1,46 @@
+"""The lines of a printed program do what the operations of the program did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamproof.conformance.crash.program import Operation, ProgramBuilder
+from streamproof.conformance.lab import Lab
+
+
+class Noting:
+    """A store that keeps what is put into it, in order."""
+
+    def __init__(self) -> None:
+        self.puts: list[tuple[bytes, bytes | None]] = []
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self.puts.append((key, value))
+
+    def put_all(self, entries: list[tuple[bytes, bytes | None]]) -> None:
+        self.puts += entries
+
+    def delete(self, key: bytes) -> None:
+        self.puts.append((key, None))
+
+
+WRITING = (
+    ProgramBuilder().put(b"a", b"1").put(b"a", None).put_all([(b"b", b"2"), (b"a", None)]),
+    ProgramBuilder().put_many(3, b"1").put_many(1_100, b"xy"),
+)
+
+
+@pytest.mark.parametrize("builder", WRITING)
+def test_a_line_writes_what_its_operation_wrote(builder: ProgramBuilder, tmp_path: Path) -> None:
+    """Both write what the changelog of the program has."""
+    lab = Lab("in-memory", directory=tmp_path)
+    operations: list[Operation] = builder.operations[1:]
+    for operation in operations:
+        written, printed = Noting(), Noting()
+        operation.perform(lab, written)
+        exec(operation.source(), {"store": printed})  # noqa: S102 - it is our own line.
+        assert written.puts == printed.puts
+        assert written.puts == [(each.key, each.value) for each in operation.writes]
+        assert written.puts
