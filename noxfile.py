@@ -188,6 +188,14 @@ def false_alarms(session: nox.Session) -> None:
 
 
 @nox.session
+def planted(session: nox.Session) -> None:
+    """Judge the stores that strangers planted: an hour; arguments are options of `verify`."""
+    install(session, "examples")
+    script = str(ROOT / "tests" / "planted_stores.py")
+    session.run("python", "-P", script, *(session.posargs or ["--seed", "0"]))
+
+
+@nox.session
 def exploration(session: nox.Session) -> None:
     """Explore the simulator: `seeds FROM TO` finds nothing, `defects TO [NAME ...]` finds each."""
     install(session)
