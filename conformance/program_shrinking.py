@@ -2,8 +2,9 @@
 
 Hypothesis makes drawn programs small, and campaigns leave out operations. The program of a check
 that always does the same is as long as the check. Here it is shortened as text: a statement may go
-if the program still fails in the same way with the store, *and still passes with a right store*.
-The right store is the oracle, so no shorter program asserts what no promise says.
+if the program still fails in the same way with the store, *and still passes with right stores*.
+The right stores are the oracle, so no shorter program asserts what no promise says. One has
+transactions and one has none, because only one of them keeps what is not committed at a close.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from streamproof.conformance.subject import Subject, load_subject
 
 __all__ = ["shorter", "too_long"]
 
-MOST_RUNS = 100
+MOST_RUNS = 150
 """The most times that a program is run to make it shorter."""
 
-MOST_STATEMENTS = 40_000
+MOST_STATEMENTS = 60_000
 """The most statements in all these runs."""
 
 MOST_SECONDS = 10.0
@@ -49,9 +50,14 @@ RIGHT = {
         "in-memory",
     ),
     "window": ("rocksdb-window-transactional", "rocksdb-window-timestamped", "in-memory-window"),
-    "session": ("rocksdb-session-transactional", "rocksdb-session-timestamped"),
+    "session": (
+        "rocksdb-session-transactional",
+        "rocksdb-session-timestamped",
+        "in-memory-session",
+    ),
 }
-"""Right stores by kind: the first with which a program passes is the oracle."""
+"""Right stores by kind: the first with transactions, and the first without, with which a program
+passes are the oracle."""
 
 _ELSEWHERE = re.compile(r"lab\.(?:crash|simulate|power_loss)\(|Lab\.|Thread|fork")
 """What a program does that is not done over and over in this process."""
@@ -82,14 +88,15 @@ def shorter(program: str, subject: Subject, make_lab: MakeLab, status: RunningCa
     runs = _Runs(subject, make_lab, status)
     statements = _statements(program)
     failing = runs.ending(statements, subject)
-    right = runs.right_store(statements) if failing else None
-    if right is None:
+    right = runs.right_stores(statements) if failing else []
+    if not right:
         return program
 
     def still_fails(some: list[str]) -> bool:
-        return runs.ending(some, subject) == failing and not runs.ending(some, right)
+        fails = runs.ending(some, subject) == failing
+        return fails and not any(runs.ending(some, each) for each in right)
 
-    statements = _with_one_answer(statements, runs, right, still_fails)
+    statements = _with_one_answer(statements, runs, right[0], still_fails)
     folded = list(_folded(statements))
     if folded != statements and still_fails(folded):
         statements = folded
@@ -112,13 +119,15 @@ class _Runs:
         self._left = MOST_RUNS
         self._statements_left = MOST_STATEMENTS
 
-    def right_store(self, statements: list[str]) -> Subject | None:
-        """A right store with which the program passes."""
+    def right_stores(self, statements: list[str]) -> list[Subject]:
+        """Right stores with which the program passes: one with transactions, one without."""
+        found: dict[bool, Subject] = {}
         for name in RIGHT[self._kind]:
             store = load_subject(name)
-            if not self.ending(statements, store):
-                return store
-        return None
+            has_transactions = store.capabilities.transactional
+            if has_transactions not in found and not self.ending(statements, store):
+                found[has_transactions] = store
+        return [*found.values()]
 
     def ending(self, statements: list[str], subject: Subject) -> str:
         """The type of the error of the last statement; empty without one.
