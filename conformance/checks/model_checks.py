@@ -73,7 +73,10 @@ def random_programs(run: CheckRun) -> None:
     """Run random programs on the store and on its oracle, and compare every answer."""
     # Even the shortest search uses every step at least once.
     scans = kind_of(run.subject.capabilities).scans
-    parts: list[Part] = [*PARTS, *(partial(reads, method) for method in scans)]
+    parts: list[Part] = [
+        *PARTS,
+        *(partial(part, method) for part in (reads, closed_iterators) for method in scans),
+    ]
     parts += [partial(rewritten, write) for write, offered in WRITES.items() if offered(run)]
     for part in parts:
         run.shrinking(partial(in_trial, run, part))
@@ -851,12 +854,13 @@ def commits(m: StoreProgram) -> None:
         m.reopen()
 
 
-def closed_iterators(m: StoreProgram) -> None:
-    """Read an iterator after its store was closed."""
-    if scans_of(m.run) and m.run.applies(m.stage.kind.promises.closed):
-        m.put(b"a", b"1")
-        method = m.stage.kind.scans[0]
-        iterator = m.stage.store.iterate(method.name, *m.stage.bounds(method, b"a", None).arguments)
+def closed_iterators(method: ScanMethod, m: StoreProgram) -> None:
+    """Read an iterator of a scan after its store was closed."""
+    if m.run.applies(m.stage.kind.promises.closed):
+        places, bounds = m.stage.kind.samples()
+        m.put_all([(place, b"%d" % number) for number, place in enumerate(places)])
+        arguments = m.stage.bounds(method, *bounds[0]).arguments
+        iterator = m.stage.store.iterate(method.name, *arguments)
         m.stage.store.call("close")
         m.read_closed(iterator)
 
@@ -899,6 +903,5 @@ PARTS: tuple[Part, ...] = (
     views,
     ended_transactions,
     commits,
-    closed_iterators,
     times,
 )
