@@ -1,4 +1,4 @@
-"""Judge the stores that people planted who had read the contract and no check.
+"""Judge stores whose authors planted one mistake each, and had read the contract but no check.
 
 Run by ``nox -s planted -- [option of verify ...]``. A wrong store that keeps every promise that was
 tried is a survivor: the class of its mistake is not tried well enough. A right one that breaks a
@@ -59,9 +59,10 @@ def judge(store: Planted, options: list[str], out: Path) -> list[str]:
     command = [sys.executable, "-P", "-m", "streamproof", "verify", store.subject]
     command += ["--no-bank", "--out", str(out), *options]
     done = subprocess.run(command, cwd=PLANTED, check=False)
-    # The table has what was judged before the end of a run that was stopped.
-    if done.returncode not in (ExitCode.SUCCESS, ExitCode.FAILURE, ExitCode.PARTIAL):
+    if done.returncode == ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
+    if done.returncode not in (ExitCode.SUCCESS, ExitCode.FAILURE, ExitCode.PARTIAL):
+        sys.exit(f"The run of {store.name} gave no verdict: exit code {done.returncode}.")
     results = read_run_log(out / "run.ndjson").results
     return [each.requirement for each in results if each.status == "fail"]
 

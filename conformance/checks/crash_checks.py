@@ -175,9 +175,8 @@ def of_large_values(random: Random) -> Program:
 
 @check(*JUDGED, raw=True, weight=80)
 def large_commits(run: CheckRun) -> None:
-    """Kill the process while it stages, commits and reads more rows than one batch may hold."""
-    limits = run.settings.limits
-    crashes = KillCampaign(run, min(limits.crash_points, MOST_LARGE_CRASHES))
+    """Kill the process while it stages and commits more rows than one batch may hold."""
+    crashes = KillCampaign(run, min(run.settings.limits.crash_points, MOST_LARGE_CRASHES))
     program = of_many_rows()
     crashes.boundaries(program, share=0.3)
     crashes.syscalls(program, 1, span=len(program) - 1, share=0.5)

@@ -341,8 +341,8 @@ def restore_again(t: Trial, writes: Writes) -> None:
     store.restore(batch)
     t.expect(arranged(store.all()), arranged(content.entries()))
     claim(t, "WIN-045", "SESS-037", "restore the same records again, then read")
-    for again in (batch[len(batch) // 2 :], batch):
-        store.restore(again)
+    store.restore(batch[len(batch) // 2 :])
+    store.restore(batch)
     t.expect(arranged(store.all()), arranged(content.entries()))
 
 

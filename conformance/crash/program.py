@@ -15,13 +15,13 @@ from streamproof.stores.api import ChangelogRecord, RecordMetadata, TopicPartiti
 
 OPENING = ("open", "open_older", "open_preparing", "upgrade")
 ENDS = (*OPENING, "close")
+REPLAYING = ("restore", "catch_up", "resume")
+
 ROW_KEY = b"row%05d"
 """The key of the n-th of many rows."""
 
 ROW_BYTES = 80
 """The size of the value of each of many rows, in bytes."""
-
-REPLAYING = ("restore", "catch_up", "resume")
 
 INPUT_TOPIC = "input"
 """The topic of the input records that cause the writes of a program."""
@@ -35,7 +35,8 @@ class Operation:
 
     Attributes:
         name: ``open``, ``get``, ``put``, ``delete``, ``put_all``, ``commit``, ``flush``, ``close``
-            or ``restore``; ``catch_up`` replays what comes after the committed offset;
+            or ``restore``; ``put_many`` puts many rows, one by one;
+            ``catch_up`` replays what comes after the committed offset;
             ``resume`` does so in batches, and stops after some of them;
             ``open_older`` opens the store that wrote the older format, and ``upgrade`` opens
             the subject for the first time after it; ``open_preparing`` opens the subject while
