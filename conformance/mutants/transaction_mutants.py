@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -315,12 +315,30 @@ class restored_again_is_added(InMemoryKeyValueStore):
 # Metrics.
 
 
-def metrics_without_the_task() -> Any:
-    """Registers metrics that do not name the task."""
+def _with_metrics(change: Callable[[Any, Any], None]) -> Any:
+    """A metered store that changes itself or its metrics once they are registered."""
     store: Any = metered(RocksDBStore(NAME), "rocksdb")
     right = store._register  # noqa: SLF001
-    store._register = lambda metrics, _: right(metrics, "")  # noqa: SLF001
+
+    def register(metrics: Any, task_id: str) -> None:
+        right(metrics, task_id)
+        change(store, metrics)
+
+    store._register = register  # noqa: SLF001
     return store
+
+
+def _registered_in(task_id: str) -> Any:
+    """A metered store that names this task in its metrics, whatever its task is."""
+    store: Any = metered(RocksDBStore(NAME), "rocksdb")
+    right = store._register  # noqa: SLF001
+    store._register = lambda metrics, _: right(metrics, task_id)  # noqa: SLF001
+    return store
+
+
+def metrics_without_the_task() -> Any:
+    """Registers metrics that do not name the task."""
+    return _registered_in("")
 
 
 def commit_is_a_flush() -> Any:
@@ -338,41 +356,30 @@ def commit_is_a_flush() -> Any:
 
 def commits_take_no_time() -> Any:
     """Counts its commits, and measures a latency of 0 for each."""
-    store: Any = metered(RocksDBStore(NAME), "rocksdb")
-    right = store._register  # noqa: SLF001
 
-    def register(metrics: Any, task_id: str) -> None:
-        right(metrics, task_id)
+    def change(store: Any, _: Any) -> None:
         record = store._commits.record  # noqa: SLF001
         store._commits = SimpleNamespace(record=lambda _: record(0.0))  # noqa: SLF001
 
-    store._register = register  # noqa: SLF001
-    return store
+    return _with_metrics(change)
 
 
 def largest_latency_is_the_mean() -> Any:
     """Gives the mean latency for the largest."""
-    store: Any = metered(RocksDBStore(NAME), "rocksdb")
-    right = store._register  # noqa: SLF001
 
-    def register(metrics: Any, task_id: str) -> None:
-        right(metrics, task_id)
+    def change(store: Any, metrics: Any) -> None:
         of_the_store = metrics._scopes[store._scope].metrics  # noqa: SLF001
         largest = of_the_store["commit-latency-max"]
         mean = of_the_store["commit-latency-avg"].value
         of_the_store["commit-latency-max"] = largest._replace(value=mean)
 
-    store._register = register  # noqa: SLF001
-    return store
+    return _with_metrics(change)
 
 
 def mean_latency_is_the_last() -> Any:
     """Gives the latency of the last commit for the mean."""
-    store: Any = metered(RocksDBStore(NAME), "rocksdb")
-    right = store._register  # noqa: SLF001
 
-    def register(metrics: Any, task_id: str) -> None:
-        right(metrics, task_id)
+    def change(store: Any, metrics: Any) -> None:
         last = [0.0]
         record = store._commits.record  # noqa: SLF001
 
@@ -385,23 +392,18 @@ def mean_latency_is_the_last() -> Any:
         mean = of_the_store["commit-latency-avg"]
         of_the_store["commit-latency-avg"] = mean._replace(value=lambda: last[-1])
 
-    store._register = register  # noqa: SLF001
-    return store
+    return _with_metrics(change)
 
 
 def flush_metrics_are_gone() -> Any:
     """Has removed the deprecated flush metrics."""
-    store: Any = metered(RocksDBStore(NAME), "rocksdb")
-    right = store._register  # noqa: SLF001
 
-    def register(metrics: Any, task_id: str) -> None:
-        right(metrics, task_id)
+    def change(store: Any, metrics: Any) -> None:
         entry = metrics._scopes[store._scope]  # noqa: SLF001
         for name in [each for each in entry.metrics if each.startswith("flush-")]:
             del entry.metrics[name]
 
-    store._register = register  # noqa: SLF001
-    return store
+    return _with_metrics(change)
 
 
 def staged_bytes_are_not_counted() -> Any:
@@ -426,10 +428,7 @@ def staged_bytes_are_unknown() -> Any:
 
 def commits_of_all_tasks_together() -> Any:
     """Registers its metrics only under the name of the store."""
-    store: Any = metered(RocksDBStore(NAME), "rocksdb")
-    right = store._register  # noqa: SLF001
-    store._register = lambda metrics, _: right(metrics, "0_0")  # noqa: SLF001
-    return store
+    return _registered_in("0_0")
 
 
 # Position.

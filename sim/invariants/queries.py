@@ -108,6 +108,15 @@ class _Queries(Invariant):
         """The breaches of one answer."""
         raise NotImplementedError
 
+    def _behind(self, served: Served, least: Mapping[str, int], told: str) -> Iterator[str]:
+        """The partitions of which the position of an answer is behind ``least``, and why."""
+        position = served.event.attributes["position"]
+        for partition, offset in least.items():
+            self.tried = True
+            if position.get(partition, -1) < offset:
+                reached = position.get(partition, -1)
+                yield f"{served} has the position {reached} of {partition}{told} {offset}"
+
 
 # What an answer shows.
 
@@ -533,14 +542,7 @@ class PositionCoversTheAnswer(_Queries):
         if copies.caches or not copies.runs(served.copy):
             return
         least = served.copy.reflects(committed=served.committed)
-        position = served.event.attributes["position"]
-        for partition, offset in least.items():
-            self.tried = True
-            if position.get(partition, -1) < offset:
-                yield (
-                    f"{served} has the position {position.get(partition, -1)} of {partition}, but "
-                    f"shows the writes of {offset}"
-                )
+        yield from self._behind(served, least, ", but shows the writes of")
 
 
 class PositionsDoNotGoBack(_Queries):
@@ -568,13 +570,7 @@ class PositionsDoNotGoBack(_Queries):
         place = served.event.process, served.event.partition, served.committed
         position, before = served.event.attributes["position"], self._last.get(place, {})
         self._last[place] = position
-        for partition, offset in before.items():
-            self.tried = True
-            if position.get(partition, -1) < offset:
-                yield (
-                    f"{served} has the position {position.get(partition, -1)} of {partition} "
-                    f"after {offset}"
-                )
+        yield from self._behind(served, before, " after")
 
 
 class SessionsDoNotGoBack(_Queries):
