@@ -328,10 +328,11 @@ class _Replay:
         self._nodes: dict[int, int] = {trace.root: ROOT}
         self._entries: dict[int, dict[str, int]] = {}
         self._made = ROOT
+        self._pending: list[Effect] = []
         self.disk = DiskModel(file_system)
         for call in trace.before:
             self._apply(0, call)
-        self._last(0, self.disk.effects)
+        self._last(0, self._pending)
         self._escape(0)
         for number, call in enumerate(trace.calls, start=1):
             self._apply(number, call)
@@ -354,28 +355,29 @@ class _Replay:
                 effect = Effect(
                     number, node=self._node(call.inode), offset=call.offset, data=call.data
                 )
-                self.disk.effects.append(effect)
+                self._add(effect)
                 if call.other == Way.SYNCHRONOUS:
                     self._sync(number, effect.node, [effect])
             case CallKind.ZERO:
                 node = self._node(call.inode)
-                self.disk.effects.append(
-                    Effect(number, node=node, offset=call.offset, zeros=call.length)
-                )
+                self._add(Effect(number, node=node, offset=call.offset, zeros=call.length))
             case CallKind.RESIZE:
-                effect = Effect(number, node=self._node(call.inode), offset=call.length)
-                self.disk.effects.append(effect)
+                self._add(Effect(number, node=self._node(call.inode), offset=call.length))
             case CallKind.SYNC:
                 node = self._node(call.inode)
-                mine = [each for each in self.disk.effects if each.node == node]
+                mine = [each for each in self._pending if each.node == node]
                 if call.length:
                     end = call.offset + call.length
                     mine = [each for each in mine if each.overlaps(call.offset, end)]
                 self._sync(number, node, mine)
             case CallKind.SYNC_ALL:
-                self._last(number, self.disk.effects)
+                self._last(number, self._pending)
             case _:
                 self._names(number, call)
+
+    def _add(self, effect: Effect) -> None:
+        self.disk.effects.append(effect)
+        self._pending.append(effect)
 
     def _names(self, number: int, call: Call) -> None:
         new = call.kind in (CallKind.CREATE, CallKind.MKDIR, CallKind.SYMLINK)
@@ -393,7 +395,7 @@ class _Replay:
                 names.pop(name, None)
             else:
                 names[name] = target
-        self.disk.effects.append(Effect(number, entries=tuple(entries)))
+        self._add(Effect(number, entries=tuple(entries)))
 
     def _changed(self, call: Call, node: int) -> list[DirectoryEntry]:
         source = DirectoryEntry(self._node(call.directory), call.name, None)
@@ -413,7 +415,7 @@ class _Replay:
         """Record a sync of a file or directory; for a file, it covers data, too."""
         self._last(number, data)
         system = self._file_system
-        pending = [each for each in self.disk.effects if each.is_metadata and each.lasts == NEVER]
+        pending = [each for each in self._pending if each.is_metadata]
         names_too = system.names_with_files
         mine = [each for each in pending if each.concerns(node, names_too=names_too)]
         if system.ordered and mine:
@@ -421,7 +423,8 @@ class _Replay:
             mine = [each for each in pending if each.call <= mine[-1].call]
         self._last(number, mine)
 
-    @staticmethod
-    def _last(number: int, effects: Iterable[Effect]) -> None:
+    def _last(self, number: int, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            effect.lasts = min(effect.lasts, number)
+            effect.lasts = number
+        # A store that syncs after each write makes thousands of effects: look at no old one again.
+        self._pending = [each for each in self._pending if each.lasts == NEVER]

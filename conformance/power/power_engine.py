@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class Recording:
         unseen: the nodes of files with writes that the recorder did not even notice.
         disposable: patterns of the names of files on which no promise depends.
         before: the earlier loss of power whose state the program started with.
+        disks: the effects of the calls, by the file system that they were worked out for.
     """
 
     program: Program
@@ -54,12 +55,15 @@ class Recording:
     unseen: frozenset[int] = frozenset()
     disposable: str = ""
     before: Loss | None = None
+    disks: dict[FileSystem, DiskModel] = field(default_factory=dict)
 
     def disk(self, file_system: FileSystem = JOURNALLED) -> DiskModel:
         """The effects of the calls under the promises of a file system."""
-        disk = disk_of(self.trace, file_system, self.disposable)
-        disk.unknown |= dict.fromkeys(self.unseen, 0)
-        return disk
+        if file_system not in self.disks:
+            disk = disk_of(self.trace, file_system, self.disposable)
+            disk.unknown |= dict.fromkeys(self.unseen, 0)
+            self.disks[file_system] = disk
+        return self.disks[file_system]
 
     @property
     def escaped(self) -> list[str]:
