@@ -1,8 +1,9 @@
 """The contract of a window store: values by key and window start (Kafka: WindowStore).
 
 Times are in milliseconds. The *stream time* of a store is the largest window start that was ever
-put. A window is *expired* once its start is further behind the stream time than the retention. A
-record that is put into an expired window is dropped and counted.
+put. A window is *expired* once its start is not later than the stream time minus the retention. A
+record that is put into an expired window is dropped and counted; a store that uses segments may
+keep such a record as long as the segment has one window that is not expired.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ class WindowStore(StateStore):
     @property
     @abstractmethod
     def dropped_records(self) -> int:
-        """How many records were dropped because they came too late, restored records included.
+        """How many records came too late since ``init``, restored records included.
 
         Source: Kafka, the metric ``dropped-records-total``.
         """

@@ -395,10 +395,11 @@ class JsonLinesTornTail(_Design):
         self.log.flush()
 
 
-class ChecksummedLogRight(_Design):
-    """RIGHT, as far as I can tell: an append log; one commit is one record with length and CRC, synced; a torn tail is cut off."""
+class ChecksummedLogTakesZeros(_Design):
+    """An append log of synced records with length and CRC, which takes zeros for a record: the CRC of no bytes is 0."""
 
     HEADER = struct.Struct(">QI")
+    shortest = 0
 
     def load(self):
         path = self.directory / "commits.log"
@@ -411,7 +412,7 @@ class ChecksummedLogRight(_Design):
             while at + self.HEADER.size <= len(data):
                 length, crc = self.HEADER.unpack_from(data, at)
                 body = data[at + self.HEADER.size : at + self.HEADER.size + length]
-                if len(body) < length or zlib.crc32(body) != crc:
+                if length < self.shortest or len(body) < length or zlib.crc32(body) != crc:
                     break
                 staged, self.offsets = pickle.loads(body)
                 for key, value in staged.items():
@@ -450,6 +451,12 @@ class ChecksummedLogRight(_Design):
             self.log.truncate(self.end)
             raise
         self.end = at
+
+
+class ChecksummedLogRight(ChecksummedLogTakesZeros):
+    """RIGHT: the same log; a torn tail is cut off, and so are zeros."""
+
+    shortest = 1
 
 
 # --- whole files -----------------------------------------------------------------------
