@@ -76,6 +76,7 @@ class CaseCampaign(ABC, Generic[Case]):
         program = self._rendered(self._lines(case, ruling))
         kind = violation_of(requirement, shape)
         violation = kind(self._tried(case, ruling), ruling.expected, ruling.broken, program)
+        violation.traceback = ruling.traceback
         self._run.record(violation, choices)
 
     def _rendered(self, lines: list[str]) -> str:

@@ -122,6 +122,7 @@ class CheckContext:
             found=self._without_paths(violation.found),
             program=explained(self._without_paths(violation.program)),
             shape=violation.shape or shape_of_words(violation.expected, violation.found),
+            traceback=self._without_paths(violation.traceback),
             choices=choices or SavedChoices(),
         )
         key = (finding.requirement, finding.shape)

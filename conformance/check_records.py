@@ -60,6 +60,7 @@ class CheckFinding(Struct, frozen=True, kw_only=True):
 
     Attributes:
         shape: the way in which it is broken; see :mod:`streamproof.conformance.failure_shapes`.
+        traceback: the part of the subject in the traceback, if the subject raised.
         choices: the choices that break it again.
     """
 
@@ -69,6 +70,7 @@ class CheckFinding(Struct, frozen=True, kw_only=True):
     found: str
     program: str
     shape: str = ""
+    traceback: str = ""
     choices: SavedChoices = SavedChoices()
 
 

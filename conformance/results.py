@@ -195,6 +195,8 @@ class Failure(Struct, frozen=True, kw_only=True, tag="failure", tag_field="type"
         reproduce: the command that runs this check again with the same seed.
         shape: the way in which the promise is broken, such as ``stale-value``; another way is
             another failure.
+        traceback: the part of the subject in the traceback, outermost call first; empty if the
+            subject raised nothing.
         also_found_by: other checks that found the same failure.
         saved: the file for ``streamproof replay``, relative to the directory of the log; empty if
             the failure was not saved.
@@ -215,6 +217,7 @@ class Failure(Struct, frozen=True, kw_only=True, tag="failure", tag_field="type"
     found: str
     reproduce: str
     shape: str = ""
+    traceback: str = ""
     also_found_by: list[str] = field(default_factory=list)
     saved: str = ""
     known: str = ""

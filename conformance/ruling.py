@@ -19,6 +19,7 @@ class Ruling(NamedTuple):
         after_replay: whether the finding shows only after a replay of the changelog.
         reopened: whether the store was closed and opened again after the replay.
         store: the number of the judged store in the program.
+        traceback: the part of the subject in the traceback, if the subject raised.
     """
 
     requirement: str
@@ -30,3 +31,4 @@ class Ruling(NamedTuple):
     after_replay: bool = False
     reopened: bool = False
     store: int = 0
+    traceback: str = ""

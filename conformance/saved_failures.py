@@ -95,6 +95,7 @@ class SavedFailure(Struct, frozen=True, kw_only=True):
         world: the version of the simulated world, if the failure is one in a world; otherwise 0.
         check: the check that found the failure.
         timeout_s: seconds after which a call on the subject counted as a hang.
+        traceback: the part of the subject in the traceback, if the subject raised.
         reproduce: the command that found the failure.
         choices: the choices that lead to the failure.
     """
@@ -117,6 +118,7 @@ class SavedFailure(Struct, frozen=True, kw_only=True):
     expected: str
     found: str
     program: str
+    traceback: str = ""
     reproduce: str
     choices: SavedChoices
 
@@ -305,7 +307,7 @@ def saved_from(failure: Failure, choices: SavedChoices, **how: Any) -> SavedFail
     texts = {
         # JSON cannot hold half a surrogate pair, so each half is escaped.
         name: getattr(failure, name).encode("utf-8", "backslashreplace").decode()
-        for name in (*names, "program", "reproduce")
+        for name in (*names, "program", "traceback", "reproduce")
     }
     world = 0
     if _simulates(failure.subject, choices):

@@ -104,11 +104,12 @@ def assert_kept(
     except UsageError as error:
         pytest.exit(f"streamproof: {error}", returncode=3)
     if failure is not None:
+        trace = f"{failure.traceback}\n\n" if failure.traceback else ""
         pytest.fail(
             f"{failure.subject} breaks {failure.requirement}: {failure.title}\n"
             f"promise   {failure.promise}\ntried     {failure.tried}\n"
             f"expected  {failure.expected}\nfound     {failure.found}\n\n"
-            f"{failure.program}\nreproduce: {failure.reproduce}",
+            f"{trace}{failure.program}\nreproduce: {failure.reproduce}",
             pytrace=False,
         )
     if result.status == "error":

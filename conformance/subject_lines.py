@@ -1,16 +1,19 @@
-"""Which lines of Python belong to the subject, and how a report shows such a line."""
+"""Which lines of Python belong to the subject, and how a report shows them."""
 
 from __future__ import annotations
 
 import functools
 import linecache
+import sys
 import sysconfig
 import traceback
+from itertools import dropwhile
 from pathlib import Path
 
 from streamproof.conformance.violations import brief
+from streamproof.stores import host
 
-__all__ = ["is_of_subject", "line_at", "told"]
+__all__ = ["is_of_subject", "line_at", "told", "traceback_of"]
 
 _HARNESS = str(Path(__file__).resolve().parent)
 """Lines of the suite itself are no crash points of the subject; those of its mutants are."""
@@ -20,6 +23,12 @@ _MUTANTS = str(Path(_HARNESS) / "mutants")
 _STANDARD_LIBRARY = (sysconfig.get_path("stdlib"), "<frozen ")
 """Lines of Python's own library are no crash points either. Opening a store runs thousands of them.
 Those that write make system calls, which are points of their own."""
+
+_CLIENT = str(Path(host.__file__).parent)
+"""The client of a store in another process."""
+
+MOST_LINES = 60
+"""The most lines of a traceback. Of a longer one, the middle is left out."""
 
 
 @functools.cache
@@ -42,3 +51,50 @@ def told(error: BaseException) -> str:
     places = [(frame.f_code.co_filename, line) for frame, line in frames]
     mine = [each for each in places if is_of_subject(each[0])]
     return brief(error) + (f" ({brief(line_at(*mine[-1]))})" if mine else "")
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an exception in the code of the subject; empty if none of it was running.
+
+    The traceback begins with the first call of the subject, and has no lines of the suite. Files
+    are named as below the directory from which Python imports them.
+    """
+    whole = traceback.TracebackException.from_exception(error)
+    if not _cut(whole):
+        return ""
+    lines = [brief(line) for line in "".join(whole.format()).splitlines()]
+    if len(lines) > MOST_LINES:
+        half = MOST_LINES // 2
+        left_out = f"  … {len(lines) - 2 * half} lines are left out …"
+        lines = [*lines[:half], left_out, *lines[-half:]]
+    return "\n".join(lines)
+
+
+def _cut(raised: traceback.TracebackException) -> bool:
+    """Leave out the frames of the suite, and causes without any other; whether a frame is left."""
+    mine = dropwhile(lambda frame: not is_of_subject(frame.filename), raised.stack)
+    kept = [frame for frame in mine if not _is_of_suite(frame.filename)]
+    raised.stack = traceback.StackSummary.from_list(
+        [
+            traceback.FrameSummary(_short(each.filename), each.lineno, each.name, line=each.line)
+            for each in kept
+        ]
+    )
+    if raised.__cause__ and not _cut(raised.__cause__):
+        raised.__cause__ = None
+    if raised.__context__ and not _cut(raised.__context__):
+        raised.__context__ = None
+    return bool(kept or raised.__cause__ or raised.__context__)
+
+
+def _is_of_suite(file: str) -> bool:
+    # The client of a store in another process counts as one, for its lines say nothing.
+    return file.startswith((_HARNESS, _CLIENT)) and not file.startswith(_MUTANTS)
+
+
+def _short(file: str) -> str:
+    """The name of a file below the directory from which Python imports it."""
+    path = Path(file)
+    above = [Path(each or ".").resolve() for each in sys.path]
+    names = [str(path.relative_to(each)) for each in above if path.is_relative_to(each)]
+    return min(names, key=len, default=file)

@@ -33,7 +33,7 @@ from streamproof.conformance.program_text import (
     render_program,
     short_comment,
 )
-from streamproof.conformance.subject_lines import told
+from streamproof.conformance.subject_lines import told, traceback_of
 from streamproof.conformance.violations import (
     Skipped,
     SubjectRaised,
@@ -536,6 +536,7 @@ class Trial:
                 # A binding may panic with something that is not an Exception.
                 shape = shape_of_error(error, self.last_line)
                 violation = self._violation("no exception", told(error), shape)
+                violation.traceback = traceback_of(error)
                 raise SubjectRaised(f"{call} raised {brief(error)}", violation) from error
 
 

@@ -302,6 +302,7 @@ def failures_of(
             found=finding.found,
             reproduce=reproduce(outcome),
             shape=shape,
+            traceback=finding.traceback,
             also_found_by=sorted(others),
         )
         failures.append((failure, smallest[shape]))

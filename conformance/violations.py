@@ -17,6 +17,9 @@ class Violation(Exception):
     Each shape of each requirement has a subclass of its own (see
     :mod:`streamproof.conformance.failure_shapes`). Hypothesis distinguishes failures by type and
     place, so it shrinks each shape on its own and never slips from one to another.
+
+    Attributes:
+        traceback: the part of the subject in the traceback, if the subject raised.
     """
 
     requirement: str = ""
@@ -28,6 +31,7 @@ class Violation(Exception):
         self.expected = expected
         self.found = found
         self.program = program
+        self.traceback = ""
 
 
 class Skipped(Exception):

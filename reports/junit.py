@@ -97,6 +97,7 @@ def _explained(failure: FailureView) -> str:
         Program=record.program,
         Expected=record.expected,
         Found=record.found,
+        Traceback=record.traceback,
         Usually=f"{failure.usual_cause} {failure.usual_cure}".strip(),
         Cause=failure.same_as and f"Probably the same as that of {failure.same_as}.",
         Reproduce=record.reproduce,

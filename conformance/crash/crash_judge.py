@@ -199,7 +199,13 @@ def _opens(crashed: Crashed, seen: Observation, capabilities: Capabilities) -> I
         late = seen.error.startswith("restoring")
         read = "" if seen.error.startswith("opening") else _whole_read(crashed, capabilities)
         yield Ruling(
-            "CRASH-001", expected, seen.error, read, after_replay=late, reopened=seen.reopened
+            "CRASH-001",
+            expected,
+            seen.error,
+            read,
+            after_replay=late,
+            reopened=seen.reopened,
+            traceback=seen.traceback,
         )
     # After an unclean stop of an older store without transactions, its files cannot be trusted.
     if seen.refused and capabilities.transactional and not _left_by_the_older(crashed):
@@ -377,7 +383,8 @@ def _told(crashed: Crashed) -> Ruling:
         return Ruling(MANNER)
     operation = crashed.program.operations[crashed.started - 1]
     expected = "an error about the disk, such as ProcessorStateError or OSError"
-    return Ruling(MANNER, expected, f"{operation.name}() raised {crashed.raised}")
+    found = f"{operation.name}() raised {crashed.raised}"
+    return Ruling(MANNER, expected, found, traceback=crashed.traceback)
 
 
 def _restored(history: History, seen: Observation) -> Iterator[Ruling]:

@@ -53,6 +53,7 @@ class Crashed:
         error: how the subject failed before the kill: it ``raised``, ``ended the process`` or ``did
             not return``; empty if it did none of these.
         raised: the exception of the operation in which a call had failed.
+        traceback: the part of the subject in the traceback of ``error`` or ``raised``.
         closed: whether the store was then closed without an exception.
         call: the system call before which the process died, or which failed, with its file and its
             size; empty at a point of another kind.
@@ -70,6 +71,7 @@ class Crashed:
     reached: bool = False
     error: str = ""
     raised: str = ""
+    traceback: str = ""
     closed: bool = False
     call: str = ""
     place: str = ""
@@ -116,6 +118,7 @@ class Observation(Struct, kw_only=True):
     Attributes:
         refused: the message with which the store reported a corrupted state.
         error: the exception of the store, and the stage in which it was raised.
+        traceback: the part of the store in its traceback.
         offsets: the committed offset by partition, in the order of ``partitions_of``.
         content: the result of ``get`` for every key of the program.
         scanned: the result of ``all``, if the store can be scanned.
@@ -127,6 +130,7 @@ class Observation(Struct, kw_only=True):
 
     refused: str = ""
     error: str = ""
+    traceback: str = ""
     offsets: list[int | None] = field(default_factory=list)
     content: dict[bytes, bytes] = field(default_factory=dict)
     scanned: list[tuple[bytes, bytes]] | None = None

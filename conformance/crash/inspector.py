@@ -15,7 +15,7 @@ from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash.crash_records import Crashed, Observation
 from streamproof.conformance.lab import ChangelogRecord, Lab
 from streamproof.conformance.oracle import History, Write, changelog_of, ends_of, partitions_of
-from streamproof.conformance.subject_lines import told
+from streamproof.conformance.subject_lines import told, traceback_of
 from streamproof.conformance.trial import SCAN_LIMIT
 from streamproof.conformance.violations import brief
 from streamproof.stores.api import TopicPartition
@@ -110,6 +110,7 @@ class Inspector:
                 found.restored_offsets = [store.committed_offset(each) for each in partitions]
         except BaseException as error:
             found.error = f"{stage} the store raised {told(error)}"
+            found.traceback = traceback_of(error)
         # Stores are not closed here, so the hosts of remote stores would pile up.
         kill_hosts()
         return found

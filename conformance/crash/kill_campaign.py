@@ -290,4 +290,5 @@ def _raised(crashed: Crashed) -> Ruling:
     expected = "no exception"
     if crashed.point.kind in FAULTS:
         expected = "the operation to return, or to raise an Exception"
-    return Ruling("CRASH-001", expected, f"{operation.name}() {crashed.error}")
+    found = f"{operation.name}() {crashed.error}"
+    return Ruling("CRASH-001", expected, found, traceback=crashed.traceback)

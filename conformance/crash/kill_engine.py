@@ -42,7 +42,7 @@ from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_records import FAULTS, Crashed, CrashPoint
 from streamproof.conformance.crash.inspector import how_it_ended
 from streamproof.conformance.crash.program import Program
-from streamproof.conformance.subject_lines import told
+from streamproof.conformance.subject_lines import told, traceback_of
 from streamproof.conformance.violations import brief
 from streamproof.stores.errors import TaskCorruptedError
 
@@ -60,14 +60,16 @@ SYSCALL_KINDS = ("syscall", *FAULTS)
 class _Progress:
     """The progress of a doomed process, in a file without a name, which both processes map.
 
-    The first page is for the shim, the second has the progress, and the rest a traceback.
+    The first page is for the shim, the second has the progress, the next two the stack at the
+    point, and the last two the traceback of an exception.
     """
 
     _STARTED, _FINISHED, _COUNT, _MISSED, _RAISED, _CLOSED = range(6)
     _ERROR_AT = 64
     _PLACE_AT = 2048
     _TRACE_AT = 2 * mmap.PAGESIZE
-    _BYTES = 4 * mmap.PAGESIZE
+    _RAISED_AT = 4 * mmap.PAGESIZE
+    _BYTES = 6 * mmap.PAGESIZE
 
     def __init__(self) -> None:
         self.file = os.fdopen(os.memfd_create("streamproof-progress"), "w+b", buffering=0)
@@ -110,12 +112,17 @@ class _Progress:
         """An exception; ``expected`` if a system call had failed before."""
         self._words[self._RAISED] = expected
         self._write(self._ERROR_AT, told(error))
+        room = self._BYTES - self._RAISED_AT
+        # The end of a traceback tells most. The rest of the pages may have the end of a deep stack.
+        trace = traceback_of(error).encode("utf-8", "replace")[-room:]
+        self._all[self._RAISED_AT :] = trace.ljust(room, b"\0")
 
     def crashed(self, crashed: Crashed) -> Crashed:
         """A program whose process is dead, with its outcome."""
         words = self._words
         text = self._read(self._ERROR_AT)
-        trace = self._all[self._TRACE_AT :].decode("utf-8", "replace")
+        trace = self._all[self._TRACE_AT : self._RAISED_AT].decode("utf-8", "replace")
+        raised = self._all[self._RAISED_AT :].rstrip(b"\0").decode("utf-8", "replace")
         call, line = triggers.described_call(
             triggers.Control.told_call(self._all[: mmap.PAGESIZE]), trace, crashed.directory
         )
@@ -128,6 +135,7 @@ class _Progress:
             reached=not words[self._MISSED],
             error=f"raised {text}" if text and not expected else "",
             raised=text if expected else "",
+            traceback=raised if text else "",
             closed=bool(words[self._CLOSED]),
             call=call,
             place=line or self._read(self._PLACE_AT),

@@ -252,7 +252,9 @@ class PowerCampaign(ProgramCampaign[Loss]):
         lines = lines_of(recording.whole, self._run.subject.opener, shows_position=False)
         source = self._rendered(["", "def doomed():", *lines, "", "doomed()"])
         kind = violation_of(self._run.check.requirements[0], _shape(ruling))
-        return kind("run the program", ruling.expected, ruling.broken, source)
+        violation = kind("run the program", ruling.expected, ruling.broken, source)
+        violation.traceback = recording.traceback
+        return violation
 
     def _broken_by(self, case: Loss, ruling: Ruling) -> tuple[str, str]:
         durability = self._run.subject.capabilities.durability

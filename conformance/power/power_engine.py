@@ -30,7 +30,7 @@ from streamproof.conformance.power.disk import (
 from streamproof.conformance.power.disk_states import DiskState
 from streamproof.conformance.power.syscall_recorder import mark, run_recorded
 from streamproof.conformance.power.syscall_trace import SyscallTrace, Tree, actual_tree, write_tree
-from streamproof.conformance.subject_lines import told
+from streamproof.conformance.subject_lines import told, traceback_of
 from streamproof.stores.errors import TaskCorruptedError
 
 __all__ = ["Loss", "PowerEngine", "Recording"]
@@ -43,6 +43,7 @@ class Recording:
     Attributes:
         trace: the recorded calls.
         error: how the subject failed: it ``raised`` or ``ended the process``; empty if it did not.
+        traceback: the part of the subject in the traceback, if the subject raised.
         unseen: the nodes of files with writes that the recorder did not even notice.
         disposable: patterns of the names of files on which no promise depends.
         before: the earlier loss of power whose state the program started with.
@@ -52,6 +53,7 @@ class Recording:
     program: Program
     trace: SyscallTrace
     error: str = ""
+    traceback: str = ""
     unseen: frozenset[int] = frozenset()
     disposable: str = ""
     before: Loss | None = None
@@ -125,14 +127,14 @@ class PowerEngine:
         trace, status = run_recorded(doomed, directory, log)
         self._run.status.clear()
         self._run.evidence.operations += len(trace.started)
-        text = error.read_text() if error.is_file() else ""
+        text, _, traceback = error.read_text().partition("\n") if error.is_file() else ("", "", "")
         if not text and os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
             text = f"ended the process: {how_it_ended(status)}"
         disposable = self._run.subject.capabilities.disposable_files
         unseen = _unseen(trace, directory, disposable)
         self._run.look_for_room()
         shutil.rmtree(directory.parent, ignore_errors=True)
-        return Recording(program, trace, text, unseen, disposable, before)
+        return Recording(program, trace, text, traceback, unseen, disposable, before)
 
     def _perform(self, program: Program, directory: Path, error: Path, *, again: bool) -> None:
         """Perform a program, and write its exception to a file."""
@@ -149,9 +151,9 @@ class PowerEngine:
         except TaskCorruptedError as refusal:
             # After a loss of power the store may ask to be wiped, which ends the program.
             if not again or stores or self._run.subject.capabilities.transactional:
-                error.write_text(f"raised {told(refusal)}", "utf-8", "replace")
+                _write_error(refusal, error)
         except BaseException as raised:
-            error.write_text(f"raised {told(raised)}", "utf-8", "replace")
+            _write_error(raised, error)
 
     def leave(self, recording: Recording, state: DiskState, tree: Tree) -> Loss:
         """Make a state in a directory of its own."""
@@ -160,6 +162,11 @@ class PowerEngine:
         started, finished = recording.trace.operations(state.after)
         crashed = replace(recording.whole, directory=directory, started=started, finished=finished)
         return Loss(recording, state, crashed)
+
+
+def _write_error(raised: BaseException, file: Path) -> None:
+    """Write an exception to a file: a line of words, then the traceback."""
+    file.write_text(f"raised {told(raised)}\n{traceback_of(raised)}", "utf-8", "replace")
 
 
 def _unseen(trace: SyscallTrace, directory: Path, disposable: str) -> frozenset[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -25,6 +26,18 @@ MOST_IDS = 6
 
 LEAST_PROGRAM = 8
 """The fewest lines of a program that are worth showing."""
+
+MOST_CALLS = 8
+"""The most calls of a traceback in a line each; the report has the whole traceback."""
+
+MOST_COLUMNS = 80
+"""The most characters in a line that nobody copies."""
+
+SHORTEST_COMMENT = 20
+"""The fewest characters of a comment that are worth showing."""
+
+_CALL = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+))?', re.MULTILINE)
+"""A call in a traceback, with its line of the source."""
 
 
 def whole(text: str, style: str = "") -> Text:
@@ -54,7 +67,6 @@ class GroupsText:
     def within(self, room: int) -> list[RenderableType]:
         """The groups in at most so many lines: whole, or else in a line, or else counted."""
         shown: list[RenderableType] = []
-        left = room - self._lines_of_rest(0)
         for number, group in enumerate(self._groups):
             # Each of the rest gets its line first.
             left = room - self._height(shown) - self._lines_of_rest(number + 1)
@@ -65,7 +77,9 @@ class GroupsText:
         return shown
 
     def _lines_of_rest(self, number: int) -> int:
-        return min(len(self._groups) - number, 5) + 1 if number < len(self._groups) else 0
+        # A traceback of the first group is worth more than a line for each of the others.
+        most = 2 if number == 1 and self._groups[0].first.traceback else 5
+        return min(len(self._groups) - number, most) + 1 if number < len(self._groups) else 0
 
     def _rest(self, number: int, room: int) -> list[RenderableType]:
         """A line for each of the remaining groups, as far as there is room."""
@@ -84,7 +98,7 @@ class GroupsText:
 
     def _parts(self, group: FailureGroup, room: int, *, is_first: bool) -> list[RenderableType]:
         """A group whole, with its program cut if it is the first; nothing if there is no room."""
-        before = [Text(), _head(group.first), *_sentences(group.first)]
+        before: list[RenderableType] = [Text(), _head(group.first), *_sentences(group.first)]
         after = [*_beneath(group), *self._commands(group.first)]
         program = group.first.program.splitlines()
         lines = room - self._height([*before, *after])
@@ -92,7 +106,9 @@ class GroupsText:
             if not is_first:
                 return []
             program = [*program[: max(lines - 1, LEAST_PROGRAM)], "… the rest is in the report"]
-        return [*before, *(whole(f"    {each[:400]}", "cyan") for each in program), *after]
+        # The program comes first: whoever runs it sees the traceback, too.
+        before += _traceback(group.first, lines - len(program))
+        return [*before, *(whole(f"    {_in_width(each)}", "cyan") for each in program), *after]
 
     def _commands(self, failure: Failure) -> list[Text]:
         commands = [failure.reproduce]
@@ -127,6 +143,35 @@ def _sentences(failure: Failure) -> list[RenderableType]:
             grid.add_row(f"  {name}", escape(_short(text)))
             rows.append(grid)
     return rows
+
+
+def _traceback(failure: Failure, room: int) -> list[Text]:
+    """The calls of the store before it raised, the innermost last, in at most so many lines."""
+    *earlier, last = failure.traceback.split("Traceback (most recent call last):\n")
+    calls = [
+        f"{file}:{line} {name}(): {source}" for file, line, name, source in _CALL.findall(last)
+    ]
+    if any(earlier):
+        calls.insert(0, "(raised while another exception was handled: see the report)")
+    room = min(room, MOST_CALLS)
+    if len(calls) > room:
+        calls = ["(earlier calls are in the report)", *calls[len(calls) - room + 1 :]]
+    names = ["called", *[""] * (len(calls) - 1)]
+    shown = [f"  {name:9}{call}" for name, call in zip(names, calls, strict=False)]
+    return [whole(_cut(line, MOST_COLUMNS)) for line in shown] if room > 1 else []
+
+
+def _in_width(line: str) -> str:
+    """A line of a program, whose comment fits on the terminal."""
+    code, mark, comment = line.partition("  # ")
+    if not mark or code.startswith("#"):
+        return line[:400]
+    most = MOST_COLUMNS - len(f"    {code}{mark}")
+    return f"{code}{mark}{_cut(comment, most)}" if most >= SHORTEST_COMMENT else code
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _beneath(group: FailureGroup) -> list[RenderableType]:
