@@ -173,11 +173,9 @@ def load_subject(name: str) -> Subject:
     if binds_of(name) == "runtime":
         return _runtime(name)
     if name.startswith(HOST):
-        host = HostFactory(name.removeprefix(HOST))
-        return Subject(name, host, host.capabilities, None)
+        return _remote(name, HostFactory(name.removeprefix(HOST)))
     if is_of_the_jvm(name):
-        host = HostFactory(command_of(name), name)
-        return Subject(name, host, host.capabilities, None)
+        return _remote(name, HostFactory(command_of(name), name))
     module, factory = _resolve(name)
     try:
         store = factory()
@@ -195,6 +193,12 @@ def load_subject(name: str) -> Subject:
     capabilities = _inferred_capabilities(store) if declared is None else declared
     unclaimed = _unclaimed(store, capabilities)
     return Subject(name, factory, capabilities, module, declared is None, unclaimed)
+
+
+def _remote(name: str, host: HostFactory) -> Subject:
+    """A store in a host, which declares its claims."""
+    _require_times(name, host.capabilities)
+    return Subject(name, host, host.capabilities, None)
 
 
 def _resolve(name: str) -> tuple[ModuleType | None, Callable[[], Any]]:

@@ -1,6 +1,7 @@
 """A store in another process: a StateStore that sends each call to its host, as one line.
 
-Each opening of the store has its own process. ``init`` starts it, and ``close`` ends it.
+Each opening of the store has its own process. ``init`` starts it. The process ends with ``close``,
+or with the last iterator that is still open then.
 """
 
 from __future__ import annotations
@@ -8,12 +9,10 @@ from __future__ import annotations
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
-from weakref import WeakSet
+from typing import Any
 
 import msgspec
 from msgspec.json import Decoder
@@ -23,39 +22,33 @@ from streamproof.stores.api import (
     AT_LEAST_ONCE,
     PROCESSING_GUARANTEE_CONFIG,
     ChangelogRecord,
-    EntryIterator,
     IsolationLevel,
-    KeyValueIterator,
     Position,
-    ReadOnlyKeyValueStore,
     StateStore,
     StateStoreContext,
     TopicPartition,
 )
-from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.capabilities import Capabilities, Kind
 from streamproof.stores.errors import InvalidStateStoreError
 from streamproof.stores.host.process import HostCommand, HostProcess, die_with_hosts, kill_hosts
-from streamproof.stores.host.protocol import PROTOCOL, Page, V
-from streamproof.stores.iterators import StoreIterator
+from streamproof.stores.host.remote_calls import NOTHING, Calls, OpenIterators
+from streamproof.stores.host.remote_reads import (
+    NUMBER,
+    TIMED,
+    VALUE,
+    KeyValueReads,
+    SessionReads,
+    View,
+    WindowReads,
+)
+from streamproof.stores.sessions import SessionWithTimestampStore
 from streamproof.stores.timestamps import KeyValueWithTimestampStore, ValueAndTimestamp
+from streamproof.stores.windows import Windowed, WindowWithTimestampStore
 
 __all__ = ["HostFactory", "RemoteStore", "die_with_hosts", "kill_hosts"]
 
-PAGE_ROWS = 500
-"""How many rows of an iterator one request asks for."""
-
-T = TypeVar("T")
-
-_nothing: Decoder[Any] = Decoder()
-"""Of an answer that says no more than that it was done."""
-
-_value: Decoder[bytes | None] = Decoder(bytes | None)
-_number = Decoder(int)
 _offset: Decoder[int | None] = Decoder(int | None)
 _offsets = Decoder(list[tuple[str, int, int]])
-_timed: Decoder[ValueAndTimestamp | None] = Decoder(ValueAndTimestamp | None)
-_page = Decoder(Page[bytes])
-_timed_page = Decoder(Page[ValueAndTimestamp])
 
 
 class HostFactory:
@@ -111,107 +104,23 @@ class HostFactory:
                 f"The store host {self.command.label!r} claims a capability with a wrong value: "
                 f"{error}. Correct the answer to hello."
             ) from error
-        if found.kind != "key-value" or found.change_logging or found.metrics:
+        version = self.hello.protocol
+        kinds = "a key-value store" if version == 1 else "a store"
+        is_too_new = version == 1 and found.kind != "key-value"
+        if is_too_new or found.change_logging or found.metrics:
             raise UsageError(
-                f"The store host {self.command.label!r} claims more than version {PROTOCOL} of the "
-                "protocol can serve. Claim a key-value store without metrics and change_logging."
+                f"The store host {self.command.label!r} claims more than version {version} of the "
+                f"protocol can serve. Claim {kinds} without metrics and change_logging."
             )
         return found
 
     def __call__(self) -> RemoteStore:
         """A store that is not open."""
-        return RemoteStore("store", self.command, self.capabilities)
+        return _STORES[self.capabilities.kind]("store", self.command, self.capabilities)
 
 
-class _Calls:
-    """The calls that a remote store, its transactions and its views share.
-
-    Args:
-        on: the number of the handle; ``None`` for the store itself.
-    """
-
-    _name: str
-    _on: int | None = None
-    _context: StateStoreContext | None = None
-    _iterators: WeakSet[StoreIterator[bytes, Any]]
-
-    def _host_of(self) -> HostProcess:
-        raise NotImplementedError
-
-    def _call(self, answer: Decoder[T], op: str, **arguments: Any) -> T:
-        if self._on is not None:
-            arguments["on"] = self._on
-        return self._host_of().call(answer, op, arguments)
-
-    def _write(self, answer: Decoder[T], op: str, **arguments: Any) -> T:
-        context = self._context
-        if context is not None and context.record_metadata is not None:
-            arguments["record"] = [*context.record_metadata, context.record_timestamp]
-        return self._call(answer, op, **arguments)
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._call(_value, "get", key=key)
-
-    def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
-        return self._scan(_page, "range", **{"from": from_key, "to": to_key})
-
-    def reverse_range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
-        return self._scan(_page, "reverse_range", **{"from": from_key, "to": to_key})
-
-    def all(self) -> KeyValueIterator:
-        return self._scan(_page, "all")
-
-    def reverse_all(self) -> KeyValueIterator:
-        return self._scan(_page, "reverse_all")
-
-    def prefix_scan(self, prefix: bytes) -> KeyValueIterator:
-        return self._scan(_page, "prefix_scan", prefix=prefix)
-
-    def approximate_num_entries(self) -> int:
-        return self._call(_number, "approximate_num_entries")
-
-    def get_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
-        return self._call(_timed, "get_with_timestamp", key=key)
-
-    def range_with_timestamp(
-        self, from_key: bytes | None, to_key: bytes | None
-    ) -> EntryIterator[bytes, ValueAndTimestamp]:
-        return self._scan(_timed_page, "range_with_timestamp", **{"from": from_key, "to": to_key})
-
-    def all_with_timestamp(self) -> EntryIterator[bytes, ValueAndTimestamp]:
-        return self._scan(_timed_page, "all_with_timestamp")
-
-    def _scan(self, page: Decoder[Page[V]], op: str, **arguments: Any) -> StoreIterator[bytes, V]:
-        number = self._call(_number, op, **arguments)
-        pages = _Pages(self._host_of(), number, page)
-        return StoreIterator(self._name, pages.rows(), self._iterators, pages.close)
-
-
-class _Pages(Generic[V]):
-    """The rows of an iterator of a host."""
-
-    def __init__(self, host: HostProcess, number: int, page: Decoder[Page[V]]) -> None:
-        self._host = host
-        self._number = number
-        self._page = page
-        self._is_open = True
-
-    def rows(self) -> Iterator[tuple[bytes, V]]:
-        done = False
-        while not done:
-            arguments = {"iterator": self._number, "limit": PAGE_ROWS}
-            page = self._host.call(self._page, "next", arguments)
-            yield from page.rows
-            done = page.done
-
-    def close(self) -> None:
-        if self._is_open and self._host.is_alive:
-            self._host.call(_nothing, "close_iterator", {"iterator": self._number})
-        self._is_open = False
-
-
-class RemoteStore(_Calls, KeyValueWithTimestampStore):
-    """A key-value store in a host. Without timestamps it refuses the methods that need them.
+class RemoteStore(Calls, StateStore):
+    """A store in a host. Its subclasses have the methods of a kind of store.
 
     Args:
         name: the name of the store.
@@ -219,13 +128,15 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
         capabilities: the capabilities that the host claims.
     """
 
+    _view: type[View]
+
     def __init__(self, name: str, command: HostCommand, capabilities: Capabilities) -> None:
         self._name = name
         self._command = command
         self.capabilities = capabilities
         self._host: HostProcess | None = None
         self._commits = 0
-        self._iterators = WeakSet()
+        self._iterators = OpenIterators()
 
     @property
     def name(self) -> str:
@@ -254,7 +165,7 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
         try:
             host.hello()
             host.call(
-                _nothing,
+                NOTHING,
                 "open",
                 {
                     "directory": str(context.state_dir),
@@ -267,10 +178,12 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
             host.kill()
             raise
         self._host, self._context = host, context
+        # The iterators of an earlier opening are those of another process.
+        self._iterators = OpenIterators()
         context.register(root, self.restore)
 
     def close(self) -> None:
-        """Close the store, and let the host leave.
+        """Close the store, and let the host leave as soon as no iterator is open.
 
         Raises:
             ProcessorStateError: the host died before, so that the store was not closed.
@@ -279,21 +192,22 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
         if host is None:
             return
         try:
-            for iterator in list(self._iterators):
+            # Version 1 does not say that an iterator can be asked after the close of its store.
+            for iterator in list(self._iterators) if host.protocol == 1 else ():
                 iterator.close()
-            host.call(_nothing, "close", {})
+            host.call(NOTHING, "close", {})
         finally:
-            host.leave()
+            self._iterators.leave_with_last(host)
 
     def flush(self) -> None:
-        self._call(_nothing, "flush")
+        self._send(NOTHING, "flush")
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
-        self._call(_nothing, "commit", offsets=_listed(changelog_offsets))
+        self._send(NOTHING, "commit", offsets=_listed(changelog_offsets))
         self._commits += 1
 
     def committed_offset(self, partition: TopicPartition) -> int | None:
-        return self._call(
+        return self._send(
             _offset, "committed_offset", topic=partition.topic, partition=partition.partition
         )
 
@@ -302,60 +216,40 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
         """The input offsets that the content reflects, if the host claims to know them."""
         if not self.capabilities.position:
             return Position()
-        found = self._call(_offsets, "position")
+        found = self._send(_offsets, "position")
         return Position({TopicPartition(topic, number): at for topic, number, at in found})
 
     def restore(self, batch: Sequence[ChangelogRecord]) -> None:
-        """Apply changelog records."""
-        self._call(_nothing, "restore", entries=list(batch))
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        self._write(_nothing, "put", key=key, value=value)
-
-    def put_if_absent(self, key: bytes, value: bytes | None) -> bytes | None:
-        return self._write(_value, "put_if_absent", key=key, value=value)
-
-    def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        self._write(_nothing, "put_all", entries=list(entries))
-
-    def delete(self, key: bytes) -> bytes | None:
-        return self._write(_value, "delete", key=key)
-
-    def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
-        self._write(_nothing, "put_with_timestamp", key=key, value=value, timestamp=timestamp)
-
-    def put_if_absent_with_timestamp(
-        self, key: bytes, value: bytes | None, timestamp: int
-    ) -> ValueAndTimestamp | None:
-        return self._write(
-            _timed, "put_if_absent_with_timestamp", key=key, value=value, timestamp=timestamp
+        """Apply changelog records. Those of streamproof have no headers."""
+        context = self._context
+        if context is None or self._host_of().protocol == 1:
+            self._send(NOTHING, "restore", entries=list(batch))
+            return
+        self._send(
+            NOTHING,
+            "restore",
+            topic=context.changelog_topic(self._name),
+            partition=int(context.task_id.rpartition("_")[2]),
+            entries=[(*record, []) for record in batch],
         )
 
-    def put_all_with_timestamp(
-        self, entries: Iterable[tuple[bytes, ValueAndTimestamp | None]]
-    ) -> None:
-        self._write(_nothing, "put_all_with_timestamp", entries=list(entries))
-
-    def delete_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
-        return self._write(_timed, "delete_with_timestamp", key=key)
-
     def approximate_num_uncommitted_entries(self) -> int:
-        return self._call(_number, "approximate_num_uncommitted_entries")
+        return self._send(NUMBER, "approximate_num_uncommitted_entries")
 
     def approximate_num_uncommitted_bytes(self) -> int:
-        return self._call(_number, "approximate_num_uncommitted_bytes")
+        return self._send(NUMBER, "approximate_num_uncommitted_bytes")
 
     def new_transaction(self) -> StateStore:
         """A transaction, if the host claims explicit transactions; else the store itself."""
         if not self.capabilities.explicit_transactions:
             return self
-        return RemoteTransaction(self, self._call(_number, "new_transaction"))
+        return _TRANSACTIONS[self._kind](self, self._send(NUMBER, "new_transaction"))
 
-    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyKeyValueStore:
+    def read_only(self, isolation_level: IsolationLevel) -> Any:
         """A view; the store itself, unless the host claims to have views."""
         if not self.capabilities.read_only_views:
             return self
-        return _RemoteView(self, self._call(_number, "read_only", isolation=isolation_level.name))
+        return self._view(self, self._send(NUMBER, "read_only", isolation=isolation_level.name))
 
     def _host_of(self) -> HostProcess:
         if self._host is None:
@@ -365,8 +259,94 @@ class RemoteStore(_Calls, KeyValueWithTimestampStore):
         return self._host
 
 
-class RemoteTransaction(RemoteStore):
-    """A transaction of a remote store."""
+class _KeyValueView(View, KeyValueReads):
+    """A view of a key-value store."""
+
+
+class _WindowView(View, WindowReads):
+    """A view of a window store."""
+
+
+class _SessionView(View, SessionReads):
+    """A view of a session store."""
+
+
+class RemoteKeyValueStore(RemoteStore, KeyValueReads, KeyValueWithTimestampStore):
+    """A key-value store in a host. Without timestamps it refuses the methods that need them."""
+
+    _view = _KeyValueView
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._ask(NOTHING, "put", key, value)
+
+    def put_if_absent(self, key: bytes, value: bytes | None) -> bytes | None:
+        return self._ask(VALUE, "put_if_absent", key, value)
+
+    def put_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        self._ask(NOTHING, "put_all", list(entries))
+
+    def delete(self, key: bytes) -> bytes | None:
+        return self._ask(VALUE, "delete", key)
+
+    def put_with_timestamp(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        self._ask(NOTHING, "put_with_timestamp", key, value, timestamp)
+
+    def put_if_absent_with_timestamp(
+        self, key: bytes, value: bytes | None, timestamp: int
+    ) -> ValueAndTimestamp | None:
+        return self._ask(TIMED, "put_if_absent_with_timestamp", key, value, timestamp)
+
+    def put_all_with_timestamp(
+        self, entries: Iterable[tuple[bytes, ValueAndTimestamp | None]]
+    ) -> None:
+        self._ask(NOTHING, "put_all_with_timestamp", list(entries))
+
+    def delete_with_timestamp(self, key: bytes) -> ValueAndTimestamp | None:
+        return self._ask(TIMED, "delete_with_timestamp", key)
+
+
+class _Dropping(RemoteStore):
+    """What windows and sessions share."""
+
+    @property
+    def dropped_records(self) -> int:
+        """How many records were dropped because they came too late, as the host counts them."""
+        return self._send(NUMBER, "dropped_records")
+
+
+class RemoteWindowStore(_Dropping, WindowReads, WindowWithTimestampStore):
+    """A window store in a host. Without timestamps it refuses the methods that need them."""
+
+    _view = _WindowView
+
+    def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
+        self._ask(NOTHING, "put", key, value, window_start)
+
+    def put_with_timestamp(
+        self, key: bytes, value: bytes | None, timestamp: int, window_start: int | None = None
+    ) -> None:
+        self._ask(NOTHING, "put_with_timestamp", key, value, timestamp, window_start)
+
+
+class RemoteSessionStore(_Dropping, SessionReads, SessionWithTimestampStore):
+    """A session store in a host. Without timestamps it refuses the methods that need them."""
+
+    _view = _SessionView
+
+    def put(self, session: Windowed, aggregate: bytes | None) -> None:
+        self._ask(NOTHING, "put", session, aggregate)
+
+    def remove(self, session: Windowed) -> None:
+        self._ask(NOTHING, "remove", session)
+
+    def put_with_timestamp(
+        self, session: Windowed, aggregate: bytes | None, timestamp: int
+    ) -> None:
+        self._ask(NOTHING, "put_with_timestamp", session, aggregate, timestamp)
+
+
+class _Transaction(RemoteStore):
+    """A transaction of a remote store. The class of its store comes with it."""
 
     def __init__(self, store: RemoteStore, on: int) -> None:
         super().__init__(store.name, store._command, store.capabilities)  # noqa: SLF001
@@ -390,40 +370,40 @@ class RemoteTransaction(RemoteStore):
     def close(self) -> None:
         """Roll back. A transaction that has ended does not change."""
         if self.is_open:
-            self._call(_nothing, "close")
+            self._send(NOTHING, "close")
         self._is_over = True
 
     def new_transaction(self) -> StateStore:
         """Another transaction of the same store, which does not end with this one."""
-        return RemoteTransaction(self._store, self._call(_number, "new_transaction"))
+        return _TRANSACTIONS[self._kind](self._store, self._send(NUMBER, "new_transaction"))
 
     def _host_of(self) -> HostProcess:
         return self._store._host_of()  # noqa: SLF001 - it has none of its own
 
 
-class _RemoteView(_Calls):
-    """A view of a remote store, for queries."""
+class _KeyValueTransaction(_Transaction, RemoteKeyValueStore):
+    """A transaction of a key-value store."""
 
-    def __init__(self, store: RemoteStore, on: int) -> None:
-        self._store = store
-        self._name = store.name
-        self._iterators = store._iterators  # noqa: SLF001 - its iterators close with the store
-        self._on = on
 
-    def _host_of(self) -> HostProcess:
-        return self._store._host_of()  # noqa: SLF001 - it has none of its own
+class _WindowTransaction(_Transaction, RemoteWindowStore):
+    """A transaction of a window store."""
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> None:
-        return
+class _SessionTransaction(_Transaction, RemoteSessionStore):
+    """A transaction of a session store."""
+
+
+_TRANSACTIONS: dict[Kind, type[_Transaction]] = {
+    "key-value": _KeyValueTransaction,
+    "window": _WindowTransaction,
+    "session": _SessionTransaction,
+}
+
+_STORES: dict[Kind, type[RemoteStore]] = {
+    "key-value": RemoteKeyValueStore,
+    "window": RemoteWindowStore,
+    "session": RemoteSessionStore,
+}
 
 
 def _listed(offsets: Mapping[TopicPartition, int | None]) -> list[tuple[str, int, int | None]]:

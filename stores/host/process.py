@@ -76,11 +76,16 @@ class HostProcess:
     Args:
         command: the command that starts the process, and its name in messages.
         directory: the directory that replaces ``{dir}`` in the command.
+
+    Attributes:
+        protocol: the version of the protocol that both speak, from ``hello`` on.
+        requests: how many requests the process was sent.
     """
 
     def __init__(self, command: HostCommand, directory: Path) -> None:
         self._command = command
-        self._id = 0
+        self.protocol = PROTOCOL
+        self.requests = 0
         self._buffer = bytearray()
         # One request at a time, even if several threads use the store.
         self._lock = Lock()
@@ -120,11 +125,12 @@ class HostProcess:
             found = self.call(_hello, "hello", {"protocol": PROTOCOL}, timeout_s=HELLO_TIMEOUT_S)
         except StoreError as error:
             raise UsageError(f"{self} did not answer hello: {error}") from error
-        if found.protocol != PROTOCOL:
+        if not 1 <= found.protocol <= PROTOCOL:
             raise UsageError(
                 f"{self} speaks version {found.protocol} of the protocol, but this streamproof "
-                f"speaks version {PROTOCOL}. Use a host of that version."
+                f"speaks versions 1 to {PROTOCOL}. Use a host of one of them."
             )
+        self.protocol = found.protocol
         return found
 
     def call(
@@ -151,9 +157,9 @@ class HostProcess:
                 f"{self} is dead and cannot answer {op}; open the store again."
             )
         with self._lock:
-            self._id += 1
+            self.requests += 1
             try:
-                self._write(_encode({"id": self._id, "op": op, **arguments}) + b"\n")
+                self._write(_encode({"id": self.requests, "op": op, **arguments}) + b"\n")
             except BrokenPipeError:
                 self._be_gone(op)
             return self._decode(answer, op, self._read_line(op, timeout_s))
@@ -162,8 +168,10 @@ class HostProcess:
         """The answer to the last request, from its line."""
         try:
             reply = _reply.decode(line)
-            if reply.id != self._id:
-                self._speaks_nonsense(op, f"an answer to request {reply.id}, not to {self._id}")
+            if reply.id != self.requests:
+                self._speaks_nonsense(
+                    op, f"an answer to request {reply.id}, not to {self.requests}"
+                )
             if self._buffer:
                 self._speaks_nonsense(op, f"more than one answer: {_start_of(self._buffer)}")
             if reply.error is not None:

@@ -31,11 +31,14 @@ __all__ = [
     "kind_of",
 ]
 
-PROTOCOL = 1
-"""The version of the protocol."""
+PROTOCOL = 2
+"""The newest version of the protocol. Hosts of each older version are served, too."""
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """The longest line that is allowed."""
+
+K = TypeVar("K")
+"""The type of the key in a row: a key, the start of a window, or a key with its window."""
 
 V = TypeVar("V")
 """The type of the value in a row: a value, or a value with its timestamp."""
@@ -75,10 +78,10 @@ class Hello(Struct):
     capabilities: dict[str, Any] = field(default_factory=dict)
 
 
-class Page(Struct, Generic[V]):
+class Page(Struct, Generic[K, V]):
     """Some rows of an iterator; ``done`` says that these are the last."""
 
-    rows: list[tuple[bytes, V]]
+    rows: list[tuple[K, V]]
     done: bool
 
 

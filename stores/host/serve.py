@@ -1,4 +1,4 @@
-"""A host for any key-value store in Python: it reads requests, calls the store, writes answers."""
+"""A host for any store in Python: it reads requests, calls the store, writes answers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
+from msgspec import convert
 
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
@@ -28,8 +29,8 @@ from streamproof.stores.errors import (
     InvalidStateStoreError,
     UnsupportedOperationError,
 )
+from streamproof.stores.host.operations import OPERATIONS, Operation, argument
 from streamproof.stores.host.protocol import PROTOCOL, kind_of
-from streamproof.stores.timestamps import ValueAndTimestamp
 
 __all__ = ["StoreHost", "serve"]
 
@@ -84,12 +85,25 @@ class StoreHost:
 
     def _do(self, request: Request) -> Any:
         op = request.get("op")
-        method = getattr(self, f"_op_{op}", None) if isinstance(op, str) else None
-        if method is None:
-            raise UnsupportedOperationError(
-                f"There is no operation {op!r}; docs/store-host.md lists them all."
-            )
-        return method(request)
+        if isinstance(op, str):
+            method = getattr(self, f"_op_{op}", None)
+            if method is not None:
+                return method(request)
+            operation = OPERATIONS[self._capabilities.kind].get(op)
+            if operation is not None:
+                return self._perform(op, operation, request)
+        raise UnsupportedOperationError(
+            f"There is no operation {op!r} for a {self._capabilities.kind} store; "
+            "docs/store-host.md lists them all."
+        )
+
+    def _perform(self, op: str, operation: Operation, request: Request) -> Any:
+        """Call the method of the same name."""
+        writes = operation.does == "write"
+        target = self._writing(request) if writes else self._target(request)
+        arguments = [argument(field, request[field]) for field in operation.fields]
+        answer = getattr(target, op)(*arguments)
+        return self._opened_scan(answer) if operation.does == "scan" else answer
 
     def _target(self, request: Request) -> Any:
         """The store, transaction or view that the request is for."""
@@ -124,16 +138,17 @@ class StoreHost:
     # The operations.
 
     def _op_hello(self, request: Request) -> Any:
-        if request["protocol"] < PROTOCOL:
+        needed = 1 if self._capabilities.kind == "key-value" else 2
+        if request["protocol"] < needed:
             raise UnsupportedOperationError(
                 f"The client speaks version {request['protocol']} of the protocol, but this host "
-                f"needs version {PROTOCOL}. Use a newer client."
+                f"needs version {needed}. Use a newer client."
             )
         claimed = asdict(self._capabilities)
         defaults = asdict(Capabilities())
         named = {key: value for key, value in claimed.items() if value != defaults[key]}
         return {
-            "protocol": PROTOCOL,
+            "protocol": min(request["protocol"], PROTOCOL),
             "name": self._name,
             "version": self._version,
             "capabilities": named,
@@ -163,29 +178,12 @@ class StoreHost:
         if request.get("on") is None:
             self._store = None
 
-    def _op_get(self, request: Request) -> Any:
-        return self._target(request).get(_bytes(request["key"]))
-
-    def _op_put(self, request: Request) -> None:
-        self._writing(request).put(_bytes(request["key"]), _bytes(request["value"]))
-
-    def _op_delete(self, request: Request) -> Any:
-        return self._writing(request).delete(_bytes(request["key"]))
-
-    def _op_put_if_absent(self, request: Request) -> Any:
-        target = self._writing(request)
-        return target.put_if_absent(_bytes(request["key"]), _bytes(request["value"]))
-
-    def _op_put_all(self, request: Request) -> None:
-        entries = [(_bytes(key), _bytes(value)) for key, value in request["entries"]]
-        self._writing(request).put_all(entries)
-
     def _op_restore(self, request: Request) -> None:
         self._target(request)
+        # Version 1 has no headers. A store in Python is told neither them nor the partition.
         batch = [
-            ChangelogRecord(key, _bytes(value), offset, timestamp)
-            for raw, value, offset, timestamp in request["entries"]
-            if (key := _bytes(raw)) is not None
+            ChangelogRecord(convert(key, bytes), convert(value, bytes | None), offset, timestamp)
+            for key, value, offset, timestamp, *_ in request["entries"]
         ]
         callbacks = list(self._opened().restore_callbacks.values())
         if callbacks:
@@ -211,56 +209,6 @@ class StoreHost:
         offsets = self._target(request).position.as_dict()
         return [[topic, number, offset] for (topic, number), offset in sorted(offsets.items())]
 
-    def _op_range(self, request: Request) -> int:
-        return self._opened_scan(
-            self._target(request).range(_bytes(request["from"]), _bytes(request["to"]))
-        )
-
-    def _op_reverse_range(self, request: Request) -> int:
-        return self._opened_scan(
-            self._target(request).reverse_range(_bytes(request["from"]), _bytes(request["to"]))
-        )
-
-    def _op_all(self, request: Request) -> int:
-        return self._opened_scan(self._target(request).all())
-
-    def _op_reverse_all(self, request: Request) -> int:
-        return self._opened_scan(self._target(request).reverse_all())
-
-    def _op_prefix_scan(self, request: Request) -> int:
-        return self._opened_scan(self._target(request).prefix_scan(_bytes(request["prefix"])))
-
-    # The same with timestamps; a value with its timestamp is a pair on the wire.
-
-    def _op_get_with_timestamp(self, request: Request) -> Any:
-        return self._target(request).get_with_timestamp(_bytes(request["key"]))
-
-    def _op_put_with_timestamp(self, request: Request) -> None:
-        key, value = _bytes(request["key"]), _bytes(request["value"])
-        self._writing(request).put_with_timestamp(key, value, request["timestamp"])
-
-    def _op_delete_with_timestamp(self, request: Request) -> Any:
-        return self._writing(request).delete_with_timestamp(_bytes(request["key"]))
-
-    def _op_put_if_absent_with_timestamp(self, request: Request) -> Any:
-        key, value = _bytes(request["key"]), _bytes(request["value"])
-        target = self._writing(request)
-        return target.put_if_absent_with_timestamp(key, value, request["timestamp"])
-
-    def _op_put_all_with_timestamp(self, request: Request) -> None:
-        entries = [
-            (_bytes(key), ValueAndTimestamp.make(_bytes(timed and timed[0]), timed and timed[1]))
-            for key, timed in request["entries"]
-        ]
-        self._writing(request).put_all_with_timestamp(entries)
-
-    def _op_range_with_timestamp(self, request: Request) -> int:
-        bounds = _bytes(request["from"]), _bytes(request["to"])
-        return self._opened_scan(self._target(request).range_with_timestamp(*bounds))
-
-    def _op_all_with_timestamp(self, request: Request) -> int:
-        return self._opened_scan(self._target(request).all_with_timestamp())
-
     def _opened_scan(self, iterator: Any) -> int:
         number = next(self._numbers)
         self._iterators[number] = iterator
@@ -274,6 +222,12 @@ class StoreHost:
             )
         rows = list(islice(self._iterator(request), limit))
         return {"rows": rows, "done": len(rows) < limit}
+
+    def _op_peek_next_key(self, request: Request) -> Any:
+        try:
+            return self._iterator(request).peek_next_key()
+        except StopIteration:
+            return None
 
     def _op_close_iterator(self, request: Request) -> None:
         iterator = self._iterator(request)
@@ -289,8 +243,8 @@ class StoreHost:
             )
         return self._iterators[number]
 
-    def _op_approximate_num_entries(self, request: Request) -> Any:
-        return self._target(request).approximate_num_entries()
+    def _op_dropped_records(self, request: Request) -> Any:
+        return self._target(request).dropped_records
 
     def _op_approximate_num_uncommitted_entries(self, request: Request) -> Any:
         return self._target(request).approximate_num_uncommitted_entries()
@@ -309,11 +263,6 @@ class StoreHost:
         number = next(self._numbers)
         self._handles[number] = target
         return number
-
-
-def _bytes(text: str | None) -> bytes | None:
-    """Bytes from base64; ``None`` stays ``None``."""
-    return None if text is None else msgspec.convert(text, bytes)
 
 
 def _failure(number: Any, kind: str, message: str) -> dict[str, Any]:

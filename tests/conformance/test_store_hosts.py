@@ -33,7 +33,8 @@ def served(subject: str) -> str:
         ("cmd:./no-such-host", "'./no-such-host' cannot be started: No such file or directory"),
         ("cmd:/bin/false", "left with exit code 1 during hello"),
         (bad("talks first"), "answered hello with b'Welcome to my store!'"),
-        (bad("from the future"), "speaks version 2 of the protocol"),
+        (bad("from the future"), "speaks version 3 of the protocol"),
+        (bad("windows without times"), "a window store must declare retention_ms"),
         (bad("unknown capability"), "claims the unknown capabilities quantum"),
     ],
 )
@@ -43,7 +44,7 @@ def test_a_host_that_cannot_be_used(subject: str, message: str, command_line: Co
 
     assert ended.code == 3
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("streamproof: The ")
+    assert line.startswith(("streamproof: The ", "streamproof: Subject "))
     assert message in line
 
 
@@ -161,3 +162,21 @@ def test_the_verdict_is_the_same_from_afar(command_line: CommandLine) -> None:
     assert {name: near[name].status for name in both} == {name: far[name].status for name in both}
     assert far.keys() == near.keys()
     assert far["CRASH-003"].crash_points["syscall"] > 0
+
+
+@pytest.mark.parametrize(
+    ("subject", "only"),
+    [
+        ("rocksdb-window", "WIN-007,WIN-016,WIN-033,WIN-038,WIN-040,WIN-041,WIN-044,CRASH-001"),
+        ("in-memory-session", "SESS-004,SESS-010,SESS-025,SESS-030,SESS-032,SESS-033,SESS-036"),
+    ],
+)
+def test_the_verdict_on_windows_is_the_same_from_afar(
+    subject: str, only: str, command_line: CommandLine
+) -> None:
+    """Expiry, iterators that outlive other calls and the close of the store, restoration, kills."""
+    passed = dict.fromkeys(only.split(","), "pass")
+    for name in (subject, served(subject)):
+        results = command_line.verify(name, "--only", only).results
+
+        assert {id_: each.status for id_, each in results.items()} == passed

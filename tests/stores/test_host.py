@@ -33,8 +33,9 @@ from streamproof.stores.errors import (
     StoreError,
     UnsupportedOperationError,
 )
-from streamproof.stores.host import client, process
+from streamproof.stores.host import client, process, remote_calls
 from streamproof.stores.host.client import HostFactory, RemoteStore
+from streamproof.stores.host.operations import OPERATIONS
 from streamproof.stores.host.serve import StoreHost
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.timestamps import ValueAndTimestamp
@@ -118,7 +119,7 @@ def test_it_is_there_again_after_a_restart(opened: Any) -> None:
 def test_a_long_scan_comes_in_pages(opened: Any) -> None:
     """All rows, and what is written meanwhile changes nothing in them."""
     store, _ = opened(python_host("rocksdb"))
-    rows = [(b"%06d" % number, b"v") for number in range(3 * client.PAGE_ROWS + 1)]
+    rows = [(b"%06d" % number, b"v") for number in range(3 * remote_calls.PAGE_ROWS + 1)]
     store.put_all(rows)
     scan = store.all()
     first = next(scan)
@@ -185,7 +186,7 @@ def test_a_host_that_misbehaves(
         ("talks first", "did not answer hello: .* answered hello with b'Welcome"),
         (
             "from the future",
-            "speaks version 2 of the protocol, but this streamproof speaks version 1",
+            "speaks version 3 of the protocol, but this streamproof speaks versions 1 to 2",
         ),
         ("unknown capability", "claims the unknown capabilities quantum"),
         ("wrong capability", "claims a capability with a wrong value"),
@@ -318,7 +319,20 @@ def test_every_operation_of_the_specification_is_served() -> None:
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     served_ones = {name.removeprefix("_op_") for name in dir(StoreHost) if name.startswith("_op_")}
-    assert served_ones == named
+    assert served_ones.union(*OPERATIONS.values()) == named
+
+
+@pytest.mark.parametrize("kind", OPERATIONS)
+def test_the_fields_of_an_operation_are_those_of_the_specification(kind: str) -> None:
+    """In the table of each kind."""
+    page = (ROOT / "docs" / "store-host.md").read_text()
+    table = page.partition(f"(`kind` `{kind}`)")[2].partition("\n\n")[2].partition("\n\n")[0]
+    for line in table.splitlines()[2:]:
+        _, ops, fields, _, _ = line.split("|")
+        for op in re.findall(r"`(\w+)`", ops):
+            if operation := OPERATIONS[kind].get(op):
+                named = re.findall(r"`(\w+)`(?= is|:|,| *$)", fields)
+                assert (op, *operation.fields) == (op, *(name for name in named if name != "null"))
 
 
 def test_what_a_store_prints_is_no_answer(tmp_path: Path) -> None:
@@ -356,7 +370,7 @@ def test_what_a_store_prints_is_no_answer(tmp_path: Path) -> None:
     ("subject", "message"),
     [
         ("cmd:./host", "is a store host already"),
-        ("rocksdb-window", "cannot be served"),
+        ("rocksdb-stack", "cannot be served"),
         ("no-such-store", "is neither module:factory"),
     ],
 )

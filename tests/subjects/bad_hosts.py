@@ -32,7 +32,9 @@ def hello(number: int) -> None:
         capabilities["transactional"] = "perhaps"
     if HOW == "windows":
         capabilities = {"kind": "window", "retention_ms": 1000, "window_size_ms": 10}
-    version = 2 if HOW == "from the future" else 1
+    if HOW == "windows without times":
+        capabilities = {"kind": "window"}
+    version = {"from the future": 3, "windows without times": 2}.get(HOW, 1)
     say({"id": number, "ok": {"protocol": version, "capabilities": capabilities}})
 
 
