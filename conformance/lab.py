@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 
 from streamproof.conformance.as_key_value import SessionRows, WindowRows, rows_of
 from streamproof.conformance.crash import triggers
+from streamproof.conformance.interleaving import Pause, Who, meet
 from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Piece, disk_of, is_disposable
 from streamproof.conformance.power.syscall_recorder import (
     preload_environment,
@@ -528,6 +529,23 @@ class Lab:
         """The files written outside the directory since ``watch_files`` that still exist."""
         watch, self._watch = self._watch, None
         return watch.left() if watch is not None else []
+
+    def meet(
+        self,
+        other: Callable[[], Any],
+        own: Callable[[], object],
+        *,
+        other_line: int = 0,
+        own_line: int = 0,
+    ) -> Any:
+        """Make ``other`` on a thread of its own beside ``own`` on this one, and return its answer.
+
+        ``other`` waits before its ``other_line``-th line of Python until ``own`` is done, or the
+        other way round with ``own_line``. If the call that is to be done needs a lock, the waiting
+        one goes on after a moment.
+        """
+        who: Who = "other" if other_line else "own"
+        return meet(other, own, Pause(other_line or own_line), who)
 
     def crash(self, doomed: Callable[[], object]) -> None:
         """Run ``doomed`` in a process of its own, and kill that process with SIGKILL.

@@ -24,6 +24,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         power_states: the most states after a loss of power that one check looks at.
         shrink_kills: the most real kills for shrinking one failure.
         concurrent_commits: the number of commits that concurrent readers race against.
+        meetings: the most lines of a call at which another thread makes one of its own.
         worlds: the number of simulated applications that explore the runtime.
         worlds_with_defect: the most simulated applications that explore a runtime with a defect;
             the first that shows the defect ends the exploration.
@@ -43,6 +44,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     power_states: int
     shrink_kills: int
     concurrent_commits: int
+    meetings: int
     worlds: int
     worlds_with_defect: int
     worlds_for_situation: int
@@ -62,6 +64,7 @@ LIMITS: dict[Profile, Limits] = {
         power_states=30,
         shrink_kills=60,
         concurrent_commits=10,
+        meetings=8,
         worlds=10,
         worlds_with_defect=10,
         worlds_for_situation=4,
@@ -79,6 +82,7 @@ LIMITS: dict[Profile, Limits] = {
         power_states=110,
         shrink_kills=400,
         concurrent_commits=60,
+        meetings=40,
         worlds=60,
         worlds_with_defect=600,
         worlds_for_situation=20,
@@ -96,6 +100,7 @@ LIMITS: dict[Profile, Limits] = {
         power_states=2400,
         shrink_kills=2000,
         concurrent_commits=600,
+        meetings=300,
         worlds=500,
         worlds_with_defect=2000,
         worlds_for_situation=40,

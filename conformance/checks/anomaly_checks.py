@@ -47,7 +47,8 @@ REQUIREMENTS = {
 """The requirement that forbids each anomaly to a READ_COMMITTED reader."""
 
 ANY_OTHER = "ISO-016"
-"""The requirement for an anomaly whose own requirement does not apply: stale reads."""
+"""The requirement for an error, and for an anomaly whose own requirement does not apply: stale
+reads."""
 
 UNCOMMITTED_READERS = "ISO-019"
 """The requirement that forbids the anomalies that even READ_UNCOMMITTED does not permit."""
@@ -285,13 +286,18 @@ class AnomalyStage:
 
     def requirement(self, found: FoundAnomaly) -> str:
         """The requirement that forbids an anomaly."""
-        if self.direct:
-            return WITHOUT_TRANSACTIONS
-        if IsolationLevel.READ_UNCOMMITTED in (self.level, found.read.level):
-            return UNCOMMITTED_READERS
         run, requirement = self.t.run, REQUIREMENTS[found.anomaly]
         known = requirement in run.check.requirements and run.applies(requirement)
-        return requirement if known else ANY_OTHER
+        blamed = self.blamed(found.read.level)
+        return requirement if known and blamed == ANY_OTHER else blamed
+
+    def blamed(self, level: IsolationLevel) -> str:
+        """The requirement for a reader of a level whose finding has none of its own."""
+        if self.direct:
+            return WITHOUT_TRANSACTIONS
+        if IsolationLevel.READ_UNCOMMITTED in (self.level, level):
+            return UNCOMMITTED_READERS
+        return ANY_OTHER
 
     def forbidden(self) -> list[FoundAnomaly]:
         """The anomalies that the readers' isolation levels do not permit, the gravest first."""

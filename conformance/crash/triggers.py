@@ -36,6 +36,7 @@ __all__ = [
     "share_fate",
     "shim_is_loaded",
     "tell_calls",
+    "trace_lines",
     "why_unseen",
 ]
 
@@ -66,7 +67,7 @@ def arm_lines(n: int, tell: Callable[[str], object] = str) -> None:
             tell(line_at(frame.f_code.co_filename, frame.f_lineno))
             die()
 
-    _trace(on_line)
+    trace_lines(on_line)
 
 
 def count_lines(report: Callable[[int], None]) -> None:
@@ -78,7 +79,7 @@ def count_lines(report: Callable[[int], None]) -> None:
         count += 1
         report(count)
 
-    _trace(on_line)
+    trace_lines(on_line)
 
 
 def described_call(told: str, trace: str, directory: Path) -> tuple[str, str]:
@@ -108,7 +109,8 @@ def _relative(path: str, directory: Path) -> str:
     return str(Path(path).relative_to(directory)) if below else Path(path).name
 
 
-def _trace(on_line: Callable[[FrameType], None]) -> None:
+def trace_lines(on_line: Callable[[FrameType], None]) -> None:
+    """From now on, call ``on_line`` before each line of the subject that this thread runs."""
     if _fate:
         # The subject lives in another process, so no line of this process belongs to it.
         return

@@ -688,6 +688,9 @@ MUTANTS = (
     _anomalies(
         "uncommitted_view_is_a_copy", "a READ_UNCOMMITTED view reads an old copy", "ISO-019"
     ),
+    _anomalies(
+        "uncommitted_view_takes_no_lock", "a view reads a transaction that has ended", "ISO-019"
+    ),
     _anomalies("plain_view_keeps_what_it_read", "a view keeps stale values in a cache", "ISO-020"),
     _anomalies(
         "committing_threads_share_a_batch", "concurrent commits write each other's rows", "ISO-021"

@@ -6,7 +6,6 @@ See the table in the package.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from time import sleep
 
 from streamproof.stores.api import (
     IsolationLevel,
@@ -24,9 +23,6 @@ from streamproof.stores.transactional import (
 from streamproof.stores.write_batch import NOT_STAGED, IndexedWriteBatch
 
 NAME = "store"
-
-PAUSE_S = 0.001
-"""The pause in seconds that lets threads meet in the middle of a commit."""
 
 Offsets = Mapping[TopicPartition, int | None]
 
@@ -267,6 +263,18 @@ def uncommitted_view_is_a_copy() -> KeyValueStore:
     return _CopiesStaged(TransactionalRocksDBStore(NAME))
 
 
+class _UnlockedViews(TransactionalKeyValueStore):
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyKeyValueStore:
+        if isolation_level is IsolationLevel.READ_UNCOMMITTED:
+            return _View(self)
+        return super().read_only(isolation_level)
+
+
+def uncommitted_view_takes_no_lock() -> KeyValueStore:
+    """Lets a READ_UNCOMMITTED view read a transaction that a commit ends meanwhile."""
+    return _UnlockedViews(TransactionalRocksDBStore(NAME))
+
+
 class _PlainCopy(RocksDBStore):
     def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyKeyValueStore:
         return _HalfRemembered(self)
@@ -287,8 +295,7 @@ class _Unlocked(TransactionalRocksDBStore):
         for transaction in transactions:
             pending.update(transaction.writes.snapshot(None, None)(iter(())))
         for key, value in list(pending.items()):
-            # Another thread now adds its rows and writes these rows too, so its readers see half.
-            sleep(PAUSE_S)
+            # Here another thread may add its rows and write these too, so its readers see half.
             self._write_entries([(key, value)])
             pending.pop(key, None)
         super().commit_transactions((), changelog_offsets)
