@@ -73,9 +73,9 @@ def duplicates_survive_reopening(t: Trial) -> None:
     t.expect(found, [*expected, (now, b"later"), (now, b"later still")])
 
 
-@check("WIN-030")
+@check("WIN-030", "WIN-029")
 def duplicates_are_restored(t: Trial) -> None:
-    """Restore several values of one window, then restore them again."""
+    """Restore several values of one window, restore them again, and put more values."""
     t.claim("WIN-030", "restore several values of one window, then fetch it")
     now = Times(t.lab.subject.capabilities).base
     store = t.open_store()
@@ -87,3 +87,9 @@ def duplicates_are_restored(t: Trial) -> None:
     for _ in range(2):
         t.restore(store, batch)
         t.expect(store.scan("fetch_between", b"a", 0, LONG_MAX), expected)
+    if t.run.applies("WIN-029"):
+        t.claim("WIN-029", "put more values into a restored window, then fetch the window")
+        for value in VALUES:
+            store.put(b"a", value, now)
+            expected.append((now, value))
+            t.expect(store.scan("fetch_between", b"a", 0, LONG_MAX), expected)

@@ -120,19 +120,25 @@ def stream_time_never_goes_back(t: Trial) -> None:
 
 @check("WIN-036", "SESS-028")
 def late_after_reopening(t: Trial) -> None:
-    """Reopen a store, then put a record that came too late before."""
+    """Reopen a store after each move of its stream time, then put what came too late before."""
     claim(t, "WIN-036", "SESS-028", "reopen a store, then put a record that came too late before")
     times = times_of(t)
-    stream, _ = late_streams(times)
-    kept = times.first_kept(stream)
-    store = Timed(t)
-    store.put(b"old", b"1", times.first_readable(stream) - 1)
-    store.put(b"new", b"2", stream)
-    store.handle.commit({CHANGELOG: 1})
-    store = store.reopen()
-    store.put(b"late", b"3", kept - 1)
-    t.expect(store.get(b"late", kept - 1), None)
-    t.expect(store.all(), [store.entry(b"new", b"2", stream)])
+    first, second = late_streams(times)
+    store, content = Timed(t), WindowedContent(times)
+    # A small move lets single entries expire, and a large one whole segments.
+    quarter = times.interval_ms // 4
+    moves = ((first,), (first + 1, first + 2), (second, second + quarter), (second + 2 * quarter,))
+    for move in moves:
+        for stream in move:
+            for key, time in ((b"old", times.first_readable(stream) - 1), (b"new", stream)):
+                store.put(key, b"%d" % stream, time)
+                content.put(times.windowed(key, time), b"%d" % stream)
+            store.handle.commit({CHANGELOG: stream})
+        store = store.reopen()
+        t.expect(arranged(store.all()), arranged(content.entries()))
+        late = times.first_kept(move[-1]) - 1
+        store.put(b"late", b"late", late)
+        t.expect(store.get(b"late", late), None)
 
 
 @check("WIN-037", "SESS-029")
