@@ -341,6 +341,9 @@ class TimedKind:
         first, last = TimeBound.of(low, "least"), TimeBound.of(high, "largest")
         keys = (first.key, last.key)
         times = (self._bound(first.moment, now), self._bound(last.moment, now))
+        if method.plain in ("find_sessions", "find_sessions_range"):
+            # The gap after a record never ends before time 0, and Kafka refuses such a search.
+            times = (times[0], max(times[1], 0))
         if method.plain in ("fetch", "fetch_between", "find_sessions"):
             key = first.key or b"a"
             arguments: tuple[Any, ...] = (key,) if method.plain == "fetch" else (key, *times)

@@ -196,6 +196,15 @@ class StoreStage:
         """What was drawn as a key: a key, or the window or session of one at this stream time."""
         return self.kind.at(drawn, self.now)
 
+    @property
+    def no_key(self) -> Any:
+        """A key of None; a window or session of it that has not expired.
+
+        A store may drop what comes too late before it looks at the key.
+        """
+        nothing: Any = None
+        return self.kind.marker(nothing, max(self.now, 0))
+
     def bounds(self, method: ScanMethod, low: Any, high: Any) -> Bounds:
         """The bounds of a scan, from two drawn ones."""
         return self.kind.bounds_of(method, low, high, self.now)

@@ -150,14 +150,13 @@ class WindowedHandle(Handle):
             return getattr(self, method)(*arguments)
         return super().call(method, *arguments)
 
-    def get(self, at: Windowed | None) -> Any:
+    def get(self, at: Windowed) -> Any:
         """The value; if the store retains duplicates, all of them."""
-        place = self._place(at)
         if self._times.can.retain_duplicates:
-            start = place.window.start
-            found = super().scan("fetch_between", place.key, start, start)
+            start = at.window.start
+            found = super().scan("fetch_between", at.key, start, start)
             return tuple(value for _, value in found) or None
-        return self._get(place, "")
+        return self._get(at, "")
 
     def get_with_timestamp(self, at: Windowed) -> Any:
         """The value with its timestamp."""
@@ -168,13 +167,12 @@ class WindowedHandle(Handle):
             return self._call(f"fetch_session{suffix}", (place.key, *place.window))
         return self._call(f"fetch{suffix}", (place.key, place.window.start))
 
-    def put(self, at: Windowed | None, value: bytes | None) -> None:
+    def put(self, at: Windowed, value: bytes | None) -> None:
         """Set the value; ``None`` deletes it."""
-        place = self._place(at)
         if self._is_session:
-            self._call("put", (place, value))
+            self._call("put", (at, value))
         else:
-            self._call("put", (place.key, value, place.window.start))
+            self._call("put", (at.key, value, at.window.start))
 
     def put_with_timestamp(self, at: Windowed, value: bytes | None, timestamp: int) -> None:
         """Set the value with a timestamp."""
@@ -231,11 +229,6 @@ class WindowedHandle(Handle):
     @property
     def _is_session(self) -> bool:
         return self._times.can.kind == "session"
-
-    def _place(self, at: Windowed | None) -> Windowed:
-        """A window or session; one of the key None for a key of None."""
-        without_key: Any = None
-        return self._times.windowed(without_key, self._times.base) if at is None else at
 
 
 class Timed:

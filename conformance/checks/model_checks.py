@@ -280,9 +280,10 @@ class StoreProgram:
         writer = self.stage.writer(which)
         batch = method == "put_all"
         self.stage.claim("ERR-002" if batch else "ERR-001", "pass None for a key")
-        arguments: tuple[Any, ...] = (None,) if method in ("get", "delete") else (None, b"no")
+        no_key = self.stage.no_key
+        arguments: tuple[Any, ...] = (no_key,) if method in ("get", "delete") else (no_key, b"no")
         if batch:
-            arguments = ([*entries[:at], (None, b"no"), *entries[at:]],)
+            arguments = ([*entries[:at], (no_key, b"no"), *entries[at:]],)
         call = partial(writer.handle.call, method, *arguments)
         self.stage.t.expect_raises(call, f"{method} raises if a key is None")
         self.stage.claim("ERR-002" if batch else "ERR-006", "read after a refused call")

@@ -386,7 +386,8 @@ def end_of_time(t: Trial) -> None:
     t.claim("WIN-019", "put windows that start just before the end of time, then read them")
     times = times_of(t)
     size = times.can.window_size_ms
-    late = {LONG_MAX - size - 1, LONG_MAX - 2, LONG_MAX - 1, LONG_MAX}
+    # A window that starts at the end of time would be empty, and Kafka's TimeWindow refuses that.
+    late = {LONG_MAX - size - 1, LONG_MAX - 2, LONG_MAX - 1}
     starts = sorted(start for start in late if start >= times.first_readable(LONG_MAX))
     store = t.open_store()
     for start in starts:
@@ -395,7 +396,7 @@ def end_of_time(t: Trial) -> None:
     t.expect(store.scan("fetch_between", b"a", 0, LONG_MAX), expected)
     if t.has("backward_fetch_between"):
         t.expect(store.scan("backward_fetch_between", b"a", 0, LONG_MAX), expected[::-1])
-    t.expect(store.scan("fetch_between", b"a", LONG_MAX, LONG_MAX), expected[-1:])
+    t.expect(store.scan("fetch_between", b"a", LONG_MAX - 1, LONG_MAX), expected[-1:])
     windows = [
         (Windowed(b"a", Window(start, min(start + size, LONG_MAX))), value)
         for start, value in expected
@@ -406,7 +407,7 @@ def end_of_time(t: Trial) -> None:
     if t.has("backward_all"):
         t.expect(store.scan("backward_all"), windows[::-1])
     if t.has("fetch_range"):
-        t.expect(store.scan("fetch_range", b"a", None, LONG_MAX - 1, LONG_MAX), windows[-2:])
+        t.expect(store.scan("fetch_range", b"a", None, LONG_MAX - 1, LONG_MAX), windows[-1:])
 
 
 @check("WIN-020")
