@@ -19,7 +19,9 @@ from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 
 FORKING = {
-    name for name in load_checks() if name.startswith(("crash.", "disk_fault.", "power."))
+    name
+    for name in load_checks()
+    if name.startswith(("crash.", "disk_fault.", "overflow.", "power."))
 } | {
     "error.second_process",
     "position.position_after_a_crash",

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from streamproof.conformance.as_key_value import rows_of
+from streamproof.conformance.checks.overflow_checks import PARTS
 from streamproof.conformance.crash.program import Operation, ProgramBuilder
 from streamproof.conformance.lab import Lab
+from streamproof.conformance.subject import load_subject
 
 
 class Noting:
@@ -44,3 +47,11 @@ def test_a_line_writes_what_its_operation_wrote(builder: ProgramBuilder, tmp_pat
         assert written.puts == printed.puts
         assert written.puts == [(each.key, each.value) for each in operation.writes]
         assert written.puts
+
+
+def test_the_parts_of_a_store_are_windows_of_different_times() -> None:
+    """Otherwise no segment would be quiet while another one overflows."""
+    capabilities = load_subject("rocksdb-window-segments").capabilities
+    rows = rows_of(None, capabilities)
+
+    assert len({rows.start_of(key) for key in PARTS}) == len(PARTS)
