@@ -142,12 +142,12 @@ def _unpack_native_library(jars: list[Path], folder: Path) -> None:
                     jar.extract(name, folder)
 
 
-SESSION = b"""{"id": 0, "op": "hello", "protocol": 1}
+SESSION = b"""{"id": 0, "op": "hello", "protocol": 2}
 {"id": 1, "op": "open", "directory": "%s", "task": "0_0", "guarantee": "exactly-once", "config": {}}
 {"id": 2, "op": "put", "key": "YQ==", "value": "MQ==", "record": ["input", 0, 7, 1000]}
 {"id": 3, "op": "put_all", "entries": [["Yg==", "Mg=="], ["Yw==", null]]}
 {"id": 4, "op": "commit", "offsets": [["changelog", 0, 2]]}
-{"id": 5, "op": "restore", "entries": [["Yw==", "Mw==", 3, 2000]]}
+{"id": 5, "op": "restore", "topic": "log", "partition": 0, "entries": [["Yw==", "Mw==", 3, 0, []]]}
 {"id": 6, "op": "range", "from": null, "to": null}
 {"id": 7, "op": "next", "iterator": 1, "limit": 9}
 {"id": 8, "op": "close_iterator", "iterator": 1}

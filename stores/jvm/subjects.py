@@ -11,7 +11,13 @@ __all__ = ["CLASS_PATH", "KAFKA", "command_of", "is_of_the_jvm"]
 
 KAFKA = {
     "kafka:rocksdb": "Kafka's RocksDBStore, as Stores.persistentKeyValueStore gives it.",
+    "kafka:rocksdb-timestamped": "Kafka's RocksDBTimestampedStore, with record timestamps.",
+    "kafka:rocksdb-window": "Kafka's RocksDBWindowStore: windows of 10 s, kept for 180 s.",
+    "kafka:rocksdb-timestamped-window": "Kafka's RocksDBTimestampedWindowStore.",
+    "kafka:rocksdb-session": "Kafka's RocksDBSessionStore: sessions, kept for 180 s.",
     "kafka:in-memory": "Kafka's InMemoryKeyValueStore, as Stores.inMemoryKeyValueStore gives it.",
+    "kafka:in-memory-window": "Kafka's InMemoryWindowStore: windows of 10 s, kept for 180 s.",
+    "kafka:in-memory-session": "Kafka's InMemorySessionStore: sessions, kept for 180 s.",
 }
 """Kafka's own stores by name."""
 

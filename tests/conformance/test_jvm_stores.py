@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from streamproof.stores.api import (
 from streamproof.stores.host.client import kill_hosts
 from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, class_path_of
 from streamproof.stores.jvm.subjects import command_of
+from streamproof.stores.timestamps import ValueAndTimestamp
+from streamproof.stores.windowed.keys import window_key
+from streamproof.stores.windows import Window, Windowed
 
 SOURCE = SUBJECTS / "java" / "com" / "acme" / "Stores.java"
 
@@ -89,6 +93,81 @@ def test_a_clean_close_keeps_what_a_kill_loses(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Any]:
+    """Opens a store of Kafka, with its context."""
+
+    def open_one(subject: str) -> tuple[Any, StateStoreContext]:
+        context = StateStoreContext(
+            state_dir=tmp_path, app_configs={PROCESSING_GUARANTEE_CONFIG: AT_LEAST_ONCE}
+        )
+        store = load_subject(subject).factory()
+        store.init(context, store)
+        return store, context
+
+    yield open_one
+    kill_hosts()
+
+
+def test_windows_with_timestamps(opened: Any) -> None:
+    """Values come with their timestamps, also those that were restored."""
+    store, context = opened("kafka:rocksdb-timestamped-window")
+    context.record_metadata, context.record_timestamp = RecordMetadata("in", 0, 7), 70
+    store.put(b"a", b"1", 0)
+    store.put_with_timestamp(b"a", b"2", 5)
+    store.put_with_timestamp(b"b", b"", -1, 100_000)
+    store.restore([ChangelogRecord(window_key(b"c", 0), b"4", 9, 90)])
+
+    assert store.fetch(b"a", 0) == b"1"
+    assert store.fetch_with_timestamp(b"c", 0) == ValueAndTimestamp(b"4", 90)
+    found = store.fetch_between_with_timestamp(b"a", 0, 99)
+    assert list(found) == [(0, ValueAndTimestamp(b"1", 70)), (70, ValueAndTimestamp(b"2", 5))]
+    with store.backward_all() as rows:
+        assert rows.peek_next_key() == Windowed(b"b", Window(100_000, 110_000))
+        assert [value for _, value in rows] == [b"", b"4", b"2", b"1"]
+    store.close()
+
+
+def test_sessions_and_what_comes_too_late(opened: Any) -> None:
+    """The count of dropped records is that of Kafka's metric."""
+    store, _ = opened("kafka:in-memory-session")
+    for start, end in ((0, 5), (7, 7)):
+        store.put(Windowed(b"a", Window(start, end)), b"1")
+    store.remove(Windowed(b"a", Window(7, 7)))
+    rows = store.find_sessions(b"a", -1, 9)
+    store.put(Windowed(b"b", Window(10_000_000, 10_000_000)), b"1")
+    store.put(Windowed(b"b", Window(0, 0)), b"late")
+
+    assert store.dropped_records == 1
+    assert list(rows) == [(Windowed(b"a", Window(0, 5)), b"1")]
+    store.close()
+
+
+KEPT = {"retention_ms": 180_000}
+SEGMENTED = {**KEPT, "segment_interval_ms": 90_000, "expiry": "segment", "scan_order": "segment"}
+BY_TIME = {**KEPT, "segment_interval_ms": 0, "expiry": "record", "scan_order": "time"}
+
+
+@pytest.mark.parametrize(
+    ("subject", "claims"),
+    [
+        ("kafka:rocksdb-timestamped", {"kind": "key-value", "timestamped": True}),
+        ("kafka:rocksdb-window", {"kind": "window", "window_size_ms": 10_000, **SEGMENTED}),
+        ("kafka:rocksdb-session", {"kind": "session", "manages_offsets": True, **SEGMENTED}),
+        ("kafka:in-memory-window", {"persistent": False, "timestamped": False, **BY_TIME}),
+        ("java:com.acme.Stores#windows", {"kind": "window", "persistent": False, **BY_TIME}),
+    ],
+)
+def test_claims_come_from_the_store_and_its_supplier(
+    subject: str, claims: dict[str, Any], classes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows say how long they are kept, and what decides that a record comes too late."""
+    monkeypatch.setenv("CLASSPATH", str(classes))
+    found = load_subject(subject).capabilities
+
+    assert {name: getattr(found, name) for name in claims} == claims
+
+
 def test_a_wrong_store_of_a_user(of_a_user: CommandLine) -> None:
     """It is found; what it prints is not taken for an answer."""
     ended = of_a_user.verify(
@@ -119,7 +198,7 @@ def test_a_store_that_ends_the_jvm(of_a_user: CommandLine) -> None:
         ("java:com.acme.Stores#nothing", "There is no public method com.acme.Stores#nothing"),
         ("java:com.acme.Stores#notStatic", "com.acme.Stores#notStatic is not static."),
         ("java:com.acme.Stores#throwing", "raised java.lang.IllegalStateException: no license."),
-        ("java:com.acme.Stores#noStore", "gives java.lang.String, which is no supplier"),
+        ("java:com.acme.Stores#noStore", "gives java.lang.String, which is no supplier of a store"),
     ],
 )
 def test_a_class_that_gives_no_store(
@@ -144,7 +223,7 @@ def test_a_name_that_gives_no_store_ends_the_run(of_a_user: CommandLine) -> None
 @pytest.mark.parametrize(
     ("subject", "message"),
     [
-        ("kafka:granite", "Kafka's stores are kafka:rocksdb, kafka:in-memory."),
+        ("kafka:granite", "Kafka's stores are kafka:rocksdb, kafka:rocksdb-timestamped, "),
         ("kafka:rocksdb@newest", "'newest' is no release of Kafka."),
         ("kafka:rocksdb@3.9.1", "The stores of Kafka 3.9.1 keep no offsets"),
         ("java:com.acme.Stores", "the environment variable CLASSPATH is empty."),

@@ -13,10 +13,9 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
- * Serves one key-value store of the JVM: reads a request a line, calls the store, and writes an
+ * Serves one store of the JVM: reads a request a line, calls the store, and writes an
  * answer a line. The page docs/store-host.md describes the lines.
  *
  * <p>The only argument names the store, as {@link StoreNames} takes it.
@@ -51,15 +50,15 @@ public final class Host {
       System.err.println("Name one store, such as kafka:rocksdb.");
       System.exit(2);
     }
-    KeyValueStore<?, ?> store;
+    Operations operations;
     try {
-      store = StoreNames.make(arguments[0]);
+      operations = StoreNames.make(arguments[0]);
     } catch (UnusableStoreException error) {
       System.err.println(error.getMessage());
       System.exit(3);
       return;
     }
-    new Host(new Operations(store)).serve(answers);
+    new Host(operations).serve(answers);
     // Threads of the store must not keep the process alive, and nothing is to be cleaned up.
     Runtime.getRuntime().halt(0);
   }

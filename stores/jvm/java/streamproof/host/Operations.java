@@ -8,34 +8,32 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.AppInfoParser;
-import org.apache.kafka.common.utils.Bytes;
-import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.query.Position;
 import org.apache.kafka.streams.state.KeyValueIterator;
-import org.apache.kafka.streams.state.KeyValueStore;
 
-/** The operations of the protocol on one store of bytes. */
-final class Operations {
-  private static final long VERSION = 1;
+/** The operations of the protocol that are the same for every kind of store. */
+abstract class Operations {
+  private static final long VERSION = 2;
 
-  private final KeyValueStore<Bytes, byte[]> store;
-  private final Map<Integer, KeyValueIterator<Bytes, byte[]>> iterators = new HashMap<>();
+  private final StateStore store;
+  private final Values values;
+  private final Map<Integer, Rows<?>> iterators = new HashMap<>();
   private StoreContext context;
   private int lastIterator;
 
-  @SuppressWarnings("unchecked")
-  Operations(KeyValueStore<?, ?> store) {
-    this.store = (KeyValueStore<Bytes, byte[]>) store;
+  Operations(StateStore store) {
+    this.store = store;
+    this.values = new Values(store);
   }
 
   /** Perform a request; the answer is made of bytes, texts, numbers, lists and maps, or null. */
-  Object perform(Request request) throws IOException {
+  final Object perform(Request request) throws IOException {
     String op = String.valueOf(request.text("op"));
     switch (op) {
       case "hello":
-        return hello();
+        return hello(request);
       case "open":
         return open(request);
       case "close":
@@ -51,46 +49,83 @@ final class Operations {
             new TopicPartition(request.text("topic"), request.number("partition")));
       case "position":
         return position();
+      case "dropped_records":
+        return context.droppedRecords();
       case "restore":
-        context.restore(request.rows("entries"));
+        context.restore(new RestoredRecords(request, store));
         return null;
-      case "get":
-        return store.get(request.key("key"));
-      case "approximate_num_entries":
-        return store.approximateNumEntries();
       case "approximate_num_uncommitted_entries":
       case "approximate_num_uncommitted_bytes":
         // No store of these releases stages writes (KIP-892: the default of StateStore is 0).
         return 0;
       case "next":
-        return next(request);
+        return iterators.get(request.number("iterator")).next(request.number("limit"));
+      case "peek_next_key":
+        return iterators.get(request.number("iterator")).peekNextKey();
       case "close_iterator":
         iterators.remove(request.number("iterator")).close();
         return null;
-      case "range":
-        return opened(store.range(request.key("from"), request.key("to")));
-      case "reverse_range":
-        return opened(store.reverseRange(request.key("from"), request.key("to")));
-      case "all":
-        return opened(store.all());
-      case "reverse_all":
-        return opened(store.reverseAll());
-      case "prefix_scan":
-        return opened(store.prefixScan(request.value("prefix"), new ByteArraySerializer()));
       default:
-        return write(op, request);
+        return op.startsWith("put") || op.startsWith("delete") || op.equals("remove")
+            ? writing(op, request)
+            : read(op, request);
     }
   }
 
-  private Object hello() {
+  private Object writing(String op, Request request) {
+    context.processing(request.list("record"));
+    return write(op, request);
+  }
+
+  /** Perform an operation that reads. */
+  abstract Object read(String op, Request request);
+
+  /** Perform an operation that writes, while the record of the request is processed. */
+  abstract Object write(String op, Request request);
+
+  /** Add what this kind of store claims beyond {@link #hello}. */
+  abstract void addClaims(Map<String, Object> claims);
+
+  /** How values with their timestamps are kept. */
+  final Values values() {
+    return values;
+  }
+
+  /** The bytes that a plain put writes: with the timestamp of the record, if the store has those. */
+  final byte[] plain(byte[] value) {
+    return values.stored(value, context.timestamp());
+  }
+
+  /** The timestamp of the input record that is being processed, in milliseconds. */
+  final long processedTime() {
+    return context.timestamp();
+  }
+
+  /** Refuse an operation. */
+  static UnsupportedOperationException unknown(String op) {
+    return new UnsupportedOperationException("This host does not know the operation " + op);
+  }
+
+  /** Keep an iterator, and answer its number. */
+  final <K> Object opened(
+      String op, KeyValueIterator<K, byte[]> iterator, Rows.KeyAsAnswer<K> asAnswer) {
+    boolean stamped = op.endsWith("_with_timestamp");
+    iterators.put(++lastIterator, new Rows<>(iterator, asAnswer, stamped, values));
+    return lastIterator;
+  }
+
+  private Object hello(Request request) {
+    if (request.number("protocol") < VERSION) {
+      throw new UnsupportedOperationException("This host needs version 2 of the protocol.");
+    }
     Map<String, Object> claims = new TreeMap<>();
     claims.put("persistent", store.persistent());
     claims.put("manages_offsets", store.managesOffsets());
     claims.put("forgets_offsets", false);
     claims.put("position", true);
+    claims.put("timestamped", values.areStamped());
     claims.put("durability", store.persistent() ? "close" : "process");
-    // Kafka's stores in memory copy the keys for an iterator, and look up each value when due.
-    claims.put("iterator_view", store.persistent() ? "snapshot" : "weak");
+    addClaims(claims);
     return Map.of(
         "protocol", VERSION,
         "name", nameOf(store.getClass()),
@@ -149,44 +184,5 @@ final class Operations {
           .forEach((partition, offset) -> found.add(List.of(topic, partition, offset)));
     }
     return found;
-  }
-
-  private Object write(String op, Request request) {
-    context.processing(request.list("record"));
-    switch (op) {
-      case "put":
-        store.put(request.key("key"), request.value("value"));
-        return null;
-      case "delete":
-        return store.delete(request.key("key"));
-      case "put_if_absent":
-        return store.putIfAbsent(request.key("key"), request.value("value"));
-      case "put_all":
-        List<KeyValue<Bytes, byte[]>> entries = new ArrayList<>();
-        for (List<Object> row : request.rows("entries")) {
-          Bytes key = Bytes.wrap(Request.bytes(row.get(0)));
-          entries.add(KeyValue.pair(key, Request.bytes(row.get(1))));
-        }
-        store.putAll(entries);
-        return null;
-      default:
-        throw new UnsupportedOperationException("This host does not know the operation " + op);
-    }
-  }
-
-  /** The number of an iterator. */
-  private Object opened(KeyValueIterator<Bytes, byte[]> iterator) {
-    iterators.put(++lastIterator, iterator);
-    return lastIterator;
-  }
-
-  private Object next(Request request) {
-    KeyValueIterator<Bytes, byte[]> iterator = iterators.get(request.number("iterator"));
-    List<Object> rows = new ArrayList<>();
-    for (int left = request.number("limit"); left > 0 && iterator.hasNext(); left--) {
-      KeyValue<Bytes, byte[]> entry = iterator.next();
-      rows.add(List.of(entry.key.get(), entry.value));
-    }
-    return Map.of("rows", rows, "done", !iterator.hasNext());
   }
 }

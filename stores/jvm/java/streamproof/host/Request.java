@@ -74,6 +74,16 @@ final class Request {
     return Math.toIntExact((Long) fields.get(name));
   }
 
+  /** A time in milliseconds. */
+  long time(String name) {
+    return (Long) fields.get(name);
+  }
+
+  /** A time in milliseconds; another one if the field is null. */
+  long time(String name, long otherwise) {
+    return fields.get(name) == null ? otherwise : time(name);
+  }
+
   byte[] value(String name) {
     return bytes(fields.get(name));
   }

@@ -4,18 +4,16 @@ import java.io.File;
 import java.io.IOException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.Metric;
+import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.metrics.Metrics;
-import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Time;
-import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.processor.BatchingStateRestoreCallback;
 import org.apache.kafka.streams.processor.CommitCallback;
@@ -99,7 +97,9 @@ final class StoreContext {
       case "recordContext":
         return record;
       case "timestamp":
-        return record == null ? -1 : record.timestamp();
+        return timestamp();
+      case "currentSystemTimeMs":
+        return System.currentTimeMillis();
       case "changelogFor":
         return APPLICATION + "-" + arguments[0] + "-changelog";
       case "register":
@@ -134,41 +134,30 @@ final class StoreContext {
     commitCallback.onCommit();
   }
 
-  /** Hand records of the changelog, each key, value, offset and timestamp, to the store. */
-  void restore(List<List<Object>> rows) {
-    if (restoreCallback instanceof RecordBatchingStateRestoreCallback) {
-      List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>();
-      rows.forEach(row -> records.add(changelogRecord(row)));
-      ((RecordBatchingStateRestoreCallback) restoreCallback).restoreBatch(records);
-    } else if (restoreCallback instanceof BatchingStateRestoreCallback) {
-      List<KeyValue<byte[], byte[]>> entries = new ArrayList<>();
-      rows.forEach(row -> entries.add(KeyValue.pair(key(row), value(row))));
-      ((BatchingStateRestoreCallback) restoreCallback).restoreAll(entries);
-    } else {
-      rows.forEach(row -> restoreCallback.restore(key(row), value(row)));
+  /** The timestamp of the input record that is being processed; -1 if there is none. */
+  long timestamp() {
+    return record == null ? -1 : record.timestamp();
+  }
+
+  /** How many records came too late, as the store counts them in the metric of its task. */
+  long droppedRecords() {
+    double dropped = 0;
+    for (Map.Entry<MetricName, ? extends Metric> each : metrics.metrics().entrySet()) {
+      if (each.getKey().name().equals("dropped-records-total")) {
+        dropped += (Double) each.getValue().metricValue();
+      }
     }
+    return (long) dropped;
   }
 
-  private ConsumerRecord<byte[], byte[]> changelogRecord(List<Object> row) {
-    return new ConsumerRecord<>(
-        APPLICATION + "-store-changelog",
-        0,
-        (Long) row.get(2),
-        (Long) row.get(3),
-        TimestampType.CREATE_TIME,
-        key(row).length,
-        value(row) == null ? 0 : value(row).length,
-        key(row),
-        value(row),
-        new RecordHeaders(),
-        Optional.empty());
-  }
-
-  private static byte[] key(List<Object> row) {
-    return Request.bytes(row.get(0));
-  }
-
-  private static byte[] value(List<Object> row) {
-    return Request.bytes(row.get(1));
+  /** Hand records of the changelog to the store. */
+  void restore(RestoredRecords restored) {
+    if (restoreCallback instanceof RecordBatchingStateRestoreCallback) {
+      ((RecordBatchingStateRestoreCallback) restoreCallback).restoreBatch(restored.records());
+    } else if (restoreCallback instanceof BatchingStateRestoreCallback) {
+      ((BatchingStateRestoreCallback) restoreCallback).restoreAll(restored.pairs());
+    } else {
+      restored.pairs().forEach(pair -> restoreCallback.restore(pair.key, pair.value));
+    }
   }
 }

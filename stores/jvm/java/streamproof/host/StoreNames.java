@@ -3,44 +3,69 @@ package streamproof.host;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
+import java.time.Duration;
 import java.util.Map;
 import java.util.function.Supplier;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
 import org.apache.kafka.streams.state.StoreBuilder;
 import org.apache.kafka.streams.state.StoreSupplier;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
 
 /** From the name of a store to the store: one of Kafka's own, or what a class of the user gives. */
 final class StoreNames {
   private static final String NAME = "store";
 
+  /** Kafka makes a segment at least a minute long, so that this is three segments. */
+  private static final Duration RETENTION = Duration.ofMinutes(3);
+
+  private static final Duration WINDOW = Duration.ofSeconds(10);
+
   private static final Map<String, Supplier<StoreSupplier<?>>> OF_KAFKA =
       Map.of(
           "kafka:rocksdb", () -> Stores.persistentKeyValueStore(NAME),
-          "kafka:in-memory", () -> Stores.inMemoryKeyValueStore(NAME));
+          "kafka:rocksdb-timestamped", () -> Stores.persistentTimestampedKeyValueStore(NAME),
+          "kafka:rocksdb-window",
+              () -> Stores.persistentWindowStore(NAME, RETENTION, WINDOW, false),
+          "kafka:rocksdb-timestamped-window",
+              () -> Stores.persistentTimestampedWindowStore(NAME, RETENTION, WINDOW, false),
+          "kafka:rocksdb-session", () -> Stores.persistentSessionStore(NAME, RETENTION),
+          "kafka:in-memory", () -> Stores.inMemoryKeyValueStore(NAME),
+          "kafka:in-memory-window", () -> Stores.inMemoryWindowStore(NAME, RETENTION, WINDOW, false),
+          "kafka:in-memory-session", () -> Stores.inMemorySessionStore(NAME, RETENTION));
 
   private StoreNames() {}
 
   /**
-   * Make a store that is not open.
+   * Make a store that is not open, with the operations on it.
    *
    * @param name {@code kafka:NAME}, or {@code java:CLASS#METHOD}, or {@code java:CLASS}
    */
-  static KeyValueStore<?, ?> make(String name) throws UnusableStoreException {
+  static Operations make(String name) throws UnusableStoreException {
     Supplier<StoreSupplier<?>> known = OF_KAFKA.get(name);
     Object found = known != null ? known.get() : given(name.substring(name.indexOf(':') + 1));
+    // A window or session store alone does not say how long it keeps a record: its supplier does.
+    if (found instanceof WindowBytesStoreSupplier) {
+      WindowBytesStoreSupplier supplier = (WindowBytesStoreSupplier) found;
+      return new WindowOperations(supplier, supplier.get());
+    }
+    if (found instanceof SessionBytesStoreSupplier) {
+      SessionBytesStoreSupplier supplier = (SessionBytesStoreSupplier) found;
+      return new SessionOperations(supplier, supplier.get());
+    }
     if (found instanceof StoreSupplier) {
       found = ((StoreSupplier<?>) found).get();
     } else if (found instanceof StoreBuilder) {
       found = ((StoreBuilder<?>) found).build();
     }
     if (found instanceof KeyValueStore) {
-      return (KeyValueStore<?, ?>) found;
+      return new KeyValueOperations((KeyValueStore<?, ?>) found);
     }
     String type = found == null ? "null" : found.getClass().getName();
     throw new UnusableStoreException(
-        name + " gives " + type + ", which is no supplier, builder or key-value store. "
-            + "Let it return a KeyValueBytesStoreSupplier.");
+        name + " gives " + type + ", which is no supplier of a store, and no builder or key-value "
+            + "store. Let it return a supplier, such as a KeyValueBytesStoreSupplier.");
   }
 
   /** What a static method without parameters returns, or a new object of a class. */
@@ -51,7 +76,7 @@ final class StoreNames {
       type = Class.forName(parts[0]);
     } catch (ClassNotFoundException error) {
       throw new UnusableStoreException(
-          "There is no class " + parts[0] + ". Check its name, and name its jar by --classpath.");
+          "There is no class " + parts[0] + ". Check its name, and name its jar in CLASSPATH.");
     } catch (LinkageError error) {
       throw new UnusableStoreException("Class " + parts[0] + " cannot be loaded: " + error + ".");
     }

@@ -1,8 +1,10 @@
 package com.acme;
 
+import java.time.Duration;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.state.KeyValueBytesStoreSupplier;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
 import org.apache.kafka.streams.state.internals.InMemoryKeyValueStore;
 
 /** Stores of a user: a right one, and some that misbehave. */
@@ -35,6 +37,12 @@ public final class Stores {
   /** Kafka's own store in memory. */
   public static KeyValueBytesStoreSupplier right() {
     return org.apache.kafka.streams.state.Stores.inMemoryKeyValueStore("acme");
+  }
+
+  /** Kafka's own windows in memory. */
+  public static WindowBytesStoreSupplier windows() {
+    return org.apache.kafka.streams.state.Stores.inMemoryWindowStore(
+        "acme", Duration.ofMinutes(3), Duration.ofSeconds(10), false);
   }
 
   /** A store that keeps an empty value where a row is deleted. */

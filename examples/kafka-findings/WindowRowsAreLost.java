@@ -1,0 +1,107 @@
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Properties;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.WindowStore;
+import org.apache.kafka.streams.test.TestRecord;
+
+/**
+ * A window store on RocksDB loses rows in a kill, and says that it has them.
+ *
+ * <p>A process puts one row into an early window, then 400 rows of 100 kB into a later one, and is
+ * killed by SIGKILL. Nothing but defaults is configured. Each segment of the store is a database of
+ * its own. The later segment has flushed; the early one has not. The store takes the offset of the
+ * later segment for that of the store, so the early row is never restored.
+ */
+public final class WindowRowsAreLost {
+  private static final TopicPartition CHANGELOG =
+      new TopicPartition("findings-windows-changelog", 0);
+
+  public static void main(String[] arguments) throws Exception {
+    String directory = arguments[0];
+    if (arguments.length > 1) {
+      write(directory);
+      return;
+    }
+    Process writer =
+        new ProcessBuilder(
+                ProcessHandle.current().info().command().orElseThrow(),
+                "-cp",
+                System.getProperty("java.class.path"),
+                WindowRowsAreLost.class.getName(),
+                directory,
+                "write")
+            .redirectError(ProcessBuilder.Redirect.INHERIT)
+            .start();
+    if (writer.getInputStream().read() < 0) {
+      throw new IllegalStateException("The process that writes has failed.");
+    }
+    writer.destroyForcibly().waitFor();
+
+    WindowStore<String, byte[]> store = driver(directory).getWindowStore("windows");
+    Long committed = store.committedOffset(CHANGELOG);
+    boolean found = store.fetch("early", 0) != null;
+    System.out.println("The store says that it has all records up to offset " + committed + ".");
+    System.out.println("The record at offset 0 is " + (found ? "there." : "lost."));
+    // The driver is not closed: its clean-up would delete the files.
+    Runtime.getRuntime().halt(0);
+  }
+
+  private static void write(String directory) throws InterruptedException {
+    var input =
+        driver(directory)
+            .createInputTopic("in", new StringSerializer(), new ByteArraySerializer());
+    input.pipeInput(new TestRecord<>("early", new byte[100_000], Instant.ofEpochMilli(0)));
+    Instant later = Instant.ofEpochMilli(100_000);
+    for (int number = 0; number < 400; number++) {
+      input.pipeInput(new TestRecord<>("late" + number, new byte[100_000], later));
+    }
+    System.out.println("written");
+    Thread.sleep(Long.MAX_VALUE);
+  }
+
+  /** A task of Kafka Streams without a broker, with its state in a directory. */
+  private static TopologyTestDriver driver(String directory) {
+    Properties config = new Properties();
+    config.put(StreamsConfig.APPLICATION_ID_CONFIG, "findings");
+    config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:1");
+    config.put(StreamsConfig.STATE_DIR_CONFIG, directory);
+    var windows =
+        Stores.windowStoreBuilder(
+            Stores.persistentWindowStore(
+                "windows", Duration.ofMinutes(3), Duration.ofSeconds(10), false),
+            Serdes.String(),
+            Serdes.ByteArray());
+    Topology topology =
+        new Topology()
+            .addSource(
+                "source", Serdes.String().deserializer(), Serdes.ByteArray().deserializer(), "in")
+            .addProcessor("processor", Putting::new, "source")
+            .addStateStore(windows, "processor");
+    return new TopologyTestDriver(topology, config, Instant.EPOCH);
+  }
+
+  private static final class Putting implements Processor<String, byte[], Void, Void> {
+    private WindowStore<String, byte[]> store;
+
+    @Override
+    public void init(ProcessorContext<Void, Void> context) {
+      store = context.getStateStore("windows");
+    }
+
+    @Override
+    public void process(Record<String, byte[]> record) {
+      store.put(record.key(), record.value(), record.timestamp());
+    }
+  }
+}

@@ -1,0 +1,91 @@
+"""The programs that show what was found in Kafka's own stores, against unmodified Kafka."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "examples" / "kafka-findings"
+
+SHOWN = {
+    "OffsetsBeforeTheFirstWindow": ["rocksdb, the offset after a commit of 7: null"],
+    "PrefixScanHasNoEnd": [
+        r"rocksdb, with the key b, scan of the prefix a\xFF: b",
+        r"rocksdb, with the key b, scan of the prefix \xFF: nothing",
+        r"in-memory, with the key b, scan of the prefix a\xFF: b",
+        r"in-memory, with the key b, scan of the prefix \xFF: java.lang.IndexOutOfBoundsException",
+    ],
+    "RemovalsLeaveThePosition": [
+        "rocksdb, after offset 1: Position{position={in={0=1}}}",
+        "in-memory, after offset 1: Position{position={in={0=0}}}",
+        "rocksdb-session, after offset 1: Position{position={in={0=0}}}",
+        "in-memory-session, after offset 1: Position{position={in={0=0}}}",
+    ],
+    "SwappedSessionRanges": [
+        "rocksdb, range from b to a: nothing",
+        "in-memory, range from b to a: java.lang.IllegalArgumentException: inconsistent range",
+    ],
+    "WindowRangesMissKeys": [
+        r"rocksdb, with the keys a and a\0, range from a to a\0: [long]",
+        r"in-memory, with the keys a and a\0, range from a to a\0: [short, long]",
+    ],
+    "WindowsBeforeTimeZero": [
+        "rocksdb, after a put at -1: all() finds nothing, fetch() finds value",
+        "in-memory, after a put at -1: all() finds nothing, fetch() finds null",
+    ],
+}
+"""What each program prints, if Kafka does what docs/kafka.md says."""
+
+
+@pytest.fixture(scope="module")
+def class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The compiled programs, and the jars of Kafka."""
+    directory = tmp_path_factory.mktemp("findings")
+    found = directory / "class-path"
+    maven = ["mvn", "--quiet", "--batch-mode", "--file", str(FOLDER / "pom.xml")]
+    run([*maven, "dependency:build-classpath", f"-Dmdep.outputFile={found}"])
+    jars = found.read_text("utf-8").strip()
+    programs = map(str, FOLDER.glob("*.java"))
+    run(["javac", "-Xlint:all", "-Werror", "-d", str(directory), "-cp", jars, *programs])
+    return f"{directory}:{jars}"
+
+
+def run(command: list[str]) -> list[str]:
+    """The lines that a command prints."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("program", SHOWN)
+def test_a_program_shows_what_kafka_does(program: str, class_path: str, tmp_path: Path) -> None:
+    """A store is opened by a task of Kafka Streams, and called."""
+    printed = run(["java", "-cp", class_path, program, str(tmp_path)])
+
+    assert printed == SHOWN[program]
+
+
+def test_windows_are_lost_in_a_kill(class_path: str, tmp_path: Path) -> None:
+    """The store says that it has the row, so no application would restore it."""
+    first, second = run(["java", "-cp", class_path, "WindowRowsAreLost", str(tmp_path)])
+
+    assert re.fullmatch(r"The store says that it has all records up to offset \d+\.", first)
+    assert second == "The record at offset 0 is lost."
+
+
+def test_the_command_of_the_page() -> None:
+    """It needs nothing but Java and Maven."""
+    printed = run([str(FOLDER / "show"), "SwappedSessionRanges"])
+
+    assert printed[-2:] == SHOWN["SwappedSessionRanges"]
+
+
+def test_the_page_names_every_program() -> None:
+    """With the command that runs it."""
+    page = (ROOT / "docs" / "kafka.md").read_text("utf-8")
+
+    assert {*re.findall(r"kafka-findings/show (\w+)`", page)} == {*SHOWN, "WindowRowsAreLost"}
