@@ -25,7 +25,7 @@ import msgspec
 from streamproof.conformance import zygote as zygote_module
 from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.check_registry import Check
-from streamproof.conformance.disk_room import why_no_room
+from streamproof.conformance.disk_room import memory_with_room, why_no_room
 from streamproof.conformance.power.syscall_recorder import preload_environment
 from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.running_call import RunningCall
@@ -54,20 +54,13 @@ STOP_S = 5.0
 LOAD_TIMEOUT_S = 60.0
 """The time limit for importing and constructing a subject, in seconds."""
 
-MEMORY_NEEDED_BYTES = 2 * 1024**3
-"""The free space that the memory file system must have to hold the work directory."""
-
-
 WORK = "streamproof-work-"
 """The prefix of the names of work directories."""
 
 
 @contextlib.contextmanager
 def work_directory(parent: Path | None = None) -> Iterator[Path]:
-    """A directory for the databases of a run, deleted at its end.
-
-    The page cache outlives a killed process, so a memory file system shows the same crashes as a
-    disk, and is much faster. The directory lies there if that file system has enough space.
+    """A directory for the databases of a run, deleted at its end; see :func:`memory_with_room`.
 
     A run that is killed leaves its directory behind. So a run locks a file beside its directory.
     The kernel unlocks the file when the run and all its forks are gone, and the next run deletes
@@ -80,10 +73,7 @@ def work_directory(parent: Path | None = None) -> Iterator[Path]:
     Raises:
         UsageError: the directory cannot be made, or has no room.
     """
-    memory = Path("/dev/shm")  # noqa: S108 - a private directory is made in it.
-    place = parent
-    if parent is None and os.access(memory, os.W_OK | os.X_OK):
-        place = memory if shutil.disk_usage(memory).free >= MEMORY_NEEDED_BYTES else None
+    place = memory_with_room() if parent is None else parent
     try:
         if parent is None:
             _delete_abandoned(place or Path(tempfile.gettempdir()))

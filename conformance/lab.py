@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 
 from streamproof.conformance.as_key_value import SessionRows, WindowRows, rows_of
 from streamproof.conformance.crash import triggers
+from streamproof.conformance.disk_room import memory_with_room
 from streamproof.conformance.interleaving import Pause, Who, meet
 from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Piece, disk_of, is_disposable
 from streamproof.conformance.power.syscall_recorder import (
@@ -197,7 +198,8 @@ class Lab:
         self.subject = subject
         self.guarantee = guarantee
         if directory is None:
-            directory = tempfile.mkdtemp(prefix="streamproof-lab-")
+            # What a store does in the background takes as long here as where the suite judged it.
+            directory = tempfile.mkdtemp(prefix="streamproof-lab-", dir=memory_with_room())
             atexit.register(self.remove)
         self.directory = Path(directory)
         self.task_id = task_id

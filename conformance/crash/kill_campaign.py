@@ -36,6 +36,12 @@ __all__ = ["KillCampaign", "describe"]
 SHRINK_POINTS = 48
 """The number of points of one kind that are tried on each smaller program."""
 
+CONFIRMATIONS = 3
+"""How often a smaller program must break the promise again, if it is killed between operations.
+
+A store may write in the background. A program that fails by luck alone shows a reader nothing.
+"""
+
 
 class KillCampaign(ProgramCampaign[Crashed]):
     """The crashes of one check.
@@ -215,6 +221,19 @@ class KillCampaign(ProgramCampaign[Crashed]):
     ) -> Iterator[tuple[Crashed, list[Ruling]]]:
         point = replace(case.point, operation=case.point.operation - dropped)
         return self._crashes_like(program, point)
+
+    def _without(
+        self, case: Crashed, ruling: Ruling, start: int, end: int
+    ) -> tuple[Crashed, Ruling] | None:
+        """The failure without some operations, if it occurs each time."""
+        broken = super()._without(case, ruling, start, end)
+        for _ in range(CONFIRMATIONS if case.point.kind == "boundary" else 0):
+            if broken is None:
+                return None
+            smaller, found = broken
+            again = self._crashes_like(smaller.program, smaller.point)
+            broken = self._first_break(again, self._broken_by(smaller, found))
+        return broken
 
     def _crashes_like(
         self, program: Program, point: CrashPoint
