@@ -12,7 +12,7 @@ from typing import Any
 import hypothesis
 from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
-from hypothesis.strategies import DataObject
+from hypothesis.strategies import DataObject, SearchStrategy
 
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.check_registry import Check
@@ -85,54 +85,74 @@ class CheckRun(CheckContext):
     def run_property(self, body: Callable[..., None], strategies: dict[str, Any]) -> None:
         """Run a property many times with generated arguments, and shrink what fails."""
 
-        def once(**arguments: Any) -> None:
+        def once(drawn: dict[str, Any]) -> None:
             with self.trial() as trial:
-                body(trial, **arguments)
-            if self.settings.round:
-                # The first round must be the same with and without a time budget.
-                hypothesis.target(float(len(trial.reached)), label="reached")
+                body(trial, **drawn)
 
-        test = hypothesis.given(st.fixed_dictionaries(strategies))(lambda drawn: once(**drawn))
-        # A seed switches the database off, so the settings must come after the seed.
-        test = hypothesis.seed(self.seed)(test)
-        self.shrinking(self.hypothesis_settings(self.settings.limits.examples)(test))
+        self.run_seeded(
+            lambda: once,
+            st.fixed_dictionaries(strategies),
+            self.settings.limits.examples,
+            most_shrunk=len(self.check.requirements),
+        )
 
     def run_programs(
         self, new_body: Callable[[], Callable[[DataObject], None]], programs: int
     ) -> None:
-        """Run programs that draw what they do, each from a seed of its own, and shrink failures.
-
-        Of the examples of one seed, Hypothesis makes the first as small as possible, and most of
-        the others alike. So each program is the second example of its seed.
+        """Run programs that draw what they do, and shrink failures.
 
         Args:
             new_body: makes a function that draws and runs one program.
             programs: the number of programs.
         """
+        most_shrunk = self.settings.limits.store_failures
+        self.run_seeded(new_body, st.data(), programs, most_shrunk=most_shrunk)
+
+    def run_seeded(
+        self,
+        new_body: Callable[[], Callable[[Any], None]],
+        strategy: SearchStrategy[Any],
+        count: int,
+        *,
+        most_shrunk: int,
+    ) -> None:
+        """Run examples that are drawn from a seed each, and shrink failures.
+
+        Of the examples of one seed, Hypothesis makes the first as small as possible, and most of
+        the others alike: 25 of them have a third of the values of 25 independent ones. So an
+        example is the second one of its seed. The smallest one runs once.
+
+        Args:
+            new_body: makes a function that runs one example.
+            strategy: draws the example.
+            count: the number of examples.
+            most_shrunk: the most failures to shrink.
+        """
 
         def seeded(number: int, *phases: Phase) -> Callable[[], None]:
-            body = new_body()
+            body, smallest = new_body(), number > 0 and self.replay is None
 
             # Hypothesis wants a function, and asks it for its name.
-            def program(data: DataObject) -> None:
-                body(data)
+            def example(drawn: Any) -> None:
+                nonlocal smallest
+                if smallest:
+                    smallest = False
+                    return
+                body(drawn)
 
-            test = hypothesis.given(st.data())(program)
+            test = hypothesis.given(strategy)(example)
             test = hypothesis.seed(derive_seed(self.seed, "program", number))(test)
-            settings = self.hypothesis_settings(2)
-            if phases:
-                settings = hypothesis.settings(settings, phases=phases, report_multiple_bugs=False)
-            return settings(test)
+            return self._settings(*phases)(test)
 
         if self.replay is not None:
             self.shrinking(seeded(0))
             return
         shrunk = 0
-        for number in range(programs):
+        for number in range(count):
             if self._finds_new(seeded(number, Phase.generate)):
                 self.shrinking(seeded(number, Phase.generate, Phase.shrink))
                 shrunk += 1
-            if shrunk == self.settings.limits.store_failures:
+            if shrunk == most_shrunk:
                 break
 
     def _finds_new(self, test: Callable[[], Any]) -> bool:
@@ -164,17 +184,16 @@ class CheckRun(CheckContext):
                 for violation in violations:
                     self.record(violation, choices)
 
-    def hypothesis_settings(self, examples: int, steps: int = 50) -> hypothesis.settings:
+    def _settings(self, *phases: Phase) -> hypothesis.settings:
         """Settings that make a run depend on its seed alone, or replay saved choices."""
-        search = (Phase.generate, Phase.target, Phase.shrink)
         return hypothesis.settings(
-            max_examples=examples,
-            stateful_step_count=steps,
+            max_examples=2,
             database=self._examples,
             deadline=None,
             derandomize=False,
             print_blob=False,
-            phases=search if self.replay is None else (Phase.reuse,),
+            report_multiple_bugs=False,
+            phases=phases if self.replay is None else (Phase.reuse,),
             suppress_health_check=list(HealthCheck),
         )
 

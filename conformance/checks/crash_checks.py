@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from random import Random
@@ -155,21 +156,23 @@ def large_values(run: CheckRun) -> None:
     crashes = deep_campaign(run)
     random = seeded(run)
     for left in range(LARGE_PROGRAMS, 0, -1):
-        program = of_large_values(random)
+        # A store may treat a value in another way from any size on: the first program is above it.
+        first = left == LARGE_PROGRAMS
+        program = of_large_values(random, LARGE_POWERS[-1:] if first else LARGE_POWERS)
         crashes.boundaries(program, share=1 / (2 * left))
         crashes.syscalls(program, 1, span=len(program) - 1, share=1 / (2 * left - 1))
 
 
-def of_large_values(random: Random) -> Program:
-    """A program that overwrites large values with larger and smaller ones, next to small rows."""
+def of_large_values(random: Random, powers: Sequence[int]) -> Program:
+    """A program that overwrites values of around these powers of two, next to small rows."""
     builder = ProgramBuilder()
     for number in range(3):
-        size = (1 << random.choice(LARGE_POWERS)) + random.choice((-1, 0, 1))
+        size = (1 << random.choice(powers)) + random.choice((-1, 0, 1))
         builder.put(b"large", b"%d" % number * size).put(b"small", b"%d" % number)
         builder.commit()
         if random.random() < 0.5:
             builder.then("flush")
-    size = 1 << random.choice(LARGE_POWERS)
+    size = 1 << random.choice(powers)
     return builder.put(b"large", b"u" * size).put(b"small", None).build()
 
 

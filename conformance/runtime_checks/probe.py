@@ -10,7 +10,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-import hypothesis
 from hypothesis import strategies as st
 
 from streamproof.conformance.check_registry import check
@@ -29,7 +28,7 @@ from streamproof.sim.world_plan import Plan
 
 __all__ = ["Probe", "decision", "scripted"]
 
-MORE = 8
+MORE = 3
 """A check of a decision tries this many times the examples of a check of a store, because a
 decision takes no time."""
 
@@ -217,10 +216,9 @@ def decision(*requirements: str, **strategies: st.SearchStrategy[Any]) -> Callab
                 function(Probe(run, requirements[0], source), **drawn)
                 run.evidence.exercised.update(requirements)
 
-            test = hypothesis.given(st.fixed_dictionaries(strategies))(once)
-            test = hypothesis.seed(run.seed)(test)
             examples = MORE * run.settings.limits.examples
-            run.shrinking(run.hypothesis_settings(examples)(test))
+            drawn_from = st.fixed_dictionaries(strategies)
+            run.run_seeded(lambda: once, drawn_from, examples, most_shrunk=len(requirements))
 
         return check(*requirements, raw=True)(drive)
 
