@@ -18,7 +18,8 @@ from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.check_registry import Check
 from streamproof.conformance.generators import Generators, mine_literals
 from streamproof.conformance.lab import Lab
-from streamproof.conformance.program_shrinking import shorter, too_long
+from streamproof.conformance.program_runs import made_sure
+from streamproof.conformance.program_shrinking import passes, shorter, too_long
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay, SavedChoices
 from streamproof.conformance.settings import Settings, derive_seed
@@ -48,18 +49,29 @@ class CheckRun(CheckContext):
         self._examples = KeptExamples(replay.choices.examples if replay else ())
 
     def record(self, violation: Violation, choices: SavedChoices | None = None) -> None:
-        """Keep a violation, with a shorter program if its own is too long."""
-        shape = violation.shape
-        if too_long(violation.program) and self.is_new(violation.requirement, shape):
-
-            def make_lab(subject: Subject) -> Lab:
-                guarantee = self.settings.guarantee
-                return Lab(subject, guarantee=guarantee, directory=self.new_directory())
-
+        """Keep a violation, with a program that is as short and as sure as can be."""
+        if self.is_new(violation.requirement, violation.shape) and not self.subject.is_remote:
             # A full disk, say, must not take the finding away: its program is long, then.
             with contextlib.suppress(OSError, ValueError, StreamproofError):
-                violation.program = shorter(violation.program, self.subject, make_lab, self.status)
+                violation.program = self._tried_out(violation)
         super().record(violation, choices)
+
+    def _tried_out(self, violation: Violation) -> str:
+        """The program of a violation, after runs with the subject and with right stores."""
+
+        def make_lab(subject: Subject) -> Lab:
+            guarantee = self.settings.guarantee
+            return Lab(subject, guarantee=guarantee, directory=self.new_directory())
+
+        program = violation.program
+        if violation.weaker not in ("", program) and not passes(
+            program, self.subject, make_lab, self.status
+        ):
+            # The check has compared another form of the answer than the program reads.
+            program = violation.weaker
+        if too_long(program):
+            program = shorter(program, self.subject, make_lab, self.status)
+        return made_sure(program, self.new_directory(), self.status)
 
     def generators(self) -> Generators:
         """The strategies for this subject."""

@@ -61,7 +61,7 @@ _SIGNAL = re.compile(r"\b(SIG[A-Z]+|exit code)\b")
 
 def asked(line: str) -> str:
     """The second half of a shape: the kind of answer that the last line of a program asked for."""
-    if line.startswith("list("):
+    if line.startswith(("list(", "sorted(")):
         return "entries"
     method = _method(line)
     return _slug(_WHAT.get(method, method)) or "answer"

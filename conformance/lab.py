@@ -47,6 +47,7 @@ from streamproof.conformance.process_resources import (
 )
 from streamproof.conformance.results import Guarantee, Spec
 from streamproof.conformance.subject import Subject, load_subject
+from streamproof.conformance.violations import brief
 from streamproof.errors import UsageError
 from streamproof.search_path import search_directory
 from streamproof.stores.api import (
@@ -98,6 +99,9 @@ DOWNGRADED_VERSION = "4.2"
 
 CHECKPOINT_OF_ANOTHER = "streamproof-other-changelog 0 7"
 """A line of another store of the task in its file of offsets."""
+
+MOST_OF_AN_ERROR = 1000
+"""The most bytes of an exception that a doomed process tells the other one."""
 
 _PRELOAD_PREFIX = "streamproof-shim-"
 
@@ -549,14 +553,17 @@ class Lab:
         who: Who = "other" if other_line else "own"
         return meet(other, own, Pause(other_line or own_line), who)
 
-    def crash(self, doomed: Callable[[], object]) -> None:
+    def crash(self, doomed: Callable[[], object]) -> str:
         """Run ``doomed`` in a process of its own, and kill that process with SIGKILL.
+
+        Return the exception that ended ``doomed`` before, in one line; empty without one.
 
         ``arm`` and ``die`` choose the point of the kill; without them it is the end of ``doomed``.
         An exception also ends the process if a system call was made to fail, or if the store asks
         to be wiped. Call this before this process opens a store: the threads of a store do not
         survive the fork that starts the other process.
         """
+        told, tell = os.pipe()
         pid = os.fork()
         if pid == 0:
             if self.subject.is_remote:
@@ -567,12 +574,18 @@ class Lab:
                 import traceback
 
                 traceback.print_exc()
+                triggers.disarm()
+                os.write(tell, brief(error).encode("utf-8", "replace")[:MOST_OF_AN_ERROR])
                 if not (self._failing or isinstance(error, TaskCorruptedError)):
                     os._exit(1)
             self.die()
+        os.close(tell)
         _, status = os.waitpid(pid, 0)
+        with os.fdopen(told, "rb") as answer:
+            raised = answer.read(MOST_OF_AN_ERROR).decode("utf-8", "replace")
         if not os.WIFSIGNALED(status):
             raise RuntimeError("The doomed program raised before it could be killed; see above.")
+        return raised
 
     def power_loss(
         self,

@@ -20,11 +20,11 @@ from itertools import groupby
 from typing import Any
 
 from streamproof.conformance.lab import Lab
-from streamproof.conformance.program_text import LONGEST_PROGRAM
+from streamproof.conformance.program_text import LONGEST_PROGRAM, fails_by_itself
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.subject import Subject, load_subject
 
-__all__ = ["shorter", "too_long"]
+__all__ = ["passes", "shorter", "too_long"]
 
 MOST_RUNS = 150
 """The most times that a program is run to make it shorter."""
@@ -83,7 +83,7 @@ def shorter(program: str, subject: Subject, make_lab: MakeLab, status: RunningCa
         make_lab: makes a lab with an empty directory for a store.
         status: where a run of a program is reported, in case it hangs.
     """
-    if _ELSEWHERE.search(program) or subject.is_remote:
+    if _ELSEWHERE.search(program) or not fails_by_itself(program):
         return program
     runs = _Runs(subject, make_lab, status)
     statements = _statements(program)
@@ -101,6 +101,16 @@ def shorter(program: str, subject: Subject, make_lab: MakeLab, status: RunningCa
     if folded != statements and still_fails(folded):
         statements = folded
     return _text(program, _with_fewer(statements, still_fails))
+
+
+def passes(program: str, subject: Subject, make_lab: MakeLab, status: RunningCall) -> bool:
+    """Whether a program passes with a right store of the same kind as a subject.
+
+    The arguments are those of :func:`shorter`. A program that cannot be run here counts as passing.
+    """
+    if _ELSEWHERE.search(program):
+        return True
+    return bool(_Runs(subject, make_lab, status).right_stores(_statements(program)))
 
 
 class _Runs:

@@ -13,8 +13,10 @@ from streamproof.stores.timestamps import ValueAndTimestamp
 from streamproof.stores.windows import Windowed
 
 __all__ = [
+    "END_OF_SHOWN",
     "LONGEST_PROGRAM",
     "NO_ANSWER",
+    "ONLY_SHOWN",
     "WHY_LONG",
     "assertion",
     "brief_source",
@@ -35,6 +37,12 @@ LONGEST_PROGRAM = 25
 
 WHY_LONG = "# This program is long, because no shorter one was found that fails."
 
+END_OF_SHOWN = "raise SystemExit(2)"
+"""The last line of a program that cannot tell whether the finding is gone."""
+
+ONLY_SHOWN = "# This program cannot make sure that it shows what was found. If not, it ends with 2."
+"""The first line of such a program."""
+
 LONGEST_COMMENT = 160
 """The most characters of a comment behind a line of a program."""
 
@@ -43,6 +51,7 @@ PREAMBLE = "from streamproof import {names}"
 OTHER_IMPORTS = {
     "with suppress(": "from contextlib import suppress",
     "islice(": "from itertools import islice",
+    "AbstractTransaction)": ("from streamproof.stores.transactions import AbstractTransaction"),
     "ValueAndTimestamp(": "from streamproof.stores.timestamps import ValueAndTimestamp",
 }
 """The imports of programs from elsewhere, each with the text that needs it."""
@@ -143,9 +152,8 @@ def assertion(read: str, answer: Any, comment: str) -> str:
 
 
 def fails_by_itself(program: str) -> bool:
-    """Whether a program asserts anything, so that it fails as long as the store is wrong."""
-    starts = ("assert ", "raise AssertionError(")
-    return any(line.lstrip().startswith(starts) for line in program.splitlines())
+    """Whether a program fails as long as the store is wrong, and not only shows what was found."""
+    return ONLY_SHOWN not in program.splitlines()
 
 
 def explained(program: str) -> str:
@@ -166,4 +174,5 @@ def render_program(subject: str, guarantee: str, lines: list[str]) -> str:
     names = [name for name in NAMES if re.search(rf"\b{name}\b", body)]
     imports = [line for text, line in OTHER_IMPORTS.items() if text in body]
     imports.append(PREAMBLE.format(names=", ".join(names)))
-    return "\n".join([*sorted(imports), "", body, ""])
+    head = [ONLY_SHOWN] if lines[-1:] == [END_OF_SHOWN] else []
+    return "\n".join([*head, *sorted(imports), "", body, ""])

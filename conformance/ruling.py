@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from streamproof.conformance.program_text import NO_ANSWER
@@ -20,6 +21,7 @@ class Ruling(NamedTuple):
         reopened: whether the store was closed and opened again after the replay.
         store: the number of the judged store in the program.
         traceback: the part of the subject in the traceback, if the subject raised.
+        legal: all right values of the expression, if they are known.
     """
 
     requirement: str
@@ -32,3 +34,4 @@ class Ruling(NamedTuple):
     reopened: bool = False
     store: int = 0
     traceback: str = ""
+    legal: Sequence[Any] = ()

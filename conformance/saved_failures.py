@@ -35,7 +35,7 @@ __all__ = [
     "saved_from",
 ]
 
-FORMAT = 2
+FORMAT = 3
 """The version of the files.
 
 Raise it whenever a replay of an older file would go wrong: when the form of saved programs, choices

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -16,18 +15,16 @@ from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.claimed_methods import is_claimed
 from streamproof.conformance.crash import triggers
 from streamproof.conformance.failure_shapes import (
-    answers,
     asked,
     difference,
     shape_of_error,
     shape_of_words,
 )
 from streamproof.conformance.lab import ChangelogRecord, Lab
+from streamproof.conformance.program_ending import ProgramEnding, unless_refused
 from streamproof.conformance.program_text import (
     NO_ANSWER,
-    assertion,
     brief_source,
-    has_source,
     render,
     render_argument,
     render_program,
@@ -48,12 +45,6 @@ from streamproof.stores.windows import Window, Windowed
 __all__ = ["SCAN_LIMIT", "Entry", "Handle", "Trial", "entry_key"]
 
 T = TypeVar("T")
-
-_ASSIGNMENT = re.compile(
-    r"\w+ = |#|lab\.(processing|idle|measure|restore|catch_up|wipe|open_and_close"
-    r"|watch_files|look_at_files|watch_log)\("
-)
-"""The lines of a program that have no value to print."""
 
 Entry = tuple[Any, bytes]
 """An entry of a scan: bytes, the start of a window, or a windowed key; and the value."""
@@ -84,23 +75,6 @@ _ATTRIBUTES: dict[str, type] = {
 }
 
 
-def _printed(line: str) -> str:
-    """A line of a program, which shows its value if it has one."""
-    return line if _ASSIGNMENT.match(line) else f"print({line})"
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two values are equal and of one type."""
-    return type(one) is type(other) and bool(one == other)
-
-
-def _comparison(read: str, wanted: Any, wrong: Any, comment: str) -> str:
-    """A line that fails unless an expression has the value that is wanted."""
-    if not has_source(wanted) or wanted == wrong:
-        return assertion(read, wrong, comment)
-    return f"assert {read} == {render(wanted)}  # {short_comment(f'found {brief_source(wrong)}')}"
-
-
 class Trial:
     """One task directory, the stores opened in it, and the calls made on them.
 
@@ -124,6 +98,10 @@ class Trial:
         self._said = 0
         # The index of the first line whose answer is not compared yet.
         self._compared = 0
+        # Whether an error in place of the last answer would keep the promise.
+        self._allows_error = False
+        # The index of the line that may raise, and without which nothing after it is promised.
+        self._may_refuse: int | None = None
         # The answers of lines, each with its line, because lines may be replaced or deleted.
         self._answers: dict[int, tuple[str, Any]] = {}
 
@@ -147,6 +125,32 @@ class Trial:
         if not holds:
             self.fail(expected, brief(found if isinstance(found, str) else render(found)))
         self.held()
+
+    def expect_or_error(self, found: Any, expected: Any) -> None:
+        """Compare an answer as ``expect`` does, where the promise also allows an error."""
+        self._allows_error = True
+        self.expect(found, expected)
+        self._allows_error = False
+
+    def expect_shown(self, line: str, holds: bool, expected: str, found: Any) -> None:
+        """Demand a condition that ``line`` asks for in a program in which it does not hold."""
+        if not holds:
+            # The line says all there is to say, whatever was read before it.
+            self._compared = len(self.lines)
+            self.asked(line, holds)
+        self.expect_that(holds, expected, found)
+
+    def reread(self, line: str, answer: Any) -> None:
+        """Put a line with another form of its answer in place of the last line of the program."""
+        self.lines[-1] = line
+        self.answered(answer)
+
+    @contextlib.contextmanager
+    def unless_refused(self) -> Iterator[None]:
+        """Let the program pass where the call before the block raises, as the promise allows."""
+        self._may_refuse = len(self.lines) - 1
+        yield
+        self._may_refuse = None
 
     def expect_raises(self, call: Callable[[], Any], expected: str) -> None:
         """Demand that a call on the subject raises."""
@@ -219,13 +223,6 @@ class Trial:
         """Record the answer of the last line of the program."""
         self._answers[len(self.lines) - 1] = self.last_line, answer
 
-    def _answer(self, number: int) -> Any:
-        """The answer of a line; ``NO_ANSWER`` if it has none that a program can compare."""
-        line, answer = self._answers.get(number, ("", NO_ANSWER))
-        is_void = answer is None and not answers(line)
-        known = line == self.lines[number] and has_source(answer) and not is_void
-        return answer if known else NO_ANSWER
-
     def _violation(
         self,
         expected: str,
@@ -233,49 +230,21 @@ class Trial:
         shape: str,
         compared: tuple[Any, Any] = (NO_ANSWER, NO_ANSWER),
     ) -> Violation:
-        lines = list(self.lines)
-        if lines:
-            # The last line stands even if an earlier comparison of its answer held.
-            first = min(self._compared, len(lines) - 1)
-            comment = short_comment(f"expected {expected}, found {found}")
-            lines[first:] = self._concluded(first, shape, compared, comment)
-        program = render_program(self.run.subject.name, self.run.settings.guarantee, lines)
-        return violation_of(self.requirement, shape)(self.tried, expected, found, program)
+        comment = short_comment(f"expected {expected}, found {found}")
+        program = self._program(shape, compared, comment)
+        violation = violation_of(self.requirement, shape)(self.tried, expected, found, program)
+        violation.weaker = self._program(shape, (NO_ANSWER, compared[1]), comment)
+        return violation
 
-    def _concluded(
-        self, first: int, shape: str, compared: tuple[Any, Any], comment: str
-    ) -> list[str]:
-        """The lines from the ``first`` on, which fail as long as the finding is there."""
-        *before, line = self.lines[first:]
-        if shape.startswith("raised-"):
-            return [*before, f"{line}  # {comment}"]
-        if shape.startswith("accepted-"):
-            otherwise = f"    raise AssertionError({comment!r})"
-            tried = ["try:", f"    {line}", "except Exception:", "    pass", "else:", otherwise]
-            return [*before, *tried]
-        wanted, wrong = compared
-        if wrong is not NO_ANSWER and _same(self._answer(len(self.lines) - 1), wrong):
-            return [*before, _comparison(line, wanted, wrong, comment)]
-        return self._asserted(first, wanted, wrong, comment)
-
-    def _asserted(self, first: int, wanted: Any, wrong: Any, comment: str) -> list[str]:
-        """The lines from the ``first`` on, any of whose answers may belong to the finding."""
-        last = len(self.lines) - 1
-        numbers = [n for n in range(first, last) if answers(self.lines[n])]
-        found = {n: self._answer(n) for n in (*numbers, last)}
-        found = {n: answer for n, answer in found.items() if answer is not NO_ANSWER}
-        lines = self.lines[first:]
-        if not found:
-            return [*lines[:-1], f"{_printed(lines[-1])}  # {comment}"]
-        if [*found] == [last]:
-            return [*lines[:-1], assertion(lines[-1], found[last], comment)]
-        for n in found:
-            lines[n - first] = f"answer_{n} = {self.lines[n]}"
-        names = f"[{', '.join(f'answer_{n}' for n in found)}]"
-        values = [*found.values()]
-        if _same(values, wrong):
-            return [*lines, _comparison(names, wanted, wrong, comment)]
-        return [*lines, assertion(names, values, comment)]
+    def _program(self, shape: str, compared: tuple[Any, Any], comment: str) -> str:
+        """The program that fails as long as the finding is there."""
+        lines: list[str] = []
+        if self.lines:
+            ending = ProgramEnding(self.lines, self._answers, self._compared)
+            lines = ending.concluded(shape, compared, comment, allows_error=self._allows_error)
+        if self._may_refuse is not None:
+            lines[self._may_refuse :] = unless_refused(*lines[self._may_refuse :])
+        return render_program(self.run.subject.name, self.run.settings.guarantee, lines)
 
     def has(self, *methods: str) -> bool:
         """Whether the subject claims all of these methods."""

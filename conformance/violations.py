@@ -20,6 +20,7 @@ class Violation(Exception):
 
     Attributes:
         traceback: the part of the subject in the traceback, if the subject raised.
+        weaker: the program if it asserts only that the wrong answer is gone; empty without one.
     """
 
     requirement: str = ""
@@ -32,6 +33,7 @@ class Violation(Exception):
         self.found = found
         self.program = program
         self.traceback = ""
+        self.weaker = ""
 
 
 class Skipped(Exception):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streamproof.conformance.check_registry import check
+from streamproof.conformance.checks.error_checks import overwrite_files
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.trial import Trial
 from streamproof.conformance.violations import SubjectRaised
@@ -100,8 +101,8 @@ def cycles(t: Trial, times: int) -> None:
 def expect_no_growth(t: Trial, name: str, count: Callable[[], int], before: int) -> None:
     """Demand that the count grew by less than one for each opening."""
     grown = count() - before
-    few = t.asked(f"lab.{name}() - {name} < {CYCLES}", grown < CYCLES)
-    t.expect_that(few, f"no more {name} than before", f"{grown} more {name}")
+    few = f"lab.{name}() - {name} < {CYCLES}"
+    t.expect_shown(few, grown < CYCLES, f"no more {name} than before", f"{grown} more {name}")
 
 
 @check("ERR-011")
@@ -115,10 +116,7 @@ def a_refused_opening_holds_nothing(t: Trial) -> None:
     store.put(b"a", b"1")
     store.commit({CHANGELOG: 0})
     store.close()
-    for path in sorted(t.lab.directory.rglob("*")):
-        if path.is_file():
-            path.write_bytes(b"\xde\xad\xbe\xef" * (path.stat().st_size // 4 + 1))
-    t.note("# Every file in lab.directory is overwritten with garbage here.")
+    overwrite_files(t)
     try:
         t.open().close()
     except SubjectRaised:

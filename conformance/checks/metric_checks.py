@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Iterable, Mapping
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG
@@ -37,23 +38,47 @@ RATE_S = (NUM_SAMPLES - 1) * SAMPLE_WINDOW_MS / 1000
 def own_metrics(
     t: Trial, level: Level = "DEBUG", task_id: str | None = None
 ) -> dict[str, MetricRow]:
-    """The currently registered store metrics by name: all of them, or those of one task."""
-    t.note("lab.metrics.table()")
+    """The currently registered store metrics by name: all of them, or those of one task.
+
+    In the program they are called ``metrics``.
+    """
+    t.note(f"rows = [row for row in lab.metrics.rows() if row.group == {GROUP!r}]")
     registry = t.lab.metrics
     rows = [row for row in registry.rows() if row.group == GROUP] if registry else []
-    t.expect_that(
-        all(row.level in (level, "INFO") for row in rows),
-        f"no metrics beyond the level {level}",
-        rows,
-    )
+    known = all(row.level in (level, "INFO") for row in rows)
+    line = f"all(row.level in {(level, 'INFO')} for row in rows)"
+    t.expect_shown(line, known, f"no metrics beyond the level {level}", rows)
+    mine = "" if task_id is None else f" if row.tags.get('task-id') == {task_id!r}"
+    t.note(f"metrics = {{row.name: row for row in rows{mine}}}")
     return {row.name: row for row in rows if task_id in (None, row.tags.get("task-id"))}
 
 
 def measured(t: Trial, name: str, task_id: str | None = None) -> float:
     """The current value of one metric."""
     found = own_metrics(t, task_id=task_id)
-    t.expect_that(name in found, f"the metric {name}", sorted(found))
-    return found[name].value
+    t.expect_shown(f"{name!r} in metrics", name in found, f"the metric {name}", sorted(found))
+    return t.asked(value_of(name), found[name].value)
+
+
+def value_of(name: str) -> str:
+    """The value of a metric, as an expression of a program."""
+    return f"metrics[{name!r}].value"
+
+
+def expect_none(t: Trial, task_id: str | None = None) -> None:
+    """Demand that no metric is registered."""
+    found = sorted(own_metrics(t, task_id=task_id))
+    t.expect(t.asked("sorted(metrics)", found), [])
+
+
+def expect_there(t: Trial, names: Iterable[str], found: Mapping[str, MetricRow]) -> None:
+    """Demand that these metrics are registered."""
+    missing = [each for each in names if each not in found]
+    t.expect(t.asked(f"[each for each in {[*names]} if each not in metrics]", missing), [])
+
+
+MEAN, LARGEST = map(value_of, COMMIT[1:])
+"""The mean and the largest latency of commits, as expressions of a program."""
 
 
 @check("METRIC-001", "METRIC-002", "METRIC-003")
@@ -64,24 +89,37 @@ def registered(t: Trial) -> None:
     store = t.open()
     name = store.read("name")
     found = own_metrics(t)
-    t.expect([each for each in COMMIT if each not in found], [])
+    expect_there(t, COMMIT, found)
     t.claim("METRIC-002", "open the store with a registry, and read the tags of its metrics")
     state_id = STATE_ID[t.lab.subject.capabilities.kind]
     threads = {row.tags.get("thread-id", "") for row in found.values()}
+    t.note("import re")
     for row in found.values():
         tags = row.tags
-        t.expect_that(
-            tags.get("task-id") == "0_0"
-            and [tag for tag in tags if tag.endswith("-state-id")]
-            == [tag for tag in tags if state_id.fullmatch(tag) and tags[tag] == name]
-            != [],
+        ids = [tag for tag in tags if tag.endswith("-state-id")]
+        named = all(state_id.fullmatch(tag) and tags[tag] == name for tag in ids)
+        t.note(f"tags = metrics[{row.name!r}].tags")
+        t.note("ids = [tag for tag in tags if tag.endswith('-state-id')]")
+        t.expect_shown(
+            "tags.get('task-id') == '0_0' and ids and all("
+            f"re.fullmatch({state_id.pattern!r}, tag) and tags[tag] == {name!r} for tag in ids)",
+            tags.get("task-id") == "0_0" and bool(ids) and named,
             f"the tags task-id=0_0 and {state_id.pattern}={name}",
             tags,
         )
-    one = len(threads) == 1 and not threads & {"", "0_0", name}
-    t.expect_that(one, "one thread-id, the name of a thread", sorted(threads))
+    t.note("threads = {row.tags.get('thread-id', '') for row in rows}")
+    t.expect_shown(
+        f"len(threads) == 1 and not threads & {{'', '0_0', {name!r}}}",
+        len(threads) == 1 and not threads & {"", "0_0", name},
+        "one thread-id, the name of a thread",
+        sorted(threads),
+    )
     t.claim("METRIC-003", "open the store with a registry, and read the levels of its metrics")
-    t.expect({each: found[each].level for each in COMMIT}, dict.fromkeys(COMMIT, "DEBUG"))
+    levels = {each: found[each].level for each in COMMIT}
+    t.expect(
+        t.asked(f"{{each: metrics[each].level for each in {COMMIT}}}", levels),
+        dict.fromkeys(COMMIT, "DEBUG"),
+    )
 
 
 @check("METRIC-003", "METRIC-007")
@@ -91,9 +129,10 @@ def registered_at_the_level_of_info(t: Trial) -> None:
     t.claim("METRIC-003", "open the store with a registry of the level INFO")
     t.open()
     found = own_metrics(t, "INFO")
-    t.expect([each for each in COMMIT if each in found], [])
+    debug = [each for each in COMMIT if each in found]
+    t.expect(t.asked(f"[each for each in {COMMIT} if each in metrics]", debug), [])
     t.claim("METRIC-007", "open the store with a registry of the level INFO")
-    t.expect(UNCOMMITTED in found, True)
+    t.expect(t.asked(f"{UNCOMMITTED!r} in metrics", UNCOMMITTED in found), True)
 
 
 @check("METRIC-004", "METRIC-006")
@@ -109,10 +148,10 @@ def commits_are_measured(t: Trial) -> None:
     for offset in range(3):
         store.put(b"a", b"%d" % offset)
         store.commit({CHANGELOG: offset})
-    t.expect(round(measured(t, "commit-rate") * RATE_S, 6), 3.0)
+    expect_commits(t, 3.0, measured(t, "commit-rate"))
     t.claim("METRIC-006", "commit three times, and read the deprecated flush metrics")
     found = own_metrics(t)
-    t.expect([each for each in FLUSH if each not in found], [])
+    expect_there(t, FLUSH, found)
     expect_no_flush(t)
     t.claim("METRIC-006", "overflow the write buffers, and read the deprecated flush metrics")
     for number in range(60):
@@ -127,7 +166,15 @@ def expect_no_flush(t: Trial) -> None:
     found = own_metrics(t)
     for name in FLUSH:
         value = found[name].value
-        t.expect_that(math.isnan(value) or value == 0, f"no recording in {name}", value)
+        none = f"not {value_of(name)} > 0"
+        is_none = math.isnan(value) or value == 0
+        t.expect_shown(none, is_none, f"no recording in {name}", value)
+
+
+def expect_commits(t: Trial, commits: float, rate: float) -> None:
+    """Demand a commit-rate that stands for so many commits before any time passed."""
+    read = f"round({value_of('commit-rate')} * {RATE_S}, 6)"
+    t.expect(t.asked(read, round(rate * RATE_S, 6)), commits)
 
 
 @check("METRIC-004")
@@ -149,7 +196,9 @@ def rate_is_per_second(t: Trial) -> None:
         now.append(elapsed_ms)
         found = measured(t, "commit-rate")
         per_second = 3_000 / elapsed_ms
-        t.expect_that(math.isclose(found, per_second), f"{per_second} commits per second", found)
+        line = f"round({value_of('commit-rate')} / {per_second}, 6) == 1"
+        close = math.isclose(found, per_second, rel_tol=1e-7)
+        t.expect_shown(line, close, f"{per_second} commits per second", found)
 
 
 @check("METRIC-005")
@@ -166,7 +215,12 @@ def latencies_are_measured(t: Trial) -> None:
         store.commit({CHANGELOG: offset})
     average, largest = (measured(t, each) for each in COMMIT[1:])
     # Every call takes time, and latencies are in nanoseconds.
-    t.expect_that(0 < average <= largest, "0 < average <= maximum", (average, largest))
+    t.expect_shown(
+        f"0 < {MEAN} <= {LARGEST}",
+        0 < average <= largest,
+        "0 < average <= maximum",
+        (average, largest),
+    )
 
 
 @check("METRIC-005")
@@ -197,15 +251,24 @@ def latencies_are_the_mean_and_the_largest(t: Trial) -> None:
         has_own_clock = has_own_clock or (offset == 0 and measured(t, COMMIT[2]) > 0)
     average, largest = found = tuple(measured(t, each) for each in COMMIT[1:])
     if not has_own_clock:
-        t.expect_that(largest > 0 and largest % NS_PER_MS == 0, "a maximum of whole ms", found)
-        t.expect_that(math.isclose(largest, 3 * average), "a mean of a third of it", found)
+        line = f"{LARGEST} > 0 == {LARGEST} % {NS_PER_MS}"
+        whole = largest > 0 == largest % NS_PER_MS
+        t.expect_shown(line, whole, "a maximum of whole ms", found)
+        line = f"round({LARGEST} / {MEAN}, 6) == 3"
+        third = average > 0 and round(largest / average, 6) == 3
+        t.expect_shown(line, third, "a mean of a third of it", found)
         return
     t.claim("METRIC-005", "commit three times, and compare with the time that each call took")
-    t.expect_that(average <= largest <= 3 * average + 1, "mean <= maximum <= 3 means", found)
+    between = average <= largest <= 3 * average + 1
+    line = f"{MEAN} <= {LARGEST} <= 3 * {MEAN} + 1"
+    t.expect_shown(line, between, "mean <= maximum <= 3 means", found)
     most = max(took) + NS_PER_MS  # for a clock of whole milliseconds
     mean = sum(took) / 3 + NS_PER_MS
-    t.expect_that(average <= mean, f"a mean of at most {mean:.0f} ns", found)
-    t.expect_that(largest <= most, f"a maximum of at most {most} ns", found)
+    line = f"{MEAN} <= {mean:.0f}"
+    t.expect_shown(line, average <= mean, f"a mean of at most {mean:.0f} ns", found)
+    t.expect_shown(
+        f"{LARGEST} <= {most}", largest <= most, f"a maximum of at most {most} ns", found
+    )
 
 
 @check("METRIC-007", "METRIC-008")
@@ -231,11 +294,14 @@ def uncommitted_bytes(t: Trial) -> None:
         store.put(b"d", b"y" * 1000)
         staged = measured(t, UNCOMMITTED)
         enough = staged in unknown or staged >= 2000
-        t.expect_that(enough, f"at least 2000 bytes{or_unknown}", staged)
+        line = f"{value_of(UNCOMMITTED)} in {unknown} or {value_of(UNCOMMITTED)} >= 2000"
+        t.expect_shown(line, enough, f"at least 2000 bytes{or_unknown}", staged)
     t.claim("METRIC-007", "commit, and read uncommitted-bytes")
     store.commit({CHANGELOG: 1})
     left = measured(t, UNCOMMITTED)
-    t.expect_that(left in (*unknown, 0), f"0 bytes{or_unknown}", left)
+    none = (*unknown, 0)
+    line = f"{value_of(UNCOMMITTED)} in {none}"
+    t.expect_shown(line, left in none, f"0 bytes{or_unknown}", left)
 
 
 @check("METRIC-009")
@@ -246,7 +312,7 @@ def removed(t: Trial) -> None:
     store = t.open()
     store.commit({CHANGELOG: 0})
     store.close()
-    t.expect(sorted(own_metrics(t)), [])
+    expect_none(t)
     t.claim("METRIC-009", "open the store again, and read commit-rate")
     t.open()
     t.expect(measured(t, "commit-rate"), 0.0)
@@ -263,10 +329,8 @@ def told_apart(t: Trial) -> None:
         store.commit({CHANGELOG: offset})
     other.commit({CHANGELOG: 0})
     for task_id, commits in (("0_0", 3.0), ("0_1", 1.0)):
-        rate = measured(t, "commit-rate", task_id)
-        t.expect(round(rate * RATE_S, 6), commits)
+        expect_commits(t, commits, measured(t, "commit-rate", task_id))
     t.claim("METRIC-010", "close one of two stores, and list the metrics of the other")
     other.close()
-    t.expect(sorted(own_metrics(t, task_id="0_1")), [])
-    found = own_metrics(t, task_id="0_0")
-    t.expect([each for each in COMMIT if each not in found], [])
+    expect_none(t, "0_1")
+    expect_there(t, COMMIT, own_metrics(t, task_id="0_0"))

@@ -708,7 +708,7 @@ class StoreProgram:
             self.stage.t.go_on_after_error()
             self.stage.t.held()
         else:
-            self.stage.t.expect(found, None)
+            self.stage.t.expect_or_error(found, None)
         if self.run.applies("ERR-007"):
             self.stage.claim("ERR-007", "a random program with an iterator of a closed store")
             self.stage.t.held()

@@ -242,7 +242,8 @@ def expect_taken_over(t: Trial, store: Handle, offset: int) -> None:
     """Demand this position, and that no file has it any more."""
     t.expect(store.position(), {INPUT: offset})
     left = position_files(t)
-    t.expect_that(not left, "no file with a position", left)
+    gone = f"not list(lab.directory.rglob({POSITION_FILES!r}))"
+    t.expect_shown(gone, not left, "no file with a position", left)
 
 
 @check("POS-012", raw=True, weight=70)

@@ -477,7 +477,8 @@ def returns_itself(t: Trial) -> None:
     store = t.open()
     transaction = store.begin()
     found = f"another object, of type {type(transaction.raw).__name__}"
-    t.expect_that(transaction.raw is store.raw, "the store itself", found)
+    itself = f"{transaction.label} is {store.label}"
+    t.expect_shown(itself, transaction.raw is store.raw, "the store itself", found)
 
 
 @check("TXN-013")
@@ -690,18 +691,28 @@ def ended_transactions_are_released(t: Trial) -> None:
     t.require_local("references are in the process of the store host")
     store = base(t)
     ends: dict[str, Callable[[Any], object]] = {
-        "close": lambda transaction: transaction.close(),
-        "commit": lambda transaction: transaction.commit({CHANGELOG: 3}),
-        "commit of the store": lambda _: store.raw.commit({CHANGELOG: 4}),
+        "transaction.close()": lambda transaction: transaction.close(),
+        "transaction.commit({CHANGELOG: 3})": lambda transaction: transaction.commit(
+            {CHANGELOG: 3}
+        ),
+        f"{store.label}.commit({{CHANGELOG: 4}})": lambda _: store.raw.commit({CHANGELOG: 4}),
     }
+    is_layer = t.lab.subject.capabilities.kind != "key-value"
+    t.note("import gc, weakref")
     for way, end in ends.items():
-        t.note(f"# A transaction ends by a {way}. After that nothing may refer to it.")
+        t.note(f"transaction = {store.label}.new_transaction()")
+        t.note("transaction.put(b'a', b'staged')")
+        t.note(f"reference = weakref.ref(transaction{'.store' if is_layer else ''})")
+        t.note(way)
         with t.watching(way):
             reference = _ended(store, end)
+        t.note("del transaction")
+        t.note("gc.collect()")
         gc.collect()
         if reference is not None:
-            kept = reference() is not None
-            t.expect_that(not kept, "no reference to the transaction", "a reference to it")
+            gone = reference() is None
+            expected = "no reference to the transaction"
+            t.expect_shown("reference() is None", gone, expected, "a reference to it")
 
 
 @check("TXN-025")
@@ -731,7 +742,7 @@ def one_method_creates_transactions(t: Trial) -> None:
     t.claim("TXN-027", "let create_transaction of a store note what new_transaction gets from it")
     t.require_local("the methods of a store are in the process of the store host")
     store = base(t)
-    owner = _creator(store.raw)
+    owner, name = _creator(store)
     if owner is None:
         raise Skipped("the store does not extend the base class of transactional stores")
     create, made = owner.create_transaction, []
@@ -740,7 +751,10 @@ def one_method_creates_transactions(t: Trial) -> None:
         made.append(create())
         return made[-1]
 
-    t.note("# The store notes each answer of its create_transaction.")
+    t.note(f"create, made = {name}.create_transaction, []")
+    t.note(f"{name}.create_transaction = lambda: made.append(create()) or made[-1]")
+    t.note(f"transaction = {name}.new_transaction()")
+    t.note(f"del {name}.create_transaction")
     owner.create_transaction = noted
     try:
         with t.watching("new_transaction()"):
@@ -748,12 +762,16 @@ def one_method_creates_transactions(t: Trial) -> None:
     finally:
         del owner.create_transaction
     kind = type(transaction).__name__
-    t.expect_that(isinstance(transaction, AbstractTransaction), "an AbstractTransaction", kind)
+    is_one = isinstance(transaction, AbstractTransaction)
+    read = "isinstance(transaction, AbstractTransaction)"
+    t.expect_shown(read, is_one, "an AbstractTransaction", kind)
     is_it = len(made) == 1 and transaction is made[0]
-    t.expect_that(is_it, "the transaction that create_transaction made", f"{len(made)} were made")
-    t.expect(transaction.is_open, True)
+    expected = "the transaction that create_transaction made"
+    read = "len(made) == 1 and transaction is made[0]"
+    t.expect_shown(read, is_it, expected, f"{len(made)} were made")
+    t.expect(t.asked("transaction.is_open", transaction.is_open), True)
     store.close()
-    t.expect(transaction.is_open, False)
+    t.expect(t.asked("transaction.is_open", transaction.is_open), False)
 
 
 @check("TXN-030")
@@ -762,20 +780,26 @@ def callbacks_follow_the_end(t: Trial) -> None:
     t.claim("TXN-030", "register a callback with a transaction, end the transaction, and close it")
     t.require_local("the callbacks of a transaction are in the process of the store host")
     store = base(t)
-    owner = _creator(store.raw)
+    owner, name = _creator(store)
     if owner is None:
         raise Skipped("the store does not extend the base class of transactional stores")
     ends: dict[str, Callable[[Any], object]] = {
-        "commit": lambda transaction: transaction.commit({CHANGELOG: 3}),
-        "close": lambda transaction: transaction.close(),
-        "commit of the store": lambda _: store.raw.commit({CHANGELOG: 4}),
-        "close of the store": lambda _: store.raw.close(),
+        "transaction.commit({CHANGELOG: 3})": lambda transaction: transaction.commit(
+            {CHANGELOG: 3}
+        ),
+        "transaction.close()": lambda transaction: transaction.close(),
+        f"{store.label}.commit({{CHANGELOG: 4}})": lambda _: store.raw.commit({CHANGELOG: 4}),
+        f"{store.label}.close()": lambda _: store.raw.close(),
     }
+    t.note("callback = lambda: told.append(transaction.is_open)")
     for way, end in ends.items():
-        t.note(f"# The callback of a transaction that ends by a {way} notes is_open.")
+        t.note(f"transaction, told = {name}.new_transaction(), []")
+        t.note("for each in range(2): transaction.add_close_callback(callback)")
+        t.note(way)
+        t.note("transaction.close()")
         with t.watching(way):
             found = _told_of_the_end(owner.new_transaction(), end)
-        t.expect(found, [False, False])
+        t.expect(t.asked("told", found), [False, False])
 
 
 def _told_of_the_end(transaction: Any, end: Callable[[Any], object]) -> list[bool]:
@@ -788,11 +812,16 @@ def _told_of_the_end(transaction: Any, end: Callable[[Any], object]) -> list[boo
     return found
 
 
-def _creator(store: Any) -> Any:
-    """The store on the base class of transactional stores, around which others are layers."""
-    while store is not None and not isinstance(store, AbstractTransactionalStore):
-        store = store.store if isinstance(store, ROWS) else getattr(store, "inner", None)
-    return store
+def _creator(store: Handle) -> tuple[Any, str]:
+    """The store on the base class of transactional stores, around which others are layers.
+
+    The store comes with its expression in a program.
+    """
+    found, name = store.raw, store.label
+    while found is not None and not isinstance(found, AbstractTransactionalStore):
+        attribute = "store" if isinstance(found, ROWS) else "inner"
+        found, name = getattr(found, attribute, None), f"{name}.{attribute}"
+    return found, name
 
 
 def _ended(store: Handle, end: Callable[[Any], object]) -> weakref.ref[Any] | None:

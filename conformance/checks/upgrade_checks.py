@@ -20,7 +20,7 @@ from streamproof.conformance.checks.crash_checks import (
 from streamproof.conformance.checks.restoration_checks import Writes, content
 from streamproof.conformance.crash.program import Operation, Program, ProgramBuilder
 from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, ChangelogRecord
-from streamproof.conformance.trial import Handle, Trial
+from streamproof.conformance.trial import Entry, Handle, Trial
 from streamproof.conformance.violations import SubjectRaised
 from streamproof.stores.api import NO_TIMESTAMP, UPGRADE_FROM_CONFIG, IsolationLevel
 from streamproof.stores.capabilities import Capabilities
@@ -88,11 +88,18 @@ def expect_content(t: Trial, store: Handle, writes: Writes) -> None:
     expected = content(writes)
     scans = t.lab.subject.capabilities.scan
     if scans:
-        t.expect(sorted(store.scan("all")), sorted(expected.items()))
+        t.expect(_sorted_scan(t, store), sorted(expected.items()))
     for key in sorted({key for key, _ in writes}):
         t.expect(store.get(key), expected.get(key))
     if scans:
-        t.expect(sorted(store.scan("all")), sorted(expected.items()))
+        t.expect(_sorted_scan(t, store), sorted(expected.items()))
+
+
+def _sorted_scan(t: Trial, store: Handle) -> list[Entry]:
+    """All entries of a store, whose order may differ while it is being upgraded."""
+    found = sorted(store.scan("all"))
+    t.reread(f"sorted({store.label}.all())", found)
+    return found
 
 
 def expect_committed(t: Trial, store: Handle, writes: Writes) -> None:
@@ -245,7 +252,8 @@ def the_way_back(t: Trial) -> None:
         t.go_on_after_error()
         t.held()
     else:
-        expect_content(t, older, OLD + more)
+        with t.unless_refused():
+            expect_content(t, older, OLD + more)
         older.close()
     t.claim("UPGRADE-010", "open the directory with the newer store after the older store tried")
     store = t.open()
@@ -315,7 +323,7 @@ def no_way_back_is_needed(t: Trial) -> None:
     store = t.open_with({UPGRADE_FROM_CONFIG: WITH_OFFSETS})
     write_processing(t, store, MORE, len(OLD))
     store.close()
-    t.expect(offset_files(t), usual)
+    t.expect(t.asked(OFFSET_FILES, offset_files(t)), usual)
     t.claim("UPGRADE-036", f"close with upgrade.from {WITH_OFFSETS}, and open the store again")
     store = t.open()
     last = len(OLD) + len(MORE) - 1
@@ -323,6 +331,13 @@ def no_way_back_is_needed(t: Trial) -> None:
     expect_committed(t, store, OLD + MORE)
     if t.lab.subject.capabilities.position:
         t.expect(store.position(), {INPUT: last})
+
+
+OFFSET_FILES = (
+    'sorted(each.name for each in lab.directory.rglob("*") '
+    'if each.name.startswith(".checkpoint") or each.name.endswith(".position"))'
+)
+"""An expression of a program with the answer of :func:`offset_files`."""
 
 
 def offset_files(t: Trial) -> list[str]:
@@ -383,7 +398,10 @@ def _expect_other_offsets(t: Trial) -> None:
     path = t.lab.directory / ".checkpoint"
     found = path.read_text().splitlines() if path.exists() else []
     kept = [each for each in _OF_OTHER_STORES if each in found]
-    t.expect(kept, list(_OF_OTHER_STORES))
+    t.note('file = lab.directory / ".checkpoint"')
+    t.note("lines = file.read_text().splitlines() if file.exists() else []")
+    line = f"[each for each in {list(_OF_OTHER_STORES)} if each in lines]"
+    t.expect(t.asked(line, kept), list(_OF_OTHER_STORES))
 
 
 @check("UPGRADE-023")

@@ -368,12 +368,21 @@ def _unclean_stop(crashed: Crashed, history: History, seen: Observation) -> Ruli
     contents = [history.content_at(commit) for commit in candidates]
     if seen.content in contents:
         return Ruling("CRASH-009")
+    # A store that asks to be wiped is empty afterwards.
+    legal = [{}, *contents]
+    if seen.scanned is None:
+        keys = {key for each in (*contents, seen.content) for key in each}
+        (read, answer), right = _gets(keys, seen.content), [_gets(keys, each)[1] for each in legal]
+    else:
+        read, answer = "list(store.all())", seen.scanned
+        right = [sorted(each.items()) for each in legal]
     return Ruling(
         "CRASH-009",
         f"TaskCorruptedError from init, or exactly {brief_source(contents[-1])}",
         f"no error, but {brief_source(seen.content)}",
-        "list(store.all())",
-        sorted(seen.content.items()) if seen.scanned is None else seen.scanned,
+        read,
+        answer,
+        legal=right,
     )
 
 
@@ -384,7 +393,8 @@ def _told(crashed: Crashed) -> Ruling:
     operation = crashed.program.operations[crashed.started - 1]
     expected = "an error about the disk, such as ProcessorStateError or OSError"
     found = f"{operation.name}() raised {crashed.raised}"
-    return Ruling(MANNER, expected, found, traceback=crashed.traceback)
+    read = f"error.startswith({MISLEADING})"
+    return Ruling(MANNER, expected, found, read, answer=True, traceback=crashed.traceback)
 
 
 def _restored(history: History, seen: Observation) -> Iterator[Ruling]:

@@ -266,7 +266,8 @@ class KillCampaign(ProgramCampaign[Crashed]):
         return case
 
     def _death(self, case: Crashed, name: str) -> list[str]:
-        return [f"lab.crash({name})"]
+        # A program that goes on after a failed call is judged with what ended it.
+        return [f"{'error = ' if case.point.kind in FAULTS else ''}lab.crash({name})"]
 
 
 def _place(crashed: Crashed) -> str:

@@ -136,7 +136,7 @@ class ProgramCampaign(CaseCampaign[Case]):
         if not ruling.read:
             return [*lines[:-1], f"{lines[-1]}  # {short}"]
         if ruling.beside is None:
-            return [*lines, assertion(ruling.read, ruling.answer, short)]
+            return [*lines, _assertion(crashed, ruling, short)]
         offsets, committed = ruling.beside
         lines.append(f"offsets = {offsets}")
         read = f"({ruling.read}, offsets)"
@@ -180,6 +180,20 @@ class ProgramCampaign(CaseCampaign[Case]):
     @abstractmethod
     def _death(self, case: Case, name: str) -> list[str]:
         """Lines that call the doomed function ``name`` and stop it at the same point."""
+
+
+def _assertion(crashed: Crashed, ruling: Ruling, comment: str) -> str:
+    """A line that fails as long as the finding is there."""
+    line = assertion(ruling.read, ruling.answer, comment)
+    legal = render([*ruling.legal])
+    if ruling.legal and len(legal) < len(line):
+        # A process that dies at another moment leaves another wrong answer.
+        return f"assert {ruling.read} in {legal}  # {comment}"
+    went_on = not crashed.raised and (crashed.closed or not crashed.point.closing)
+    if crashed.point.kind in FAULTS and went_on:
+        # The store told no error of a failed call. One that does has to keep less.
+        return line.replace("assert ", "assert error or ", 1)
+    return line
 
 
 def lines_of(crashed: Crashed, opener: str, *, shows_position: bool) -> list[str]:

@@ -276,7 +276,9 @@ class PowerCampaign(ProgramCampaign[Loss]):
 
     def _death(self, case: Loss, name: str) -> list[str]:
         state, trace = case.state, case.recording.trace
-        arguments = [name, f"after={state.after}"]
+        # A store that is mended makes other calls, so the end of all calls gets no number.
+        after = [f"after={state.after}"] if state.after < len(trace.calls) else []
+        arguments = [name, *after]
         comments = [f"# The power is cut after call {_described(trace, state.after)}."]
         if _loses_all(case.recording.disk(), state):
             comments.append("# All unsynced data is lost.")

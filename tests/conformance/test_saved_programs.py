@@ -7,11 +7,23 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamproof.conformance.lab import CHANGELOG
-from streamproof.conformance.program_text import NO_ANSWER, assertion, has_source
+from streamproof.conformance.program_ending import ProgramEnding, unless_refused
+from streamproof.conformance.program_runs import made_sure
+from streamproof.conformance.program_text import (
+    END_OF_SHOWN,
+    NO_ANSWER,
+    ONLY_SHOWN,
+    assertion,
+    fails_by_itself,
+    has_source,
+    render_program,
+)
+from streamproof.conformance.running_call import RunningCall
 from streamproof.stores.api import IsolationLevel
 from streamproof.stores.errors import StoreError
 from streamproof.stores.windows import Window, Windowed
@@ -120,26 +132,81 @@ def test_an_assertion_fails_with_the_wrong_answer(answer: object, line: str) -> 
     assert has_source(answer) is line.startswith("assert")
 
 
-OTHER_TRANSACTION = """
-from streamproof.stores.memory import InMemoryKeyValueStore
+NOTED = ["store = lab.open()", "store.get(b'a')", "store.name"]
+"""The lines of a program."""
 
 
-class Store(InMemoryKeyValueStore):
-    def new_transaction(self):
-        return InMemoryKeyValueStore("another")
+def ended(noted: dict[int, Any], compared: tuple[Any, Any], *, allows_error: bool = False) -> str:
+    """The last lines of a program whose lines had these answers."""
+    answers = {number: (NOTED[number], answer) for number, answer in noted.items()}
+    ending = ProgramEnding(NOTED, answers, compared=2)
+    lines = ending.concluded("changed-answer", compared, "why", allows_error=allows_error)
+    assert lines[:2] == NOTED[:2]
+    return "\n".join(lines[2:])
 
 
-def make():
-    return Store("store")
-"""
+@pytest.mark.parametrize(
+    ("noted", "compared", "allows_error", "end"),
+    [
+        ({2: "b"}, ("a", "b"), False, "assert store.name == 'a'  # found 'b'"),
+        # The check compared something that is not the answer of the line.
+        ({2: "b"}, ("A", "B"), False, "assert store.name != 'b'  # why"),
+        # The promise names no value, or only a program that asserts less passes with right stores.
+        ({2: "b"}, (NO_ANSWER, "b"), False, "assert store.name != 'b'  # why"),
+        ({2: object()}, (1, object()), False, "print(store.name)  # why\nraise SystemExit(2)"),
+        (
+            {2: "b"},
+            (None, "b"),
+            True,
+            (
+                "found = None\nwith suppress(Exception): found = store.name\n"
+                "assert found == None  # found 'b', and no error"
+            ),
+        ),
+    ],
+)
+def test_the_end_of_a_program(
+    noted: dict[int, Any], compared: tuple[Any, Any], allows_error: bool, end: str
+) -> None:
+    assert ended(noted, compared, allows_error=allows_error) == end
 
 
-def test_a_line_that_names_an_object_stays_as_it_is(tmp_path: Path) -> None:
-    """An object has no source, and an assignment no value that could be printed."""
-    (tmp_path / "my_store.py").write_text(OTHER_TRANSACTION)
-    options = ["--only", "TXN-012", "--profile", "smoke", "--seed", "1", "--no-bank"]
-    python("-m", "streamproof", "verify", "my_store:make", *options, cwd=tmp_path)
-    (program,) = (tmp_path / "streamproof-out" / "failures").glob("*/TXN-012*.py")
-    last = program.read_text().splitlines()[-1]
-    assert last.startswith("transaction = store.new_transaction()  # expected the store itself, ")
-    assert python(str(program), cwd=tmp_path).returncode == 0
+def test_a_program_that_cannot_show_the_failure_says_so() -> None:
+    """In its first line; it never ends with 0, as if the store were mended."""
+    program = render_program("rocksdb", "exactly-once", [*NOTED, END_OF_SHOWN])
+
+    assert program.splitlines()[0] == ONLY_SHOWN
+    assert not fails_by_itself(program)
+    assert fails_by_itself(render_program("rocksdb", "exactly-once", NOTED))
+
+
+@pytest.mark.parametrize(
+    ("end", "is_sure"),
+    [("assert store.get(b'a') != None", True), ("assert store.get(b'a') == None", False)],
+)
+def test_a_program_that_kills_is_run_before_it_is_believed(
+    end: str, is_sure: bool, tmp_path: Path
+) -> None:
+    kills = [
+        "def doomed():",
+        "    lab.open().put(b'a', b'1')",
+        "lab.crash(doomed)",
+        *NOTED[:1],
+        end,
+    ]
+    program = render_program("in-memory", "exactly-once", kills)
+    status = RunningCall(tmp_path / "status", create=True)
+    (tmp_path / "t1" / "task").mkdir(parents=True)
+    sure = made_sure(program, tmp_path / "t1" / "task", status)
+
+    assert fails_by_itself(sure) is is_sure
+    assert sure == (program if is_sure else f"{ONLY_SHOWN}\n{program}{END_OF_SHOWN}\n")
+    assert not (tmp_path / "t1").exists()
+
+
+def test_a_call_that_may_be_refused_makes_a_program_pass() -> None:
+    lines = unless_refused("older = lab.open_older()", "assert older.get(b'a') == b'1'")
+    variables: dict[str, Any] = {"lab": None}
+    exec("\n".join(lines), variables)  # noqa: S102 - a program of this test
+
+    assert lines[-1] == "    assert older.get(b'a') == b'1'"

@@ -1,0 +1,95 @@
+"""Programs that kill a process are run, before a report says that they show a failure.
+
+The threads of a store go on while the doomed process dies. So what a campaign has found after one
+kill may be missing after the next one, and a program that says otherwise would mislead. Most
+programs are run in a fork of the check, which takes no time. One that writes a lot is run as its
+reader will run it: how far such threads come depends on the disk and on preloaded libraries.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from streamproof.conformance.program_text import END_OF_SHOWN, ONLY_SHOWN
+from streamproof.conformance.running_call import RunningCall
+
+__all__ = ["made_sure"]
+
+RUNS = 5
+"""The number of times that a program has to fail in a row."""
+
+_LOOP = "    for n in range("
+"""What a doomed function does that writes a lot."""
+
+MOST_SECONDS = 20
+"""The seconds after which a run is ended. Such a program does not show the failure."""
+
+
+def made_sure(program: str, directory: Path, status: RunningCall) -> str:
+    """A program that kills a process; if it does not fail each time, it says so, and ends with 2.
+
+    Args:
+        program: the program.
+        directory: an empty directory for the program, which is deleted.
+        status: where a run is reported, in case it hangs.
+    """
+    if "lab.crash(" not in program or ONLY_SHOWN in program:
+        return program
+    try:
+        with status.operation("a program of the report"):
+            fails = _fails_anew if _LOOP in program else _fails
+            is_sure = all(fails(program, directory) for _ in range(RUNS))
+    finally:
+        shutil.rmtree(directory.parent, ignore_errors=True)
+    return program if is_sure else f"{ONLY_SHOWN}\n{program}{END_OF_SHOWN}\n"
+
+
+def _fails(program: str, directory: Path) -> bool:
+    """Whether a program ends with an error, in a process of its own."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        # Whatever happens here, this process ends, and never returns into the check.
+        with contextlib.suppress(BaseException):
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(MOST_SECONDS)
+            tempfile.tempdir = str(directory)
+            # The labs of the program delete their directories at its end, and nothing else does.
+            atexit._clear()  # noqa: SLF001 - nothing public does this
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            try:
+                exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})  # noqa: S102
+                code = 0
+            finally:
+                atexit._run_exitfuncs()  # noqa: SLF001
+        os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status) == 1
+
+
+def _fails_anew(program: str, directory: Path) -> bool:
+    """Whether a program ends with an error, in a new interpreter."""
+    path = directory / "program.py"
+    path.write_text(program, "utf-8")
+    environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", path],
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=MOST_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 1
