@@ -105,7 +105,6 @@ class CheckRun(CheckContext):
             lambda: once,
             st.fixed_dictionaries(strategies),
             self.settings.limits.examples,
-            most_shrunk=len(self.check.requirements),
         )
 
     def run_programs(
@@ -117,8 +116,9 @@ class CheckRun(CheckContext):
             new_body: makes a function that draws and runs one program.
             programs: the number of programs.
         """
-        most_shrunk = self.settings.limits.store_failures
-        self.run_seeded(new_body, st.data(), programs, most_shrunk=most_shrunk)
+        self.run_seeded(
+            new_body, st.data(), programs, most_shrunk=self.settings.limits.store_failures
+        )
 
     def run_seeded(
         self,
@@ -126,7 +126,7 @@ class CheckRun(CheckContext):
         strategy: SearchStrategy[Any],
         count: int,
         *,
-        most_shrunk: int,
+        most_shrunk: int = 0,
     ) -> None:
         """Run examples that are drawn from a seed each, and shrink failures.
 
@@ -138,7 +138,8 @@ class CheckRun(CheckContext):
             new_body: makes a function that runs one example.
             strategy: draws the example.
             count: the number of examples.
-            most_shrunk: the most failures to shrink.
+            most_shrunk: the most failures to shrink; 0 for two of each requirement, and for those
+                that come up while another one is shrunk.
         """
 
         def seeded(number: int, *phases: Phase) -> Callable[[], None]:
@@ -154,7 +155,7 @@ class CheckRun(CheckContext):
 
             test = hypothesis.given(strategy)(example)
             test = hypothesis.seed(derive_seed(self.seed, "program", number))(test)
-            return self._settings(*phases)(test)
+            return self._settings(*phases, every=not most_shrunk)(test)
 
         if self.replay is not None:
             self.shrinking(seeded(0))
@@ -164,7 +165,7 @@ class CheckRun(CheckContext):
             if self._finds_new(seeded(number, Phase.generate)):
                 self.shrinking(seeded(number, Phase.generate, Phase.shrink))
                 shrunk += 1
-            if shrunk == most_shrunk:
+            if shrunk == (most_shrunk or 2 * len(self.check.requirements)):
                 break
 
     def _finds_new(self, test: Callable[[], Any]) -> bool:
@@ -196,15 +197,18 @@ class CheckRun(CheckContext):
                 for violation in violations:
                     self.record(violation, choices)
 
-    def _settings(self, *phases: Phase) -> hypothesis.settings:
-        """Settings that make a run depend on its seed alone, or replay saved choices."""
+    def _settings(self, *phases: Phase, every: bool) -> hypothesis.settings:
+        """Settings that make a run depend on its seed alone, or replay saved choices.
+
+        ``every`` failure that comes up is shrunk, or else the first alone.
+        """
         return hypothesis.settings(
             max_examples=2,
             database=self._examples,
             deadline=None,
             derandomize=False,
             print_blob=False,
-            report_multiple_bugs=False,
+            report_multiple_bugs=every,
             phases=phases if self.replay is None else (Phase.reuse,),
             suppress_health_check=list(HealthCheck),
         )

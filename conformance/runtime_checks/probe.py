@@ -217,8 +217,7 @@ def decision(*requirements: str, **strategies: st.SearchStrategy[Any]) -> Callab
                 run.evidence.exercised.update(requirements)
 
             examples = MORE * run.settings.limits.examples
-            drawn_from = st.fixed_dictionaries(strategies)
-            run.run_seeded(lambda: once, drawn_from, examples, most_shrunk=len(requirements))
+            run.run_seeded(lambda: once, st.fixed_dictionaries(strategies), examples)
 
         return check(*requirements, raw=True)(drive)
 
