@@ -105,6 +105,10 @@ class Generators:
         """A place in a list of writes at which something else happens."""
         return st.sets(st.integers(0, 10), max_size=4)
 
+    def orders(self, count: int) -> SearchStrategy[tuple[int, ...]]:
+        """The numbers below ``count`` in any order, the plainest of which is ascending."""
+        return st.permutations(range(count)).map(tuple)
+
     def bounds(self) -> SearchStrategy[bytes | None]:
         """A bound of a range, or ``None`` for an open side."""
         return self._bounds

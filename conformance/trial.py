@@ -334,6 +334,11 @@ class Trial:
         store.close()
         return self.open()
 
+    def wipe(self) -> None:
+        """Delete everything in the task directory, as the runtime does with a corrupted task."""
+        self.lines.append("lab.wipe()")
+        self.lab.wipe()
+
     def open_older(self) -> Handle:
         """Open the store that wrote the older format, in the same directory."""
         label = self.label_for("older")

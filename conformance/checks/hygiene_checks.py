@@ -32,8 +32,7 @@ def a_wiped_directory_is_empty(t: Trial) -> None:
     store.put(b"a", b"1")
     store.commit({CHANGELOG: 0})
     store.close()
-    t.note("lab.wipe()")
-    t.lab.wipe()
+    t.wipe()
     store = t.open()
     t.expect(store.get(b"a"), None)
     if t.lab.subject.capabilities.manages_offsets:

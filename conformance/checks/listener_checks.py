@@ -51,8 +51,7 @@ def suspended_and_resumed(t: Trial) -> None:
     t.claim("LISTEN-002", "suspend a restoration after each batch, and start it again")
     changelog = records(CHANGES)
     for cut in range(1, len(changelog)):
-        t.lab.wipe()
-        t.note("lab.wipe()")
+        t.wipe()
         store = t.open()
         restoration = t.restoring(store, 0, len(changelog))
         restoration.call("begin")
@@ -87,8 +86,7 @@ def resumed_by_another_process(t: Trial) -> None:
     t.claim("LISTEN-004", "suspend, commit, close, and resume from the committed offset")
     changelog = records(CHANGES)
     for cut in (1, 3, 5):
-        t.lab.wipe()
-        t.note("lab.wipe()")
+        t.wipe()
         store = t.open()
         restoration = t.restoring(store, 0, len(changelog))
         restoration.call("begin")

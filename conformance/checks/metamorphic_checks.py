@@ -317,6 +317,5 @@ def the_order_of_times_does_not_matter(t: Trial, puts: list[tuple[bytes, int]]) 
         found.append(entries(store.all()))
         if len(found) == 1:
             store.handle.close()
-            t.note("lab.wipe()")
-            t.lab.wipe()
+            t.wipe()
     agree(t, found[0], found[1])

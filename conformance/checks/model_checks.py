@@ -750,11 +750,13 @@ def writes(m: StoreProgram) -> None:
 
 
 def refusals(m: StoreProgram) -> None:
-    """Pass None for a key to every method."""
+    """Pass None for a key to every method: before the first write, after it, and in between."""
     if not m.run.applies("ERR-001"):
         return
-    m.put(b"a", b"1")
+    for number, method in enumerate(m.stage.kind.refusing):
+        m.refuse(method, [(b"b", b"2")], at=number % 2)
     for method in m.stage.kind.refusing:
+        m.put(b"a", method.encode())
         m.refuse(method, [(b"b", b"2")], at=1)
     m.commit()
 
@@ -836,7 +838,9 @@ def ended_transactions(m: StoreProgram) -> None:
 
 def commits(m: StoreProgram) -> None:
     """Commit with and without writes, forget offsets, flush and reopen."""
-    for partitions in partitions_of(m.run):
+    every = partitions_of(m.run)
+    # The first commit of a store names the lower partition, and later the higher one.
+    for partitions in (*every, *every[::-1]):
         m.put(b"a", b"1")
         m.commit(partitions, look=False)
         m.commit(partitions)
@@ -877,9 +881,10 @@ def times(m: StoreProgram) -> None:
     m.put(last, b"2")
     m.commit(look=False)
     if stages(m.run):
-        for _ in range(2):
+        for spots in ((far,), (far, last), (last, far)):
             m.begin()
-            m.put(far, b"far", 1)
+            for spot in spots:
+                m.put(spot, b"staged", 1)
             m.get(first)
             m.roll_back()
     if m.stage.possible_views():

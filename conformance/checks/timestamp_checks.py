@@ -371,8 +371,7 @@ def changelog_records(t: Trial, writes: list[tuple[bytes, bytes | None, int]]) -
         t.expect(t.asked(_sent(logged_as[key]), sent), expected)
     t.claim("TS-020", "restore a new store from the records that a store wrote to its changelog")
     store.close()
-    t.note("lab.wipe()")
-    t.lab.wipe()
+    t.wipe()
     other = t.open()
     t.restore(other, records)
     for key, expected in folded(writes).items():

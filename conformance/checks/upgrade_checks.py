@@ -180,8 +180,7 @@ def overwritten_unread(t: Trial) -> None:
         store = t.reopen(store)
         expect_committed(t, store, after)
         store.close()
-        t.note("lab.wipe()")
-        t.lab.wipe()
+        t.wipe()
 
 
 def overwriting(can: Capabilities) -> list[tuple[str, tuple[Any, ...], bytes | None]]:
