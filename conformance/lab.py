@@ -454,7 +454,9 @@ class Lab:
     def leave_checkpoint(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Write the file with offsets as versions before KIP-1035 do, beside another store's."""
         lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-        content = "\n".join(["0", str(len(lines) + 1), *lines, CHECKPOINT_OF_ANOTHER, ""])
+        # The task writes the lines of its stores in any order.
+        lines.insert(len(lines) // 2, CHECKPOINT_OF_ANOTHER)
+        content = "\n".join(["0", str(len(lines)), *lines, ""])
         temporary = self.directory / ".checkpoint.tmp"
         with temporary.open("w") as file:
             file.write(content)

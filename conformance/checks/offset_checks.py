@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import permutations
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
@@ -14,14 +15,15 @@ from streamproof.conformance.lab import (
 )
 from streamproof.conformance.program_text import render
 from streamproof.conformance.reserved_keys import keys_in_imports, keys_on_disk
+from streamproof.conformance.similar_partitions import LARGE_OFFSET, SIMILAR, TWINS
 from streamproof.conformance.trial import Handle, Trial
 from streamproof.conformance.violations import Skipped, Violation
 
 OTHERS = (OTHER_CHANGELOG, TopicPartition("another-topic", 0))
 """Partitions of the same topic and of another one."""
 
-LONGEST_TOPIC = 249
-"""The length of the longest name that Kafka allows for a topic."""
+BOTH_ORDERS = ((CHANGELOG, OTHER_CHANGELOG), (OTHER_CHANGELOG, CHANGELOG))
+"""A store may be right as long as the lower partition comes first."""
 
 
 def _expect_none(t: Trial, store: Handle, *partitions: TopicPartition) -> None:
@@ -49,9 +51,9 @@ def _expect_never_told(t: Trial, store: Handle) -> None:
     _expect_none(t, store, *every)
 
 
-def _committed(store: Handle) -> tuple[int | None, int | None]:
-    """The committed offsets of both partitions."""
-    return store.committed_offset(CHANGELOG), store.committed_offset(OTHER_CHANGELOG)
+def _committed(store: Handle, partitions: Iterable[TopicPartition]) -> list[int | None]:
+    """The committed offset of each of the partitions."""
+    return [store.committed_offset(each) for each in partitions]
 
 
 @check("OFFSET-001", "OFFSET-002")
@@ -78,13 +80,18 @@ def committed_offset_follows_commit(t: Trial) -> None:
 def unknown_partitions_have_none(t: Trial) -> None:
     """Read the offsets of partitions that were never committed."""
     t.claim("OFFSET-009", "commit one partition, then read the offsets of others")
-    store = t.open()
-    store.put(b"a", b"1")
-    store.commit({CHANGELOG: 7})
-    _expect_none(t, store, *OTHERS)
-    if t.lab.subject.capabilities.persistent:
-        store = t.reopen(store)
-        _expect_none(t, store, *OTHERS)
+    can, every = t.lab.subject.capabilities, (CHANGELOG, *OTHERS)
+    for committed in every if can.several_partitions else every[:1]:
+        others = [each for each in every if each != committed]
+        store = t.open()
+        store.put(b"a", b"1")
+        store.commit({committed: 7})
+        _expect_none(t, store, *others)
+        if can.persistent:
+            store = t.reopen(store)
+            _expect_none(t, store, *others)
+        store.close()
+        t.wipe()
 
 
 @check("OFFSET-003", given=lambda g: {"offset": g.offsets()})
@@ -101,15 +108,19 @@ def offset_survives_reopening(t: Trial, offset: int) -> None:
 
 @check("OFFSET-004")
 def partitions_are_independent(t: Trial) -> None:
-    """Commit the offsets of two partitions, then of one."""
+    """Commit the offsets of two partitions, then of one, and start with either of them."""
     t.claim("OFFSET-004", "commit two partitions, then one of them")
-    store = t.open()
-    store.commit({CHANGELOG: 5, OTHER_CHANGELOG: 9})
-    t.expect(_committed(store), (5, 9))
-    store.commit({CHANGELOG: 6})
-    t.expect(_committed(store), (6, 9))
-    store = t.reopen(store)
-    t.expect(_committed(store), (6, 9))
+    for both in BOTH_ORDERS:
+        first, second = both
+        store = t.open()
+        store.commit({first: 5, second: 9})
+        t.expect(_committed(store, both), [5, 9])
+        store.commit({first: 6})
+        t.expect(_committed(store, both), [6, 9])
+        store = t.reopen(store)
+        t.expect(_committed(store, both), [6, 9])
+        store.close()
+        t.wipe()
 
 
 @check("OFFSET-005")
@@ -135,18 +146,27 @@ def empty_commit_forgets(t: Trial) -> None:
 
 @check("OFFSET-006")
 def none_forgets_one(t: Trial) -> None:
-    """Commit None for one partition."""
+    """Commit None for one partition: alone, before another one, and after it."""
     t.claim("OFFSET-006", "commit None for one of two partitions")
-    store = t.open()
-    store.commit({CHANGELOG: 5, OTHER_CHANGELOG: 9})
-    store.commit({CHANGELOG: None})
-    t.expect(
-        (store.committed_offset(CHANGELOG), store.committed_offset(OTHER_CHANGELOG)), (None, 9)
-    )
-    store = t.reopen(store)
-    t.expect(
-        (store.committed_offset(CHANGELOG), store.committed_offset(OTHER_CHANGELOG)), (None, 9)
-    )
+    for number, both in enumerate(BOTH_ORDERS):
+        forgotten, kept = both
+        store = t.open()
+        store.commit({forgotten: 5, kept: 9})
+        store.commit({forgotten: None})
+        t.expect(_committed(store, both), [None, 9])
+        store = t.reopen(store)
+        t.expect(_committed(store, both), [None, 9])
+        store.commit({kept: 10, forgotten: 6})
+        moved = {forgotten: None, kept: 11}
+        store.commit(moved if number else dict(reversed(moved.items())))
+        t.expect(_committed(store, both), [None, 11])
+        store.commit({forgotten: 7})
+        store.commit(dict(reversed(moved.items())) if number else moved)
+        t.expect(_committed(store, both), [None, 11])
+        store = t.reopen(store)
+        t.expect(_committed(store, both), [None, 11])
+        store.close()
+        t.wipe()
 
 
 @check("OFFSET-007", given=lambda g: {"offset": g.offsets()})
@@ -180,29 +200,28 @@ def last_commit_counts(t: Trial) -> None:
 
 @check("OFFSET-010")
 def partitions_are_told_apart(t: Trial) -> None:
-    """Commit partitions with similar names."""
-    t.claim("OFFSET-010", "commit partitions with similar names, then read the offset of each")
-    partitions = [
-        TopicPartition("app-store-changelog", 1),
-        TopicPartition("app-store-changelog", 11),
-        TopicPartition("app-store-changelog-1", 1),
-        TopicPartition("app-store-changelog1", 1),
-        TopicPartition("app.store_changelog", 1),
-        TopicPartition("status", 0),
-        TopicPartition("position", 0),
-        # Kafka's longest names of topics, and numbers beyond a byte and two bytes.
-        *(TopicPartition("t" * (LONGEST_TOPIC - 1) + end, 1) for end in "ab"),
-        *(TopicPartition("app-store-changelog", number) for number in (257, 2**16 + 1, 2**31 - 1)),
-        TopicPartition("APP-store-changelog", 1),
-    ]
-    offsets = {each: 2**31 + number for number, each in enumerate(partitions)}
+    """Commit partitions with similar names: one after the other, together, and some alone."""
     store = t.open()
+    t.claim("OFFSET-010", "commit a partition before and after a similar one, then read both")
+    for pair in TWINS:
+        one, other = pair
+        store.commit({one: 7})
+        t.expect(_committed(store, pair), [7, None])
+        store.commit({other: 9})
+        t.expect(_committed(store, pair), [7, 9])
+        store.commit({one: LARGE_OFFSET})
+        t.expect(_committed(store, pair), [LARGE_OFFSET, 9])
+    t.claim("OFFSET-010", "commit partitions with similar names, then read the offset of each")
+    offsets = {each: LARGE_OFFSET + number for number, each in enumerate(SIMILAR)}
     store.commit(offsets)
-    for each, offset in offsets.items():
-        t.expect(store.committed_offset(each), offset)
+    t.expect(_committed(store, SIMILAR), [*offsets.values()])
+    for part in (SIMILAR[::2], SIMILAR[1::2]):
+        moved = {each: offsets[each] + len(SIMILAR) for each in part}
+        store.commit(moved)
+        offsets |= moved
+        t.expect(_committed(store, SIMILAR), [*offsets.values()])
     store = t.reopen(store)
-    for each, offset in offsets.items():
-        t.expect(store.committed_offset(each), offset)
+    t.expect(_committed(store, SIMILAR), [*offsets.values()])
 
 
 @check("OFFSET-011")
@@ -237,19 +256,21 @@ def volatile_store_has_no_offsets(t: Trial) -> None:
 
 @check("OFFSET-016")
 def offsets_of_input_and_changelog(t: Trial) -> None:
-    """Commit offsets of the changelog and of input partitions together."""
+    """Commit offsets of the changelog and of input partitions together, in every order."""
     t.claim("OFFSET-016", "commit offsets of the changelog and of two inputs in one map")
     store = t.open()
-    inputs = [TopicPartition("input", 0), TopicPartition("other-input", 7)]
-    store.put(b"a", b"1")
-    store.commit({CHANGELOG: 5, inputs[0]: 17, inputs[1]: 3})
-    expected = [5, 17, 3]
-    t.expect([store.committed_offset(each) for each in (CHANGELOG, *inputs)], expected)
+    every = (CHANGELOG, TopicPartition("input", 0), TopicPartition("other-input", 7))
+    offsets: dict[TopicPartition, int] = {}
+    for number, order in enumerate(permutations(range(len(every)))):
+        offsets = {every[each]: 10 * each + number for each in order}
+        store.put(b"a", b"%d" % number)
+        store.commit(offsets)
+        t.expect(_committed(store, every), [offsets[each] for each in every])
     store = t.reopen(store)
-    t.expect([store.committed_offset(each) for each in (CHANGELOG, *inputs)], expected)
+    t.expect(_committed(store, every), [offsets[each] for each in every])
     t.claim("OFFSET-016", "commit the changelog alone after the changelog and two inputs")
-    store.commit({CHANGELOG: 6})
-    t.expect([store.committed_offset(each) for each in (CHANGELOG, *inputs)], [6, 17, 3])
+    store.commit({CHANGELOG: 60})
+    t.expect(_committed(store, every), [60, *(offsets[each] for each in every[1:])])
 
 
 @check("OFFSET-014")

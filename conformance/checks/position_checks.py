@@ -10,6 +10,7 @@ from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import campaign
 from streamproof.conformance.crash.program import PARTITIONS, ProgramBuilder, random_program
 from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
+from streamproof.conformance.similar_partitions import LARGE_OFFSET, SIMILAR
 from streamproof.conformance.trial import Handle, Trial
 from streamproof.conformance.violations import Skipped
 from streamproof.stores.api import TopicPartition
@@ -41,6 +42,26 @@ def follows_the_records(t: Trial) -> None:
     t.processing(0, topic="other")
     store.put(b"c", b"4")
     t.expect(store.position(), {INPUT: 5, ("input", 7): 1, ("other", 0): 0})
+
+
+@check("POS-004", "POS-007")
+def similar_partitions_are_told_apart(t: Trial) -> None:
+    """Write while records of partitions with similar names and large offsets are processed."""
+    t.claim("POS-004", "put while records of similar partitions are being processed")
+    store = t.open()
+    expected: dict[tuple[str, int], int] = {}
+    for number, (topic, partition) in enumerate(SIMILAR):
+        t.processing(LARGE_OFFSET + number, topic=topic, partition=partition)
+        store.put(b"a", b"%d" % number)
+        expected[topic, partition] = LARGE_OFFSET + number
+    t.expect(store.position(), expected)
+    if not t.run.applies("POS-007"):
+        return
+    t.claim("POS-007", "commit, close, and read the position of similar partitions")
+    t.idle()
+    store.commit({CHANGELOG: 1})
+    store = t.reopen(store)
+    t.expect(store.position(), expected)
 
 
 @check("POS-005", "POS-006")
@@ -180,8 +201,7 @@ def position_file_is_taken_over(t: Trial) -> None:
         return
     store.close()
     t.claim("POS-013", "open a store without a changelog next to a .position file")
-    t.note("lab.wipe()")
-    t.lab.wipe()
+    t.wipe()
     older = t.open_older()
     write_at(t, older, 5, {})
     older.close()

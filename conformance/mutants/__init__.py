@@ -57,6 +57,15 @@ def _window_transactions(name: str, mistake: str, requirement: str) -> Mutant:
     return Mutant(name, mistake, requirement, module="window_mutants", right=right)
 
 
+def _orders(name: str, mistake: str, requirement: str, *right: str, spec: Spec = "kips") -> Mutant:
+    return Mutant(name, mistake, requirement, spec, module="order_mutants", right=right)
+
+
+def _key_spaces(name: str, mistake: str, requirement: str, *right: str) -> Mutant:
+    right = right or ("rocksdb", "rocksdb-transactional")
+    return Mutant(name, mistake, requirement, module="key_space_mutants", right=right)
+
+
 def _timestamps(name: str, mistake: str, requirement: str) -> Mutant:
     right = ("rocksdb-timestamped", "rocksdb-timestamped-lazy")
     return Mutant(name, mistake, requirement, module="timestamp_mutants", right=right)
@@ -1430,6 +1439,100 @@ MUTANTS = (
         "ranges_backward_show_staged_rows",
         "a READ_COMMITTED view shows staged rows in a range that is read backward",
         "ISO-003",
+    ),
+    _orders(
+        "refused_windows_move_the_time",
+        "a put without a key moves the stream time before it raises",
+        "WIN-022",
+        "rocksdb-window",
+        "in-memory-window",
+    ),
+    _orders(
+        "refused_windows_are_dropped_records",
+        "a window before time 0 counts as dropped",
+        "WIN-023",
+        "rocksdb-window",
+        "in-memory-window",
+    ),
+    _orders(
+        "refused_sessions_roll_back",
+        "a refused put discards what was staged",
+        "SESS-045",
+        "rocksdb-session-transactional",
+        "rocksdb-session-timestamped",
+    ),
+    _orders(
+        "tombstones_move_no_time",
+        "the delete of a window does not move the stream time",
+        "WIN-034",
+        "rocksdb-window",
+        "in-memory-window",
+    ),
+    _orders(
+        "time_is_restored_once",
+        "the first restored batch alone moves the stream time",
+        "SESS-038",
+        "rocksdb-session",
+        "in-memory-session",
+    ),
+    _orders(
+        "rollback_undoes_one_step_of_time",
+        "a rollback undoes the last step of the stream time alone",
+        "WIN-055",
+        "rocksdb-window-transactional",
+        "rocksdb-window-timestamped",
+    ),
+    _orders(
+        "staged_deletes_win",
+        "a staged delete hides what is put later",
+        "WIN-048",
+        "rocksdb-window-transactional",
+        "rocksdb-window-timestamped",
+    ),
+    _orders(
+        "iterators_count_windows",
+        "a deleted window moves open iterators on by one",
+        "WIN-041",
+        "rocksdb-window",
+        "in-memory-window",
+    ),
+    _orders(
+        "offsets_in_a_list",
+        "partitions below a committed one have the offset 0",
+        "OFFSET-009",
+        "rocksdb",
+        "rocksdb-transactional",
+    ),
+    _orders(
+        "none_ends_a_commit",
+        "a commit ends at the first partition whose offset is None",
+        "OFFSET-006",
+        "rocksdb",
+        "rocksdb-transactional",
+        spec="kafka-4.4",
+    ),
+    _orders(
+        "import_ends_at_another_store",
+        "a .checkpoint is read up to the first line of another store",
+        "OFFSET-014",
+        "rocksdb",
+        "rocksdb-window-segments",
+    ),
+    _key_spaces(
+        "offsets_are_replaced_by_prefix",
+        "a commit forgets the partitions whose names begin with that of a committed one",
+        "OFFSET-010",
+    ),
+    _key_spaces(
+        "dots_are_underscores",
+        "topics that differ in a dot and an underscore share one offset",
+        "OFFSET-010",
+    ),
+    _key_spaces("positions_of_four_bytes", "a commit cuts the offsets of the position", "POS-007"),
+    _key_spaces(
+        "positions_by_joined_names",
+        "the position takes partition 3 of t1 for partition 13 of t",
+        "POS-004",
     ),
 )
 """All mutants."""
