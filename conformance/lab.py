@@ -277,8 +277,24 @@ class Lab:
                 file.unlink()
         return self
 
+    def named(self, name: str) -> Lab:
+        """A lab for the store of another name in the same directory; the factory takes a name."""
+        lab = Lab(
+            self.subject.named(name),
+            guarantee=self.guarantee,
+            directory=self.directory,
+            task_id=self.task_id,
+        )
+        lab.metrics = self.metrics
+        return lab
+
     def beside(self, number: int) -> Lab:
-        """A lab for another store of the same task, with a directory below."""
+        """A lab for another store of the same task: of its own name, in the same directory.
+
+        If the factory takes no name, the store lies in a directory below.
+        """
+        if self.subject.shares_directory:
+            return self.named("-".join(["s"] * number))
         directory = self.directory / f"store-{number}"
         directory.mkdir(parents=True, exist_ok=True)
         return Lab(

@@ -1,7 +1,8 @@
 """Subjects: the stores under test, and how a name on a command line becomes one.
 
 A subject is named as ``module:factory``, as ``path/to/file.py:factory``, or by a built-in
-name. The factory takes no arguments and returns a store that is not open yet. ``cmd:`` and a
+name. The factory needs no arguments and returns a store that is not open yet. If it has a parameter
+``name``, it makes stores of other names, too. ``cmd:`` and a
 command name a store host, which is a store in a process of its own (docs/store-host.md). ``kafka:``
 and ``java:`` name stores of the JVM (docs/jvm-stores.md).
 
@@ -16,7 +17,8 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
@@ -87,6 +89,28 @@ class Subject:
     def is_remote(self) -> bool:
         """Whether the store lives in a process of its own."""
         return isinstance(self.factory, HostFactory)
+
+    @property
+    def takes_name(self) -> bool:
+        """Whether the factory has a parameter ``name``, and so makes stores of several names."""
+        try:
+            return "name" in inspect.signature(self.factory).parameters
+        except (TypeError, ValueError):
+            # Some callables of extension modules tell no signature.
+            return False
+
+    def named(self, name: str) -> Subject:
+        """The subject as a factory of stores of this name. The factory takes a name."""
+        factory: Callable[..., Any] = self.factory
+        return replace(self, factory=partial(factory, name=name))
+
+    @property
+    def shares_directory(self) -> bool:
+        """Whether several stores of the subject can lie in one directory, and commit alike.
+
+        A store with one partition may know that by its own name, and refuse all others.
+        """
+        return self.takes_name and self.capabilities.several_partitions
 
     def unopened(self) -> Any:
         """A new store that is not open, seen as a key-value store."""

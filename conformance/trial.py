@@ -313,11 +313,24 @@ class Trial:
 
     def open_other_task(self, task_id: str) -> Handle:
         """Make a store of another task of the thread, which shares the registry of metrics."""
+        return self._open_in(f"lab.other_task({task_id!r})", self.lab.other_task(task_id))
+
+    def open_named(self, name: str) -> Handle:
+        """Make a store of another name in the task directory.
+
+        Raises:
+            Skipped: the factory of the subject takes no name.
+        """
+        if not self.lab.subject.takes_name:
+            raise Skipped("the factory has no parameter `name`, so all its stores have one name")
+        return self._open_in(f"lab.named({name!r})", self.lab.named(name))
+
+    def _open_in(self, source: str, lab: Lab) -> Handle:
+        """Open a store in another lab, which ``source`` makes in a program."""
         label = self.label_for("store")
-        opener = self.lab.subject.opener
-        self.lines.append(f"{label} = lab.other_task({task_id!r}).{opener}()")
+        self.lines.append(f"{label} = {source}.{lab.subject.opener}()")
         with self.watching(f"{label} = open()"):
-            raw = self.lab.other_task(task_id).rows()
+            raw = lab.rows()
         self._open.append(raw)
         return Handle(self, raw, label)
 

@@ -296,6 +296,6 @@ class Entries:
         self._rows = None
 
 
-def make() -> SqliteStore:
+def make(name: str = "sqlite") -> SqliteStore:
     """A store that is not open yet: this is what ``streamproof verify`` calls."""
-    return SqliteStore()
+    return SqliteStore(name)

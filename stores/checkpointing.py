@@ -320,7 +320,7 @@ class LegacyCheckpointingStateStore(WrappedKeyValueStore):
         return self._checkpoint
 
 
-def default_store() -> KeyValueStore:
-    """A new store named ``store`` that writes its offsets file at every commit."""
-    inner = RocksDBStore("store", manages_offsets=False)
+def default_store(name: str = "store") -> KeyValueStore:
+    """A new store that writes its offsets file at every commit."""
+    inner = RocksDBStore(name, manages_offsets=False)
     return LegacyCheckpointingStateStore(inner, offset_delta_threshold=0)

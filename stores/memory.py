@@ -157,6 +157,6 @@ class InMemoryKeyValueStore(KeyValueStore):
         return self._context
 
 
-def default_store() -> KeyValueStore:
-    """A new in-memory store named ``store``, not initialised."""
-    return InMemoryKeyValueStore("store")
+def default_store(name: str = "store") -> KeyValueStore:
+    """A new in-memory store, not initialised."""
+    return InMemoryKeyValueStore(name)

@@ -400,6 +400,6 @@ class RocksDBStore(KeyValueStore):
         return self._database
 
 
-def default_store() -> KeyValueStore:
-    """A new RocksDB store named ``store``, not initialised."""
-    return RocksDBStore("store")
+def default_store(name: str = "store") -> KeyValueStore:
+    """A new RocksDB store, not initialised."""
+    return RocksDBStore(name)

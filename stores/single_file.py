@@ -84,6 +84,6 @@ class SingleFileStore(InMemoryKeyValueStore):
         KeyValueStore.commit(self, changelog_offsets)
 
 
-def default_store() -> KeyValueStore:
-    """A new store named ``store`` with one file, not initialised."""
-    return SingleFileStore("store")
+def default_store(name: str = "store") -> KeyValueStore:
+    """A new store with one file, not initialised."""
+    return SingleFileStore(name)

@@ -240,21 +240,21 @@ class RocksDBLazyTimestampedStore(TimestampedKeyValueStore):
         )
 
 
-def default_store() -> KeyValueStore:
-    """A new RocksDB store with timestamps named ``store``, not initialised."""
-    return RocksDBTimestampedStore("store")
+def default_store(name: str = "store") -> KeyValueStore:
+    """A new RocksDB store with timestamps, not initialised."""
+    return RocksDBTimestampedStore(name)
 
 
-def lazy_store() -> KeyValueStore:
-    """A new store named ``store`` that migrates a plain one row by row, not initialised."""
-    return RocksDBLazyTimestampedStore("store")
+def lazy_store(name: str = "store") -> KeyValueStore:
+    """A new store that migrates a plain one row by row, not initialised."""
+    return RocksDBLazyTimestampedStore(name)
 
 
-def transactional_store() -> KeyValueStore:
-    """A new transactional RocksDB store with timestamps named ``store``, not initialised."""
-    return RocksDBTimestampedStore("store", transactional=True)
+def transactional_store(name: str = "store") -> KeyValueStore:
+    """A new transactional RocksDB store with timestamps, not initialised."""
+    return RocksDBTimestampedStore(name, transactional=True)
 
 
-def in_memory_store() -> KeyValueStore:
-    """A new in-memory store with timestamps named ``store``, not initialised."""
-    return TimestampedKeyValueStore(InMemoryKeyValueStore("store"))
+def in_memory_store(name: str = "store") -> KeyValueStore:
+    """A new in-memory store with timestamps, not initialised."""
+    return TimestampedKeyValueStore(InMemoryKeyValueStore(name))

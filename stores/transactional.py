@@ -408,6 +408,6 @@ class _UncommittedView:
             return self._store.approximate_num_entries()
 
 
-def default_store() -> KeyValueStore:
-    """A new transactional RocksDB store named ``store``, not initialised."""
-    return TransactionalKeyValueStore(TransactionalRocksDBStore("store"))
+def default_store(name: str = "store") -> KeyValueStore:
+    """A new transactional RocksDB store, not initialised."""
+    return TransactionalKeyValueStore(TransactionalRocksDBStore(name))

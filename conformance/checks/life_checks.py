@@ -96,21 +96,6 @@ def closed_store_refuses(t: Trial) -> None:
         t.expect_raises(lambda: store.scan("all"), "all on a closed store raises")
 
 
-@check("LIFE-007")
-def directories_are_separate(t: Trial) -> None:
-    """Open two stores in two task directories."""
-    t.claim("LIFE-007", "write to one store, then read from a store in another directory")
-    first = t.open()
-    second = t.open("other-task")
-    first.put(b"a", b"first")
-    second.put(b"b", b"second")
-    t.expect(second.get(b"a"), None)
-    t.expect(first.get(b"b"), None)
-    first.commit({CHANGELOG: 1})
-    if t.lab.subject.capabilities.manages_offsets:
-        t.expect(second.committed_offset(CHANGELOG), None)
-
-
 @check("LIFE-009")
 def registers_restoration(t: Trial) -> None:
     """Open a store and look for its registered restore callback."""

@@ -60,6 +60,7 @@ class Crashed:
         place: the line of the store before which the process died, or which made the call, with
             its file and number; empty if that was elsewhere.
         before: the earlier crash from whose directory the program continued.
+        store: the number of the store that this is about; 0 for all of the task.
     """
 
     program: Program
@@ -76,6 +77,7 @@ class Crashed:
     call: str = ""
     place: str = ""
     before: Crashed | None = None
+    store: int = 0
 
     @property
     def where(self) -> str:
@@ -106,7 +108,7 @@ class Crashed:
         return replace(
             self,
             program=self.program.of(store),
-            directory=self.directory / f"store-{store}",
+            store=store,
             started=sum(mine[: self.started]),
             finished=sum(mine[: self.finished]),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 from collections.abc import Sequence
 from typing import Any
@@ -86,7 +87,7 @@ class Inspector:
 
     def _look(self, crashed: Crashed, history: History, *, reopen: bool) -> Observation:
         """Open, read, replay the changelog, commit, read; in a process of its own."""
-        lab = self._run.lab(crashed.directory)
+        lab = self._lab_of(crashed)
         found = Observation()
         stage = "opening"
         try:
@@ -114,6 +115,14 @@ class Inspector:
         # Stores are not closed here, so the hosts of remote stores would pile up.
         kill_hosts()
         return found
+
+    def _lab_of(self, crashed: Crashed) -> Lab:
+        """The lab of a store; stores that share a directory get copies, as one may be wiped."""
+        lab = self._run.lab(crashed.directory)
+        if crashed.store and lab.subject.shares_directory:
+            own = crashed.directory.with_name(f"{crashed.directory.name}-of-{crashed.store}")
+            lab = self._run.lab(shutil.copytree(crashed.directory, own))
+        return lab.beside(crashed.store) if crashed.store else lab
 
     def _open(self, lab: Lab, found: Observation) -> Any:
         try:

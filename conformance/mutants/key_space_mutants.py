@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+from weakref import WeakSet
 
-from streamproof.stores.api import Position, TopicPartition
+from streamproof.conformance.mutants.crash_mutants import JournalStore
+from streamproof.stores.api import Position, StateStore, StateStoreContext, TopicPartition
+from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 
 NAME = "store"
@@ -72,3 +77,130 @@ class positions_by_joined_names(RocksDBStore):
             own = TopicPartition(topic, partition)
             first = self._joined.setdefault(f"{topic}{partition}", own)
             self._position.update(*first, offset)
+
+
+# Stores of one task.
+
+
+class _Journalled(JournalStore):
+    """A right store if its place tells all names apart."""
+
+    def place(self) -> str:
+        """The directory of the store, below that of its task."""
+        return self.name
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        task = context.state_dir
+        context.state_dir = task / self.place()
+        try:
+            super().init(context, root)
+        finally:
+            context.state_dir = task
+
+
+def journalled(name: str = NAME) -> JournalStore:
+    """The store without a mistake."""
+    return _Journalled(name)
+
+
+def one_place_for_every_name(name: str = NAME) -> JournalStore:
+    """Has one directory for all stores of a task."""
+    return JournalStore(name)
+
+
+class _WithoutSuffix(_Journalled):
+    def place(self) -> str:
+        return str(Path(self.name).with_suffix(".journal"))
+
+
+def names_lose_their_suffix(name: str = NAME) -> JournalStore:
+    """Takes what follows the last dot of a name for the suffix of a file."""
+    return _WithoutSuffix(name)
+
+
+class _WithoutCase(_Journalled):
+    def place(self) -> str:
+        return self.name.lower()
+
+
+def names_have_no_case(name: str = NAME) -> JournalStore:
+    """Names tables after stores, in a database that ignores case."""
+    return _WithoutCase(name)
+
+
+class names_run_into_keys(InMemoryKeyValueStore):
+    """Keeps the rows of all stores of a process in one map, behind the name and a dash."""
+
+    rows: ClassVar[dict[bytes, bytes]] = {}
+
+    def __init__(self, name: str = NAME) -> None:
+        super().__init__(name)
+
+    def _shared(self, key: bytes) -> bytes:
+        return b"%s-%s" % (self.name.encode(), key)
+
+    def get(self, key: bytes) -> bytes | None:
+        found = super().get(key)
+        return found if found is None else self.rows.get(self._shared(key))
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        super().put(key, value)
+        if value is not None:
+            self.rows[self._shared(key)] = value
+
+
+class _TemporaryOfTheTask(_Journalled):
+    def append(self, data: bytes) -> None:
+        written = self.journal.read_bytes() if self.journal.exists() else b""
+        self.temporary.write_bytes(written + data)
+        self.temporary.replace(self.journal)
+
+    @property
+    def temporary(self) -> Path:
+        """The new journal, before it is renamed."""
+        return self.directory.parent.parent / "journal.new"
+
+    def recover(self) -> None:
+        if self.temporary.exists():
+            self.temporary.replace(self.journal)
+        super().recover()
+
+
+def temporary_file_of_the_task(name: str = NAME) -> JournalStore:
+    """Finishes at its opening what a crash left in the temporary file of all stores."""
+    return _TemporaryOfTheTask(name)
+
+
+# Tasks of one process.
+
+
+class close_ends_every_task(InMemoryKeyValueStore):
+    """Closes the stores of its name in all tasks, as if they were one connection."""
+
+    opened: ClassVar[WeakSet[close_ends_every_task]] = WeakSet()
+
+    def __init__(self, name: str = NAME) -> None:
+        super().__init__(name)
+        self.opened.add(self)
+
+    def close(self) -> None:
+        for each in list(self.opened):
+            if each.name == self.name:
+                InMemoryKeyValueStore.close(each)
+
+
+class tasks_share_a_pool(_Journalled):
+    """Keeps the offsets of a store in a map of the process, by the name of the store."""
+
+    pool: ClassVar[dict[str, dict[TopicPartition, int]]] = {}
+
+    def __init__(self, name: str = NAME) -> None:
+        super().__init__(name)
+
+    def commit(self, changelog_offsets: Offsets) -> None:
+        super().commit(changelog_offsets)
+        self.pool.setdefault(self.name, {}).update(self.offsets)
+
+    def committed_offset(self, partition: TopicPartition) -> int | None:
+        own = super().committed_offset(partition)
+        return self.pool.get(self.name, {}).get(partition, own) if self.offsets else own

@@ -267,6 +267,6 @@ class FaustStore(KeyValueStore):
         return self._store
 
 
-def make() -> FaustStore:
+def make(name: str = "faust") -> FaustStore:
     """A store that is not open yet, for ``streamproof verify``."""
-    return FaustStore()
+    return FaustStore(name)

@@ -349,6 +349,6 @@ class QuixStreamsTransaction(AbstractTransaction, _QuixKeyValueStore):
         return self._transaction
 
 
-def make() -> QuixStreamsStore:
+def make(name: str = "store") -> QuixStreamsStore:
     """A store that is not open yet, for ``streamproof verify``."""
-    return QuixStreamsStore()
+    return QuixStreamsStore(name)

@@ -111,41 +111,41 @@ def _cached(store: StateStore, cache: RecordCache) -> KeyValueStore:
     )
 
 
-def default_store() -> KeyValueStore:
-    """A new RocksDB store named ``store``: metered, with a small cache, and change-logging."""
-    builder = StoreBuilder(lambda: RocksDBStore("store"))
+def default_store(name: str = "store") -> KeyValueStore:
+    """A new RocksDB store: metered, with a small cache, and change-logging."""
+    builder = StoreBuilder(lambda: RocksDBStore(name))
     return builder.with_caching(RecordCache(_SMALL_CACHE_BYTES)).with_logging().build()
 
 
-def timestamped_store() -> KeyValueStore:
+def timestamped_store(name: str = "store") -> KeyValueStore:
     """The same with the timestamps of records (KIP-258)."""
-    builder = StoreBuilder(lambda: RocksDBTimestampedStore("store"))
+    builder = StoreBuilder(lambda: RocksDBTimestampedStore(name))
     return builder.with_caching(RecordCache(_SMALL_CACHE_BYTES)).with_logging().build()
 
 
-def transactional_store() -> KeyValueStore:
-    """A new RocksDB store named ``store`` whose transactions the runtime opens, and which logs."""
-    return StoreBuilder(lambda: TransactionalRocksDBStore("store")).with_logging().build()
+def transactional_store(name: str = "store") -> KeyValueStore:
+    """A new RocksDB store whose transactions the runtime opens, and which logs."""
+    return StoreBuilder(lambda: TransactionalRocksDBStore(name)).with_logging().build()
 
 
-def transactional_window_store() -> RocksDBWindowStore:
+def transactional_window_store(name: str = "store") -> RocksDBWindowStore:
     """The same for windows of 10 s, kept for 180 s."""
     builder = StoreBuilder(
         lambda: RocksDBWindowStore(
-            "store",
+            name,
             retention_ms=RETENTION_MS,
             window_size_ms=WINDOW_SIZE_MS,
-            inner=TransactionalRocksDBStore("store"),
+            inner=TransactionalRocksDBStore(name),
         )
     )
     return builder.with_logging().build()
 
 
-def timestamped_window_store() -> WindowWithTimestampStore:
+def timestamped_window_store(name: str = "store") -> WindowWithTimestampStore:
     """Windows with the timestamps of records and with transactions: metered, and logging."""
-    return StoreBuilder(timestamped_windows.default_store).with_logging().build()
+    return StoreBuilder(lambda: timestamped_windows.default_store(name)).with_logging().build()
 
 
-def timestamped_session_store() -> SessionWithTimestampStore:
+def timestamped_session_store(name: str = "store") -> SessionWithTimestampStore:
     """The same for sessions."""
-    return StoreBuilder(timestamped_sessions.default_store).with_logging().build()
+    return StoreBuilder(lambda: timestamped_sessions.default_store(name)).with_logging().build()

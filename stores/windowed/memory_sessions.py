@@ -142,6 +142,6 @@ class InMemorySessionStore(InMemoryTimedStore, SessionStore):
         )
 
 
-def default_store() -> SessionStore:
-    """A new in-memory session store named ``store``, not initialised."""
-    return InMemorySessionStore("store", retention_ms=_RETENTION_MS)
+def default_store(name: str = "store") -> SessionStore:
+    """A new in-memory session store, not initialised."""
+    return InMemorySessionStore(name, retention_ms=_RETENTION_MS)

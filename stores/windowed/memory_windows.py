@@ -145,6 +145,6 @@ class InMemoryWindowStore(InMemoryTimedStore, WindowStore):
         return self._iterator((windowed(row.key, row.time, size), row.value) for row in rows)
 
 
-def default_store() -> WindowStore:
-    """A new in-memory window store named ``store``, not initialised."""
-    return InMemoryWindowStore("store", retention_ms=_RETENTION_MS, window_size_ms=_WINDOW_SIZE_MS)
+def default_store(name: str = "store") -> WindowStore:
+    """A new in-memory window store, not initialised."""
+    return InMemoryWindowStore(name, retention_ms=_RETENTION_MS, window_size_ms=_WINDOW_SIZE_MS)

@@ -247,15 +247,15 @@ class RocksDBSessionTransaction(_SessionWrites, SegmentedTransaction, SessionSto
     """Staged sessions over a session store; it reads its own writes (KIP-892)."""
 
 
-def default_store() -> RocksDBSessionStore:
-    """A new session store named ``store`` that keeps sessions for 180 s."""
-    return RocksDBSessionStore("store", retention_ms=RETENTION_MS)
+def default_store(name: str = "store") -> RocksDBSessionStore:
+    """A new session store that keeps sessions for 180 s."""
+    return RocksDBSessionStore(name, retention_ms=RETENTION_MS)
 
 
-def transactional_store() -> RocksDBSessionStore:
+def transactional_store(name: str = "store") -> RocksDBSessionStore:
     """The same with transactions."""
     return RocksDBSessionStore(
-        "store",
+        name,
         retention_ms=RETENTION_MS,
-        inner=TransactionalKeyValueStore(TransactionalRocksDBStore("store")),
+        inner=TransactionalKeyValueStore(TransactionalRocksDBStore(name)),
     )

@@ -279,50 +279,50 @@ class RocksDBWindowTransaction(_WindowWrites, SegmentedTransaction, WindowStore)
     """Staged windows over a window store; it reads its own writes (KIP-892)."""
 
 
-def default_store() -> RocksDBWindowStore:
-    """A new window store named ``store``: windows of 10 s, kept for 180 s."""
-    return RocksDBWindowStore("store", retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS)
+def default_store(name: str = "store") -> RocksDBWindowStore:
+    """A new window store: windows of 10 s, kept for 180 s."""
+    return RocksDBWindowStore(name, retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS)
 
 
-def transactional_store() -> RocksDBWindowStore:
+def transactional_store(name: str = "store") -> RocksDBWindowStore:
     """The same with transactions."""
     return RocksDBWindowStore(
-        "store",
+        name,
         retention_ms=RETENTION_MS,
         window_size_ms=WINDOW_SIZE_MS,
-        inner=TransactionalKeyValueStore(TransactionalRocksDBStore("store")),
+        inner=TransactionalKeyValueStore(TransactionalRocksDBStore(name)),
     )
 
 
-def duplicates_store() -> RocksDBWindowStore:
+def duplicates_store(name: str = "store") -> RocksDBWindowStore:
     """The same as ``default_store``, but every put is kept."""
     return RocksDBWindowStore(
-        "store", retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS, retain_duplicates=True
+        name, retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS, retain_duplicates=True
     )
 
 
-def segments_store(segment_offset: SegmentOffset = "minimum") -> RocksDBWindowStore:
+def segments_store(
+    segment_offset: SegmentOffset = "minimum", name: str = "store"
+) -> RocksDBWindowStore:
     """The same as ``default_store``, with one database for each segment."""
     interval = default_segment_interval_ms(RETENTION_MS)
     store = RocksDBWindowStore(
-        "store",
+        name,
         retention_ms=RETENTION_MS,
         window_size_ms=WINDOW_SIZE_MS,
-        inner=SegmentDatabases(
-            "store", segment_interval_ms=interval, segment_offset=segment_offset
-        ),
+        inner=SegmentDatabases(name, segment_interval_ms=interval, segment_offset=segment_offset),
     )
     store.upgrades_from = f"{__name__}:legacy_segments_store"
     return store
 
 
-def transactional_segments_store() -> RocksDBWindowStore:
+def transactional_segments_store(name: str = "store") -> RocksDBWindowStore:
     """The same as ``segments_store``, with transactions."""
     segments = TransactionalSegmentDatabases(
-        "store", segment_interval_ms=default_segment_interval_ms(RETENTION_MS)
+        name, segment_interval_ms=default_segment_interval_ms(RETENTION_MS)
     )
     store = RocksDBWindowStore(
-        "store",
+        name,
         retention_ms=RETENTION_MS,
         window_size_ms=WINDOW_SIZE_MS,
         inner=TransactionalKeyValueStore(segments),
@@ -331,15 +331,15 @@ def transactional_segments_store() -> RocksDBWindowStore:
     return store
 
 
-def legacy_segments_store() -> RocksDBWindowStore:
+def legacy_segments_store(name: str = "store") -> RocksDBWindowStore:
     """The same as ``segments_store`` before KIP-1035, with the offsets in a file."""
     segments = SegmentDatabases(
-        "store",
+        name,
         segment_interval_ms=default_segment_interval_ms(RETENTION_MS),
         manages_offsets=False,
     )
     return RocksDBWindowStore(
-        "store",
+        name,
         retention_ms=RETENTION_MS,
         window_size_ms=WINDOW_SIZE_MS,
         inner=LegacyCheckpointingStateStore(segments, offset_delta_threshold=0),

@@ -228,11 +228,11 @@ class TimestampedRocksDBSessionStore(UpgradableStore[SessionStore], TimestampedS
         return TimestampedSessionStore(stored)
 
 
-def default_store() -> SessionWithTimestampStore:
+def default_store(name: str = "store") -> SessionWithTimestampStore:
     """A new session store with timestamps and transactions, which keeps sessions for 180 s."""
-    return TimestampedRocksDBSessionStore("store", transactional=True, retention_ms=RETENTION_MS)
+    return TimestampedRocksDBSessionStore(name, transactional=True, retention_ms=RETENTION_MS)
 
 
-def in_memory_store() -> SessionWithTimestampStore:
+def in_memory_store(name: str = "store") -> SessionWithTimestampStore:
     """The same in memory, without transactions."""
-    return TimestampedSessionStore(InMemorySessionStore("store", retention_ms=RETENTION_MS))
+    return TimestampedSessionStore(InMemorySessionStore(name, retention_ms=RETENTION_MS))

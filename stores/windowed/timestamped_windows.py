@@ -209,15 +209,15 @@ class TimestampedRocksDBWindowStore(UpgradableStore[WindowStore], TimestampedWin
         return TimestampedWindowStore(stored)
 
 
-def default_store() -> WindowWithTimestampStore:
+def default_store(name: str = "store") -> WindowWithTimestampStore:
     """A new window store with timestamps and transactions: windows of 10 s, kept for 180 s."""
     return TimestampedRocksDBWindowStore(
-        "store", transactional=True, retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS
+        name, transactional=True, retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS
     )
 
 
-def in_memory_store() -> WindowWithTimestampStore:
+def in_memory_store(name: str = "store") -> WindowWithTimestampStore:
     """The same in memory, without transactions."""
     return TimestampedWindowStore(
-        InMemoryWindowStore("store", retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS)
+        InMemoryWindowStore(name, retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS)
     )
