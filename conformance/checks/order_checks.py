@@ -38,23 +38,24 @@ class Refused(NamedTuple):
 
 
 def refused_calls(store: Timed) -> list[Refused]:
-    """Calls without a key and calls before time 0, all of them at a far later time."""
-    far, without_key = out_of_retention(store.times), None
+    """Calls without a key, and calls at impossible times.
+
+    None comes at a time that lets no entry expire: a store in memory of Kafka looks at the
+    time first, and no promise says that it must not.
+    """
+    near, without_key = store.times.at(15), None
     if store.can.kind == "session":
-        keyless: Any = Windowed(without_key, Window(far, far))  # type: ignore[arg-type]
-        inverted = Windowed(b"a", Window(far + 1, far))
-        calls = [
-            partial(store.handle.put, keyless, b"no"),
-            partial(store.handle.put, inverted, b"no"),
-            partial(store.handle.put, Windowed(b"a", Window(-1, far)), b"no"),
-        ]
+        keyless: Any = Windowed(without_key, Window(near, near))  # type: ignore[arg-type]
+        bad = [Window(near, near - 1), Window(-1, near)]
+        calls = [partial(store.handle.put, keyless, b"no")]
+        calls += [partial(store.handle.put, Windowed(b"a", each), b"no") for each in bad]
     else:
         calls = [
-            partial(store.handle.put, without_key, b"no", far),
+            partial(store.handle.put, without_key, b"no", near),
             partial(store.handle.put, b"a", b"no", -1),
-            partial(store.handle.put, without_key, None, far),
+            partial(store.handle.scan, "fetch_between", without_key, 0, near),
         ]
-    tried = "refuse {} before, between and after writes, which it leaves as they are"
+    tried = "refuse {} before, between and after writes, which stay as they are"
     keys = Refused("WIN-022", "SESS-044", tried.format("None for a key"), calls[0])
     times = Refused("WIN-023", "SESS-045", tried.format("an impossible time"), calls[1])
     last = times if store.can.kind == "session" else keys

@@ -1441,11 +1441,11 @@ MUTANTS = (
         "ISO-003",
     ),
     _orders(
-        "refused_windows_move_the_time",
-        "a put without a key moves the stream time before it raises",
+        "refused_keys_end_the_batch",
+        "a put without a key discards what was staged",
         "WIN-022",
-        "rocksdb-window",
-        "in-memory-window",
+        "rocksdb-window-transactional",
+        "rocksdb-window-timestamped",
     ),
     _orders(
         "refused_windows_are_dropped_records",

@@ -26,13 +26,28 @@ from streamproof.stores.windows import Windowed
 NAME = "store"
 
 
-class refused_windows_move_the_time(_Wrong):
-    """Notes the time of a window before it tests the key."""
+class _RollsBack(TransactionalKeyValueStore):
+    def roll_back(self) -> None:
+        """Discard what is staged, and begin another transaction."""
+        self._target.close()
+        self._begin()
+
+
+class refused_keys_end_the_batch(_Wrong):
+    """Rolls back what is staged if a key cannot be encoded."""
+
+    make = staticmethod(rocksdb_windows.transactional_store)
+
+    def __init__(self) -> None:
+        inner = _RollsBack(TransactionalRocksDBStore(NAME))
+        right = RocksDBWindowStore(
+            NAME, retention_ms=RETENTION_MS, window_size_ms=WINDOW_SIZE_MS, inner=inner
+        )
+        super().__init__(right)
 
     def put(self, key: bytes, value: bytes | None, window_start: int) -> None:
         if key is None:
-            self.right.put(b"", b"", window_start)
-            self.right.put(b"", None, window_start)
+            self.right.inner.roll_back()
         self.right.put(key, value, window_start)
 
 
@@ -50,13 +65,6 @@ class refused_windows_are_dropped_records(_Wrong):
     def dropped_records(self) -> int:
         dropped: int = self.right.dropped_records
         return dropped + self.refused
-
-
-class _RollsBack(TransactionalKeyValueStore):
-    def roll_back(self) -> None:
-        """Discard what is staged, and begin another transaction."""
-        self._target.close()
-        self._begin()
 
 
 class _RollsBackRefusedPuts(RocksDBSessionStore):
