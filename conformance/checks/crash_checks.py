@@ -23,6 +23,7 @@ from streamproof.conformance.crash.program import (
 )
 from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG
 from streamproof.conformance.sampling import spread
+from streamproof.conformance.similar_partitions import LARGE_OFFSET, TWINS
 from streamproof.conformance.violations import Skipped
 
 JUDGED = (
@@ -199,7 +200,12 @@ def of_many_rows() -> Program:
 def several_partitions(run: CheckRun) -> None:
     """Kill the process around commits of two changelog partitions."""
     crashes = campaign(run)
-    program = random_program(seeded(run), commits=4, partitions=PARTITIONS)
+    random = seeded(run)
+    # A store may also mix partitions with similar names, or cut large offsets.
+    similar = tuple(each for pair in random.sample(TWINS, 2) for each in pair)
+    alike = random_program(random, commits=4, partitions=similar, first_offset=LARGE_OFFSET)
+    crashes.boundaries(alike, share=0.25)
+    program = random_program(random, commits=4, partitions=PARTITIONS)
     crashes.boundaries(program)
     commits = [i for i, each in enumerate(program.operations) if each.name == "commit"]
     crashes.lines(program, commits[-1], share=0.5)

@@ -170,9 +170,10 @@ class ProgramBuilder:
     operations: list[Operation] = field(default_factory=lambda: [Operation("open")])
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     gap: int = 1
+    start: int = 0
 
     def _write(self, key: bytes, value: bytes | None, partition: TopicPartition) -> Write:
-        offset = self.ends.get(partition, -1) + self.gap
+        offset = self.ends.get(partition, self.start - 1) + self.gap
         self.ends[partition] = offset
         return Write(partition, offset, key, value)
 
@@ -276,10 +277,17 @@ class ProgramBuilder:
 
 
 def random_program(
-    random: Random, *, commits: int, partitions: Sequence[TopicPartition] = (CHANGELOG,)
+    random: Random,
+    *,
+    commits: int,
+    partitions: Sequence[TopicPartition] = (CHANGELOG,),
+    first_offset: int = 0,
 ) -> Program:
-    """Puts, overwrites, deletes, re-puts and batches over few keys, with commits in between."""
-    builder = ProgramBuilder(gap=random.choice((1, 1, 3)))
+    """Puts, overwrites, deletes, re-puts and batches over few keys, with commits in between.
+
+    The offsets of ``partitions`` begin with ``first_offset`` or a little later.
+    """
+    builder = ProgramBuilder(gap=random.choice((1, 1, 3)), start=first_offset)
     keys = [b"a", b"ab", b"b", b"\xff", b"k1", b"k2"]
     for number in range(commits):
         for step in range(random.randint(1, 4)):
