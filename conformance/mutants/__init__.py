@@ -1576,12 +1576,5 @@ MUTANTS = (
         "in-memory",
         "rocksdb",
     ),
-    _key_spaces(
-        "tasks_share_a_pool",
-        "stores of one name share their offsets across tasks",
-        "LIFE-007",
-        f"{__name__}.key_space_mutants:journalled",
-        "rocksdb",
-    ),
 )
 """All mutants."""

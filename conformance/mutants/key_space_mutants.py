@@ -187,20 +187,3 @@ class close_ends_every_task(InMemoryKeyValueStore):
         for each in list(self.opened):
             if each.name == self.name:
                 InMemoryKeyValueStore.close(each)
-
-
-class tasks_share_a_pool(_Journalled):
-    """Keeps the offsets of a store in a map of the process, by the name of the store."""
-
-    pool: ClassVar[dict[str, dict[TopicPartition, int]]] = {}
-
-    def __init__(self, name: str = NAME) -> None:
-        super().__init__(name)
-
-    def commit(self, changelog_offsets: Offsets) -> None:
-        super().commit(changelog_offsets)
-        self.pool.setdefault(self.name, {}).update(self.offsets)
-
-    def committed_offset(self, partition: TopicPartition) -> int | None:
-        own = super().committed_offset(partition)
-        return self.pool.get(self.name, {}).get(partition, own) if self.offsets else own
