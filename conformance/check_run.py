@@ -126,6 +126,7 @@ class CheckRun(CheckContext):
         strategy: SearchStrategy[Any],
         count: int,
         *,
+        alike: int = 1,
         most_shrunk: int = 0,
     ) -> None:
         """Run examples that are drawn from a seed each, and shrink failures.
@@ -137,7 +138,8 @@ class CheckRun(CheckContext):
         Args:
             new_body: makes a function that runs one example.
             strategy: draws the example.
-            count: the number of examples.
+            count: the number of seeds.
+            alike: the number of examples of a seed. Alike ones have values that are equal or small.
             most_shrunk: the most failures to shrink; 0 for two of each requirement, and for those
                 that come up while another one is shrunk.
         """
@@ -155,7 +157,7 @@ class CheckRun(CheckContext):
 
             test = hypothesis.given(strategy)(example)
             test = hypothesis.seed(derive_seed(self.seed, "program", number))(test)
-            return self._settings(*phases, every=not most_shrunk)(test)
+            return self._settings(1 + alike, *phases, every=not most_shrunk)(test)
 
         if self.replay is not None:
             self.shrinking(seeded(0))
@@ -197,13 +199,13 @@ class CheckRun(CheckContext):
                 for violation in violations:
                     self.record(violation, choices)
 
-    def _settings(self, *phases: Phase, every: bool) -> hypothesis.settings:
+    def _settings(self, examples: int, *phases: Phase, every: bool) -> hypothesis.settings:
         """Settings that make a run depend on its seed alone, or replay saved choices.
 
         ``every`` failure that comes up is shrunk, or else the first alone.
         """
         return hypothesis.settings(
-            max_examples=2,
+            max_examples=examples,
             database=self._examples,
             deadline=None,
             derandomize=False,

@@ -28,9 +28,9 @@ from streamproof.sim.world_plan import Plan
 
 __all__ = ["Probe", "decision", "scripted"]
 
-MORE = 3
-"""A check of a decision tries this many times the examples of a check of a store, because a
-decision takes no time."""
+ALIKE = 8
+"""The number of examples of a seed. A decision takes no time, and its mistakes often show where two
+of its values are equal, or small."""
 
 SHOWN_EVENTS = 12
 """The number of last events of a world that a failure shows."""
@@ -216,8 +216,8 @@ def decision(*requirements: str, **strategies: st.SearchStrategy[Any]) -> Callab
                 function(Probe(run, requirements[0], source), **drawn)
                 run.evidence.exercised.update(requirements)
 
-            examples = MORE * run.settings.limits.examples
-            run.run_seeded(lambda: once, st.fixed_dictionaries(strategies), examples)
+            drawn_from, seeds = st.fixed_dictionaries(strategies), run.settings.limits.examples
+            run.run_seeded(lambda: once, drawn_from, seeds, alike=ALIKE)
 
         return check(*requirements, raw=True)(drive)
 

@@ -315,7 +315,9 @@ def test_a_wrong_decision_is_found(
     module = importlib.import_module(f"{DECISIONS}.{module_name}")
     right = getattr(module, attribute)
     monkeypatch.setattr(module, attribute, functools.wraps(right)(mistake(right)))
-    found = outcome(tmp_path, CHECKS[name], profile="quick")
+    promise = load_catalogue()[requirement]
+    (spec, *_), (guarantee, *_) = promise.specs, promise.guarantees
+    found = outcome(tmp_path, CHECKS[name], profile="quick", spec=spec, guarantee=guarantee)
     assert found.suite_error == ""
     assert {each.requirement for each in found.findings} == {requirement}
     (finding, *_) = found.findings
