@@ -116,9 +116,9 @@ class CheckRun(CheckContext):
             new_body: makes a function that draws and runs one program.
             programs: the number of programs.
         """
-        self.run_seeded(
-            new_body, st.data(), programs, most_shrunk=self.settings.limits.store_failures
-        )
+        most_shrunk = self.settings.limits.store_failures
+        # A program that does not run draws nothing, and Hypothesis then sees no other one to try.
+        self.run_seeded(new_body, st.data(), programs, runs_all=True, most_shrunk=most_shrunk)
 
     def run_seeded(
         self,
@@ -127,33 +127,36 @@ class CheckRun(CheckContext):
         count: int,
         *,
         alike: int = 1,
+        runs_all: bool = False,
         most_shrunk: int = 0,
     ) -> None:
         """Run examples that are drawn from a seed each, and shrink failures.
 
         Of the examples of one seed, Hypothesis makes the first as small as possible, and most of
         the others alike: 25 of them have a third of the values of 25 independent ones. So an
-        example is the second one of its seed. The smallest one runs once.
+        example is the second one of its seed. The first one runs for one seed alone.
 
         Args:
             new_body: makes a function that runs one example.
             strategy: draws the example.
             count: the number of seeds.
             alike: the number of examples of a seed. Alike ones have values that are equal or small.
+            runs_all: whether the first example runs for every seed.
             most_shrunk: the most failures to shrink; 0 for two of each requirement, and for those
                 that come up while another one is shrunk.
         """
 
         def seeded(number: int, *phases: Phase) -> Callable[[], None]:
-            body, smallest = new_body(), number > 0 and self.replay is None
+            body = new_body()
+            is_first = number > 0 and self.replay is None and not runs_all
 
             # Hypothesis wants a function, and asks it for its name.
             def example(drawn: Any) -> None:
-                nonlocal smallest
-                if smallest:
-                    smallest = False
-                    return
-                body(drawn)
+                nonlocal is_first
+                if is_first:
+                    is_first = False
+                else:
+                    body(drawn)
 
             test = hypothesis.given(strategy)(example)
             test = hypothesis.seed(derive_seed(self.seed, "program", number))(test)
