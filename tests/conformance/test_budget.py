@@ -144,7 +144,7 @@ def test_a_round_does_the_same_in_a_search_and_by_itself() -> None:
 RARE = """
 from streamproof.stores.memory import InMemoryKeyValueStore
 
-RARE = range(64)
+RARE = range(8, 10)
 
 class Store(InMemoryKeyValueStore):
     def get(self, key):
@@ -161,7 +161,7 @@ def test_a_search_finds_what_one_round_does_not(command_line: CommandLine) -> No
     (command_line.cwd / "mine.py").write_text(RARE)
     options = ("mine.py:make", "--only", "KV-001,KV-011", "--no-bank")
     assert command_line.verify(*options).code == 0
-    found = command_line.verify(*options, "--budget", "10s")
+    found = command_line.verify(*options, "--budget", "20s")
     assert found.code == 1
     failure = found.failures["KV-011"]
     assert len(found.log.results) == 2
@@ -170,7 +170,7 @@ def test_a_search_finds_what_one_round_does_not(command_line: CommandLine) -> No
     assert note.kind == "search"
     assert "rounds after the first" in note.text
     assert note.text in found.stdout
-    assert found.log.header.command.endswith("--seed 1 --budget 10s")
+    assert found.log.header.command.endswith("--seed 1 --budget 20s")
 
     words = shlex.split(failure.reproduce)
     number = words[words.index("--round") + 1]

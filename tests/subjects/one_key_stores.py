@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pkgutil import resolve_name
 from typing import Any
 
 from streamproof.stores.api import IsolationLevel
@@ -51,15 +52,15 @@ def refuse(method: str) -> Callable[..., Any]:
     return refused
 
 
-def of(name: str) -> OneKeyStore:
+def of(builtin: str, *names: str) -> OneKeyStore:
     """A built-in store that reads one key at a time."""
-    store: Any = BUILTIN[name]()
+    store: Any = resolve_name(BUILTIN[builtin].factory)(*names)
     return OneKeyStore(store, store.capabilities)
 
 
-def windows() -> OneKeyStore:
+def windows(name: str = "store") -> OneKeyStore:
     """Windows on RocksDB, with transactions."""
-    return of("rocksdb-window-transactional")
+    return of("rocksdb-window-transactional", name)
 
 
 def windows_in_memory() -> OneKeyStore:
@@ -77,9 +78,9 @@ def duplicates() -> OneKeyStore:
     return of("rocksdb-window-duplicates")
 
 
-def sessions() -> OneKeyStore:
+def sessions(name: str = "store") -> OneKeyStore:
     """Sessions on RocksDB, with transactions."""
-    return of("rocksdb-session-transactional")
+    return of("rocksdb-session-transactional", name)
 
 
 def sessions_in_memory() -> OneKeyStore:
