@@ -120,7 +120,7 @@ def test_each_of_several_stores_is_judged_alone() -> None:
     assert [each.store for each in program.operations] == [1, 2, 1, 2, 1, 2, 2]
     crashed = crashed_at(program, 6)
     assert (crashed.of(1).started, crashed.of(2).started) == (3, 3)
-    assert crashed.of(2).directory == crashed.directory / "store-2"
+    assert (crashed.of(1).store, crashed.of(2).store) == (1, 2)
     assert ruled(crashed.of(1), 0, {b"a": b"1"}) == []
     assert ruled(crashed.of(2), None, {}) == []
     assert ruled(crashed.of(2), 0, {}) == ["CRASH-010"]
