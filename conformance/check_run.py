@@ -47,6 +47,7 @@ class CheckRun(CheckContext):
     ) -> None:
         super().__init__(check, subject, settings, directory, status, replay=replay)
         self._examples = KeptExamples(replay.choices.examples if replay else ())
+        self._seeds = 0
 
     def record(self, violation: Violation, choices: SavedChoices | None = None) -> None:
         """Keep a violation, with a program that is as short and as sure as can be."""
@@ -148,7 +149,7 @@ class CheckRun(CheckContext):
 
         def seeded(number: int, *phases: Phase) -> Callable[[], None]:
             body = new_body()
-            is_first = number > 0 and self.replay is None and not runs_all
+            is_first = number > first and self.replay is None and not runs_all
 
             # Hypothesis wants a function, and asks it for its name.
             def example(drawn: Any) -> None:
@@ -162,11 +163,13 @@ class CheckRun(CheckContext):
             test = hypothesis.seed(derive_seed(self.seed, "program", number))(test)
             return self._settings(1 + alike, *phases, every=not most_shrunk)(test)
 
+        # A check may have several properties, each with seeds of its own.
+        first, self._seeds = self._seeds, self._seeds + count
         if self.replay is not None:
-            self.shrinking(seeded(0))
+            self.shrinking(seeded(first))
             return
         shrunk = 0
-        for number in range(count):
+        for number in range(first, first + count):
             if self._finds_new(seeded(number, Phase.generate)):
                 self.shrinking(seeded(number, Phase.generate, Phase.shrink))
                 shrunk += 1
