@@ -102,11 +102,8 @@ class CheckRun(CheckContext):
             with self.trial() as trial:
                 body(trial, **drawn)
 
-        self.run_seeded(
-            lambda: once,
-            st.fixed_dictionaries(strategies),
-            self.settings.limits.examples,
-        )
+        drawn_from, examples = st.fixed_dictionaries(strategies), self.settings.limits.examples
+        self.run_seeded(lambda: once, drawn_from, examples)
 
     def run_programs(
         self, new_body: Callable[[], Callable[[DataObject], None]], programs: int
@@ -149,13 +146,13 @@ class CheckRun(CheckContext):
 
         def seeded(number: int, *phases: Phase) -> Callable[[], None]:
             body = new_body()
-            is_first = number > first and self.replay is None and not runs_all
+            skips = number > first and self.replay is None and not runs_all
 
             # Hypothesis wants a function, and asks it for its name.
             def example(drawn: Any) -> None:
-                nonlocal is_first
-                if is_first:
-                    is_first = False
+                nonlocal skips
+                if skips:
+                    skips = False
                 else:
                     body(drawn)
 

@@ -2,9 +2,9 @@
 
 A subject is named as ``module:factory``, as ``path/to/file.py:factory``, or by a built-in
 name. The factory needs no arguments and returns a store that is not open yet. If it has a parameter
-``name``, it makes stores of other names, too. ``cmd:`` and a
-command name a store host, which is a store in a process of its own (docs/store-host.md). ``kafka:``
-and ``java:`` name stores of the JVM (docs/jvm-stores.md).
+``name``, it makes stores of other names, too. ``cmd:`` and a command name a store host, which is a
+store in a process of its own (docs/store-host.md). ``kafka:`` and ``java:`` name stores of the JVM
+(docs/jvm-stores.md).
 
 ``runtime`` is no store: it is the simulated runtime, and ``runtime:ignores-lag`` is the same with
 one of its defects switched on.

@@ -91,7 +91,6 @@ class Trial:
         self.tried = ""
         self._labels: dict[str, int] = {}
         self._open: list[Any] = []
-        self.reached: set[str] = set()
         self._last_call = "open"
         # The calls of listeners, and the messages, that a check has seen.
         self._told = 0
@@ -216,7 +215,6 @@ class Trial:
         """Record a pair of calls in a row, with the kind of the second answer."""
         name = f"{self._last_call}>{method}:{answer}"
         self._last_call = method
-        self.reached.add(name)
         self.run.evidence.reached.add(name)
 
     def answered(self, answer: Any) -> None:

@@ -6,12 +6,13 @@ report shows both sides, and its last line shows the keys in which they differ.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
@@ -89,6 +90,18 @@ def other_side(t: Trial) -> Handle:
     return t.open()
 
 
+def in_each_way(
+    run: CheckRun,
+    ways: Sequence[tuple[str, str]],
+    compare: Callable[..., None],
+    strategies: dict[str, SearchStrategy[Any]],
+) -> None:
+    """Run one property for each way, which names the requirement, with examples of its own."""
+    for way in ways:
+        if run.applies(way[0]):
+            run.run_property(partial(compare, way), strategies)
+
+
 # Positions of commits, flushes and reopenings.
 
 
@@ -135,10 +148,8 @@ def restored_as_put(run: CheckRun) -> None:
     """Restore the changelog of a store in several ways, and compare the two stores."""
     g = run.generators()
     # Every restoration goes the plain way, so it is tried twice as often as the others.
-    for way in (*REPLAYS, REPLAYS[0]):
-        if run.applies(way[0]):
-            given = {"writes": g.writes(12), "at": g.cuts()}
-            run.run_property(partial(compare_restored, way), given)
+    ways = (*REPLAYS, REPLAYS[0])
+    in_each_way(run, ways, compare_restored, {"writes": g.writes(12), "at": g.cuts()})
 
 
 def compare_restored(way: tuple[str, str], t: Trial, writes: Writes, at: set[int]) -> None:
@@ -160,10 +171,7 @@ def compare_restored(way: tuple[str, str], t: Trial, writes: Writes, at: set[int
 @check("KV-016", "KV-010", "KV-007", raw=True)
 def written_in_other_ways(run: CheckRun) -> None:
     """Write the same content in several ways, and compare the two stores."""
-    for way in PUTTING:
-        if run.applies(way[0]):
-            given = {"writes": run.generators().writes(12)}
-            run.run_property(partial(compare_written, way), given)
+    in_each_way(run, PUTTING, compare_written, {"writes": run.generators().writes(12)})
 
 
 def compare_written(way: tuple[str, str], t: Trial, writes: Writes) -> None:
