@@ -1,9 +1,10 @@
-"""Programs that kill a process are run, before a report says that they show a failure.
+"""Programs are run, before a report says that they show a failure.
 
-The threads of a store go on while the doomed process dies. So what a campaign has found after one
-kill may be missing after the next one, and a program that says otherwise would mislead. Most
-programs are run in a fork of the check, which takes no time. One that writes a lot is run as its
-reader will run it: how far such threads come depends on the disk and on preloaded libraries.
+The threads of a store go on while the doomed process dies, and a store may draw random numbers. So
+what a check has found once may be missing the next time, and a program that says otherwise would
+mislead. Most programs are run in a fork of the check, which takes no time. One that writes a lot is
+run as its reader will run it: how far such threads come depends on the disk and on preloaded
+libraries. A program that records system calls is not run: what it shows follows from the recording.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from streamproof.conformance.running_call import RunningCall
 __all__ = ["made_sure"]
 
 RUNS = 5
-"""The number of times that a program has to fail in a row."""
+"""The number of times in a row that a program has to fail whose outcome may depend on threads."""
+
+FEW_RUNS = 2
+"""The number of times in a row that any other program has to fail."""
+
+_THREADED = ("lab.crash(", "lab.meet(", "lab.simulate(")
+"""Calls after which the outcome may depend on threads: of the store, or of its runtime."""
 
 _LOOP = "    for n in range("
 """What a doomed function does that writes a lot."""
@@ -34,19 +41,20 @@ MOST_SECONDS = 20
 
 
 def made_sure(program: str, directory: Path, status: RunningCall) -> str:
-    """A program that kills a process; if it does not fail each time, it says so, and ends with 2.
+    """A program; if it does not fail each time that it is run, it says so, and ends with 2.
 
     Args:
         program: the program.
         directory: an empty directory for the program, which is deleted.
         status: where a run is reported, in case it hangs.
     """
-    if "lab.crash(" not in program or ONLY_SHOWN in program:
+    if "Lab.record_system_calls(" in program or ONLY_SHOWN in program:
         return program
+    runs = RUNS if any(call in program for call in _THREADED) else FEW_RUNS
     try:
         with status.operation("a program of the report"):
             fails = _fails_anew if _LOOP in program else _fails
-            is_sure = all(fails(program, directory) for _ in range(RUNS))
+            is_sure = all(fails(program, directory) for _ in range(runs))
     finally:
         shutil.rmtree(directory.parent, ignore_errors=True)
     return program if is_sure else f"{ONLY_SHOWN}\n{program}{END_OF_SHOWN}\n"

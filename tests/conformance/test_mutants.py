@@ -31,6 +31,7 @@ UNSURE = {
     "committing_threads_share_a_batch": "two threads have to commit at once",
     "newest_segment_offset": "threads of RocksDB have to flush one segment before another",
     "offsets_in_a_write_before_rows": "threads of RocksDB have to flush between two writes",
+    "restored_in_any_order": "the store draws the order at random",
     "unclean_stop_unnoticed": "threads of RocksDB have to flush what is not committed",
 }
 """Mutants whose program cannot make sure that it shows the failure, each with the reason."""

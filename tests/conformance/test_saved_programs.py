@@ -184,17 +184,15 @@ def test_a_program_that_cannot_show_the_failure_says_so() -> None:
     ("end", "is_sure"),
     [("assert store.get(b'a') != None", True), ("assert store.get(b'a') == None", False)],
 )
-def test_a_program_that_kills_is_run_before_it_is_believed(
-    end: str, is_sure: bool, tmp_path: Path
+@pytest.mark.parametrize(
+    "before",
+    [["def doomed():", "    lab.open().put(b'a', b'1')", "lab.crash(doomed)"], []],
+    ids=["killed", "not killed"],
+)
+def test_a_program_is_run_before_it_is_believed(
+    before: list[str], end: str, is_sure: bool, tmp_path: Path
 ) -> None:
-    kills = [
-        "def doomed():",
-        "    lab.open().put(b'a', b'1')",
-        "lab.crash(doomed)",
-        *NOTED[:1],
-        end,
-    ]
-    program = render_program("in-memory", "exactly-once", kills)
+    program = render_program("in-memory", "exactly-once", [*before, *NOTED[:1], end])
     status = RunningCall(tmp_path / "status", create=True)
     (tmp_path / "t1" / "task").mkdir(parents=True)
     sure = made_sure(program, tmp_path / "t1" / "task", status)
