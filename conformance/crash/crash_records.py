@@ -13,7 +13,8 @@ from streamproof.conformance.crash.program import Program
 
 __all__ = ["FAULTS", "CrashKind", "CrashPoint", "Crashed", "Observation"]
 
-CrashKind = Literal["boundary", "line", "syscall", "enospc", "eio"]
+CrashKind = Literal["boundary", "line", "syscall", "derived", "enospc", "eio"]
+"""The kinds of points; at a ``derived`` one, no process has died: the state is worked out."""
 
 FAULTS: dict[str, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}
 """The kinds of points at which a system call fails, with the error of the call."""
@@ -26,7 +27,8 @@ class CrashPoint:
     Attributes:
         kind: the kind of the point; see :mod:`streamproof.conformance.crash.kill_engine`.
         operation: the index of the operation before or in which the program dies.
-        n: the number of the line or system call before which it dies; 0 only counts them.
+        n: the number of the line or system call before which it dies; 0 only counts them. For a
+            derived state, the number of recorded calls in the operation by then.
         span: the number of operations over which system calls are counted. A call that fails may
             lie anywhere up to the end of the program.
         lasting: whether every call after the n-th fails, too.

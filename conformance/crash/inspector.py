@@ -21,7 +21,6 @@ from streamproof.conformance.trial import SCAN_LIMIT
 from streamproof.conformance.violations import brief
 from streamproof.stores.api import TopicPartition
 from streamproof.stores.errors import TaskCorruptedError
-from streamproof.stores.host.client import kill_hosts
 
 __all__ = ["BATCH", "Inspector", "how_it_ended"]
 
@@ -112,9 +111,16 @@ class Inspector:
         except BaseException as error:
             found.error = f"{stage} the store raised {told(error)}"
             found.traceback = traceback_of(error)
-        # Stores are not closed here, so the hosts of remote stores would pile up.
-        kill_hosts()
+        if self._run.subject.is_remote:
+            self._release_hosts()
         return found
+
+    def _release_hosts(self) -> None:
+        """Close remote stores, because each has a host, and a host can then open the next one."""
+        with contextlib.suppress(BaseException):
+            for store in self._kept:
+                store.close()
+        self._kept.clear()
 
     def _lab_of(self, crashed: Crashed) -> Lab:
         """The lab of a store; stores that share a directory get copies, as one may be wiped."""

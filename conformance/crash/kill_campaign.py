@@ -1,4 +1,9 @@
-"""Kills programs at many points, and judges the state after each kill."""
+"""Kills programs at many points, and judges the state after each kill.
+
+Between operations and at system calls, most states are derived from one recorded run. If they show
+no new failure, only a sample of the points is killed for real. If they do, every point is: so what
+a report says of a store, a dead process has shown.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +31,19 @@ from streamproof.conformance.crash.program import Program
 from streamproof.conformance.crash.program_campaign import ProgramCampaign
 from streamproof.conformance.failure_shapes import shape_of_words
 from streamproof.conformance.oracle import History
+from streamproof.conformance.power.derived_kills import DERIVABLE, DerivedKills
 from streamproof.conformance.ruling import Ruling
 from streamproof.conformance.sampling import spread
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.value_codec import decode_value, encode_value
 
 __all__ = ["KillCampaign", "describe"]
+
+REAL_SHARE = 8
+"""One in this number of points is killed for real even if the derived states keep every promise."""
+
+FEWEST_DERIVED = 3
+"""The fewest points for which a recorded run costs less than the kills."""
 
 SHRINK_POINTS = 48
 """The number of points of one kind that are tried on each smaller program."""
@@ -58,6 +70,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
     def __init__(self, run: CheckContext, limit: int, before: Crashed | None = None) -> None:
         super().__init__(run, POSITION)
         self._engine = KillEngine(run)
+        self._derived = DerivedKills(run)
         self.left = limit
         self._before = before
 
@@ -142,13 +155,37 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
     def _count(self, program: Program, point: CrashPoint) -> int:
         """The number of points of this kind."""
-        return self._engine.count(self._resumed(program, self._before), point, self._before)
+        program = self._resumed(program, self._before)
+        known = self._derived.count(program, point, self._before)
+        return self._engine.count(program, point, self._before) if known is None else known
 
     def _search(self, program: Program, points: Sequence[CrashPoint]) -> None:
-        """Kill a program at every point, and record the rulings."""
+        """Kill a program at every point, or look at what kills would leave; record the rulings."""
         self.left -= len(points)
-        for crashed, rulings in self._judged(self._resumed(program, self._before), points):
+        program = self._resumed(program, self._before)
+        if self._keeps_promises_derived(program, points):
+            points = [points[n - 1] for n in spread(len(points), -(-len(points) // REAL_SHARE))]
+        for crashed, rulings in self._judged(program, points):
             self._note(crashed, rulings)
+
+    def _keeps_promises_derived(self, program: Program, points: Sequence[CrashPoint]) -> bool:
+        """Whether there are derived states of such points, and they show no new failure."""
+        if len(points) < FEWEST_DERIVED or points[0].kind not in DERIVABLE:
+            return False
+        states = self._derived.crashes(program, points, self._before)
+        if states is None:
+            return False
+        while batch := list(itertools.islice(states, BATCH)):
+            for crashed, rulings in self._judge(batch):
+                if any(self._is_news(crashed, each) for each in rulings):
+                    return False
+                self._count_crash(crashed)
+                self._note(crashed, rulings)
+        return True
+
+    def _is_news(self, crashed: Crashed, ruling: Ruling) -> bool:
+        """Whether a ruling finds a promise broken that this check asks for, in a new shape."""
+        return bool(ruling.broken) and self._run.is_new(*self._broken_by(crashed, ruling))
 
     def repeat(self, choices: SavedChoices, number: int = 0) -> None:
         """Repeat a saved crash, and record a failure of the same shape.

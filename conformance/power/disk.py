@@ -222,10 +222,31 @@ class DiskModel:
                     if effect.resizes:
                         _resize(content, effect.offset)
                     _write_back(content, caches[effect.node], written)
+        return self._tree_of(self.nodes(after, lost), contents)
+
+    def trees(self, moments: Iterable[int]) -> Iterator[Tree]:
+        """The content of the page cache after each of these numbers of calls, in their order.
+
+        Args:
+            moments: ascending numbers of calls.
+        """
+        contents: dict[int, bytearray] = {}
+        entries: dict[int, dict[str, int]] = {}
+        effects = iter(self.effects)
+        next_one = next(effects, None)
+        for moment in moments:
+            while next_one is not None and next_one.call <= moment:
+                _rename(entries, next_one)
+                if next_one.node:
+                    _change(contents.setdefault(next_one.node, bytearray()), next_one)
+                next_one = next(effects, None)
+            yield self._tree_of(dict(self._walk(ROOT, "", entries, ())), contents)
+
+    def _tree_of(self, nodes: Mapping[str, int], contents: Mapping[int, bytes | bytearray]) -> Tree:
+        """A tree from the nodes by path, and the contents of the files among them."""
         found: Tree = {}
-        for path, node in self.nodes(after, lost).items():
-            is_directory = node in self.directories
-            plain = None if is_directory else bytes(contents.get(node, b""))
+        for path, node in nodes.items():
+            plain = None if node in self.directories else bytes(contents.get(node, b""))
             found[path] = self.links.get(node, plain)
         return found
 

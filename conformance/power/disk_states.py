@@ -74,6 +74,9 @@ class DiskState:
         return disk.tree(self.after, self.lost, dict(self.torn))
 
 
+_AS_BYTES = "utf-8", "surrogateescape"
+"""How the target of a link becomes bytes."""
+
 Left = tuple[DiskState, Tree]
 """A state, and the content of the disk in it."""
 
@@ -249,5 +252,8 @@ def digest_of(tree: Tree) -> bytes:
     """A digest of the content of a directory."""
     digest = blake2b(digest_size=16)
     for path, content in sorted(tree.items()):
-        digest.update(repr((path, content)).encode())
+        kind = type(content).__name__
+        data = content.encode(*_AS_BYTES) if isinstance(content, str) else content or b""
+        digest.update(repr((path, kind, len(data))).encode())
+        digest.update(data)
     return digest.digest()

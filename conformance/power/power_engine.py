@@ -3,6 +3,8 @@
 No power is lost for real. The program runs to its end in a child process. The recording of its
 calls determines the possible states of the disk, had the power gone after any of them. The engine
 makes each state in a directory of its own, where the store then opens.
+
+A kill is a loss of power that loses nothing. So a recording also says what kills would have left.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from streamproof.conformance.check_context import CheckContext
+from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
 from streamproof.conformance.crash.inspector import how_it_ended
 from streamproof.conformance.crash.program import Program
@@ -47,6 +50,7 @@ class Recording:
         unseen: the nodes of files with writes that the recorder did not even notice.
         disposable: patterns of the names of files on which no promise depends.
         before: the earlier loss of power whose state the program started with.
+        killed: the earlier kill from whose directory the program continued.
         disks: the effects of the calls, by the file system that they were worked out for.
     """
 
@@ -57,6 +61,7 @@ class Recording:
     unseen: frozenset[int] = frozenset()
     disposable: str = ""
     before: Loss | None = None
+    killed: Crashed | None = None
     disks: dict[FileSystem, DiskModel] = field(default_factory=dict)
 
     def disk(self, file_system: FileSystem = JOURNALLED) -> DiskModel:
@@ -78,7 +83,7 @@ class Recording:
     def whole(self) -> Crashed:
         """The program, as if it had been killed at its end."""
         started, finished = len(self.trace.started), len(self.trace.returned)
-        before = self.before.crashed if self.before else None
+        before = self.before.crashed if self.before else self.killed
         point = CrashPoint("boundary", started)
         return Crashed(self.program, point, Path(), started, finished, before=before)
 
@@ -117,13 +122,18 @@ class PowerEngine:
     def __init__(self, run: CheckContext) -> None:
         self._run = run
 
-    def record(self, program: Program, before: Loss | None = None) -> Recording:
-        """Run and record a program, after an earlier loss of power if there is one."""
+    def record(
+        self, program: Program, before: Loss | None = None, *, killed: Crashed | None = None
+    ) -> Recording:
+        """Run and record a program, after an earlier loss of power or kill if there is one."""
         directory = self._run.new_directory()
         if before is not None:
             write_tree(before.tree(), directory)
+        if killed is not None:
+            shutil.copytree(killed.directory, directory, symlinks=True, dirs_exist_ok=True)
         log, error = directory.parent / "calls", directory.parent / "error"
-        doomed = partial(self._perform, program, directory, error, again=before is not None)
+        again = before is not None or killed is not None
+        doomed = partial(self._perform, program, directory, error, again=again)
         trace, status = run_recorded(doomed, directory, log)
         self._run.status.clear()
         self._run.evidence.operations += len(trace.started)
@@ -134,13 +144,16 @@ class PowerEngine:
         unseen = _unseen(trace, directory, disposable)
         self._run.look_for_room()
         shutil.rmtree(directory.parent, ignore_errors=True)
-        return Recording(program, trace, text, traceback, unseen, disposable, before)
+        return Recording(program, trace, text, traceback, unseen, disposable, before, killed)
 
     def _perform(self, program: Program, directory: Path, error: Path, *, again: bool) -> None:
         """Perform a program, and write its exception to a file."""
         lab = self._run.lab(directory)
         labs = {number: lab.beside(number) if number else lab for number in program.stores}
         stores: dict[int, Any] = {}
+        if self._run.subject.is_remote:
+            triggers.share_fate()
+        triggers.arm_syscalls(triggers.COUNT_ONLY)
         try:
             for index, operation in enumerate(program.operations):
                 mark(index, returned=False)

@@ -47,7 +47,7 @@ enum kind {
     SYMLINK = 'y', /* the second name is the target */
     UNLINK = 'u',
     MKDIR = 'd',
-    MARK = 'm',
+    MARK = 'm',   /* of an operation; length is the number of calls that the shim has counted */
     ESCAPE = 'x' /* the name is the call after which writes to a file are not recorded */
 };
 
@@ -75,7 +75,10 @@ static void release(void) {
     pthread_mutex_unlock(&lock);
 }
 
+static __thread int is_done; /* the thread that ends the recording makes its last calls freely */
+
 static int on(void) {
+    if (is_done) return 0;
     int pid = atomic_load_explicit(&armed, memory_order_relaxed);
     return pid && pid == (int)syscall(SYS_getpid);
 }
@@ -200,16 +203,18 @@ int streamproof_record(const char *log, const char *root) {
     return 0;
 }
 
-void streamproof_mark(long number, long returned) {
+void streamproof_mark(long number, long returned, long counted) {
     take();
-    put((struct record){.kind = MARK, .offset = number, .other = returned}, "", "", NULL);
+    put((struct record){.kind = MARK, .offset = number, .other = returned, .length = counted},
+        "", "", NULL);
     release();
 }
 
-/* Takes the lock for good, so that no process is between making a call and writing it down. */
+/* Takes the lock for good. Every other thread and process waits before its next call, until it is
+ * killed: none is between making a call and writing it down, and none makes one more. */
 void streamproof_freeze(void) {
     take();
-    atomic_store(&armed, 0);
+    is_done = 1;
 }
 
 __attribute__((constructor)) static void record_from_the_start(void) {

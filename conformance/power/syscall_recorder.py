@@ -11,7 +11,12 @@ from pathlib import Path
 
 from streamproof.conformance import crash
 from streamproof.conformance.crash.preloaded_libraries import CannotBuildError, build_library
-from streamproof.conformance.crash.triggers import WHY_UNSEEN, build_shim, die
+from streamproof.conformance.crash.triggers import (
+    WHY_UNSEEN,
+    build_shim,
+    counted_syscalls,
+    die,
+)
 from streamproof.conformance.power.syscall_trace import SyscallTrace, calls_that_made, read_trace
 from streamproof.errors import UsageError
 
@@ -101,5 +106,9 @@ def _record(log: Path, root: Path) -> None:
 
 
 def mark(operation: int, *, returned: bool) -> None:
-    """Write to the log that an operation starts, or that it has returned."""
-    ctypes.CDLL(None).streamproof_mark(ctypes.c_long(operation), ctypes.c_long(returned))
+    """Write to the log that an operation starts, or that it has returned.
+
+    The shim, if it is armed, says how many write-like system calls there were by then.
+    """
+    words = map(ctypes.c_long, (operation, returned, counted_syscalls()))
+    ctypes.CDLL(None).streamproof_mark(*words)

@@ -69,7 +69,7 @@ class Call(NamedTuple):
         other: the inode of the directory of ``second``; for a write, one of :class:`Way`.
         offset: the start of a write, or of the synced bytes of a mapped file.
         length: the number of written or synced bytes, or the new size in bytes; 0 if a whole file
-            is synced.
+            is synced. Of a mark, the number of write-like system calls before it.
         name: the name that is made, removed, or renamed.
         second: the new name; for a symbolic link, its target.
         data: the written bytes.
@@ -96,6 +96,8 @@ class SyscallTrace:
         calls: the calls; the first one has the number 1.
         started: for each operation that started, the number of calls before it.
         returned: for each operation that returned, the number of calls by then.
+        counted: for each operation that started, the number of write-like system calls that the
+            shim had counted before it; the last number is that at the latest return.
         escaped: files with writes that are not recorded, each with the number of calls before them.
     """
 
@@ -104,6 +106,7 @@ class SyscallTrace:
     calls: list[Call] = field(default_factory=list)
     started: list[int] = field(default_factory=list)
     returned: list[int] = field(default_factory=list)
+    counted: list[int] = field(default_factory=lambda: [0])
     escaped: list[tuple[int, int]] = field(default_factory=list)
 
     def operations(self, after: int) -> tuple[int, int]:
@@ -157,6 +160,7 @@ def read_trace(log: bytes, root: Path, before: Sequence[Call] = ()) -> SyscallTr
     for call in _calls(log):
         if call.kind == CallKind.MARK:
             (trace.returned if call.other else trace.started).append(len(trace.calls))
+            trace.counted[len(trace.returned) :] = [call.length]
         elif call.kind == CallKind.ESCAPE:
             if call.inode in known:
                 trace.escaped.append((call.inode, len(trace.calls)))

@@ -1,7 +1,7 @@
 """A store in another process: a StateStore that sends each call to its host, as one line.
 
-Each opening of the store has its own process. ``init`` starts it. The process ends with ``close``,
-or with the last iterator that is still open then.
+``init`` starts the process, or takes one that has closed its last store. With ``close``, or with
+the last iterator that is still open then, the process ends, or waits for another store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.capabilities import Capabilities, Kind
 from streamproof.stores.errors import InvalidStateStoreError
-from streamproof.stores.host.process import HostCommand, HostProcess, die_with_hosts, kill_hosts
+from streamproof.stores.host.process import (
+    HostCommand,
+    HostProcess,
+    die_with_hosts,
+    host_for,
+    kill_hosts,
+)
 from streamproof.stores.host.remote_calls import NOTHING, Calls, OpenIterators
 from streamproof.stores.host.remote_reads import (
     NUMBER,
@@ -159,11 +165,10 @@ class RemoteStore(Calls, StateStore):
         return self._host is not None and self._host.is_alive
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Start the host, and let it open the store."""
-        host = HostProcess(self._command, context.state_dir)
+        """Let a host open the store."""
+        host = host_for(self._command, context.state_dir)
         guarantee = context.app_configs.get(PROCESSING_GUARANTEE_CONFIG, AT_LEAST_ONCE)
         try:
-            host.hello()
             host.call(
                 NOTHING,
                 "open",
@@ -183,7 +188,7 @@ class RemoteStore(Calls, StateStore):
         context.register(root, self.restore)
 
     def close(self) -> None:
-        """Close the store, and let the host leave as soon as no iterator is open.
+        """Close the store, and release the host as soon as no iterator is open.
 
         Raises:
             ProcessorStateError: the host died before, so that the store was not closed.
@@ -196,8 +201,12 @@ class RemoteStore(Calls, StateStore):
             for iterator in list(self._iterators) if host.protocol == 1 else ():
                 iterator.close()
             host.call(NOTHING, "close", {})
+        except BaseException:
+            # Nobody knows in which state the store is.
+            host.reopens = False
+            raise
         finally:
-            self._iterators.leave_with_last(host)
+            self._iterators.release_with_last(host)
 
     def flush(self) -> None:
         self._send(NOTHING, "flush")

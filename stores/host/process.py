@@ -24,7 +24,7 @@ from streamproof.errors import UsageError
 from streamproof.stores.errors import ProcessorStateError, StoreError
 from streamproof.stores.host.protocol import KINDS, MAX_LINE_BYTES, PROTOCOL, Hello, HostReply
 
-__all__ = ["HostCommand", "HostProcess", "die_with_hosts", "kill_hosts"]
+__all__ = ["HostCommand", "HostProcess", "die_with_hosts", "host_for", "kill_hosts"]
 
 HELLO_TIMEOUT_S = 20.0
 """How long a host may take to start and to say hello, in seconds."""
@@ -48,6 +48,7 @@ _hello = Decoder(Hello)
 _encode = msgspec.json.Encoder().encode
 
 _hosts: set[HostProcess] = set()
+_idle: list[HostProcess] = []
 _fate_is_shared = False
 
 
@@ -63,11 +64,39 @@ def kill_hosts() -> None:
         host.kill()
 
 
+def _forget_idle_hosts() -> None:
+    """Leave the idle hosts to the parent of this process, which a fork has just made."""
+    _hosts.difference_update(_idle)
+    _idle.clear()
+
+
+os.register_at_fork(after_in_child=_forget_idle_hosts)
+
+
 class HostCommand(NamedTuple):
     """The command line that starts a host, and the short name of the host in messages."""
 
     line: str
     label: str
+
+
+def host_for(command: HostCommand, directory: Path) -> HostProcess:
+    """A host that can open a store: one that has closed its last store, or else a new one.
+
+    Args:
+        command: the command that starts the host.
+        directory: the directory of the store.
+
+    Raises:
+        UsageError: the host cannot be started, or does not speak the protocol.
+    """
+    for host in _idle:
+        if host.command == command:
+            _idle.remove(host)
+            return host
+    host = HostProcess(command, directory)
+    host.hello()
+    return host
 
 
 class HostProcess:
@@ -80,11 +109,13 @@ class HostProcess:
     Attributes:
         protocol: the version of the protocol that both speak, from ``hello`` on.
         requests: how many requests the process was sent.
+        reopens: whether the process can open another store once it has closed one.
     """
 
     def __init__(self, command: HostCommand, directory: Path) -> None:
-        self._command = command
+        self.command = command
         self.protocol = PROTOCOL
+        self.reopens = False
         self.requests = 0
         self._buffer = bytearray()
         # One request at a time, even if several threads use the store.
@@ -131,6 +162,8 @@ class HostProcess:
                 f"speaks versions 1 to {PROTOCOL}. Use a host of one of them."
             )
         self.protocol = found.protocol
+        # The directory in a command is that of one store.
+        self.reopens = found.reopens and DIRECTORY not in self.command.line
         return found
 
     def call(
@@ -239,6 +272,13 @@ class HostProcess:
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
         return f" ({lines[-1][:300]})" if lines else ""
 
+    def release(self) -> None:
+        """Keep the host for another store if it can open one; else let it leave."""
+        if self.reopens and self.is_alive:
+            _idle.append(self)
+        else:
+            self.leave()
+
     def leave(self) -> None:
         """End the input of the host, and wait until the host has left."""
         with contextlib.suppress(OSError):
@@ -258,6 +298,8 @@ class HostProcess:
         if not self.is_alive:
             return
         _hosts.discard(self)
+        if self in _idle:
+            _idle.remove(self)
         # The store may be in a child, where the command is a script that starts it.
         family = [] if self._process.poll() is not None else _descendants(self._process.pid)
         self._process.kill()
@@ -272,7 +314,7 @@ class HostProcess:
                 stream.close()
 
     def __str__(self) -> str:
-        return f"The store host {self._command.label!r}"
+        return f"The store host {self.command.label!r}"
 
 
 def _descendants(pid: int) -> list[int]:

@@ -70,11 +70,12 @@ class HostReply(Struct):
 
 
 class Hello(Struct):
-    """The host's name, version and claims."""
+    """The host's name, version and claims, and whether it opens one store after another."""
 
     protocol: int
     name: str = ""
     version: str = ""
+    reopens: bool = False
     capabilities: dict[str, Any] = field(default_factory=dict)
 
 

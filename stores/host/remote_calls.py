@@ -43,24 +43,24 @@ class Rows(Generic[K, V]):
 
 
 class OpenIterators(WeakSet[StoreIterator[Any, Any]]):
-    """The iterators of a store. After its close, the host stays as long as one of them is open."""
+    """The iterators of a store. After its close, they keep their host as long as one is open."""
 
     def __init__(self) -> None:
         super().__init__()
         self._left: HostProcess | None = None
 
-    def leave_with_last(self, host: HostProcess) -> None:
+    def release_with_last(self, host: HostProcess) -> None:
         """From now on, the host has nothing to do but to serve the iterators that are open."""
         self._left = host
-        self.leave_if_done()
+        self.release_if_done()
 
-    def leave_if_done(self) -> None:
-        """Let the host leave if its store is closed and no iterator is open."""
+    def release_if_done(self) -> None:
+        """Release the host if its store is closed and no iterator is open."""
         host = self._left
         if host is not None and all(each.closed for each in self):
             self._left = None
             if host.is_alive:
-                host.leave()
+                host.release()
 
 
 class Calls:
@@ -110,7 +110,7 @@ class HostIterator(StoreIterator[K, V]):
         self._pages = pages
         self._registry = registry
         # Who forgets an iterator does not close it, and its host must leave all the same.
-        finalize(self, registry.leave_if_done).atexit = False
+        finalize(self, registry.release_if_done).atexit = False
 
     def peek_next_key(self) -> K:
         """The key of the next row, without advancing."""
@@ -124,7 +124,7 @@ class HostIterator(StoreIterator[K, V]):
     def close(self) -> None:
         """Release the rows; closing twice is harmless."""
         super().close()
-        self._registry.leave_if_done()
+        self._registry.release_if_done()
 
 
 class _Pages(Generic[K, V]):

@@ -48,6 +48,7 @@ class StoreHost:
         capabilities: the capabilities that the host claims.
         name: the name of the host.
         version: the version of the host.
+        directory: the directory of the store, whatever ``open`` says.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class StoreHost:
             "protocol": min(request["protocol"], PROTOCOL),
             "name": self._name,
             "version": self._version,
+            "reopens": self._directory is None,
             "capabilities": named,
         }
 

@@ -7,10 +7,12 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
+from streamproof.conformance import program_runs
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.program_ending import ProgramEnding, unless_refused
 from streamproof.conformance.program_runs import made_sure
@@ -190,8 +192,9 @@ def test_a_program_that_cannot_show_the_failure_says_so() -> None:
     ids=["killed", "not killed"],
 )
 def test_a_program_is_run_before_it_is_believed(
-    before: list[str], end: str, is_sure: bool, tmp_path: Path
+    before: list[str], end: str, is_sure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(program_runs, "_has_threads", lambda: False)
     program = render_program("in-memory", "exactly-once", [*before, *NOTED[:1], end])
     status = RunningCall(tmp_path / "status", create=True)
     (tmp_path / "t1" / "task").mkdir(parents=True)
@@ -200,6 +203,19 @@ def test_a_program_is_run_before_it_is_believed(
     assert fails_by_itself(sure) is is_sure
     assert sure == (program if is_sure else f"{ONLY_SHOWN}\n{program}{END_OF_SHOWN}\n")
     assert not (tmp_path / "t1").exists()
+
+
+def test_a_process_with_threads_is_not_forked_for_a_program(tmp_path: Path) -> None:
+    right = render_program("in-memory", "exactly-once", [*NOTED[:1], "assert True"])
+    status = RunningCall(tmp_path / "status", create=True)
+    done = Event()
+    thread = Thread(target=done.wait)
+    thread.start()
+    try:
+        assert made_sure(right, tmp_path, status) == right
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_a_call_that_may_be_refused_makes_a_program_pass() -> None:

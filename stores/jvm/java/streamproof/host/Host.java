@@ -15,8 +15,8 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Serves one store of the JVM: reads a request a line, calls the store, and writes an
- * answer a line. The page docs/store-host.md describes the lines.
+ * Serves stores of the JVM, one after the other: reads a request a line, calls the store, and writes
+ * an answer a line. The page docs/store-host.md describes the lines.
  *
  * <p>The only argument names the store, as {@link StoreNames} takes it.
  */
@@ -30,9 +30,11 @@ public final class Host {
               StreamReadConstraints.builder().maxStringLength(LONGEST_STRING).build())
           .build();
 
-  private final Operations operations;
+  private final String name;
+  private Operations operations;
 
-  private Host(Operations operations) {
+  private Host(String name, Operations operations) {
+    this.name = name;
     this.operations = operations;
   }
 
@@ -58,7 +60,7 @@ public final class Host {
       System.exit(3);
       return;
     }
-    new Host(operations).serve(answers);
+    new Host(arguments[0], operations).serve(answers);
     // Threads of the store must not keep the process alive, and nothing is to be cleaned up.
     Runtime.getRuntime().halt(0);
   }
@@ -77,6 +79,9 @@ public final class Host {
     try {
       try (JsonParser parser = JSON.createParser(line)) {
         request = Request.read(parser);
+      }
+      if (operations.isOver() && "open".equals(request.text("op"))) {
+        operations = StoreNames.make(name);
       }
       Object answer = operations.perform(request);
       return written(request, json -> Answers.write(json, "ok", answer));

@@ -21,6 +21,7 @@ abstract class Operations {
   private final Values values;
   private final Map<Integer, Rows<?>> iterators = new HashMap<>();
   private StoreContext context;
+  private boolean isOver;
   private int lastIterator;
 
   Operations(StateStore store) {
@@ -38,6 +39,7 @@ abstract class Operations {
         return open(request);
       case "close":
         store.close();
+        isOver = true;
         return null;
       case "flush":
         store.flush();
@@ -70,6 +72,11 @@ abstract class Operations {
             ? writing(op, request)
             : read(op, request);
     }
+  }
+
+  /** Whether the store was closed: another one can be opened in its place. */
+  final boolean isOver() {
+    return isOver;
   }
 
   private Object writing(String op, Request request) {
@@ -130,6 +137,7 @@ abstract class Operations {
         "protocol", VERSION,
         "name", nameOf(store.getClass()),
         "version", versionOf(store.getClass()),
+        "reopens", true,
         "capabilities", claims);
   }
 
