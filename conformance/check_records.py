@@ -15,7 +15,7 @@ class CheckEvidence(Struct, kw_only=True):
     Attributes:
         examples: the number of generated programs, or 1 for a plain example.
         operations: the number of calls on the subject.
-        crash_points: the number of real kills by kind of crash point.
+        crash_points: the number of crashes by kind of crash point.
         exercised: the requirements that were tested and held at least once.
         untried: by requirement that could not be tested, the reason: what never came about.
         lacking: what this machine lacks to try all of the check, and what to do about it; empty if
@@ -47,7 +47,7 @@ class Effort(Struct, frozen=True, kw_only=True):
     Attributes:
         seconds: the time since the start of the check.
         examples: the number of programs and crashes, the last one included.
-        crashes: the number of real kills and losses of power among them.
+        crashes: the number of kills and losses of power among them.
     """
 
     seconds: float

@@ -129,8 +129,9 @@ class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_fie
         checks: the checks of the requirement.
         examples: the number of generated programs.
         operations: the number of calls on the subject.
-        crash_points: the number of real kills, by kind of crash point
-            (``boundary``, ``line``, ``syscall``).
+        crash_points: the number of crashes, by kind of crash point. ``boundary``, ``line`` and
+            ``syscall`` are real kills, ``derived`` are states of kills that a recording tells,
+            ``power`` are losses of power, and ``enospc`` and ``eio`` calls that failed.
         duration_s: the seconds spent in the checks.
         lacking: what this machine lacks to try all of the requirement, with a remedy; empty if it
             lacks nothing.
@@ -167,7 +168,7 @@ class CheckRecord(Struct, frozen=True, kw_only=True, tag="check", tag_field="typ
         check: the name of the check, ``module.function``.
         examples: the number of generated programs.
         operations: the number of calls on the subject.
-        crash_points: the number of real kills, by kind of crash point.
+        crash_points: the number of crashes, by kind of crash point.
         duration_s: the seconds spent in the check.
         situations: how often each interesting situation occurred in simulated worlds, 0 included.
         digest: a digest of all events in simulated worlds; empty without any world.

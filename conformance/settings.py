@@ -20,7 +20,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         store_steps: the most steps in one of these programs.
         store_failures: the most failing programs that are made smaller.
         shrink_programs: the most programs for shrinking one failure.
-        crash_points: the most real kills of one crash check; further points are sampled.
+        crash_points: the most kills of one crash check; further points are sampled.
         power_states: the most states after a loss of power that one check looks at.
         shrink_kills: the most real kills for shrinking one failure.
         concurrent_commits: the number of commits that concurrent readers race against.

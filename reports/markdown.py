@@ -40,7 +40,7 @@ def _table(view: ReportView) -> list[str]:
     lines = [
         (
             "| subject | verdict | core kept | extended kept | fail | known | error | skip "
-            "| no result | not asked | real crashes |"
+            "| no result | not asked | crashes |"
         ),
         "|:--|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]

@@ -32,7 +32,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Evidence:
-    """How much was tried: generated programs, calls, and real kills by kind of crash point."""
+    """How much was tried: generated programs, calls, and crashes by kind of crash point."""
 
     examples: int
     operations: int

@@ -87,11 +87,10 @@ class HostFactory:
             )
         directory = Path(tempfile.mkdtemp(prefix="streamproof-hello-"))
         try:
-            host = HostProcess(self.command, directory)
-            self.hello = host.hello()
-            host.leave()
+            with HostProcess(self.command, directory) as host:
+                self.hello = host.hello()
+                host.leave()
         finally:
-            kill_hosts()
             shutil.rmtree(directory, ignore_errors=True)
         self.capabilities = self._claimed()
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 import msgspec
 from msgspec.json import Decoder
@@ -100,7 +100,7 @@ def host_for(command: HostCommand, directory: Path) -> HostProcess:
 
 
 class HostProcess:
-    """A process that speaks the protocol.
+    """A process that speaks the protocol. As a context it is dead in the end.
 
     Args:
         command: the command that starts the process, and its name in messages.
@@ -312,6 +312,12 @@ class HostProcess:
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def __str__(self) -> str:
         return f"The store host {self.command.label!r}"

@@ -77,7 +77,7 @@ class ConsoleObserver(Observer):
         self._printed = 0
         self._left = Counter(subject for subject, _ in session.plan())
         self._crashes: Counter[str] = Counter()
-        self._losses_of_power = 0
+        self._kinds: Counter[str] = Counter()
         self._notes: list[Note] = []
         self._situations: Counter[str] = Counter()
         self._progress = Progress(
@@ -116,7 +116,7 @@ class ConsoleObserver(Observer):
     def ended(self, subject: str, outcome: CheckOutcome) -> None:
         """Advance the bar of a subject."""
         self._crashes[subject] += sum(outcome.evidence.crash_points.values())
-        self._losses_of_power += outcome.evidence.crash_points.get("power", 0)
+        self._kinds.update(outcome.evidence.crash_points)
         is_first = outcome.round <= self._session.settings.round
         self._left[subject] -= is_first
         self._progress.update(self._bars[subject], advance=is_first, crashes=self._crashes[subject])
@@ -194,8 +194,9 @@ class ConsoleObserver(Observer):
             parts.append(line.append(f" {each.subject} {each.summary}", style="default"))
             if each.untried:
                 parts.append(Text(f"untried  {each.subject} {each.untried}", style="yellow"))
-        kills = sum(self._crashes.values()) - self._losses_of_power
-        crashes = f"{kills:,} real kills and {self._losses_of_power:,} losses of power"
+        power, derived = self._kinds["power"], self._kinds["derived"]
+        kills = self._kinds.total() - power - derived
+        crashes = f"{kills:,} real kills, {derived:,} derived ones and {power:,} losses of power"
         # The runtime is simulated: no process of it is ever killed.
         told = f"{crashes}, " if self._crashes.total() or not self._situations else ""
         parts += [

@@ -294,6 +294,18 @@ def test_nothing_lost_is_what_a_dictionary_holds(
         assert found.tree(after) == tree
 
 
+@MODEL
+@given(STEPS, st.data())
+def test_trees_are_those_of_single_moments(
+    steps: list[tuple[object, ...]], data: st.DataObject
+) -> None:
+    """In one pass, whichever moments are asked for."""
+    calls, _ = played(steps)
+    found = disk(calls)
+    moments = sorted(data.draw(st.lists(st.integers(0, len(calls)))))
+    assert [*found.trees(moments)] == [found.tree(each) for each in moments]
+
+
 @BOTH
 @MODEL
 @given(STEPS)

@@ -116,6 +116,83 @@ def test_it_is_there_again_after_a_restart(opened: Any) -> None:
     assert (store.get(b"a"), store.committed_offset(P0)) == (b"1", 1)
 
 
+def reopening_host(subject: str) -> str:
+    """A host without a directory of its own: it opens one store after another."""
+    return f"{shlex.quote(sys.executable)} -P -m streamproof.host {subject}"
+
+
+def process_of(store: RemoteStore) -> int:
+    """The process of an open store."""
+    assert store._host is not None
+    return store._host._process.pid
+
+
+def test_a_host_opens_one_store_after_another(opened: Any) -> None:
+    """As long as its command names no directory; and it keeps nothing of the store before."""
+    pids = []
+    for command_line in (reopening_host("in-memory"), python_host("in-memory")):
+        for value in (b"1", b"2"):
+            store, _ = opened(command_line)
+            assert store.get(b"a") is None
+            store.put(b"a", value)
+            pids.append(process_of(store))
+            store.close()
+    assert pids[0] == pids[1]
+    assert len(set(pids)) == 3
+
+
+def test_two_open_stores_have_a_host_each(opened: Any) -> None:
+    first, _ = opened(reopening_host("in-memory"))
+    second, _ = opened(reopening_host("in-memory"))
+    pids = {process_of(first), process_of(second)}
+    assert len(pids) == 2
+    first.close()
+    second.close()
+    third, _ = opened(reopening_host("in-memory"))
+    assert process_of(third) in pids
+
+
+def test_an_open_iterator_keeps_the_host_of_a_closed_store(opened: Any) -> None:
+    first, _ = opened(reopening_host("in-memory"))
+    first.put(b"a", b"1")
+    rows, pid = first.all(), process_of(first)
+    first.close()
+    second, _ = opened(reopening_host("in-memory"))
+    assert process_of(second) != pid
+    rows.close()
+    third, _ = opened(reopening_host("in-memory"))
+    assert process_of(third) == pid
+
+
+def test_a_store_that_cannot_be_closed_ends_its_host(opened: Any) -> None:
+    """Nobody knows what such a process would do with the next store."""
+    line = reopening_host(f"{SUBJECTS / 'bad_close.py'}:make")
+    store, _ = opened(line)
+    pid = process_of(store)
+    with pytest.raises(StoreError, match="cannot close"):
+        store.close()
+    again, _ = opened(line)
+    assert process_of(again) != pid
+
+
+def test_a_fork_leaves_idle_hosts_to_its_parent(opened: Any) -> None:
+    """Both would write to the same pipe."""
+    store, _ = opened(reopening_host("in-memory"))
+    pid = process_of(store)
+    store.close()
+    child = os.fork()
+    if child == 0:
+        # This process must not return into the test.
+        other, _ = opened(reopening_host("in-memory"))
+        is_new = process_of(other) != pid
+        client.kill_hosts()
+        os._exit(0 if is_new else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    again, _ = opened(reopening_host("in-memory"))
+    again.put(b"a", b"1")
+    assert process_of(again) == pid
+
+
 def test_a_long_scan_comes_in_pages(opened: Any) -> None:
     """All rows, and what is written meanwhile changes nothing in them."""
     store, _ = opened(python_host("rocksdb"))

@@ -63,11 +63,11 @@ _OF_REQUIREMENT = (
 _EVIDENCE = _counts(
     examples="generated programs",
     operations="calls on the subject",
-    crashes="real kills, of every kind",
-    boundary="kills between two calls",
-    line="kills at a line of the subject",
-    syscall="kills at a system call",
-    other="kills of other kinds, such as at a full disk",
+    crashes="kills, losses of power and failed calls",
+    boundary="real kills between two calls",
+    line="real kills at a line of the subject",
+    syscall="real kills at a system call",
+    other="crashes of other kinds, such as kills derived from a recording",
     mutants="deliberately wrong stores that the requirement is known to catch",
 )
 
