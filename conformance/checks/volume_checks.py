@@ -1,0 +1,161 @@
+"""Volume: scans, views and transactions over hundreds of rows.
+
+Stores read in pages, and stage in buffers, of some hundred rows. What they do with a few rows says
+nothing of the second page.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from random import Random
+
+from streamproof.conformance.check_registry import check
+from streamproof.conformance.checks.isolation_checks import reader_and_writer
+from streamproof.conformance.lab import CHANGELOG
+from streamproof.conformance.many_rows import count_rows, for_each_row
+from streamproof.conformance.trial import SCAN_LIMIT, Entry, Handle, Trial
+
+KEY = "b'%06d' % n"
+"""The key of row ``n``, as source: the order of the keys is that of the numbers."""
+
+FEWEST, MOST = 520, 1_300
+"""How many rows there are. Pages and batches often have 500, 512 or 1,000."""
+
+
+def key(n: int) -> bytes:
+    """The value of :data:`KEY`."""
+    return b"%06d" % n
+
+
+def put_rows(t: Trial, store: Handle, rows: range, value: bytes) -> None:
+    """Put one value into many rows."""
+    line = f"{store.label}.put({KEY}, {value!r})"
+    for_each_row(t, rows, line, lambda n: store.raw.put(key(n), value))
+
+
+def delete_rows(t: Trial, store: Handle, rows: range) -> None:
+    """Delete many rows."""
+    line = f"{store.label}.put({KEY}, None)"
+    for_each_row(t, rows, line, lambda n: store.raw.put(key(n), None))
+
+
+def expect_rows(t: Trial, store: Handle, rows: range, value: bytes | None) -> None:
+    """Demand that each of many rows has one value."""
+    line = f"{store.label}.get({KEY}) != {value!r}"
+    t.expect(count_rows(t, rows, line, lambda n: store.raw.get(key(n)) != value), 0)
+
+
+def rows_of(rows: range, value: bytes) -> tuple[list[Entry], str]:
+    """Rows with one value, and their source."""
+    return [(key(n), value) for n in rows], f"[({KEY}, {value!r}) for n in {rows}]"
+
+
+def expect_scan(t: Trial, store: Handle, expected: list[Entry], source: str) -> None:
+    """Demand the rows of a whole scan, in the order of their keys.
+
+    Windows may come by time, so they are sorted before. ``source`` is that of ``expected``.
+    """
+    found = store.scan("all")
+    read = t.last_line
+    if t.lab.subject.capabilities.kind != "key-value":
+        found, read = sorted(found), f"sorted({read[5:-1]})"
+    # The program compares with a short expression, and not with the answer.
+    t.reread(f"{read} == {source}", found == expected)
+    t.expect_that(found == expected, f"these {len(expected):,} rows", f"{len(found):,} rows")
+
+
+@check("RANGE-010", "RANGE-011", weight=5)
+def scan_while_many_rows_change(t: Trial) -> None:
+    """Put, delete and commit hundreds of rows while an iterator over hundreds of rows is open."""
+    random = Random(t.run.seed)
+    count = random.randint(FEWEST, MOST)
+    store = t.open()
+    t.claim("RANGE-010", f"write while an iterator over {count} rows is open, then read its rest")
+    put_rows(t, store, range(count), b"old")
+    store.commit({CHANGELOG: count})
+    iterator = store.iterate("all")
+    t.expect(iterator.advance(), (key(0), b"old"))
+    put_rows(t, store, range(0, count, 4), b"new")
+    delete_rows(t, store, range(1, count, 4))
+    if random.random() < 0.5:
+        store.commit({CHANGELOG: 2 * count})
+    put_rows(t, store, range(count, count + FEWEST), b"new")
+    t.note(f"rest = list({iterator.label})")
+    with t.watching(t.last_line):
+        rest = list(islice(iterator.raw, SCAN_LIMIT))
+    iterator.release()
+    keys = [bytes(each) for each, _ in rest]
+    in_order = t.asked(
+        "[key for key, _ in rest] == sorted({key for key, _ in rest})", keys == sorted({*keys})
+    )
+    t.expect(in_order, True)
+    for start in (2, 3):
+        rows, source = rows_of(range(start, count, 4), b"old")
+        is_there = {*rows} <= {*map(tuple, rest)}
+        t.expect(t.asked(f"set({source}) <= set(rest)", is_there), True)
+    if t.lab.subject.capabilities.iterator_view == "snapshot":
+        t.claim("RANGE-011", f"write while an iterator over {count} rows is open, read its rest")
+        rows, source = rows_of(range(1, count), b"old")
+        t.expect(t.asked(f"rest == {source}", [*map(tuple, rest)] == rows), True)
+
+
+@check("ISO-001", "ISO-002", "ISO-004", weight=5)
+def many_staged_rows(t: Trial) -> None:
+    """Stage hundreds of puts and deletes, and read each row as a committed reader."""
+    store, reader, writer = reader_and_writer(t)
+    count = Random(t.run.seed).randint(FEWEST, MOST)
+    put_rows(t, store, range(0, count, 2), b"old")
+    store.commit({CHANGELOG: count})
+    if writer is not store:
+        # The commit of the store has ended the transaction.
+        writer = store.begin()
+    put_rows(t, writer, range(1, count, 2), b"staged")
+    delete_rows(t, writer, range(0, count, 4))
+    t.claim("ISO-001", f"stage {count} puts and deletes, then get each row as a committed reader")
+    expect_rows(t, reader, range(1, count, 2), None)
+    t.claim("ISO-002", f"stage {count} puts and deletes, then get each row as a committed reader")
+    expect_rows(t, reader, range(0, count, 2), b"old")
+    t.claim("ISO-004", f"commit {count} puts and deletes, then get each row as a committed reader")
+    writer.commit({CHANGELOG: 2 * count})
+    expect_rows(t, reader, range(1, count, 2), b"staged")
+    expect_rows(t, reader, range(0, count, 4), None)
+    expect_rows(t, reader, range(2, count, 4), b"old")
+
+
+@check("ISO-003", weight=5)
+def scans_beside_many_staged_rows(t: Trial) -> None:
+    """Stage hundreds of puts and deletes, and scan as a committed reader before and after."""
+    t.claim("ISO-003", "stage hundreds of puts and deletes, then scan as a committed reader")
+    _, reader, writer = reader_and_writer(t)
+    count = Random(t.run.seed).randint(FEWEST, MOST)
+    before = [(b"a", b"1"), (b"b", b"2")]
+    put_rows(t, writer, range(count), b"staged")
+    expect_scan(t, reader, before, repr(before))
+    writer.commit({CHANGELOG: count})
+    rows, source = rows_of(range(count), b"staged")
+    expect_scan(t, reader, [*rows, *before], f"{source} + {before}")
+
+
+@check("TXN-003", "TXN-004", "TXN-005", weight=5)
+def large_transactions(t: Trial) -> None:
+    """Put and delete hundreds of rows in a transaction, scan it, roll it back, or commit it."""
+    count = Random(t.run.seed).randint(FEWEST, MOST)
+    t.claim("TXN-004", f"put and delete {count} rows in a transaction, and close it")
+    store = t.open()
+    put_rows(t, store, range(0, count, 2), b"old")
+    store.commit({CHANGELOG: 1})
+    for is_committed in (False, True):
+        transaction = store.begin()
+        put_rows(t, transaction, range(1, count, 2), b"new")
+        delete_rows(t, transaction, range(0, count, 2))
+        if t.has("all"):
+            t.claim("TXN-003", f"put and delete {count} rows in a transaction, and scan it")
+            expect_scan(t, transaction, *rows_of(range(1, count, 2), b"new"))
+        if is_committed:
+            t.claim("TXN-005", f"put and delete {count} rows in a transaction, and commit it")
+            transaction.commit({CHANGELOG: 2})
+        else:
+            t.claim("TXN-004", f"put and delete {count} rows in a transaction, and close it")
+            transaction.close()
+        expect_rows(t, store, range(1, count, 2), b"new" if is_committed else None)
+        expect_rows(t, store, range(0, count, 2), None if is_committed else b"old")
