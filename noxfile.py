@@ -163,8 +163,9 @@ def rust_host(session: nox.Session) -> None:
     host = folder / "target" / "release" / "redb-host"
     with TemporaryDirectory() as empty, session.chdir(empty):
         verify = ("streamproof", "verify", "--profile", "smoke", "--seed", "0")
-        session.run(*verify, f"cmd:{host} --dir {{dir}}")
-        mistaken = f"cmd:{host} --bug offsets-first --dir {{dir}}"
+        session.run(*verify, f"cmd:{host}")
+        session.run(*verify, f"cmd:{host} --kind window")
+        mistaken = f"cmd:{host} --bug offsets-first"
         session.run(*verify, mistaken, "--only", "CRASH-003", success_codes=[1])
 
 

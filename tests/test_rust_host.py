@@ -53,6 +53,16 @@ def test_the_host_keeps_its_promises(host: Path, tmp_path: Path) -> None:
     assert passed["CRASH-003"].crash_points["syscall"] > 0
 
 
+def test_windows_keep_their_promises(host: Path, tmp_path: Path) -> None:
+    areas = ("WIN", "LIFE", "OFFSET", "CRASH-003", "CRASH-004")
+
+    log = verified(f"{host} --kind window", tmp_path, *areas)
+
+    assert {r.requirement for r in log.results if r.status in {"fail", "error"}} == set()
+    passed = {r.requirement for r in log.results if r.status == "pass"}
+    assert {"WIN-007", "WIN-031", "WIN-038", "CRASH-003", "CRASH-004"} <= passed
+
+
 def test_offsets_in_a_transaction_of_their_own_are_found(host: Path, tmp_path: Path) -> None:
     log = verified(f"{host} --bug offsets-first --dir {{dir}}", tmp_path, "CRASH-003")
 

@@ -6,28 +6,41 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::iterator::{Keys, RowIterator};
 use crate::scan::Scan;
 use crate::store::{Bug, Partition, Store};
+use crate::windows::{self, RETENTION_MS, Span, WINDOW_SIZE_MS};
 use crate::wire::{Failure, Reply, Request, decoded, encoded, invalid, list, null, text};
 
-const PROTOCOL: u64 = 1;
+const PROTOCOL: u64 = 2;
+
+/// What the command line says.
+#[derive(Default)]
+pub struct Options {
+    /// Where the store is, whatever the client says.
+    pub directory: Option<PathBuf>,
+    /// Whether the store has windows, and not plain keys.
+    pub has_windows: bool,
+    pub bug: Option<Bug>,
+}
 
 pub struct Host {
-    directory: Option<PathBuf>,
-    bug: Option<Bug>,
+    options: Options,
     store: Option<Store>,
-    scans: HashMap<u64, Scan>,
-    last_scan: u64,
+    iterators: HashMap<u64, RowIterator>,
+    last_iterator: u64,
+    /// How many records came too late for their window since the store was opened.
+    dropped: u64,
 }
 
 impl Host {
-    pub fn new(directory: Option<PathBuf>, bug: Option<Bug>) -> Self {
+    pub fn new(options: Options) -> Self {
         Self {
-            directory,
-            bug,
+            options,
             store: None,
-            scans: HashMap::new(),
-            last_scan: 0,
+            iterators: HashMap::new(),
+            last_iterator: 0,
+            dropped: 0,
         }
     }
 
@@ -38,59 +51,181 @@ impl Host {
             return Err(Failure::new("unsupported", message));
         }
         match request.text("op")? {
-            "hello" => hello(request),
+            "hello" => self.hello(request),
             "open" => self.open(request),
             "close" => {
                 self.close();
                 Ok(Value::Null)
             }
-            "get" => self.get(request),
-            "put" => self.put(request),
-            "delete" => self.delete(request),
-            "put_if_absent" => self.put_if_absent(request),
-            // Restored records are staged, too: nobody reads beside the owner of the store.
-            "put_all" | "restore" => self.put_all(request.list("entries")?),
             "flush" => self.opened().map(|_| Value::Null),
             "commit" => self.commit(request),
             "committed_offset" => self.committed_offset(request),
-            "all" | "range" => self.range(request, false),
-            "reverse_all" | "reverse_range" => self.range(request, true),
-            "prefix_scan" => self.prefix_scan(request),
             "next" => self.next(request),
+            "peek_next_key" => Ok(self.iterator(request)?.peek_next_key()?),
             "close_iterator" => self.close_iterator(request),
-            "approximate_num_entries" => Ok(json!(self.opened()?.num_entries()?)),
             "approximate_num_uncommitted_entries" => {
                 Ok(json!(self.opened()?.num_uncommitted_entries()))
             }
             "approximate_num_uncommitted_bytes" => {
                 Ok(json!(self.opened()?.num_uncommitted_bytes()))
             }
-            other => Err(Failure::new(
-                "unsupported",
-                format!("no operation {other:?}"),
-            )),
+            op if self.options.has_windows => self.on_windows(op, request),
+            op => self.on_keys(op, request),
         }
+    }
+
+    fn on_keys(&mut self, op: &str, request: &Request) -> Reply {
+        match op {
+            "get" => self.get(request),
+            "put" => self.put(request),
+            "delete" => self.delete(request),
+            "put_if_absent" => self.put_if_absent(request),
+            // Restored records are staged, too: nobody reads beside the owner of the store.
+            "put_all" | "restore" => self.put_all(request.list("entries")?),
+            "all" | "range" => self.range(request, false),
+            "reverse_all" | "reverse_range" => self.range(request, true),
+            "prefix_scan" => self.prefix_scan(request),
+            "approximate_num_entries" => Ok(json!(self.opened()?.num_entries()?)),
+            _ => Err(unknown(op)),
+        }
+    }
+
+    fn on_windows(&mut self, op: &str, request: &Request) -> Reply {
+        let (forward, reverse) = match op.strip_prefix("backward_") {
+            Some(forward) => (forward, true),
+            None => (op, false),
+        };
+        match forward {
+            "put" if !reverse => self.put_into_window(request),
+            "restore" => self.restore_windows(request.list("entries")?),
+            "fetch" => self.fetch(request),
+            "fetch_between" => {
+                let key = Some(request.bytes("key")?);
+                let span = Span {
+                    key_from: key.clone(),
+                    key_to: key,
+                    time_from: request.time("time_from")?,
+                    time_to: request.time("time_to")?,
+                };
+                self.scan_windows(span, Keys::Starts, reverse)
+            }
+            "fetch_range" | "fetch_all" => {
+                let span = Span {
+                    key_from: request.bytes_or_null("from")?,
+                    key_to: request.bytes_or_null("to")?,
+                    time_from: request.time("time_from")?,
+                    time_to: request.time("time_to")?,
+                };
+                self.scan_windows(span, Keys::Windowed, reverse)
+            }
+            "all" => {
+                let span = Span {
+                    key_from: None,
+                    key_to: None,
+                    time_from: 0,
+                    time_to: i64::MAX,
+                };
+                self.scan_windows(span, Keys::Windowed, reverse)
+            }
+            "dropped_records" => self
+                .opened()
+                .map(|_| Value::Null)
+                .map(|_| json!(self.dropped)),
+            _ => Err(unknown(op)),
+        }
+    }
+}
+
+/// The operations on windows.
+impl Host {
+    fn put_into_window(&mut self, request: &Request) -> Reply {
+        let start = request.time("window_start")?;
+        let key = request.bytes("key")?;
+        let value = request.bytes_or_null("value")?;
+        if start < 0 {
+            return Err(invalid(format!("the window starts at {start}, before 0")));
+        }
+        self.put_unless_expired(&key, start, value)?;
+        Ok(Value::Null)
+    }
+
+    fn restore_windows(&mut self, entries: &[Value]) -> Reply {
+        for entry in entries {
+            let (raw, value) = entry_of(entry)?;
+            let window = windows::window_of_record(&raw);
+            let (key, start) = window.ok_or_else(|| invalid("the key of a record is too short"))?;
+            self.put_unless_expired(key, start, value)?;
+        }
+        Ok(Value::Null)
+    }
+
+    fn put_unless_expired(
+        &mut self,
+        key: &[u8],
+        start: i64,
+        value: Option<Vec<u8>>,
+    ) -> Result<(), Failure> {
+        if !windows::put(self.opened()?, key, start, value)? {
+            self.dropped += 1;
+        }
+        Ok(())
+    }
+
+    fn fetch(&mut self, request: &Request) -> Reply {
+        let start = request.time("window_start")?;
+        let value = windows::fetch(self.opened()?, &request.bytes("key")?, start)?;
+        Ok(encoded(value.as_deref()))
+    }
+
+    fn scan_windows(&mut self, span: Span, keys: fn(Span) -> Keys, reverse: bool) -> Reply {
+        let rows = windows::scan(self.opened()?, &span, reverse)?;
+        Ok(self.keep(rows, keys(span)))
     }
 }
 
 /// The operations themselves, each with the arguments that the request brings.
 impl Host {
+    fn hello(&self, request: &Request) -> Reply {
+        if request.number("protocol")? < PROTOCOL {
+            let message = "this host needs version 2 of the protocol";
+            return Err(Failure::new("unsupported", message));
+        }
+        let mut capabilities = json!({"transactional": true, "durability": "power"});
+        if self.options.has_windows {
+            capabilities["kind"] = json!("window");
+            capabilities["retention_ms"] = json!(RETENTION_MS);
+            capabilities["window_size_ms"] = json!(WINDOW_SIZE_MS);
+            capabilities["expiry"] = json!("record");
+            capabilities["scan_order"] = json!("time");
+            capabilities["prefix_scan"] = json!(false);
+            capabilities["entry_count"] = json!(false);
+        }
+        Ok(json!({
+            "protocol": PROTOCOL,
+            "name": "redb",
+            "version": env!("CARGO_PKG_VERSION"),
+            "reopens": self.options.directory.is_none(),
+            "capabilities": capabilities,
+        }))
+    }
+
     fn open(&mut self, request: &Request) -> Reply {
         if self.store.is_some() {
             return Err(Failure::new("invalid-state", "the store is open already"));
         }
         // The command line has the last word, so that the host can be tried by hand.
-        let directory = match &self.directory {
+        let directory = match &self.options.directory {
             Some(directory) => directory.clone(),
             None => PathBuf::from(request.text("directory")?),
         };
-        self.store = Some(Store::open(&directory, self.bug)?);
+        self.store = Some(Store::open(&directory, self.options.bug)?);
+        self.dropped = 0;
         Ok(Value::Null)
     }
 
     fn close(&mut self) {
         // A scan keeps the database open, and with it the lock of its file.
-        self.scans.clear();
+        self.iterators.clear();
         self.store = None;
     }
 
@@ -128,11 +263,7 @@ impl Host {
         let store = self.opened()?;
         let mut checked = Vec::with_capacity(entries.len());
         for entry in entries {
-            let entry = list(entry, "an entry")?;
-            let key = entry.first().unwrap_or(&Value::Null);
-            let value = entry.get(1).unwrap_or(&Value::Null);
-            let key = decoded(key, "key")?.ok_or_else(|| null("a key"))?;
-            checked.push((key, decoded(value, "value")?));
+            checked.push(entry_of(entry)?);
         }
         for (key, value) in checked {
             store.put(key, value);
@@ -164,7 +295,7 @@ impl Host {
         let low = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
         let high = to.as_deref().map_or(Bound::Unbounded, Bound::Included);
         let scan = self.opened()?.scan(low, high, reverse)?;
-        Ok(self.keep(scan))
+        Ok(self.keep(scan, Keys::Plain))
     }
 
     fn prefix_scan(&mut self, request: &Request) -> Reply {
@@ -172,31 +303,31 @@ impl Host {
         let end = prefix_end(&prefix);
         let high = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let scan = self.opened()?.scan(Bound::Included(&prefix), high, false)?;
-        Ok(self.keep(scan))
+        Ok(self.keep(scan, Keys::Plain))
     }
 
-    fn keep(&mut self, scan: Scan) -> Value {
-        self.last_scan += 1;
-        self.scans.insert(self.last_scan, scan);
-        json!(self.last_scan)
+    fn keep(&mut self, scan: Scan, keys: Keys) -> Value {
+        self.last_iterator += 1;
+        let iterator = RowIterator::new(scan, keys);
+        self.iterators.insert(self.last_iterator, iterator);
+        json!(self.last_iterator)
     }
 
     fn next(&mut self, request: &Request) -> Reply {
-        let scan = self.scans.get_mut(&request.number("iterator")?);
-        let scan = scan.ok_or_else(|| Failure::new("invalid-state", "the iterator is not open"))?;
         let limit = usize::try_from(request.number("limit")?).unwrap_or(usize::MAX);
-        let rows = scan.page(limit)?;
+        let rows = self.iterator(request)?.page(limit)?;
         let done = rows.len() < limit;
-        let rows: Vec<Value> = rows
-            .iter()
-            .map(|(key, value)| json!([encoded(Some(key)), encoded(Some(value))]))
-            .collect();
         Ok(json!({"rows": rows, "done": done}))
     }
 
     fn close_iterator(&mut self, request: &Request) -> Reply {
-        self.scans.remove(&request.number("iterator")?);
+        self.iterators.remove(&request.number("iterator")?);
         Ok(Value::Null)
+    }
+
+    fn iterator(&mut self, request: &Request) -> Result<&mut RowIterator, Failure> {
+        let iterator = self.iterators.get_mut(&request.number("iterator")?);
+        iterator.ok_or_else(|| Failure::new("invalid-state", "the iterator is not open"))
     }
 
     fn opened(&mut self) -> Result<&mut Store, Failure> {
@@ -205,19 +336,17 @@ impl Host {
     }
 }
 
-fn hello(request: &Request) -> Reply {
-    if request.number("protocol")? < PROTOCOL {
-        return Err(Failure::new(
-            "unsupported",
-            "version 1 is the oldest there is",
-        ));
-    }
-    Ok(json!({
-        "protocol": PROTOCOL,
-        "name": "redb",
-        "version": env!("CARGO_PKG_VERSION"),
-        "capabilities": {"transactional": true, "durability": "power"},
-    }))
+fn unknown(op: &str) -> Failure {
+    Failure::new("unsupported", format!("no operation {op:?}"))
+}
+
+/// The key and the value of an entry: bytes, and bytes or null.
+fn entry_of(entry: &Value) -> Result<(Vec<u8>, Option<Vec<u8>>), Failure> {
+    let entry = list(entry, "an entry")?;
+    let key = entry.first().unwrap_or(&Value::Null);
+    let value = entry.get(1).unwrap_or(&Value::Null);
+    let key = decoded(key, "key")?.ok_or_else(|| null("a key"))?;
+    Ok((key, decoded(value, "value")?))
 }
 
 fn partition(topic: &Value, number: &Value) -> Result<Partition, Failure> {

@@ -1,8 +1,10 @@
 //! A state store on redb behind the store host protocol of streamproof: see `README.md`.
 
 mod host;
+mod iterator;
 mod scan;
 mod store;
+mod windows;
 mod wire;
 
 use std::env;
@@ -12,15 +14,15 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::host::Host;
+use crate::host::{Host, Options};
 use crate::store::Bug;
 use crate::wire::Request;
 
-const USAGE: &str = "usage: redb-host [--dir DIRECTORY] [--bug offsets-first]";
+const USAGE: &str = "usage: redb-host [--kind window] [--dir DIRECTORY] [--bug offsets-first]";
 
 fn main() -> ExitCode {
     let host = match options(env::args().skip(1)) {
-        Ok((directory, bug)) => Host::new(directory, bug),
+        Ok(options) => Host::new(options),
         Err(wrong) => {
             eprintln!("redb-host: {wrong}\n{USAGE}");
             return ExitCode::from(2);
@@ -35,18 +37,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn options(
-    mut arguments: impl Iterator<Item = String>,
-) -> Result<(Option<PathBuf>, Option<Bug>), String> {
-    let (mut directory, mut bug) = (None, None);
+fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut found = Options::default();
     while let Some(option) = arguments.next() {
         match (option.as_str(), arguments.next()) {
-            ("--dir", Some(path)) => directory = Some(PathBuf::from(path)),
-            ("--bug", Some(name)) if name == "offsets-first" => bug = Some(Bug::OffsetsFirst),
+            ("--dir", Some(path)) => found.directory = Some(PathBuf::from(path)),
+            ("--kind", Some(name)) if name == "window" => found.has_windows = true,
+            ("--bug", Some(name)) if name == "offsets-first" => found.bug = Some(Bug::OffsetsFirst),
             (_, value) => return Err(format!("{option} {}?", value.unwrap_or_default())),
         }
     }
-    Ok((directory, bug))
+    Ok(found)
 }
 
 /// Answer one line after the other until there are no more: a reply is written once what was asked

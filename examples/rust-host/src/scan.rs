@@ -47,19 +47,8 @@ impl Scan {
         }
     }
 
-    /// Up to the given number of the next rows; fewer at the end.
-    pub fn page(&mut self, limit: usize) -> Result<Vec<Row>> {
-        let mut rows = Vec::new();
-        while rows.len() < limit {
-            match self.next_row()? {
-                Some(row) => rows.push(row),
-                None => break,
-            }
-        }
-        Ok(rows)
-    }
-
-    fn next_row(&mut self) -> Result<Option<Row>> {
+    /// The next row; none at the end.
+    pub fn next_row(&mut self) -> Result<Option<Row>> {
         loop {
             if self.ahead.is_none() {
                 self.ahead = self.next_committed()?;

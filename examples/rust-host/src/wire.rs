@@ -61,6 +61,12 @@ impl Request {
         number.ok_or_else(|| invalid(format!("{name} must be a number")))
     }
 
+    /// A time in milliseconds.
+    pub fn time(&self, name: &str) -> Result<i64, Failure> {
+        let time = self.field(name).as_i64();
+        time.ok_or_else(|| invalid(format!("{name} must be a time in milliseconds")))
+    }
+
     pub fn bytes(&self, name: &str) -> Result<Vec<u8>, Failure> {
         self.bytes_or_null(name)?.ok_or_else(|| null(name))
     }
