@@ -9,6 +9,7 @@ from typing import Any
 from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, ChangelogRecord
 from streamproof.conformance.violations import brief, safe_repr
 from streamproof.stores.api import NO_TIMESTAMP, IsolationLevel, TopicPartition
+from streamproof.stores.jvm.subjects import CLASS_PATH, class_path_for
 from streamproof.stores.timestamps import ValueAndTimestamp
 from streamproof.stores.windows import Windowed
 
@@ -27,6 +28,7 @@ __all__ = [
     "render_argument",
     "render_program",
     "short_comment",
+    "with_class_path",
 ]
 
 NO_ANSWER = object()
@@ -162,6 +164,15 @@ def explained(program: str) -> str:
     if len(lines) <= LONGEST_PROGRAM or lines[0] == WHY_LONG:
         return program
     return f"{WHY_LONG}\n{program}"
+
+
+def with_class_path(program: str, subject: str) -> str:
+    """A program that finds the classes of its subject by itself, if they are a user's."""
+    path = class_path_for(subject)
+    if not path or not program:
+        return program
+    imports, _, body = program.partition("\n\n")
+    return f"import os\n{imports}\n\nos.environ[{CLASS_PATH!r}] = {path!r}\n{body}"
 
 
 def render_program(subject: str, guarantee: str, lines: list[str]) -> str:

@@ -21,6 +21,7 @@ from msgspec import Struct, field
 from streamproof.conformance.results import Failure, Guarantee, Profile, Spec
 from streamproof.conformance.subject import binds_of
 from streamproof.errors import UsageError
+from streamproof.stores.jvm.subjects import class_path_for
 from streamproof.version import __version__
 
 __all__ = [
@@ -97,6 +98,7 @@ class SavedFailure(Struct, frozen=True, kw_only=True):
         timeout_s: seconds after which a call on the subject counted as a hang.
         traceback: the part of the subject in the traceback, if the subject raised.
         reproduce: the command that found the failure.
+        class_path: the jars and directories with the subject, if it is a class of the user's.
         choices: the choices that lead to the failure.
     """
 
@@ -120,6 +122,7 @@ class SavedFailure(Struct, frozen=True, kw_only=True):
     program: str
     traceback: str = ""
     reproduce: str
+    class_path: str = ""
     choices: SavedChoices
 
     @property
@@ -309,6 +312,7 @@ def saved_from(failure: Failure, choices: SavedChoices, **how: Any) -> SavedFail
         name: getattr(failure, name).encode("utf-8", "backslashreplace").decode()
         for name in (*names, "program", "traceback", "reproduce")
     }
+    class_path = class_path_for(failure.subject).encode("utf-8", "backslashreplace").decode()
     world = 0
     if _simulates(failure.subject, choices):
         # The simulator takes long to import, and few failures need it.
@@ -316,5 +320,11 @@ def saved_from(failure: Failure, choices: SavedChoices, **how: Any) -> SavedFail
 
         world = WORLD_VERSION
     return SavedFailure(
-        format=FORMAT, tool_version=__version__, world=world, choices=choices, **texts, **how
+        format=FORMAT,
+        tool_version=__version__,
+        world=world,
+        class_path=class_path,
+        choices=choices,
+        **texts,
+        **how,
     )

@@ -49,7 +49,8 @@ def told(error: BaseException) -> str:
     """An exception in one line, with the line of the subject that raised it, if there is one."""
     frames = traceback.walk_tb(error.__traceback__)
     places = [(frame.f_code.co_filename, line) for frame, line in frames]
-    mine = [each for each in places if is_of_subject(each[0])]
+    # The line of the client that passes on an error of a host says nothing.
+    mine = [each for each in places if is_of_subject(each[0]) and not each[0].startswith(_CLIENT)]
     return brief(error) + (f" ({brief(line_at(*mine[-1]))})" if mine else "")
 
 

@@ -15,7 +15,7 @@ from streamproof.conformance.catalogue import UNCLAIMED, Requirement
 from streamproof.conformance.check_records import CheckFinding, CheckOutcome
 from streamproof.conformance.failure_groups import broken_words, group_failures
 from streamproof.conformance.mutants import MUTANTS
-from streamproof.conformance.program_text import fails_by_itself
+from streamproof.conformance.program_text import fails_by_itself, with_class_path
 from streamproof.conformance.results import (
     Failure,
     Guarantee,
@@ -297,7 +297,7 @@ def failures_of(
             level=requirement.level,
             core=requirement.core,
             tried=finding.tried,
-            program=finding.program,
+            program=with_class_path(finding.program, subject),
             expected=finding.expected,
             found=finding.found,
             reproduce=reproduce(outcome),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -45,6 +45,7 @@ from streamproof.conformance.verdicts import (
 )
 from streamproof.errors import UsageError
 from streamproof.stores.capabilities import Capabilities
+from streamproof.stores.jvm.subjects import class_path_options
 
 __all__ = [
     "Observer",
@@ -79,7 +80,7 @@ def select_requirements(only: Iterable[str], binds: Binds = "store") -> list[Req
 
 
 def verify_command(
-    subjects: Iterable[str], settings: Settings, only: Iterable[str] = (), budget: str = ""
+    subjects: Collection[str], settings: Settings, only: Iterable[str] = (), budget: str = ""
 ) -> str:
     """The command line that starts a run like this one."""
     words = ["streamproof", "verify", *subjects]
@@ -96,6 +97,7 @@ def verify_command(
         words += ["--round", str(settings.round)]
     if budget:
         words += ["--budget", budget]
+    words += class_path_options(subjects)
     return shlex.join(words)
 
 

@@ -19,6 +19,7 @@ from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import library
 from streamproof.sim.invariants import INVARIANTS, Invariant
 from streamproof.sim.simulation import MakeDisk
+from streamproof.stores.jvm.subjects import class_path_options
 
 __all__ = ["Wanted", "play_with", "target_of"]
 
@@ -43,7 +44,8 @@ class Wanted(NamedTuple):
         """The changes as options of the command line."""
         words = [word for each in self.defects for word in ("--defect", each)]
         words += ["--subject", self.subject] if self.subject else []
-        return words + (["--seed", str(self.seed)] if self.seed is not None else [])
+        words += ["--seed", str(self.seed)] if self.seed is not None else []
+        return words + class_path_options([self.subject])
 
 
 def target_of(scenario: Scenario, setup: Setup) -> str:

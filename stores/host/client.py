@@ -107,7 +107,7 @@ class HostFactory:
         except msgspec.ValidationError as error:
             raise UsageError(
                 f"The store host {self.command.label!r} claims a capability with a wrong value: "
-                f"{error}. Correct the answer to hello."
+                f"{error}. Correct its capabilities."
             ) from error
         version = self.hello.protocol
         kinds = "a key-value store" if version == 1 else "a store"

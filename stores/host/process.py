@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import shlex
 import signal
@@ -35,8 +36,17 @@ LEAVE_TIMEOUT_S = 5.0
 DIRECTORY = "{dir}"
 """Stands for the directory of the task in a command."""
 
-LOG_END_BYTES = 4096
+LOG_END_BYTES = 16_384
 """How many bytes at the end of the standard error are searched for its last line."""
+
+LONGEST_WORDS = 600
+"""The most characters of that line."""
+
+UNUSABLE = 3
+"""The exit code of a host that cannot serve its store; its last line says why."""
+
+_FRAME = re.compile(r"\s+at |\s+\.\.\. \d+ ")
+"""The start of a line below an error in Java: the error is more telling than where it arose."""
 
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """The exit codes of a host that was killed: its own, and that of a shell which had started it."""
@@ -155,7 +165,7 @@ class HostProcess:
         try:
             found = self.call(_hello, "hello", {"protocol": PROTOCOL}, timeout_s=HELLO_TIMEOUT_S)
         except StoreError as error:
-            raise UsageError(f"{self} did not answer hello: {error}") from error
+            raise UsageError(self._why_no_hello(str(error))) from error
         if not 1 <= found.protocol <= PROTOCOL:
             raise UsageError(
                 f"{self} speaks version {found.protocol} of the protocol, but this streamproof "
@@ -165,6 +175,12 @@ class HostProcess:
         # The directory in a command is that of one store.
         self.reopens = found.reopens and DIRECTORY not in self.command.line
         return found
+
+    def _why_no_hello(self, error: str) -> str:
+        if self._process.returncode == UNUSABLE and self._said:
+            return f"Subject {self.command.label!r}: {self._said}"
+        # How a host ended is a sentence about the host already.
+        return error if error.startswith(str(self)) else f"{self} did not answer hello: {error}"
 
     def call(
         self,
@@ -242,7 +258,9 @@ class HostProcess:
         ready = [descriptor for descriptor, _ in self._events.poll(left_ms)]
         if not ready:
             self.kill()
-            raise ProcessorStateError(f"no answer to {op} within {HELLO_TIMEOUT_S:g} s{self._said}")
+            raise ProcessorStateError(
+                f"no answer to {op} within {HELLO_TIMEOUT_S:g} s{self._aside()}"
+            )
         # An answer that the host wrote before its death comes first.
         if self._stdout not in ready and len(self._events.poll(0)) == 1:
             self._be_gone(op)
@@ -256,7 +274,7 @@ class HostProcess:
             kill_hosts()
             os.kill(os.getpid(), signal.SIGKILL)
         self.kill()
-        raise ProcessorStateError(f"{self} {_ended(code)} during {op}{self._said}.")
+        raise ProcessorStateError(f"{self} {_ended(code)} during {op}{self._aside()}.")
 
     def _speaks_nonsense(self, op: str, what: str) -> NoReturn:
         self.kill()
@@ -266,11 +284,16 @@ class HostProcess:
         )
 
     def _last_words(self) -> str:
-        """The last line of the host's standard error, to be added to a message."""
+        """The last line of the host's standard error that tells something."""
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - LOG_END_BYTES))
-        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
-        return f" ({lines[-1][:300]})" if lines else ""
+        lines = self._log.read().decode("utf-8", "replace").rstrip().splitlines()
+        telling = [each for each in lines if each.strip() and not _FRAME.match(each)]
+        return telling[-1].strip()[:LONGEST_WORDS] if telling else ""
+
+    def _aside(self) -> str:
+        """The last words of a host that is dead, to be added to a sentence."""
+        return f" ({self._said})" if self._said else ""
 
     def release(self) -> None:
         """Keep the host for another store if it can open one; else let it leave."""

@@ -36,6 +36,9 @@ MAIN = "streamproof.host.Host"
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m")
 """Most JVMs of a run live for less than a second: what pays off later only costs."""
 
+QUIET = "-XX:+DisplayVMOutputToStderr"
+"""The standard output is for answers; without the option the JVM itself writes warnings there."""
+
 _NATIVE = {"x86_64": "linux64", "aarch64": "linux-aarch64"}
 """The names that RocksDB gives to machines."""
 
@@ -55,9 +58,10 @@ def host_command(release: str, store: str, class_path: Sequence[str] = ()) -> st
     built = _built(release)
     jars = [*class_path, str(built / "host.jar"), *map(str, class_path_of(release, built))]
     archive = built / "classes.jsa"
-    words = ["env", "ROCKSDB_MUSL_LIBC=false", java, *FAST_START]
+    words = ["env", "ROCKSDB_MUSL_LIBC=false", java, *FAST_START, QUIET]
     if archive.is_file() and not class_path:
         words += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"]
+    words += [f"-Dstreamproof.kafka={release}"]
     words += [f"-Djava.library.path={built / 'native'}", "-cp", ":".join(jars), MAIN, store]
     return shlex.join(words)
 
@@ -110,7 +114,16 @@ def _compile(compiler: str, sources: dict[str, str], jars: list[Path], building:
     folder.mkdir()
     for name, text in sources.items():
         (folder / name).write_text(text, "utf-8")
-    command = [compiler, "-nowarn", "-d", str(classes), "-cp", ":".join(map(str, jars))]
+    # Without the option each JVM leaves a directory among the temporary files.
+    command = [
+        compiler,
+        "-J-XX:-UsePerfData",
+        "-nowarn",
+        "-d",
+        str(classes),
+        "-cp",
+        ":".join(map(str, jars)),
+    ]
     done = subprocess.run(
         [*command, *map(str, sorted(folder.iterdir()))],
         capture_output=True,

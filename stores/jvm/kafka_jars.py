@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -19,6 +20,9 @@ OLDEST_RELEASE = "4.3.0"
 
 MAVEN_TIMEOUT_S = 600.0
 """Maven downloads about 100 MB at the first use of a release."""
+
+LONGEST_REASON = 300
+"""The most characters of an error of Maven."""
 
 _PROJECT = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -86,10 +90,18 @@ def class_path_of(release: str, directory: Path) -> list[Path]:
     project = directory / "pom.xml"
     project.write_text(_PROJECT.format(release=release), "utf-8")
     found = directory / "maven-class-path"
-    command = [maven, "--quiet", "--batch-mode", "--file", str(project)]
+    # Without the option, Maven remembers for a day that it could not get a jar.
+    command = [maven, "--quiet", "--batch-mode", "--update-snapshots", "--file", str(project)]
     command += ["dependency:build-classpath", f"-Dmdep.outputFile={found}"]
+    # Without the option each JVM leaves a directory among the temporary files.
+    options = f"{os.environ.get('MAVEN_OPTS', '')} -XX:-UsePerfData"
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=MAVEN_TIMEOUT_S
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=MAVEN_TIMEOUT_S,
+        env={**os.environ, "MAVEN_OPTS": options},
     )
     if done.returncode:
         raise UsageError(
@@ -104,6 +116,8 @@ def class_path_of(release: str, directory: Path) -> list[Path]:
 def _first_error(printed: str) -> str:
     """The first error that Maven printed, in one short line."""
     for line in printed.splitlines():
-        if line.startswith("[ERROR]") and len(line) > len("[ERROR] "):
-            return line.removeprefix("[ERROR]").strip().rstrip(".")[:300]
+        # A code of the terminal may stand before the mark.
+        text = line.partition("[ERROR]")[2].partition(" -> [Help")[0].strip()
+        if text:
+            return text.rstrip(".")[:LONGEST_REASON]
     return "it did not say why"

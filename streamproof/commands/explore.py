@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamproof.commands.options import CORES, FirstSeed
+from streamproof.commands.options import CORES, ClassPath, FirstSeed, KafkaRelease, subjects_with
 from streamproof.commands.terminal import terminal
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
@@ -109,6 +109,8 @@ def explore(
     keep_going: KeepGoingOption = False,
     shrink_runs: ShrinkRunsOption = None,
     out: OutOption = Path("streamproof-explored"),
+    class_path: ClassPath = "",
+    kafka: KafkaRelease = "",
 ) -> None:
     """Explore simulated worlds, and shrink what breaks a promise.
 
@@ -129,6 +131,7 @@ def explore(
     from streamproof.runs.exploration import RUNS, ExploreRequest, open_exploration
     from streamproof.scenarios.shrinking import MOST_RUNS
 
+    (subject,) = subjects_with([subject], class_path, kafka)
     request = ExploreRequest(
         seed=seed,
         runs=runs or RUNS,
@@ -214,6 +217,9 @@ def _shrink_all(
 def _print_reproduce(console: Console, worst: Finding, subject: str) -> None:
     from rich.text import Text
 
+    from streamproof.stores.jvm.subjects import class_path_options
+
     words = ["streamproof", "replay", f"{worst.scenario}@{worst.variant}"]
     words += ["--subject", subject] if subject else []
+    words += class_path_options([subject])
     console.print(Text(f"Reproduce: {shlex.join(words)}"), soft_wrap=True)

@@ -7,6 +7,7 @@ command imports what it runs when it runs.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +19,16 @@ __all__ = [
     "CORES",
     "DEFAULT_OUT",
     "Checks",
+    "ClassPath",
     "FirstSeed",
+    "KafkaRelease",
     "Master",
     "OutputDirectory",
     "Remote",
     "WorkDirectory",
     "make_directory",
     "names_in",
+    "subjects_with",
 ]
 
 CORES = os.cpu_count() or 1
@@ -77,6 +81,42 @@ Remote = Annotated[
         help="Run the work on this Spark Connect server instead, such as sc://HOST:PORT.",
     ),
 ]
+
+
+ClassPath = Annotated[
+    str,
+    typer.Option(
+        "--classpath",
+        metavar="PATH",
+        show_default=False,
+        help="Find the classes of java: subjects in these jars and directories, as with `java "
+        "-cp`. Default: the environment variable CLASSPATH.",
+    ),
+]
+
+KafkaRelease = Annotated[
+    str,
+    typer.Option(
+        "--kafka",
+        metavar="RELEASE",
+        show_default=False,
+        help="Run java: and kafka: subjects that name no release with @ on this release of Kafka.",
+    ),
+]
+
+
+def subjects_with(names: Iterable[str], class_path: str, release: str) -> list[str]:
+    """The names of subjects with the release of Kafka; their class path is set.
+
+    Raises:
+        UsageError: an option is given, and no subject needs it.
+    """
+    # --help needs no stores.
+    from streamproof.stores.jvm.subjects import take_class_path, with_release
+
+    found = with_release(names, release)
+    take_class_path(found, class_path)
+    return found
 
 
 def make_directory(out: Path) -> None:

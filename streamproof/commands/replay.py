@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from streamproof.commands.options import DEFAULT_OUT, OutputDirectory, WorkDirectory
+from streamproof.commands.options import (
+    DEFAULT_OUT,
+    ClassPath,
+    KafkaRelease,
+    OutputDirectory,
+    WorkDirectory,
+    subjects_with,
+)
 from streamproof.commands.replay_view import Format, View
 from streamproof.commands.terminal import terminal
 from streamproof.errors import UsageError
@@ -116,6 +124,8 @@ def replay(
     step: StepOption = False,
     all_: AllOption = False,
     work_dir: WorkDirectory = None,
+    class_path: ClassPath = "",
+    kafka: KafkaRelease = "",
 ) -> None:
     """Play a scenario, show a trace, or run a saved failure again.
 
@@ -139,6 +149,7 @@ def replay(
         tuple(set_ or ()),
         tuple(run or ()),
         View(format_, out, all_, until, compare_, step),
+        (class_path, kafka),
     )
     kind = kinds.pop()
     _require_fitting(kind, asked)
@@ -155,6 +166,7 @@ class _Asked(NamedTuple):
         changes: settings of a scenario to change, each as ``KEY=VALUE``.
         runs: the runs of a trace to show.
         view: how runs are shown.
+        jvm: the class path and the release of Kafka for stores of the JVM; empty if not given.
     """
 
     targets: list[str]
@@ -162,15 +174,26 @@ class _Asked(NamedTuple):
     changes: tuple[str, ...]
     runs: tuple[str, ...]
     view: View
+    jvm: tuple[str, str]
 
 
 def _replay_failures(console: Console, asked: _Asked) -> int:
+    from msgspec import structs
+
     from streamproof.commands.replay_output import EXIT_CODES, print_repeated
     from streamproof.conformance.saved_failures import read_failure
     from streamproof.runs.failure_runs import repeat_failure
+    from streamproof.stores.jvm.subjects import CLASS_PATH
 
-    saved = [read_failure(Path(each)) for each in asked.targets]
-    codes = [print_repeated(console, repeat_failure(each, asked.wanted.work_dir)) for each in saved]
+    read = [read_failure(Path(each)) for each in asked.targets]
+    names = subjects_with([each.subject for each in read], *asked.jvm)
+    saved = [structs.replace(each, subject=name) for each, name in zip(read, names, strict=True)]
+    given = os.environ.get(CLASS_PATH, "")
+    codes = []
+    for each in saved:
+        if path := given or each.class_path:
+            os.environ[CLASS_PATH] = path
+        codes.append(print_repeated(console, repeat_failure(each, asked.wanted.work_dir)))
     return next(code for code in EXIT_CODES.values() if code in codes)
 
 
@@ -192,6 +215,8 @@ def _replay_scenarios(console: Console, asked: _Asked) -> int:
     from streamproof.runs.scenario_runs import play_targets
 
     wanted, changes = asked.wanted, asked.changes
+    (subject,) = subjects_with([wanted.subject], *asked.jvm)
+    wanted = wanted._replace(subject=subject)
     runs = play_targets(asked.targets, wanted, dict(map(_setting, changes)), changes)
     show_scenarios(console, runs, asked.view)
     is_as_written = not (changes or wanted.defects or wanted.seed is not None)
@@ -233,10 +258,20 @@ def _require_fitting(kind: str, asked: _Asked) -> None:
 
 _OF_VIEWS = ("--until", "--format", "--out", "--compare", "--step", "--all")
 
+_OF_THE_JVM = ("--classpath", "--kafka")
+
 _FITTING = {
-    "failure": ("--work-dir",),
+    "failure": ("--work-dir", *_OF_THE_JVM),
     "trace": ("--run", *_OF_VIEWS),
-    "scenario": ("--subject", "--set", "--defect", "--seed", "--work-dir", *_OF_VIEWS),
+    "scenario": (
+        "--subject",
+        "--set",
+        "--defect",
+        "--seed",
+        "--work-dir",
+        *_OF_THE_JVM,
+        *_OF_VIEWS,
+    ),
 }
 """The options that fit each kind of target."""
 
@@ -258,6 +293,7 @@ def _given(asked: _Asked) -> list[str]:
         "--defect": wanted.defects,
         "--seed": wanted.seed is not None,
         "--work-dir": wanted.work_dir,
+        **dict(zip(_OF_THE_JVM, asked.jvm, strict=True)),
         "--run": asked.runs,
         "--until": view.until_ms is not None,
         "--format": view.format != "text",

@@ -11,7 +11,12 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 from rich.text import Text
 
-from streamproof.commands.options import WorkDirectory
+from streamproof.commands.options import (
+    ClassPath,
+    KafkaRelease,
+    WorkDirectory,
+    subjects_with,
+)
 from streamproof.commands.terminal import terminal
 from streamproof.conformance.store_worlds.hosted_play import Wanted, play_with
 from streamproof.exit_codes import ExitCode
@@ -51,6 +56,8 @@ def list_scenarios(
     play: PlayOption = False,
     subject: SubjectOption = None,
     work_dir: WorkDirectory = None,
+    class_path: ClassPath = "",
+    kafka: KafkaRelease = "",
 ) -> None:
     """List the crash scenarios, show one, or play them all.
 
@@ -63,7 +70,8 @@ def list_scenarios(
     console = terminal()
     chosen = [read(find(name))] if name else [read(path) for path in library().values()]
     if play:
-        stores = [Wanted(each, work_dir=work_dir) for each in ("", *(subject or ()))]
+        names = subjects_with(subject or (), class_path, kafka)
+        stores = [Wanted(each, work_dir=work_dir) for each in ("", *names)]
         raise typer.Exit(ExitCode.FAILURE if _play_all(console, chosen, stores) else 0)
     if name:
         _show(console, chosen[0])

@@ -12,9 +12,12 @@ from streamproof.commands.options import (
     CORES,
     DEFAULT_OUT,
     Checks,
+    ClassPath,
+    KafkaRelease,
     OutputDirectory,
     WorkDirectory,
     names_in,
+    subjects_with,
 )
 from streamproof.commands.terminal import terminal
 from streamproof.conformance.results import Guarantee, Profile, Spec
@@ -37,8 +40,8 @@ SubjectsArgument = Annotated[
         metavar="SUBJECT",
         help="A store to verify: module:factory, path/to/file.py:factory, a built-in name, or "
         "'cmd:./my-store-host --dir {dir}' for a store in another language. kafka:rocksdb is "
-        "Kafka's own store, and java:com.acme.Stores#supplier a store in CLASSPATH. Or `runtime`, "
-        "to verify the simulated runtime that stores run in.",
+        "Kafka's own store, and java:com.acme.Stores#supplier a store in --classpath. Or "
+        "`runtime`, to verify the simulated runtime that stores run in.",
     ),
 ]
 
@@ -172,6 +175,8 @@ def verify(
     subject_version: SubjectVersionOption = "",
     timeout: TimeoutOption = 20.0,
     work_dir: WorkDirectory = None,
+    class_path: ClassPath = "",
+    kafka: KafkaRelease = "",
 ) -> None:
     """Verify one or more stores, or the simulated runtime.
 
@@ -192,8 +197,9 @@ def verify(
     from streamproof.conformance.settings import Settings
     from streamproof.reports.verification import VerifyRequest, with_defect
 
+    names = subjects_with(with_defect(subjects, defect), class_path, kafka)
     request = VerifyRequest(
-        subjects=tuple(dict.fromkeys(with_defect(subjects, defect))),
+        subjects=tuple(dict.fromkeys(names)),
         settings=Settings(
             guarantee=guarantee,
             spec=spec,

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from streamproof.conformance.check_engine import CheckTask, Engine, work_directory
 from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckOutcome
+from streamproof.conformance.program_text import with_class_path
 from streamproof.conformance.saved_failures import SavedFailure
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.verify_session import still_fails, why_untried
@@ -49,7 +50,9 @@ def repeat_failure(saved: SavedFailure, work_dir: Path | None = None) -> Repeate
     if not still_fails(saved, outcome):
         return RepeatedFailure(saved, "mended")
     found = next((each for each in outcome.findings if each.shape == saved.shape), None)
-    return RepeatedFailure(saved, "fails", found.program if found else outcome.subject_error)
+    if found is None:
+        return RepeatedFailure(saved, "fails", outcome.subject_error)
+    return RepeatedFailure(saved, "fails", with_class_path(found.program, saved.subject))
 
 
 def _outcome(saved: SavedFailure, work_dir: Path | None) -> CheckOutcome:

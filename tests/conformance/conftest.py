@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,9 @@ from hypothesis import HealthCheck, settings
 # import the one beside it.
 sys.path.append(str(Path(__file__).parent))
 
-from command_lines import CommandLine, processes_with
+from command_lines import SUBJECTS, CommandLine, processes_with
+
+from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, class_path_of
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Whoever started the tests in the background had them ignore Ctrl-C, and processes that they
@@ -40,3 +43,21 @@ def command_line(tmp_path: Path) -> Iterator[CommandLine]:
     for pid in processes_with(line.marker):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, 9)
+
+
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The class path of a user, compiled once for all tests."""
+    directory = tmp_path_factory.mktemp("classes")
+    jars = ":".join(map(str, class_path_of(DEFAULT_RELEASE, tmp_path_factory.mktemp("jars"))))
+    sources = sorted((SUBJECTS / "java").rglob("*.java"))
+    command = ["javac", "-nowarn", "-d", str(directory), "-cp", jars, *map(str, sources)]
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    return directory
+
+
+@pytest.fixture
+def of_a_user(command_line: CommandLine, classes: Path) -> CommandLine:
+    """A command line with a class path."""
+    command_line.environment["CLASSPATH"] = str(classes)
+    return command_line

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_lines import SUBJECTS, CommandLine
+from command_lines import CommandLine
 
 from streamproof.conformance.subject import load_subject
 from streamproof.errors import UsageError
@@ -22,30 +23,11 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.host.client import kill_hosts
-from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, class_path_of
+from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE
 from streamproof.stores.jvm.subjects import command_of
 from streamproof.stores.timestamps import ValueAndTimestamp
 from streamproof.stores.windowed.keys import window_key
 from streamproof.stores.windows import Window, Windowed
-
-SOURCE = SUBJECTS / "java" / "com" / "acme" / "Stores.java"
-
-
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The class path of a user."""
-    directory = tmp_path_factory.mktemp("classes")
-    jars = ":".join(map(str, class_path_of(DEFAULT_RELEASE, tmp_path_factory.mktemp("jars"))))
-    command = ["javac", "-nowarn", "-d", str(directory), "-cp", jars, str(SOURCE)]
-    subprocess.run(command, check=True, capture_output=True, timeout=600)
-    return directory
-
-
-@pytest.fixture
-def of_a_user(command_line: CommandLine, classes: Path) -> CommandLine:
-    """A command line with a class path."""
-    command_line.environment["CLASSPATH"] = str(classes)
-    return command_line
 
 
 def test_a_mistake_of_kafka_is_found(command_line: CommandLine) -> None:
@@ -181,52 +163,13 @@ def test_a_wrong_store_of_a_user(of_a_user: CommandLine) -> None:
     assert {each.status for each in ended.log.results if each.subject not in broken} == {"pass"}
 
 
-def test_a_store_that_ends_the_jvm(of_a_user: CommandLine) -> None:
-    """The last words of the JVM are in the report, and the other checks go on."""
-    ended = of_a_user.verify("java:com.acme.Stores#exiting", "--only", "KV-002,LIFE-001")
-
-    assert ended.code == 1
-    assert "left with exit code 7 during get (the store gives up)" in ended.failures["KV-002"].found
-    assert ended.results["LIFE-001"].status == "pass"
-
-
-@pytest.mark.parametrize(
-    ("subject", "message"),
-    [
-        ("java:com.acme.Nothing", "There is no class com.acme.Nothing."),
-        ("java:com.acme.Stores", "com.acme.Stores has no public constructor without parameters."),
-        ("java:com.acme.Stores#nothing", "There is no public method com.acme.Stores#nothing"),
-        ("java:com.acme.Stores#notStatic", "com.acme.Stores#notStatic is not static."),
-        ("java:com.acme.Stores#throwing", "raised java.lang.IllegalStateException: no license."),
-        ("java:com.acme.Stores#noStore", "gives java.lang.String, which is no supplier of a store"),
-    ],
-)
-def test_a_class_that_gives_no_store(
-    subject: str, message: str, classes: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message says why, and what to do."""
-    monkeypatch.setenv("CLASSPATH", str(classes))
-    with pytest.raises(UsageError) as raised:
-        load_subject(subject)
-    assert message in str(raised.value)
-
-
-def test_a_name_that_gives_no_store_ends_the_run(of_a_user: CommandLine) -> None:
-    """Exit code 3, and one line."""
-    ended = of_a_user.verify("java:com.acme.Nothing")
-
-    assert ended.code == 3
-    (line,) = ended.stderr.splitlines()
-    assert "There is no class com.acme.Nothing." in line
-
-
 @pytest.mark.parametrize(
     ("subject", "message"),
     [
         ("kafka:granite", "Kafka's stores are kafka:rocksdb, kafka:rocksdb-timestamped, "),
         ("kafka:rocksdb@newest", "'newest' is no release of Kafka."),
         ("kafka:rocksdb@3.9.1", "The stores of Kafka 3.9.1 keep no offsets"),
-        ("java:com.acme.Stores", "the environment variable CLASSPATH is empty."),
+        ("java:com.acme.Stores", "needs your classes: name their jars and directories"),
     ],
 )
 def test_a_name_that_is_none(subject: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,14 +180,78 @@ def test_a_name_that_is_none(subject: str, message: str, monkeypatch: pytest.Mon
     assert message in str(raised.value)
 
 
-@pytest.mark.parametrize("program", ["java", "javac", "mvn"])
-def test_a_machine_without_java_or_maven(
-    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_options_name_the_classes_and_the_release(command_line: CommandLine, classes: Path) -> None:
+    """What a run prints and saves finds them again, in a shell that knows nothing of them."""
+    command_line.environment.pop("CLASSPATH", None)
+    (command_line.cwd / "lib").symlink_to(classes)
+    subject = "java:com.acme.Stores#lostTombstones"
+    options = ("--classpath", "lib:lib/*", "--kafka", DEFAULT_RELEASE)
+    ended = command_line.verify(subject, "--only", "KV-007", *options)
+
+    failure = ended.failures["KV-007"]
+    assert failure.subject == f"{subject}@{DEFAULT_RELEASE}"
+    assert failure.reproduce.endswith(" --seed 1 --classpath 'lib:lib/*'")
+    saved = ended.out / failure.saved
+    with command_line.start("replay", str(saved)) as replayed:
+        assert replayed.wait(60) == 1
+    program = subprocess.run(
+        [sys.executable, "-P", saved.with_suffix(".py")],
+        cwd=command_line.cwd,
+        env=command_line.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "AssertionError" in program.stderr
+    command_line.expect_nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("in-memory", "--kafka", "4.3.1"), "--kafka is for stores of the JVM: name one,"),
+        (("kafka:rocksdb", "--classpath", "x"), "--classpath is for stores of your own:"),
+        (("kafka:rocksdb", "--kafka", "3.9.1"), "The stores of Kafka 3.9.1 keep no offsets"),
+        (("java:com.acme.A",), "needs your classes: name their jars and directories"),
+        (("java:com.acme.A", "--classpath", "a.jar"), "There is no jar 'a.jar'."),
+    ],
+)
+def test_options_that_do_not_fit(
+    arguments: tuple[str, ...], message: str, command_line: CommandLine
 ) -> None:
-    """What is missing is named, with the remedy."""
-    for each in {"java", "javac", "mvn"} - {program}:
-        (tmp_path / each).touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(UsageError, match=rf"need the program '{program}'. Install "):
-        command_of("kafka:rocksdb")
+    """Exit code 3, and one line."""
+    command_line.environment.pop("CLASSPATH", None)
+    ended = command_line.verify(*arguments)
+
+    assert ended.code == 3
+    (line,) = ended.stderr.splitlines()
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("subject", "claims"),
+    [
+        (
+            "java:com.acme.Declared",
+            {
+                "position": False,
+                "transactional": True,
+                "iterator_view": "snapshot",
+                "persistent": False,
+            },
+        ),
+        (
+            "java:com.acme.Declared$OfSupplier#store",
+            {"disposable_files": "LOCK", "position": True, "iterator_view": "weak"},
+        ),
+    ],
+)
+def test_claims_are_declared_in_a_field(
+    subject: str, claims: dict[str, Any], classes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the named class counts, or else that of the store; the others are inferred."""
+    monkeypatch.setenv("CLASSPATH", str(classes))
+    found = load_subject(subject).capabilities
+
+    assert {name: getattr(found, name) for name in claims} == claims

@@ -260,7 +260,7 @@ def test_a_host_that_misbehaves(
     ("how", "message"),
     [
         ("silent", "did not answer hello: no answer to hello within"),
-        ("talks first", "did not answer hello: .* answered hello with b'Welcome"),
+        ("talks first", "The store host .* answered hello with b'Welcome"),
         (
             "from the future",
             "speaks version 3 of the protocol, but this streamproof speaks versions 1 to 2",

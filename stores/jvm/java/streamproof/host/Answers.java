@@ -72,7 +72,7 @@ final class Answers {
   }
 
   /** The error, the place that raised it, and what caused it. */
-  private static String messageOf(Throwable error) {
+  static String messageOf(Throwable error) {
     StringBuilder found = new StringBuilder(error.toString());
     if (error.getStackTrace().length > 0) {
       found.append(" at ").append(error.getStackTrace()[0]);

@@ -7,8 +7,10 @@ import com.fasterxml.jackson.core.StreamReadConstraints;
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.FileDescriptor;
+import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
@@ -30,6 +32,9 @@ public final class Host {
               StreamReadConstraints.builder().maxStringLength(LONGEST_STRING).build())
           .build();
 
+  /** The exit code of a host that cannot serve its store; the last line of its errors says why. */
+  private static final int UNUSABLE = 3;
+
   private final String name;
   private Operations operations;
 
@@ -42,32 +47,45 @@ public final class Host {
    * Serve a store until the standard input ends.
    *
    * @param arguments the name of the store
-   * @throws IOException the standard streams are broken
    */
-  public static void main(String[] arguments) throws IOException {
-    // What the store prints must not be taken for an answer.
+  public static void main(String[] arguments) {
+    int code = 1;
+    try {
+      code = serve(arguments);
+    } catch (Throwable error) {
+      // A store that has used up the memory gets here, too: the last line has to say so.
+      System.err.println(Answers.messageOf(error));
+    } finally {
+      // Threads of the store must not keep the process alive, and nothing is to be cleaned up.
+      Runtime.getRuntime().halt(code);
+    }
+  }
+
+  /** Serve, and return the exit code. */
+  private static int serve(String[] arguments) throws IOException {
+    // What the store prints must not be taken for an answer, and it must not read a request.
     OutputStream answers = new FileOutputStream(FileDescriptor.out);
+    InputStream requests = new FileInputStream(FileDescriptor.in);
     System.setOut(new PrintStream(new FileOutputStream(FileDescriptor.err), true));
+    System.setIn(InputStream.nullInputStream());
     if (arguments.length != 1) {
       System.err.println("Name one store, such as kafka:rocksdb.");
-      System.exit(2);
+      return 2;
     }
     Operations operations;
     try {
       operations = StoreNames.make(arguments[0]);
     } catch (UnusableStoreException error) {
       System.err.println(error.getMessage());
-      System.exit(3);
-      return;
+      return UNUSABLE;
     }
-    new Host(arguments[0], operations).serve(answers);
-    // Threads of the store must not keep the process alive, and nothing is to be cleaned up.
-    Runtime.getRuntime().halt(0);
+    new Host(arguments[0], operations).serve(requests, answers);
+    return 0;
   }
 
-  private void serve(OutputStream answers) throws IOException {
+  private void serve(InputStream requests, OutputStream answers) throws IOException {
     BufferedReader lines =
-        new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        new BufferedReader(new InputStreamReader(requests, StandardCharsets.UTF_8));
     for (String line = lines.readLine(); line != null; line = lines.readLine()) {
       answers.write(answer(line));
       answers.flush();
@@ -85,7 +103,10 @@ public final class Host {
       }
       Object answer = operations.perform(request);
       return written(request, json -> Answers.write(json, "ok", answer));
-    } catch (Exception | LinkageError error) {
+    } catch (OutOfMemoryError error) {
+      // What is left of the store answers nothing that counts.
+      throw error;
+    } catch (Throwable error) {
       return written(request, json -> Answers.writeError(json, error));
     }
   }

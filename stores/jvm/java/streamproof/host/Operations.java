@@ -20,6 +20,7 @@ abstract class Operations {
   private final StateStore store;
   private final Values values;
   private final Map<Integer, Rows<?>> iterators = new HashMap<>();
+  private Map<String, Object> declared = Map.of();
   private StoreContext context;
   private boolean isOver;
   private int lastIterator;
@@ -27,6 +28,11 @@ abstract class Operations {
   Operations(StateStore store) {
     this.store = store;
     this.values = new Values(store);
+  }
+
+  /** Claim this beyond what the store shows, or instead of it. */
+  final void declare(Map<String, Object> claims) {
+    declared = claims;
   }
 
   /** Perform a request; the answer is made of bytes, texts, numbers, lists and maps, or null. */
@@ -133,6 +139,7 @@ abstract class Operations {
     claims.put("timestamped", values.areStamped());
     claims.put("durability", store.persistent() ? "close" : "process");
     addClaims(claims);
+    claims.putAll(declared);
     return Map.of(
         "protocol", VERSION,
         "name", nameOf(store.getClass()),
@@ -172,8 +179,8 @@ abstract class Operations {
     Map<TopicPartition, Long> offsets = new HashMap<>();
     for (List<Object> row : request.rows("offsets")) {
       int partition = Math.toIntExact((Long) row.get(1));
-      if (row.get(2) == null) {
-        throw new UnsupportedOperationException("Kafka's stores do not forget a committed offset.");
+      if (row.get(2) == null && !Boolean.TRUE.equals(declared.get("forgets_offsets"))) {
+        throw new UnsupportedOperationException("This store does not claim forgets_offsets.");
       }
       offsets.put(new TopicPartition((String) row.get(0), partition), (Long) row.get(2));
     }

@@ -1,17 +1,23 @@
 package streamproof.host;
 
+import java.io.File;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.time.Duration;
 import java.util.Map;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.StoreBuilder;
 import org.apache.kafka.streams.state.StoreSupplier;
 import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
+import org.apache.kafka.streams.state.WindowStore;
 
 /** From the name of a store to the store: one of Kafka's own, or what a class of the user gives. */
 final class StoreNames {
@@ -44,42 +50,99 @@ final class StoreNames {
    */
   static Operations make(String name) throws UnusableStoreException {
     Supplier<StoreSupplier<?>> known = OF_KAFKA.get(name);
-    Object found = known != null ? known.get() : given(name.substring(name.indexOf(':') + 1));
+    if (known != null) {
+      StoreSupplier<?> supplier = known.get();
+      return operations(supplier, supplier.get());
+    }
+    requireRelease();
+    String target = name.substring(name.indexOf(':') + 1);
+    try {
+      return ofUser(target);
+    } catch (LinkageError error) {
+      throw new UnusableStoreException(
+          target + " cannot be loaded: " + causeOf(error) + ". " + remedy(error));
+    } catch (RuntimeException error) {
+      throw new UnusableStoreException(target + " raised " + Answers.messageOf(error) + ".");
+    }
+  }
+
+  private static Operations ofUser(String target) throws UnusableStoreException {
+    Class<?> type = named(target.split("#", 2)[0]);
+    Object given = given(type, target);
+    Object store = given;
+    if (given instanceof StoreSupplier) {
+      store = ((StoreSupplier<?>) given).get();
+    } else if (given instanceof StoreBuilder) {
+      store = ((StoreBuilder<?>) given).build();
+    }
+    Operations operations = operations(given, store);
+    if (operations == null) {
+      String by = given == store ? target : "The supplier of " + target;
+      String what = store == null ? "null" : store.getClass().getName();
+      throw new UnusableStoreException(
+          by + " gives " + what + ", which is no supplier of a store, and no builder or key-value "
+              + "store. Let it return a supplier, such as a KeyValueBytesStoreSupplier.");
+    }
+    operations.declare(DeclaredClaims.of(type, store.getClass()));
+    return operations;
+  }
+
+  /** The operations on a store; null if it is no store that can be served. */
+  private static Operations operations(Object given, Object store) {
+    if (store instanceof KeyValueStore) {
+      return new KeyValueOperations((KeyValueStore<?, ?>) store);
+    }
     // A window or session store alone does not say how long it keeps a record: its supplier does.
-    if (found instanceof WindowBytesStoreSupplier) {
-      WindowBytesStoreSupplier supplier = (WindowBytesStoreSupplier) found;
-      return new WindowOperations(supplier, supplier.get());
+    if (given instanceof WindowBytesStoreSupplier && store instanceof WindowStore) {
+      return new WindowOperations((WindowBytesStoreSupplier) given, bytes(store));
     }
-    if (found instanceof SessionBytesStoreSupplier) {
-      SessionBytesStoreSupplier supplier = (SessionBytesStoreSupplier) found;
-      return new SessionOperations(supplier, supplier.get());
+    if (given instanceof SessionBytesStoreSupplier && store instanceof SessionStore) {
+      return new SessionOperations((SessionBytesStoreSupplier) given, bytes(store));
     }
-    if (found instanceof StoreSupplier) {
-      found = ((StoreSupplier<?>) found).get();
-    } else if (found instanceof StoreBuilder) {
-      found = ((StoreBuilder<?>) found).build();
+    return null;
+  }
+
+  /** A store as what its supplier says that it is. */
+  @SuppressWarnings("unchecked")
+  private static <S> S bytes(Object store) {
+    return (S) store;
+  }
+
+  /** Refuse jars of another release of Kafka among those of the user, which come first. */
+  private static void requireRelease() throws UnusableStoreException {
+    String wanted = System.getProperty("streamproof.kafka");
+    String found = AppInfoParser.getVersion();
+    // Whoever builds Kafka has a snapshot, which no name of a subject can ask for.
+    if (wanted != null && !found.equals(wanted) && !found.endsWith("-SNAPSHOT")) {
+      throw new UnusableStoreException(
+          "The class path has jars of Kafka " + found + ", and the host is that of " + wanted
+              + ". Leave those jars out, or ask for their release with --kafka " + found + ".");
     }
-    if (found instanceof KeyValueStore) {
-      return new KeyValueOperations((KeyValueStore<?, ?>) found);
+  }
+
+  private static Class<?> named(String name) throws UnusableStoreException {
+    try {
+      return Class.forName(name);
+    } catch (ClassNotFoundException error) {
+      String missing = missingEntries();
+      throw new UnusableStoreException(
+          "There is no class " + name + ". "
+              + (missing.isEmpty()
+                  ? "Check its name and the class path."
+                  : "The class path names what does not exist: " + missing + "."));
     }
-    String type = found == null ? "null" : found.getClass().getName();
-    throw new UnusableStoreException(
-        name + " gives " + type + ", which is no supplier of a store, and no builder or key-value "
-            + "store. Let it return a supplier, such as a KeyValueBytesStoreSupplier.");
+  }
+
+  /** The entries of the class path that do not exist. */
+  private static String missingEntries() {
+    return Stream.of(System.getProperty("java.class.path").split(File.pathSeparator))
+        .filter(each -> !new File(each).exists())
+        .collect(Collectors.joining(", "));
   }
 
   /** What a static method without parameters returns, or a new object of a class. */
-  private static Object given(String target) throws UnusableStoreException {
+  private static Object given(Class<?> type, String target) throws UnusableStoreException {
     String[] parts = target.split("#", 2);
-    Class<?> type;
-    try {
-      type = Class.forName(parts[0]);
-    } catch (ClassNotFoundException error) {
-      throw new UnusableStoreException(
-          "There is no class " + parts[0] + ". Check its name, and name its jar in CLASSPATH.");
-    } catch (LinkageError error) {
-      throw new UnusableStoreException("Class " + parts[0] + " cannot be loaded: " + error + ".");
-    }
     try {
       if (parts.length == 1) {
         return type.getConstructor().newInstance();
@@ -96,9 +159,26 @@ final class StoreNames {
               ? target + " has no public constructor without parameters. Name a method: #METHOD."
               : "There is no public method " + target + " without parameters. Check its name.");
     } catch (InvocationTargetException error) {
-      throw new UnusableStoreException(target + " raised " + error.getCause() + ".");
+      if (error.getCause() instanceof LinkageError) {
+        throw (LinkageError) error.getCause();
+      }
+      throw new UnusableStoreException(
+          target + " raised " + Answers.messageOf(error.getCause()) + ".");
     } catch (ReflectiveOperationException error) {
       throw new UnusableStoreException(target + " cannot be called: " + error + ".");
     }
+  }
+
+  /** What went wrong while a class was loaded: an initializer only passes its error on. */
+  private static Throwable causeOf(LinkageError error) {
+    return error instanceof ExceptionInInitializerError ? error.getCause() : error;
+  }
+
+  private static String remedy(LinkageError error) {
+    if (error instanceof UnsupportedClassVersionError) {
+      int release = Runtime.version().feature();
+      return "Compile it with --release " + release + ", or put a newer java in PATH.";
+    }
+    return "Check the class path.";
   }
 }

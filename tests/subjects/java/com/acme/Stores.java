@@ -11,11 +11,12 @@ import org.apache.kafka.streams.state.internals.InMemoryKeyValueStore;
 public final class Stores {
   private Stores() {}
 
-  private interface Made {
+  /** Makes a store. */
+  interface Made {
     KeyValueStore<Bytes, byte[]> get();
   }
 
-  private static KeyValueBytesStoreSupplier supplier(Made made) {
+  static KeyValueBytesStoreSupplier supplier(Made made) {
     return new KeyValueBytesStoreSupplier() {
       @Override
       public String name() {
