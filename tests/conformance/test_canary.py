@@ -44,7 +44,10 @@ def test_it_is_caught_in_every_run(seed: int, guarantee: str, spec: str) -> None
     settings = Settings(profile="full", seed=seed, guarantee=guarantee, spec=spec)  # type: ignore[arg-type]
     outcome = outcome_of(settings)
     assert require_caught(outcome) == "CRASH-005"
-    assert 0 < sum(outcome.evidence.crash_points.values()) <= 12
+    crashes = outcome.evidence.crash_points
+    assert 0 < crashes["boundary"] <= 12
+    assert 0 < crashes["derived"] <= 12
+    assert crashes.keys() == {"boundary", "derived"}
 
 
 def test_it_is_one_of_the_mutants() -> None:

@@ -30,6 +30,7 @@ UNSURE = {
     "commit_row_by_row": "another thread has to scan during a commit",
     "committing_threads_share_a_batch": "two threads have to commit at once",
     "newest_segment_offset": "threads of RocksDB have to flush one segment before another",
+    "offsets_of_all_stores_together": "the store goes through a set, whose order differs each time",
     "offsets_in_a_write_before_rows": "threads of RocksDB have to flush between two writes",
     "restored_in_any_order": "the store draws the order at random",
     "unclean_stop_unnoticed": "threads of RocksDB have to flush what is not committed",
