@@ -11,7 +11,7 @@ from random import Random
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.checks.isolation_checks import reader_and_writer
-from streamproof.conformance.lab import CHANGELOG
+from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
 from streamproof.conformance.many_rows import count_rows, for_each_row
 from streamproof.conformance.trial import SCAN_LIMIT, Entry, Handle, Trial
 
@@ -50,18 +50,88 @@ def rows_of(rows: range, value: bytes) -> tuple[list[Entry], str]:
     return [(key(n), value) for n in rows], f"[({KEY}, {value!r}) for n in {rows}]"
 
 
-def expect_scan(t: Trial, store: Handle, expected: list[Entry], source: str) -> None:
-    """Demand the rows of a whole scan, in the order of their keys.
+def expect_scan(
+    t: Trial,
+    store: Handle,
+    expected: list[Entry],
+    source: str,
+    method: str = "all",
+    *arguments: bytes | None,
+) -> None:
+    """Demand the rows of a scan, in the order of their keys; ``source`` is that of ``expected``.
 
-    Windows may come by time, so they are sorted before. ``source`` is that of ``expected``.
+    Windows may come by time, so they are sorted before.
     """
-    found = store.scan("all")
+    found = store.scan(method, *arguments)
     read = t.last_line
     if t.lab.subject.capabilities.kind != "key-value":
         found, read = sorted(found), f"sorted({read[5:-1]})"
     # The program compares with a short expression, and not with the answer.
     t.reread(f"{read} == {source}", found == expected)
     t.expect_that(found == expected, f"these {len(expected):,} rows", f"{len(found):,} rows")
+
+
+@check("RANGE-016", weight=5)
+def many_rows_in_each_way(t: Trial) -> None:
+    """Read hundreds of rows, of which the last ones are deleted, by each scan and within bounds."""
+    random = Random(t.run.seed)
+    count = random.randint(FEWEST, MOST)
+    kept = count - random.randint(10, 100)
+    t.claim("RANGE-016", f"put {count} rows, commit, delete some of the last, and scan in each way")
+    store = t.open()
+    put_rows(t, store, range(count), b"old")
+    store.put(b"x", b"beyond")
+    store.commit({CHANGELOG: count})
+    delete_rows(t, store, range(kept, count, 2))
+    store.put(b"y", b"beyond")
+    last = [(b"x", b"beyond"), (b"y", b"beyond")]
+    (early, early_source), (late, late_source) = (
+        rows_of(rows, b"old") for rows in (range(kept), range(kept + 1, count, 2))
+    )
+    rows, source = [*early, *late], f"{early_source} + {late_source}"
+    expect_scan(t, store, [*rows, *last], f"{source} + {last}")
+    if t.has("reverse_all"):
+        expect_scan(t, store, [*rows, *last][::-1], f"({source} + {last})[::-1]", "reverse_all")
+    bounds = key(0), key(count)
+    if t.has("range"):
+        expect_scan(t, store, rows, source, "range", *bounds)
+    if t.has("reverse_range"):
+        expect_scan(t, store, rows[::-1], f"({source})[::-1]", "reverse_range", *bounds)
+    if t.has("prefix_scan"):
+        expect_scan(t, store, rows, source, "prefix_scan", b"00")
+
+
+SIZES = (999, 1_000, 1_001, 1_024, 1_025, 1_500, 2_001)
+"""Sizes of batches: stores and drivers split them at round numbers."""
+
+
+@check("KV-010", weight=5)
+def large_put_all(t: Trial) -> None:
+    """Put batches of around a thousand rows, and get each row."""
+    t.claim("KV-010", "put a batch of around a thousand rows, and get each of them")
+    store = t.open()
+    for number, size in enumerate(Random(t.run.seed).sample(SIZES, 2)):
+        value = b"%d" % number
+        t.note(f"{store.label}.put_all([({KEY}, {value!r}) for n in range({size})])")
+        with t.watching("put_all(…)"):
+            store.raw.put_all([(key(n), value) for n in range(size)])
+        expect_rows(t, store, range(size), value)
+
+
+@check("RESTORE-005", weight=5)
+def large_batches(t: Trial) -> None:
+    """Restore batches of around a thousand records, and get each row."""
+    t.claim("RESTORE-005", "restore a batch of around a thousand records, and get each row")
+    store = t.open()
+    for number, size in enumerate(Random(t.run.seed).sample(SIZES, 2)):
+        value, first = b"%d" % number, number * max(SIZES)
+        record = f"ChangelogRecord({KEY}, {value!r}, {first} + n)"
+        t.note(f"lab.restore({store.label}, [{record} for n in range({size})])")
+        with t.watching("restore(…)"):
+            records = [ChangelogRecord(key(n), value, first + n) for n in range(size)]
+            t.lab.restore(store.raw, records)
+        store.commit({CHANGELOG: first + size - 1})
+        expect_rows(t, store, range(size), value)
 
 
 @check("RANGE-010", "RANGE-011", weight=5)
@@ -153,9 +223,11 @@ def large_transactions(t: Trial) -> None:
             expect_scan(t, transaction, *rows_of(range(1, count, 2), b"new"))
         if is_committed:
             t.claim("TXN-005", f"put and delete {count} rows in a transaction, and commit it")
-            transaction.commit({CHANGELOG: 2})
+            transaction.commit({CHANGELOG: 3})
         else:
             t.claim("TXN-004", f"put and delete {count} rows in a transaction, and close it")
             transaction.close()
+            # What a transaction has left behind may be written by the next commit.
+            store.commit({CHANGELOG: 2})
         expect_rows(t, store, range(1, count, 2), b"new" if is_committed else None)
         expect_rows(t, store, range(0, count, 2), None if is_committed else b"old")

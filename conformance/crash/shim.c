@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -151,6 +152,59 @@ WRAP(int, unlink, (const char *a), (a), fails_at("unlink", a, NULL))
 WRAP(int, unlinkat, (int d, const char *a, int f), (d, a, f), fails_at("unlink", a, NULL))
 WRAP(int, mkdir, (const char *a, mode_t m), (a, m), fails_at("mkdir", a, NULL))
 WRAP(int, rmdir, (const char *a), (a), fails_at("rmdir", a, NULL))
+WRAP(ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off64_t o), (fd, v, n, o),
+     fails_on("pwritev", fd, bytes_of(v, n)))
+WRAP(ssize_t, pwritev2, (int fd, const struct iovec *v, int n, off_t o, int f), (fd, v, n, o, f),
+     write_fails("pwritev2", fd, bytes_of(v, n)))
+WRAP(ssize_t, pwritev64v2, (int fd, const struct iovec *v, int n, off64_t o, int f),
+     (fd, v, n, o, f), write_fails("pwritev2", fd, bytes_of(v, n)))
+WRAP(ssize_t, sendfile, (int fd, int from, off_t *o, size_t n), (fd, from, o, n),
+     write_fails("sendfile", fd, -1))
+WRAP(ssize_t, sendfile64, (int fd, int from, off64_t *o, size_t n), (fd, from, o, n),
+     write_fails("sendfile", fd, -1))
+WRAP(ssize_t, copy_file_range,
+     (int from, off64_t *p, int fd, off64_t *o, size_t n, unsigned f), (from, p, fd, o, n, f),
+     write_fails("copy_file_range", fd, -1))
+WRAP(int, truncate, (const char *a, off_t n), (a, n), fails_at("truncate", a, NULL))
+WRAP(int, truncate64, (const char *a, off64_t n), (a, n), fails_at("truncate", a, NULL))
+WRAP(int, renameat2, (int d, const char *a, int e, const char *b, unsigned f), (d, a, e, b, f),
+     fails_at("rename", a, b))
+WRAP(int, symlink, (const char *a, const char *b), (a, b), fails_at("symlink", b, NULL))
+WRAP(int, symlinkat, (const char *a, int d, const char *b), (a, d, b), fails_at("symlink", b, NULL))
+WRAP(int, mkdirat, (int d, const char *a, mode_t m), (d, a, m), fails_at("mkdir", a, NULL))
+WRAP(int, remove, (const char *a), (a), fails_at("unlink", a, NULL))
+
+/* An opening changes a file only if it makes a regular one, or empties one. */
+static int open_fails(int at, const char *path, int flags) {
+    struct stat s;
+    if (!atomic_load(&control->armed) || !(flags & (O_CREAT | O_TRUNC))) return 0;
+    int changes = flags & O_CREAT;
+    if (!fstatat(at, path, &s, 0)) changes = flags & O_TRUNC && S_ISREG(s.st_mode) && s.st_size;
+    return changes && fails_at("open", path, NULL);
+}
+
+#define OPEN(name, parameters, at, arguments) \
+    int name parameters { \
+        NEXT(name); \
+        mode_t mode = 0; \
+        if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) { \
+            va_list rest; \
+            va_start(rest, flags); \
+            mode = va_arg(rest, mode_t); \
+            va_end(rest); \
+        } \
+        if (open_fails(at, path, flags)) return -1; \
+        return next arguments; \
+    }
+
+OPEN(open, (const char *path, int flags, ...), AT_FDCWD, (path, flags, mode))
+OPEN(open64, (const char *path, int flags, ...), AT_FDCWD, (path, flags, mode))
+OPEN(openat, (int at, const char *path, int flags, ...), at, (at, path, flags, mode))
+OPEN(openat64, (int at, const char *path, int flags, ...), at, (at, path, flags, mode))
+WRAP(int, creat, (const char *path, mode_t mode), (path, mode),
+     open_fails(AT_FDCWD, path, O_CREAT | O_TRUNC))
+WRAP(int, creat64, (const char *path, mode_t mode), (path, mode),
+     open_fails(AT_FDCWD, path, O_CREAT | O_TRUNC))
 
 /* A full disk must also report no free space: a program may ask before it tries again. */
 static int full(void) {
