@@ -20,7 +20,7 @@ WRITES = """
     from pathlib import Path
 
     done = []
-    descriptor = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+    descriptor = os.open(sys.argv[1], os.O_WRONLY)
     sys.stdin.readline()
     for number in range(4):
         try:
@@ -52,6 +52,8 @@ class Writer:
     def __init__(self, shim: Path, directory: Path) -> None:
         self.control = Control(directory / "control")
         self.file = directory / "file"
+        # An open that creates the file would be counted.
+        self.file.touch()
         self.process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(WRITES), str(self.file)],
             stdin=subprocess.PIPE,
@@ -110,6 +112,28 @@ def test_a_call_fails_in_another_process(shim: Path, tmp_path: Path, *, lasting:
     rest = [full, full] if lasting else [b"ok", b"ok"]
     assert writer.end() == [b"ok", full, *rest]
     assert writer.file.read_bytes() == (b"x" if lasting else b"xxx")
+
+
+def test_an_open_that_creates_is_counted(shim: Path, tmp_path: Path) -> None:
+    """A file that comes into being is a change; an open of a file that is there is none."""
+    program = """
+        import os, sys
+        from streamproof.conformance.crash.triggers import arm_syscalls, counted_syscalls, disarm
+
+        arm_syscalls(-1)
+        os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+        created = counted_syscalls()
+        os.open(sys.argv[1], os.O_WRONLY)
+        print(created, counted_syscalls())
+        disarm()
+    """
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", textwrap.dedent(program), str(tmp_path / "file")],
+        env={**os.environ, "LD_PRELOAD": str(shim)},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.split() == [b"1", b"1"]
 
 
 def test_a_call_fails_in_this_process(shim: Path, tmp_path: Path) -> None:
