@@ -12,6 +12,17 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "examples" / "kafka-findings"
 
 SHOWN = {
+    "ClosedStoresAnswer": [
+        f"{store}, closed: get gives {found}"
+        for store, found in {
+            "rocksdb": "an InvalidStateStoreException, put an InvalidStateStoreException",
+            "in-memory": "null, put returns",
+            "rocksdb-window": "null, put returns",
+            "in-memory-window": "null, put returns",
+            "rocksdb-session": "null, put returns",
+            "in-memory-session": "null, put returns",
+        }.items()
+    ],
     "OffsetsBeforeTheFirstWindow": ["rocksdb, the offset after a commit of 7: null"],
     "PrefixScanHasNoEnd": [
         r"rocksdb, with the key b, scan of the prefix a\xFF: b",

@@ -1,5 +1,6 @@
 import java.time.Instant;
 import java.util.Properties;
+import java.util.function.Consumer;
 import java.util.function.Function;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.StreamsConfig;
@@ -18,6 +19,30 @@ final class OneStore {
   @SuppressWarnings("unchecked")
   static <S extends StateStore> void ask(
       String what, StoreBuilder<? super S> builder, String directory, Function<S, Object> question) {
+    try (var driver = driver(builder, directory)) {
+      String found;
+      try {
+        found = String.valueOf(question.apply((S) driver.getAllStateStores().get(builder.name())));
+      } catch (RuntimeException error) {
+        found = error.toString();
+      }
+      System.out.println(what + ": " + found);
+    }
+  }
+
+  /** Opens a store, uses it, and lets the task close it. */
+  @SuppressWarnings("unchecked")
+  static <S extends StateStore> S closed(
+      StoreBuilder<? super S> builder, String directory, Consumer<S> use) {
+    try (var driver = driver(builder, directory)) {
+      S store = (S) driver.getAllStateStores().get(builder.name());
+      use.accept(store);
+      return store;
+    }
+  }
+
+  private static TopologyTestDriver driver(
+      StoreBuilder<?> builder, String directory) {
     Properties config = new Properties();
     config.put(StreamsConfig.APPLICATION_ID_CONFIG, "findings");
     config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:1");
@@ -28,15 +53,7 @@ final class OneStore {
                 "source", Serdes.Bytes().deserializer(), Serdes.Bytes().deserializer(), "in")
             .addProcessor("processor", Idle::new, "source")
             .addStateStore(builder, "processor");
-    try (var driver = new TopologyTestDriver(topology, config, Instant.EPOCH)) {
-      String found;
-      try {
-        found = String.valueOf(question.apply((S) driver.getAllStateStores().get(builder.name())));
-      } catch (RuntimeException error) {
-        found = error.toString();
-      }
-      System.out.println(what + ": " + found);
-    }
+    return new TopologyTestDriver(topology, config, Instant.EPOCH);
   }
 
   private static final class Idle implements Processor<Object, Object, Void, Void> {

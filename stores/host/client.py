@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.json import Decoder
@@ -53,6 +53,7 @@ from streamproof.stores.windows import Windowed, WindowWithTimestampStore
 
 __all__ = ["HostFactory", "RemoteStore", "die_with_hosts", "kill_hosts"]
 
+_is_true = Decoder(bool)
 _offset: Decoder[int | None] = Decoder(int | None)
 _offsets = Decoder(list[tuple[str, int, int]])
 
@@ -124,6 +125,18 @@ class HostFactory:
         return _STORES[self.capabilities.kind]("store", self.command, self.capabilities)
 
 
+class _Closed(NamedTuple):
+    """A host that has closed a store, which was its last one then."""
+
+    host: HostProcess
+    openings: int
+
+    def is_last(self) -> bool:
+        """Whether the host has not opened another one, and answers for this one."""
+        is_last = self.host.openings == self.openings
+        return is_last and self.host.protocol > 1 and self.host.is_alive
+
+
 class RemoteStore(Calls, StateStore):
     """A store in a host. Its subclasses have the methods of a kind of store.
 
@@ -140,6 +153,7 @@ class RemoteStore(Calls, StateStore):
         self._command = command
         self.capabilities = capabilities
         self._host: HostProcess | None = None
+        self._closed: _Closed | None = None
         self._commits = 0
         self._iterators = OpenIterators()
 
@@ -160,12 +174,16 @@ class RemoteStore(Calls, StateStore):
 
     @property
     def is_open(self) -> bool:
-        """Whether the host has opened the store, and is alive."""
-        return self._host is not None and self._host.is_alive
+        """As the store says; it is closed if its host is dead, or has opened another store."""
+        host = self._host
+        if host is not None and host.protocol == 1:
+            return host.is_alive
+        return self._can_be_asked() and self._send(_is_true, "is_open")
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
         """Let a host open the store."""
         host = host_for(self._command, context.state_dir)
+        host.openings += 1
         guarantee = context.app_configs.get(PROCESSING_GUARANTEE_CONFIG, AT_LEAST_ONCE)
         try:
             host.call(
@@ -194,7 +212,10 @@ class RemoteStore(Calls, StateStore):
         """
         host, self._host = self._host, None
         if host is None:
+            if self._can_be_asked():
+                self._send(NOTHING, "close")
             return
+        self._closed = _Closed(host, host.openings)
         try:
             # Version 1 does not say that an iterator can be asked after the close of its store.
             for iterator in list(self._iterators) if host.protocol == 1 else ():
@@ -259,12 +280,20 @@ class RemoteStore(Calls, StateStore):
             return self
         return self._view(self, self._send(NUMBER, "read_only", isolation=isolation_level.name))
 
+    def _can_be_asked(self) -> bool:
+        """Whether a host is there for the open store, or still for the closed one."""
+        if self._host is not None:
+            return self._host.is_alive
+        return self._closed is not None and self._closed.is_last()
+
     def _host_of(self) -> HostProcess:
-        if self._host is None:
-            raise InvalidStateStoreError(
-                f"Store {self._name!r} is not open; call init() before using it."
-            )
-        return self._host
+        if self._host is not None:
+            return self._host
+        if self._closed is not None and self._closed.is_last():
+            return self._closed.host
+        raise InvalidStateStoreError(
+            f"Store {self._name!r} is not open; call init() before using it."
+        )
 
 
 class _KeyValueView(View, KeyValueReads):
@@ -367,9 +396,11 @@ class _Transaction(RemoteStore):
 
     @property
     def is_open(self) -> bool:
-        """Whether neither the transaction nor its store was committed or closed."""
-        is_over = self._is_over or self._store._commits != self._began  # noqa: SLF001
-        return self._store.is_open and not is_over
+        """As the transaction says; one whose store is closed or committed is over in version 1."""
+        if self._cannot_tell():
+            is_over = self._is_over or self._store._commits != self._began  # noqa: SLF001
+            return self._store.is_open and not is_over
+        return self._can_be_asked() and self._send(_is_true, "is_open")
 
     def commit(self, changelog_offsets: Mapping[TopicPartition, int | None]) -> None:
         super().commit(changelog_offsets)
@@ -377,13 +408,20 @@ class _Transaction(RemoteStore):
 
     def close(self) -> None:
         """Roll back. A transaction that has ended does not change."""
-        if self.is_open:
+        if self.is_open if self._cannot_tell() else self._can_be_asked():
             self._send(NOTHING, "close")
         self._is_over = True
 
     def new_transaction(self) -> StateStore:
         """Another transaction of the same store, which does not end with this one."""
         return _TRANSACTIONS[self._kind](self._store, self._send(NUMBER, "new_transaction"))
+
+    def _cannot_tell(self) -> bool:
+        host = self._store._host  # noqa: SLF001
+        return host is not None and host.protocol == 1
+
+    def _can_be_asked(self) -> bool:
+        return self._store._can_be_asked()  # noqa: SLF001
 
     def _host_of(self) -> HostProcess:
         return self._store._host_of()  # noqa: SLF001 - it has none of its own

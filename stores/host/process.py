@@ -93,6 +93,8 @@ class HostCommand(NamedTuple):
 def host_for(command: HostCommand, directory: Path) -> HostProcess:
     """A host that can open a store: one that has closed its last store, or else a new one.
 
+    Until then a host that has closed its store answers calls on the closed one.
+
     Args:
         command: the command that starts the host.
         directory: the directory of the store.
@@ -100,10 +102,11 @@ def host_for(command: HostCommand, directory: Path) -> HostProcess:
     Raises:
         UsageError: the host cannot be started, or does not speak the protocol.
     """
-    for host in _idle:
-        if host.command == command:
-            _idle.remove(host)
+    for host in [each for each in _idle if each.command == command]:
+        _idle.remove(host)
+        if host.reopens:
             return host
+        host.leave()
     host = HostProcess(command, directory)
     host.hello()
     return host
@@ -119,6 +122,7 @@ class HostProcess:
     Attributes:
         protocol: the version of the protocol that both speak, from ``hello`` on.
         requests: how many requests the process was sent.
+        openings: how many stores the process was asked to open.
         reopens: whether the process can open another store once it has closed one.
     """
 
@@ -127,6 +131,7 @@ class HostProcess:
         self.protocol = PROTOCOL
         self.reopens = False
         self.requests = 0
+        self.openings = 0
         self._buffer = bytearray()
         # One request at a time, even if several threads use the store.
         self._lock = Lock()
@@ -296,8 +301,11 @@ class HostProcess:
         return f" ({self._said})" if self._said else ""
 
     def release(self) -> None:
-        """Keep the host for another store if it can open one; else let it leave."""
-        if self.reopens and self.is_alive:
+        """Keep the host for calls on its closed store, and for another store if it can open one.
+
+        Hosts of version 1 answer nothing after a close: they leave.
+        """
+        if self.protocol > 1 and self.is_alive:
             _idle.append(self)
         else:
             self.leave()

@@ -67,6 +67,7 @@ class StoreHost:
         self._directory = directory
         self._context: StateStoreContext | None = None
         self._store: Any = None
+        self._is_open = False
         self._handles: dict[int, Any] = {}
         self._iterators: dict[int, Any] = {}
         self._numbers = count(1)
@@ -157,7 +158,7 @@ class StoreHost:
         }
 
     def _op_open(self, request: Request) -> None:
-        if self._store is not None:
+        if self._is_open:
             raise InvalidStateStoreError("The store is already open; send close first.")
         exactly_once = request.get("guarantee") == "exactly-once"
         # Numbers may come as text, as in a properties file.
@@ -173,12 +174,16 @@ class StoreHost:
         )
         store = self._make_store()
         store.init(context, store)
-        self._store, self._context = store, context
+        self._store, self._context, self._is_open = store, context, True
 
     def _op_close(self, request: Request) -> None:
         self._target(request).close()
+        # The closed store answers until another one is open.
         if request.get("on") is None:
-            self._store = None
+            self._is_open = False
+
+    def _op_is_open(self, request: Request) -> bool:
+        return bool(self._target(request).is_open)
 
     def _op_restore(self, request: Request) -> None:
         self._target(request)

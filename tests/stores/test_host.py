@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,31 @@ def test_a_host_opens_one_store_after_another(opened: Any) -> None:
             store.close()
     assert pids[0] == pids[1]
     assert len(set(pids)) == 3
+
+
+@pytest.mark.parametrize("serve", [reopening_host, python_host])
+def test_a_closed_store_answers_for_itself(opened: Any, serve: Callable[[str], str]) -> None:
+    """The client judges nothing in its place, until another store is open in the same process."""
+    line = serve(f"{SUBJECTS / 'answers_when_closed.py'}:make")
+    store, _ = opened(line)
+    store.put(b"a", b"1")
+    store.close()
+    assert store.get(b"a") == b"1"
+    store.close()
+    assert store.get(b"a") == b"closed twice"
+    other, _ = opened(line)
+    with pytest.raises(InvalidStateStoreError, match="is not open"):
+        store.get(b"a")
+    assert other.get(b"a") is None
+
+
+def test_a_host_without_a_store_leaves_at_the_next_opening(opened: Any) -> None:
+    """If it cannot open another one; so there is never more than one idle host of a command."""
+    for _ in range(3):
+        store, _ = opened(python_host("in-memory"))
+        store.close()
+    assert set(process._idle) == process._hosts
+    assert len(process._idle) == 1
 
 
 def test_two_open_stores_have_a_host_each(opened: Any) -> None:

@@ -57,6 +57,7 @@ impl Host {
                 self.close();
                 Ok(Value::Null)
             }
+            "is_open" => Ok(json!(self.store.is_some())),
             "flush" => self.opened().map(|_| Value::Null),
             "commit" => self.commit(request),
             "committed_offset" => self.committed_offset(request),

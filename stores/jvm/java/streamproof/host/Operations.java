@@ -47,6 +47,8 @@ abstract class Operations {
         store.close();
         isOver = true;
         return null;
+      case "is_open":
+        return store.isOpen();
       case "flush":
         store.flush();
         return null;
