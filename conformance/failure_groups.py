@@ -7,7 +7,9 @@ failures of one subject probably share a cause if
 - the steps of the simpler program are all in the other one, apart from the values in them, and
   both fail in the same way;
 - or both write the same kind of unusual value, such as an empty one, and fail in the same way;
-- or the process stops in the same operation, and what is found afterwards is wrong alike;
+- or the process stops in the same operation, and what is found afterwards is wrong alike: a lost
+  insert, update or delete is a lost write;
+- or the same scan leaves out, adds or mixes up entries in the same way;
 - or the same call raises the same error;
 - or both are about whole applications, in simulated worlds;
 - or the requirement of one implies that of the other, and both fail in the same way.
@@ -39,6 +41,9 @@ _OPENING = re.compile(r"\w+ = lab(?:_\d+)?\.\w+\(\)$")
 _STOPPED = re.compile(r"lab\.arm\([^\n]*\n(?:\s*try:\n)?\s*(?:\w+ = )?\w+\.(\w+)\(")
 _CUT = re.compile(r"cut the power in (\w+)\(\)")
 _WORLD = "lab.simulate("
+_POWER = "lab.power_loss("
+_SCANNED = re.compile(r"assert list\(\w+\.(\w+)\(")
+_LOST_WRITES = ("missing", "stale", "changed", "extra")
 _AFTER = re.compile(r"-after-\w+$")
 
 _TRAITS = {
@@ -96,13 +101,17 @@ def broken_words(broken: int, asked: int, core: int, causes: int) -> str:
     return f"breaks {broken:,}{of} {noun}{more}"
 
 
-def _weight(failure: Failure) -> tuple[bool, int, bool, int, int, str, str, str]:
-    """The place of a failure: unknown before known, weighty before light, simple before large."""
+def _weight(failure: Failure) -> tuple[bool, int, bool, bool, int, int, str, str, str]:
+    """The place of a failure: unknown before known, weighty before light, simple before large.
+
+    A kill comes before a loss of power, which harms whatever a kill harms.
+    """
     program = failure.program
     return (
         bool(failure.known),
         LEVELS.index(failure.level),
         not failure.core,
+        _POWER in program,
         len(program.splitlines()) if program else 10**9,
         len(program),
         failure.subject,
@@ -119,13 +128,17 @@ def _share_a_cause(first: Failure, other: Failure) -> bool:
         return first.shape == other.shape and _found(first) == _found(other)
     if _WORLD in first.program and _WORLD in other.program:
         return True
-    if _how(first) != _how(other) or not (first.program and other.program):
+    if not (first.program and other.program):
         return False
     if _stop(first) or _stop(other):
-        return _stop(first) == _stop(other)
+        return _stop(first) == _stop(other) and _found_after_stop(first) == _found_after_stop(other)
+    if _how(first) != _how(other):
+        return False
     if _traits(first) and _traits(first) <= _traits(other):
         return True
     if _implies(first.requirement, other.requirement):
+        return True
+    if _scanned(first) and first.shape == other.shape and _scanned(first) == _scanned(other):
         return True
     steps = _steps(first.program), _steps(other.program)
     return first.shape == other.shape and (_contains(*steps) or _contains(*reversed(steps)))
@@ -134,6 +147,21 @@ def _share_a_cause(first: Failure, other: Failure) -> bool:
 def _how(failure: Failure) -> str:
     """In which way the answer is wrong, whatever was asked: ``missing``, ``early``, ``lower``."""
     return _AFTER.sub("", failure.shape).partition("-")[0]
+
+
+def _found_after_stop(failure: Failure) -> str:
+    """In which way a state after a stop is wrong.
+
+    It depends on the example whether a lost write was that of a new row, an old one, or a delete.
+    """
+    how = _how(failure)
+    return "lost" if how in _LOST_WRITES else how
+
+
+def _scanned(failure: Failure) -> str:
+    """The scan that the program asks last; empty if it asks for something else."""
+    asked = _SCANNED.findall(failure.program)
+    return str(asked[-1]) if asked else ""
 
 
 def _found(failure: Failure) -> str:

@@ -73,7 +73,7 @@ class ConsoleObserver(Observer):
     def __init__(self, console: Console, session: Session) -> None:
         self._console = console
         self._session = session
-        self._told = 0
+        self._told: set[tuple[str, str, str]] = set()
         self._printed = 0
         self._left = Counter(subject for subject, _ in session.plan())
         self._crashes: Counter[str] = Counter()
@@ -133,15 +133,18 @@ class ConsoleObserver(Observer):
             self._situations.update(record.situations)
 
     def _tell(self, failure: Failure) -> None:
-        """Show at once that a promise is broken, unless enough is shown."""
-        self._told += 1
-        if self._told > MOST_TOLD_AT_ONCE:
+        """Show at once that a promise is broken, each once, unless enough is shown."""
+        broken = (failure.subject, failure.requirement, failure.known)
+        if broken in self._told:
+            return
+        self._told.add(broken)
+        if len(self._told) > MOST_TOLD_AT_ONCE:
             return
         text = f"{failure.subject} breaks {failure.requirement}, {failure.title}"
         mark, style = ("≈", "yellow") if failure.known else ("✗", "red")
         more = ": known" if failure.known else ""
         self._line(f"{mark} {text}{more}", style)
-        if self._told == MOST_TOLD_AT_ONCE:
+        if len(self._told) == MOST_TOLD_AT_ONCE:
             self._line("… more may follow, and are told at the end", "dim")
 
     def _line(self, text: str, style: str = "") -> None:
