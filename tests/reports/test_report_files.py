@@ -406,3 +406,23 @@ def test_bars_agree_with_their_figures() -> None:
     grown = [int(each) for each in re.findall(r'style="flex-grow:(\d+)"', page)]
     tallies = [each for subject in view.subjects for each in (subject.core, subject.extended)]
     assert sum(grown) == sum(each.asked for each in tallies)
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "shown"),
+    [
+        ("rocksdict", "0.3.29", "rocksdict 0.3.29"),
+        ("", "digest 0acaa9a9", "digest 0acaa9a9"),
+        ("", "", "no package known"),
+    ],
+)
+def test_the_version_of_a_store_is_shown(package: str, version: str, shown: str) -> None:
+    """That of a store in a file, which comes from no package, is its digest."""
+    log = good_log()
+    subjects = [
+        msgspec.structs.replace(each, package=package, version=version)
+        for each in log.header.subjects
+    ]
+    head = msgspec.structs.replace(log.header, subjects=subjects)
+    page = render_html(build_view(msgspec.structs.replace(log, header=head)))
+    assert re.findall(r'<p class="package">(.+?)( · .*)?</p>', page)[0][0] == shown
