@@ -384,7 +384,8 @@ def _summary(
         return f"no answer for {_count(no_answer, 'requirement')}: {no_answer[0].reason}"
     if verdict == "success":
         passed = sum(r.status == "pass" for r in results)
-        return f"keeps all {passed} promises that were put to the test"
+        which = "the one promise that was" if passed == 1 else f"all {passed} promises that were"
+        return f"keeps {which} put to the test"
     if known := [r for r in results if r.status == "known"]:
         return (
             f"breaks {_count(known, 'requirement')} in ways that are known: {_ids(_names(known))}"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.claimed_methods import OF_KEYS, in_both_directions
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.trial import Trial
 from streamproof.conformance.violations import Skipped
+
+LARGE_VALUES = (8, 12, 15, 16, 17, 20)
+LARGE_KEYS = (8, 10)
+"""The powers of two around which values and keys are large, in bytes."""
 
 METHODS = {
     "manages_offsets": ("commit", "committed_offset"),
@@ -57,6 +63,30 @@ def content_survives_reopening(t: Trial) -> None:
     store = t.reopen(store)
     for number in range(20):
         t.expect(store.get(b"key%d" % number), None if number == 7 else b"value%d" % number)
+
+
+@check("LIFE-003")
+def large_content_survives_reopening(t: Trial) -> None:
+    """Write values and keys of all sizes, commit, close, and open a new store, twice."""
+    t.claim("LIFE-003", "write large values and keys, commit and close, then read with new stores")
+    store = t.open()
+    values = {b"v%d" % size: b"x" * size for size in sizes_around(LARGE_VALUES)}
+    keys = {b"k" * size: b"%d" % size for size in sizes_around(LARGE_KEYS)}
+    rows = {**values, **keys}
+    for key, value in rows.items():
+        store.put(key, value)
+    store.commit({CHANGELOG: len(rows)})
+    for _ in range(2):
+        store = t.reopen(store)
+        for key, value in rows.items():
+            found = store.get(key)
+            said = "another value" if found else "no value"
+            t.expect_that(found == value, f"the {len(value):,} bytes that were put", said)
+
+
+def sizes_around(powers: Iterable[int]) -> list[int]:
+    """Powers of two, and their neighbours: the sizes at which stores change their way."""
+    return [2**power + near for power in powers for near in (-1, 0, 1)]
 
 
 @check("LIFE-005", "LIFE-008")

@@ -815,6 +815,12 @@ MUTANTS = (
     _basics("none_is_no_value", "the store ignores a put of None", "KV-007"),
     _basics("keys_end_at_a_zero", "keys lose their trailing zero bytes", "KV-011"),
     _basics("lengths_of_two_bytes", "the store cuts values at 64 KiB", "KV-013"),
+    _basics(
+        "large_values_are_lost_at_opening",
+        "values of more than 64 KiB are lost when the store is closed",
+        "LIFE-003",
+        "rocksdb",
+    ),
     _basics("batches_miss_the_cache", "put_all does not clear the read cache", "KV-015"),
     _basics(
         "inverted_ranges_are_turned", "the store swaps the bounds of an inverted range", "RANGE-005"

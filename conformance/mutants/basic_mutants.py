@@ -166,6 +166,20 @@ class lengths_of_two_bytes(RocksDBStore):
         super().put(key, value and value[:LONGEST])
 
 
+class large_values_are_lost_at_opening(RocksDBStore):
+    """Keeps large values in memory, as a store would that forgets to write their files."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        super().init(context, root)
+        with self.all() as rows:
+            large = [key for key, value in rows if len(value) > LONGEST]
+        for key in large:
+            super().put(key, None)
+
+
 class batches_miss_the_cache(RocksDBStore):
     """Has a read cache that batches do not clear."""
 
