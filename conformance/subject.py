@@ -31,7 +31,7 @@ from streamproof.errors import UsageError
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.host.client import HostFactory
-from streamproof.stores.jvm.subjects import KAFKA, command_of, is_of_the_jvm
+from streamproof.stores.jvm.subjects import command_of, description_of, is_of_the_jvm
 from streamproof.version import __version__
 
 __all__ = ["RUNTIME", "Subject", "binds_of", "builtin_names", "defect_of", "load_subject"]
@@ -129,7 +129,7 @@ class Subject:
         if isinstance(self.factory, HostFactory):
             return SubjectInfo(
                 name=self.name,
-                description=KAFKA.get(self.name.partition("@")[0], "A store host."),
+                description=description_of(self.name) or "A store host.",
                 package=self.factory.hello.name,
                 version=self.factory.hello.version,
                 capabilities=asdict(self.capabilities),

@@ -29,6 +29,7 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.capabilities import Capabilities, Kind
+from streamproof.stores.checkpoint import changelog_partition
 from streamproof.stores.errors import InvalidStateStoreError
 from streamproof.stores.host.process import (
     HostCommand,
@@ -192,6 +193,7 @@ class RemoteStore(Calls, StateStore):
                 {
                     "directory": str(context.state_dir),
                     "task": context.task_id,
+                    "changelog": changelog_partition(context, self._name),
                     "guarantee": guarantee.removesuffix("_v2").replace("_", "-"),
                     "config": {key: str(value) for key, value in context.app_configs.items()},
                 },
@@ -254,13 +256,9 @@ class RemoteStore(Calls, StateStore):
         if context is None or self._host_of().protocol == 1:
             self._send(NOTHING, "restore", entries=list(batch))
             return
-        self._send(
-            NOTHING,
-            "restore",
-            topic=context.changelog_topic(self._name),
-            partition=int(context.task_id.rpartition("_")[2]),
-            entries=[(*record, []) for record in batch],
-        )
+        entries: list[tuple[Any, ...]] = [(*record, []) for record in batch]
+        topic, partition = changelog_partition(context, self._name) or (None, None)
+        self._send(NOTHING, "restore", topic=topic, partition=partition, entries=entries)
 
     def approximate_num_uncommitted_entries(self) -> int:
         return self._send(NUMBER, "approximate_num_uncommitted_entries")

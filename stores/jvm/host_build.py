@@ -21,7 +21,8 @@ from zipfile import ZipFile
 
 from streamproof.errors import UsageError
 from streamproof.stores import jvm
-from streamproof.stores.jvm.kafka_jars import class_path_of, require_tool
+from streamproof.stores.jvm.kafka_jars import class_path_of, release_numbers, require_tool
+from streamproof.stores.jvm.layers import Layer, default_layer
 from streamproof.user_cache import user_cache
 
 __all__ = ["host_command"]
@@ -33,6 +34,10 @@ COMPILER_TIMEOUT_S = 120.0
 
 MAIN = "streamproof.host.Host"
 
+EVERY_RELEASE = "all"
+"""The folder with the sources for every release; others are for those up to or from a release on,
+such as ``to-4.2`` and ``from-4.3``."""
+
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m")
 """Most JVMs of a run live for less than a second: what pays off later only costs."""
 
@@ -43,12 +48,13 @@ _NATIVE = {"x86_64": "linux64", "aarch64": "linux-aarch64"}
 """The names that RocksDB gives to machines."""
 
 
-def host_command(release: str, store: str, class_path: Sequence[str] = ()) -> str:
+def host_command(release: str, store: str, layer: Layer, class_path: Sequence[str] = ()) -> str:
     """The command that starts the host of a store; everything it needs is made first.
 
     Args:
         release: the release of Kafka.
         store: the name of the store, as the host takes it.
+        layer: what is around the store.
         class_path: jars and directories of the user, which come before those of Kafka.
 
     Raises:
@@ -62,14 +68,15 @@ def host_command(release: str, store: str, class_path: Sequence[str] = ()) -> st
     if archive.is_file() and not class_path:
         words += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"]
     words += [f"-Dstreamproof.kafka={release}"]
-    words += [f"-Djava.library.path={built / 'native'}", "-cp", ":".join(jars), MAIN, store]
+    words += [f"-Djava.library.path={built / 'native'}", "-cp", ":".join(jars), MAIN]
+    words += [store, layer]
     return shlex.join(words)
 
 
 def _built(release: str) -> Path:
     """The directory with the host for a release, which is built unless it is there."""
     compiler = require_tool("javac", JAVA_REMEDY)
-    sources = _sources()
+    sources = _sources(release)
     key = blake2b("\0".join([release, compiler, *sources.values()]).encode(), digest_size=8)
     target = user_cache() / f"kafka-{release}-{key.hexdigest()}"
     if target.is_dir():
@@ -102,18 +109,33 @@ def _rename(building: Path, target: Path) -> None:
             raise
 
 
-def _sources() -> dict[str, str]:
-    """The sources of the host by the name of the file."""
-    folder = resources.files(jvm) / "java" / "streamproof" / "host"
-    files = sorted(folder.iterdir(), key=lambda each: each.name)
-    return {each.name: each.read_text("utf-8") for each in files if each.name.endswith(".java")}
+def _sources(release: str) -> dict[str, str]:
+    """The sources of the host for a release, by their paths below the folder of their range."""
+    found = {}
+    with resources.as_file(resources.files(jvm) / "java") as folder:
+        for path in sorted(folder.rglob("*.java")):
+            range_, *names = path.relative_to(folder).parts
+            if _is_within(release, range_):
+                found["/".join(names)] = path.read_text("utf-8")
+    return found
+
+
+def _is_within(release: str, range_: str) -> bool:
+    """Whether a release is within a range, such as ``to-4.2``; 4.2.1 is a release of 4.2."""
+    if range_ == EVERY_RELEASE:
+        return True
+    way, _, bound = range_.partition("-")
+    end = release_numbers(bound)
+    numbers = release_numbers(release)[: len(end)]
+    return numbers <= end if way == "to" else numbers >= end
 
 
 def _compile(compiler: str, sources: dict[str, str], jars: list[Path], building: Path) -> None:
     folder, classes = building / "sources", building / "classes"
-    folder.mkdir()
     for name, text in sources.items():
-        (folder / name).write_text(text, "utf-8")
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
     # Without the option each JVM leaves a directory among the temporary files.
     command = [
         compiler,
@@ -125,7 +147,7 @@ def _compile(compiler: str, sources: dict[str, str], jars: list[Path], building:
         ":".join(map(str, jars)),
     ]
     done = subprocess.run(
-        [*command, *map(str, sorted(folder.iterdir()))],
+        [*command, *(str(folder / name) for name in sources)],
         capture_output=True,
         text=True,
         check=False,
@@ -156,11 +178,13 @@ def _unpack_native_library(jars: list[Path], folder: Path) -> None:
 
 
 SESSION = b"""{"id": 0, "op": "hello", "protocol": 2}
-{"id": 1, "op": "open", "directory": "%s", "task": "0_0", "guarantee": "exactly-once", "config": {}}
+{"id": 1, "op": "open", "directory": "%s", "task": "0_0", \
+"changelog": ["log", 0], "guarantee": "exactly-once", "config": {}}
 {"id": 2, "op": "put", "key": "YQ==", "value": "MQ==", "record": ["input", 0, 7, 1000]}
 {"id": 3, "op": "put_all", "entries": [["Yg==", "Mg=="], ["Yw==", null]]}
-{"id": 4, "op": "commit", "offsets": [["changelog", 0, 2]]}
-{"id": 5, "op": "restore", "topic": "log", "partition": 0, "entries": [["Yw==", "Mw==", 3, 0, []]]}
+{"id": 4, "op": "commit", "offsets": [["log", 0, 2]]}
+{"id": 5, "op": "restore", "topic": "log", "partition": 0, \
+"entries": [["Yw==", "Mw==", 3, 0, []]]}
 {"id": 6, "op": "range", "from": null, "to": null}
 {"id": 7, "op": "next", "iterator": 1, "limit": 9}
 {"id": 8, "op": "close_iterator", "iterator": 1}
@@ -172,7 +196,7 @@ SESSION = b"""{"id": 0, "op": "hello", "protocol": 2}
 
 def _archive_classes(release: str, target: Path) -> None:
     """Let a JVM write the classes that it has loaded. Without the archive a start takes longer."""
-    words = shlex.split(host_command(release, "kafka:rocksdb"))
+    words = shlex.split(host_command(release, "kafka:rocksdb", default_layer(release)))
     made = target / f"classes-{os.getpid()}.jsa"
     at = words.index("-cp")
     words[at:at] = [f"-XX:ArchiveClassesAtExit={made}"]

@@ -10,13 +10,20 @@ from pathlib import Path
 
 from streamproof.errors import UsageError
 
-__all__ = ["DEFAULT_RELEASE", "OLDEST_RELEASE", "class_path_of", "require_release", "require_tool"]
+__all__ = [
+    "DEFAULT_RELEASE",
+    "OLDEST_RELEASE",
+    "class_path_of",
+    "release_numbers",
+    "require_release",
+    "require_tool",
+]
 
 DEFAULT_RELEASE = "4.3.1"
 """The newest release that was tried."""
 
-OLDEST_RELEASE = "4.3.0"
-"""The first release whose stores keep their offsets (KIP-1035)."""
+OLDEST_RELEASE = "3.9.0"
+"""The first release that was tried."""
 
 MAVEN_TIMEOUT_S = 600.0
 """Maven downloads about 100 MB at the first use of a release."""
@@ -52,14 +59,14 @@ def require_release(release: str) -> None:
         raise UsageError(
             f"{release!r} is no release of Kafka. Give three numbers, as in @{DEFAULT_RELEASE}."
         )
-    if _numbers(release) < _numbers(OLDEST_RELEASE):
+    if release_numbers(release) < release_numbers(OLDEST_RELEASE):
         raise UsageError(
-            f"The stores of Kafka {release} keep no offsets, so they cannot be verified alone. "
-            f"Take a release from {OLDEST_RELEASE} on."
+            f"Kafka {release} is too old to be verified. Take a release from {OLDEST_RELEASE} on."
         )
 
 
-def _numbers(release: str) -> list[int]:
+def release_numbers(release: str) -> list[int]:
+    """The numbers of a release, which sort as the releases do."""
     return [int(each) for each in release.split(".")]
 
 

@@ -1,13 +1,18 @@
-"""The names of stores of the JVM: ``kafka:rocksdb@4.3.1`` and ``java:com.acme.Stores#supplier``."""
+"""The names of stores of the JVM: ``kafka:rocksdb`` and ``java:com.acme.Stores#supplier``.
+
+A layer may follow, and then a release of Kafka, as in ``kafka:rocksdb:task@4.2.1``.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple, cast
 
 from streamproof.errors import UsageError
 from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, require_release
+from streamproof.stores.jvm.layers import LAYERS, Layer, default_layer, require_layer
 
 __all__ = [
     "CLASS_PATH",
@@ -15,8 +20,10 @@ __all__ = [
     "class_path_for",
     "class_path_options",
     "command_of",
+    "description_of",
     "is_of_the_jvm",
     "take_class_path",
+    "with_layer",
     "with_release",
 ]
 
@@ -47,20 +54,66 @@ def is_of_the_jvm(name: str) -> bool:
     return name.startswith(("kafka:", JAVA))
 
 
+class _Name(NamedTuple):
+    """The parts of a name; a layer or release that it does not say is empty."""
+
+    store: str
+    layer: str
+    release: str
+
+    def __str__(self) -> str:
+        layer = f":{self.layer}" if self.layer else ""
+        return f"{self.store}{layer}@{self.release}".removesuffix("@")
+
+
+def _parts_of(name: str) -> _Name:
+    """The parts of the name of a store of the JVM."""
+    rest, _, release = name.partition("@")
+    store, _, layer = rest.rpartition(":")
+    # A class may have the name of a layer: what follows the first colon names the store.
+    if layer in LAYERS and ":" in store:
+        return _Name(store, layer, release)
+    return _Name(rest, "", release)
+
+
 def with_release(names: Iterable[str], release: str) -> list[str]:
     """The names of subjects; a store of the JVM without a release gets this one.
 
     Raises:
         UsageError: no store of the JVM is among them.
     """
+    return _filled(names, "release", release, "--kafka")
+
+
+def with_layer(names: Iterable[str], layer: str) -> list[str]:
+    """The names of subjects; a store of the JVM without a layer gets this one.
+
+    Raises:
+        UsageError: there is no such layer, or no store of the JVM is among the subjects.
+    """
+    if layer and layer not in LAYERS:
+        raise UsageError(f"--layer: there is no layer {layer!r}. Choose from: {', '.join(LAYERS)}.")
+    return _filled(names, "layer", layer, "--layer")
+
+
+def _filled(names: Iterable[str], part: str, value: str, option: str) -> list[str]:
+    """The names of subjects, with this part where the name of a store of the JVM lacks it."""
     found = list(names)
-    if release and not any(map(is_of_the_jvm, found)):
-        raise UsageError("--kafka is for stores of the JVM: name one, such as kafka:rocksdb.")
-    return [f"{each}@{release}" if release and _lacks_release(each) else each for each in found]
+    if not value:
+        return found
+    if not any(map(is_of_the_jvm, found)):
+        raise UsageError(f"{option} is for stores of the JVM: name one, such as kafka:rocksdb.")
+    return [_with(each, part, value) if is_of_the_jvm(each) else each for each in found]
 
 
-def _lacks_release(name: str) -> bool:
-    return is_of_the_jvm(name) and "@" not in name
+def _with(name: str, part: str, value: str) -> str:
+    parts = _parts_of(name)
+    return name if getattr(parts, part) else str(parts._replace(**{part: value}))
+
+
+def description_of(name: str) -> str:
+    """What a store of Kafka is, in a sentence; empty for any other name."""
+    return KAFKA.get(_parts_of(name).store, "")
 
 
 def take_class_path(names: Iterable[str], class_path: str) -> None:
@@ -100,15 +153,19 @@ def command_of(name: str) -> str:
     # Most runs have no store of the JVM, and start faster without this import.
     from streamproof.stores.jvm.host_build import host_command
 
-    store, at, release = name.partition("@")
-    if at:
+    store, named, release = _parts_of(name)
+    if "@" in name:
         require_release(release)
-    if store.startswith(JAVA):
-        path = _require_class_path(name)
-        return host_command(release or DEFAULT_RELEASE, store, path)
-    if store not in KAFKA:
-        raise UsageError(f"Subject {name!r}: Kafka's stores are {', '.join(KAFKA)}.")
-    return host_command(release or DEFAULT_RELEASE, store)
+    release = release or DEFAULT_RELEASE
+    layer = cast(Layer, named) if named else default_layer(release)
+    if not store.startswith(JAVA) and store not in KAFKA:
+        raise UsageError(
+            f"Subject {name!r}: Kafka's stores are {', '.join(KAFKA)}, each with one of the layers "
+            f"{', '.join(LAYERS)} behind another colon."
+        )
+    require_layer(layer, release)
+    path = _require_class_path(name) if store.startswith(JAVA) else []
+    return host_command(release, store, layer, path)
 
 
 def _require_class_path(name: str) -> list[str]:

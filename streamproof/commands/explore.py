@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamproof.commands.options import CORES, ClassPath, FirstSeed, KafkaRelease, subjects_with
+from streamproof.commands.options import (
+    CORES,
+    ClassPath,
+    FirstSeed,
+    KafkaRelease,
+    OfTheJvm,
+    StoreLayer,
+    subjects_with,
+)
 from streamproof.commands.terminal import terminal
 from streamproof.errors import UsageError
 from streamproof.exit_codes import ExitCode
@@ -111,6 +119,7 @@ def explore(
     out: OutOption = Path("streamproof-explored"),
     class_path: ClassPath = "",
     kafka: KafkaRelease = "",
+    layer: StoreLayer = "",
 ) -> None:
     """Explore simulated worlds, and shrink what breaks a promise.
 
@@ -131,7 +140,7 @@ def explore(
     from streamproof.runs.exploration import RUNS, ExploreRequest, open_exploration
     from streamproof.scenarios.shrinking import MOST_RUNS
 
-    (subject,) = subjects_with([subject], class_path, kafka)
+    (subject,) = subjects_with([subject], OfTheJvm(class_path, kafka, layer))
     request = ExploreRequest(
         seed=seed,
         runs=runs or RUNS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -23,8 +23,10 @@ __all__ = [
     "FirstSeed",
     "KafkaRelease",
     "Master",
+    "OfTheJvm",
     "OutputDirectory",
     "Remote",
+    "StoreLayer",
     "WorkDirectory",
     "make_directory",
     "names_in",
@@ -104,18 +106,38 @@ KafkaRelease = Annotated[
     ),
 ]
 
+StoreLayer = Annotated[
+    str,
+    typer.Option(
+        "--layer",
+        metavar="LAYER",
+        show_default=False,
+        help="Run java: and kafka: subjects that name no layer as bytes, which is the store alone, "
+        "or as task, which is the store under the state manager of a task. Default: bytes from "
+        "Kafka 4.3 on, else task.",
+    ),
+]
 
-def subjects_with(names: Iterable[str], class_path: str, release: str) -> list[str]:
-    """The names of subjects with the release of Kafka; their class path is set.
+
+class OfTheJvm(NamedTuple):
+    """The options for stores of the JVM; empty if not given."""
+
+    class_path: str
+    release: str
+    layer: str
+
+
+def subjects_with(names: Iterable[str], options: OfTheJvm) -> list[str]:
+    """The names of subjects with the release of Kafka and the layer; their class path is set.
 
     Raises:
         UsageError: an option is given, and no subject needs it.
     """
     # --help needs no stores.
-    from streamproof.stores.jvm.subjects import take_class_path, with_release
+    from streamproof.stores.jvm.subjects import take_class_path, with_layer, with_release
 
-    found = with_release(names, release)
-    take_class_path(found, class_path)
+    found = with_layer(with_release(names, options.release), options.layer)
+    take_class_path(found, options.class_path)
     return found
 
 

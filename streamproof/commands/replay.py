@@ -13,7 +13,9 @@ from streamproof.commands.options import (
     DEFAULT_OUT,
     ClassPath,
     KafkaRelease,
+    OfTheJvm,
     OutputDirectory,
+    StoreLayer,
     WorkDirectory,
     subjects_with,
 )
@@ -126,6 +128,7 @@ def replay(
     work_dir: WorkDirectory = None,
     class_path: ClassPath = "",
     kafka: KafkaRelease = "",
+    layer: StoreLayer = "",
 ) -> None:
     """Play a scenario, show a trace, or run a saved failure again.
 
@@ -149,7 +152,7 @@ def replay(
         tuple(set_ or ()),
         tuple(run or ()),
         View(format_, out, all_, until, compare_, step),
-        (class_path, kafka),
+        OfTheJvm(class_path, kafka, layer),
     )
     kind = kinds.pop()
     _require_fitting(kind, asked)
@@ -166,7 +169,7 @@ class _Asked(NamedTuple):
         changes: settings of a scenario to change, each as ``KEY=VALUE``.
         runs: the runs of a trace to show.
         view: how runs are shown.
-        jvm: the class path and the release of Kafka for stores of the JVM; empty if not given.
+        jvm: the options for stores of the JVM.
     """
 
     targets: list[str]
@@ -174,7 +177,7 @@ class _Asked(NamedTuple):
     changes: tuple[str, ...]
     runs: tuple[str, ...]
     view: View
-    jvm: tuple[str, str]
+    jvm: OfTheJvm
 
 
 def _replay_failures(console: Console, asked: _Asked) -> int:
@@ -186,7 +189,7 @@ def _replay_failures(console: Console, asked: _Asked) -> int:
     from streamproof.stores.jvm.subjects import CLASS_PATH
 
     read = [read_failure(Path(each)) for each in asked.targets]
-    names = subjects_with([each.subject for each in read], *asked.jvm)
+    names = subjects_with([each.subject for each in read], asked.jvm)
     saved = [structs.replace(each, subject=name) for each, name in zip(read, names, strict=True)]
     given = os.environ.get(CLASS_PATH, "")
     codes = []
@@ -215,7 +218,7 @@ def _replay_scenarios(console: Console, asked: _Asked) -> int:
     from streamproof.runs.scenario_runs import play_targets
 
     wanted, changes = asked.wanted, asked.changes
-    (subject,) = subjects_with([wanted.subject], *asked.jvm)
+    (subject,) = subjects_with([wanted.subject], asked.jvm)
     wanted = wanted._replace(subject=subject)
     runs = play_targets(asked.targets, wanted, dict(map(_setting, changes)), changes)
     show_scenarios(console, runs, asked.view)
@@ -258,7 +261,7 @@ def _require_fitting(kind: str, asked: _Asked) -> None:
 
 _OF_VIEWS = ("--until", "--format", "--out", "--compare", "--step", "--all")
 
-_OF_THE_JVM = ("--classpath", "--kafka")
+_OF_THE_JVM = ("--classpath", "--kafka", "--layer")
 
 _FITTING = {
     "failure": ("--work-dir", *_OF_THE_JVM),

@@ -14,6 +14,8 @@ from rich.text import Text
 from streamproof.commands.options import (
     ClassPath,
     KafkaRelease,
+    OfTheJvm,
+    StoreLayer,
     WorkDirectory,
     subjects_with,
 )
@@ -58,6 +60,7 @@ def list_scenarios(
     work_dir: WorkDirectory = None,
     class_path: ClassPath = "",
     kafka: KafkaRelease = "",
+    layer: StoreLayer = "",
 ) -> None:
     """List the crash scenarios, show one, or play them all.
 
@@ -70,7 +73,7 @@ def list_scenarios(
     console = terminal()
     chosen = [read(find(name))] if name else [read(path) for path in library().values()]
     if play:
-        names = subjects_with(subject or (), class_path, kafka)
+        names = subjects_with(subject or (), OfTheJvm(class_path, kafka, layer))
         stores = [Wanted(each, work_dir=work_dir) for each in ("", *names)]
         raise typer.Exit(ExitCode.FAILURE if _play_all(console, chosen, stores) else 0)
     if name:

@@ -13,7 +13,8 @@ from streamproof.commands.terminal import terminal
 from streamproof.conformance.subject import builtin_names, load_subject
 from streamproof.errors import UsageError
 from streamproof.host import serve_subject
-from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE
+from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, OLDEST_RELEASE
+from streamproof.stores.jvm.layers import LAYERS
 from streamproof.stores.jvm.subjects import KAFKA
 
 __all__ = ["host", "list_subjects"]
@@ -40,6 +41,11 @@ def list_subjects() -> None:
     for name, description in KAFKA.items():
         table.add_row(name, f"kafka-streams {DEFAULT_RELEASE}", escape(description))
     terminal().print(table)
+    oldest = f"kafka:rocksdb:task@{OLDEST_RELEASE}"
+    terminal().print(
+        f"A store of Kafka takes a layer ({', '.join(LAYERS)}) and a release from {OLDEST_RELEASE} "
+        f"on, as in {oldest}."
+    )
 
 
 SubjectArgument = Annotated[

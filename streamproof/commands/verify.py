@@ -14,7 +14,9 @@ from streamproof.commands.options import (
     Checks,
     ClassPath,
     KafkaRelease,
+    OfTheJvm,
     OutputDirectory,
+    StoreLayer,
     WorkDirectory,
     names_in,
     subjects_with,
@@ -177,6 +179,7 @@ def verify(
     work_dir: WorkDirectory = None,
     class_path: ClassPath = "",
     kafka: KafkaRelease = "",
+    layer: StoreLayer = "",
 ) -> None:
     """Verify one or more stores, or the simulated runtime.
 
@@ -197,7 +200,7 @@ def verify(
     from streamproof.conformance.settings import Settings
     from streamproof.reports.verification import VerifyRequest, with_defect
 
-    names = subjects_with(with_defect(subjects, defect), class_path, kafka)
+    names = subjects_with(with_defect(subjects, defect), OfTheJvm(class_path, kafka, layer))
     request = VerifyRequest(
         subjects=tuple(dict.fromkeys(names)),
         settings=Settings(

@@ -168,7 +168,7 @@ def test_a_wrong_store_of_a_user(of_a_user: CommandLine) -> None:
     [
         ("kafka:granite", "Kafka's stores are kafka:rocksdb, kafka:rocksdb-timestamped, "),
         ("kafka:rocksdb@newest", "'newest' is no release of Kafka."),
-        ("kafka:rocksdb@3.9.1", "The stores of Kafka 3.9.1 keep no offsets"),
+        ("kafka:rocksdb:bytes@3.9.1", "The stores of Kafka 3.9.1 keep no offsets"),
         ("java:com.acme.Stores", "needs your classes: name their jars and directories"),
     ],
 )
@@ -212,7 +212,9 @@ def test_options_name_the_classes_and_the_release(command_line: CommandLine, cla
     [
         (("in-memory", "--kafka", "4.3.1"), "--kafka is for stores of the JVM: name one,"),
         (("kafka:rocksdb", "--classpath", "x"), "--classpath is for stores of your own:"),
-        (("kafka:rocksdb", "--kafka", "3.9.1"), "The stores of Kafka 3.9.1 keep no offsets"),
+        (("kafka:rocksdb", "--kafka", "3.8.1"), "Kafka 3.8.1 is too old to be verified."),
+        (("kafka:rocksdb", "--layer", "cake"), "--layer: there is no layer 'cake'."),
+        (("kafka:rocksdb@4.2.2", "--layer", "bytes"), "The stores of Kafka 4.2.2 keep no offsets"),
         (("java:com.acme.A",), "needs your classes: name their jars and directories"),
         (("java:com.acme.A", "--classpath", "a.jar"), "There is no jar 'a.jar'."),
     ],

@@ -20,7 +20,7 @@ import java.nio.charset.StandardCharsets;
  * Serves stores of the JVM, one after the other: reads a request a line, calls the store, and writes
  * an answer a line. The page docs/store-host.md describes the lines.
  *
- * <p>The only argument names the store, as {@link StoreNames} takes it.
+ * <p>The arguments name the store, as {@link StoreNames} takes it, and the layer that is served.
  */
 public final class Host {
   /** Values of up to 2 MiB in base64, many of them in a line. */
@@ -36,17 +36,19 @@ public final class Host {
   private static final int UNUSABLE = 3;
 
   private final String name;
+  private final String layer;
   private Operations operations;
 
-  private Host(String name, Operations operations) {
+  private Host(String name, String layer, Operations operations) {
     this.name = name;
+    this.layer = layer;
     this.operations = operations;
   }
 
   /**
    * Serve a store until the standard input ends.
    *
-   * @param arguments the name of the store
+   * @param arguments the name of the store, and the layer
    */
   public static void main(String[] arguments) {
     int code = 1;
@@ -68,18 +70,18 @@ public final class Host {
     InputStream requests = new FileInputStream(FileDescriptor.in);
     System.setOut(new PrintStream(new FileOutputStream(FileDescriptor.err), true));
     System.setIn(InputStream.nullInputStream());
-    if (arguments.length != 1) {
-      System.err.println("Name one store, such as kafka:rocksdb.");
+    if (arguments.length != 2) {
+      System.err.println("Name a store and a layer, such as kafka:rocksdb bytes.");
       return 2;
     }
     Operations operations;
     try {
-      operations = StoreNames.make(arguments[0]);
+      operations = StoreNames.make(arguments[0], arguments[1]);
     } catch (UnusableStoreException error) {
       System.err.println(error.getMessage());
       return UNUSABLE;
     }
-    new Host(arguments[0], operations).serve(requests, answers);
+    new Host(arguments[0], arguments[1], operations).serve(requests, answers);
     return 0;
   }
 
@@ -99,7 +101,7 @@ public final class Host {
         request = Request.read(parser);
       }
       if (operations.isOver() && "open".equals(request.text("op"))) {
-        operations = StoreNames.make(name);
+        operations = StoreNames.make(name, layer);
       }
       Object answer = operations.perform(request);
       return written(request, json -> Answers.write(json, "ok", answer));

@@ -1,6 +1,5 @@
 package streamproof.host;
 
-import java.io.File;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -8,8 +7,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.processor.internals.OneStoreTask;
+import org.apache.kafka.streams.processor.internals.ProcessorRecordContext;
 import org.apache.kafka.streams.query.Position;
 import org.apache.kafka.streams.state.KeyValueIterator;
 
@@ -21,7 +23,10 @@ abstract class Operations {
   private final Values values;
   private final Map<Integer, Rows<?>> iterators = new HashMap<>();
   private Map<String, Object> declared = Map.of();
-  private StoreContext context;
+  private String around = "bytes";
+  private TaskSetting setting;
+  private Layer layer;
+  private long processedTime = -1;
   private boolean isOver;
   private int lastIterator;
 
@@ -35,6 +40,11 @@ abstract class Operations {
     declared = claims;
   }
 
+  /** Serve the store within this layer: {@code bytes} is none, {@code task} is a task around it. */
+  final void within(String named) {
+    around = named;
+  }
+
   /** Perform a request; the answer is made of bytes, texts, numbers, lists and maps, or null. */
   final Object perform(Request request) throws IOException {
     String op = String.valueOf(request.text("op"));
@@ -44,7 +54,7 @@ abstract class Operations {
       case "open":
         return open(request);
       case "close":
-        store.close();
+        layer.close();
         isOver = true;
         return null;
       case "is_open":
@@ -55,14 +65,14 @@ abstract class Operations {
       case "commit":
         return commit(request);
       case "committed_offset":
-        return store.committedOffset(
+        return layer.committedOffset(
             new TopicPartition(request.text("topic"), request.number("partition")));
       case "position":
         return position();
       case "dropped_records":
-        return context.droppedRecords();
+        return setting.droppedRecords();
       case "restore":
-        context.restore(new RestoredRecords(request, store));
+        layer.restore(RestoredRecords.of(request));
         return null;
       case "approximate_num_uncommitted_entries":
       case "approximate_num_uncommitted_bytes":
@@ -87,9 +97,23 @@ abstract class Operations {
     return isOver;
   }
 
-  private Object writing(String op, Request request) {
-    context.processing(request.list("record"));
+  private Object writing(String op, Request request) throws IOException {
+    ProcessorRecordContext record = record(request.list("record"));
+    processedTime = record == null ? -1 : record.timestamp();
+    layer.processing(record);
     return write(op, request);
+  }
+
+  /** An input record: topic, partition, offset, timestamp; or null. */
+  private static ProcessorRecordContext record(List<?> input) {
+    return input == null
+        ? null
+        : new ProcessorRecordContext(
+            (Long) input.get(3),
+            (Long) input.get(2),
+            Math.toIntExact((Long) input.get(1)),
+            (String) input.get(0),
+            new RecordHeaders());
   }
 
   /** Perform an operation that reads. */
@@ -108,12 +132,12 @@ abstract class Operations {
 
   /** The bytes that a plain put writes: with the timestamp of the record, if the store has those. */
   final byte[] plain(byte[] value) {
-    return values.stored(value, context.timestamp());
+    return values.stored(value, processedTime);
   }
 
-  /** The timestamp of the input record that is being processed, in milliseconds. */
+  /** The timestamp of the input record that is being processed, in milliseconds; -1 if none is. */
   final long processedTime() {
-    return context.timestamp();
+    return processedTime;
   }
 
   /** Refuse an operation. */
@@ -135,7 +159,10 @@ abstract class Operations {
     }
     Map<String, Object> claims = new TreeMap<>();
     claims.put("persistent", store.persistent());
-    claims.put("manages_offsets", store.managesOffsets());
+    Layers.addClaims(claims, store);
+    if (around.equals("task")) {
+      OneStoreTask.addClaims(claims, store);
+    }
     claims.put("forgets_offsets", false);
     claims.put("position", true);
     claims.put("timestamped", values.areStamped());
@@ -167,13 +194,9 @@ abstract class Operations {
   }
 
   private Object open(Request request) {
-    context =
-        new StoreContext(
-            new File(request.text("directory")),
-            request.text("task"),
-            request.text("guarantee"),
-            request.map("config"));
-    store.init(context.proxy(), store);
+    setting = new TaskSetting(request);
+    layer = Layers.around(store, around, setting);
+    layer.open();
     return null;
   }
 
@@ -186,9 +209,7 @@ abstract class Operations {
       }
       offsets.put(new TopicPartition((String) row.get(0), partition), (Long) row.get(2));
     }
-    // The runtime runs the callback of a store with each commit: positions are written there.
-    context.runCommitCallback();
-    store.commit(offsets);
+    layer.commit(offsets);
     return null;
   }
 

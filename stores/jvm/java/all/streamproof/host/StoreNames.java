@@ -47,8 +47,15 @@ final class StoreNames {
    * Make a store that is not open, with the operations on it.
    *
    * @param name {@code kafka:NAME}, or {@code java:CLASS#METHOD}, or {@code java:CLASS}
+   * @param layer what is around the store: {@code bytes} or {@code task}
    */
-  static Operations make(String name) throws UnusableStoreException {
+  static Operations make(String name, String layer) throws UnusableStoreException {
+    Operations operations = make(name);
+    operations.within(layer);
+    return operations;
+  }
+
+  private static Operations make(String name) throws UnusableStoreException {
     Supplier<StoreSupplier<?>> known = OF_KAFKA.get(name);
     if (known != null) {
       StoreSupplier<?> supplier = known.get();

@@ -1,0 +1,16 @@
+package streamproof.host;
+
+import org.apache.kafka.common.metrics.Metrics;
+import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.processor.internals.metrics.StreamsMetricsImpl;
+
+/** The metrics of a task: up to Kafka 3.9 they have a version. */
+final class TaskMetrics {
+  private TaskMetrics() {}
+
+  static StreamsMetricsImpl make(String client) {
+    return new StreamsMetricsImpl(
+        new Metrics(), client, StreamsConfig.METRICS_LATEST, Time.SYSTEM);
+  }
+}
