@@ -18,7 +18,7 @@ from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.aggregation import counted
 from streamproof.sim.trace import Event
-from streamproof.stores.capabilities import LATE, Capabilities
+from streamproof.stores.capabilities import Capabilities, Durability
 
 __all__ = [
     "SAME_TWICE",
@@ -80,7 +80,8 @@ class Breach(NamedTuple):
 class DurableOffsetComesBack(Invariant):
     """A store still has its durable commits after the process has died.
 
-    The durability level says when a commit is durable: at once, or from the next flush on.
+    The durability level says when a commit is durable: at once, from the next flush on, or from
+    the next clean close on.
     """
 
     name = "after a crash a store opens with the last offset that it has made durable"
@@ -147,6 +148,26 @@ class _AtTheNextFlush(DurableOffsetComesBack):
     is_durable_at_once = False
 
 
+class _AtTheNextClose(_AtTheNextFlush):
+    """The same for a store whose commits are durable from the next clean close on."""
+
+    def _flushed(self, event: Event) -> Iterator[str]:
+        yield from ()
+
+    def _closed(self, event: Event) -> Iterator[str]:
+        yield from super()._closed(event)
+        place = self._place(event)
+        self._durable.setdefault(place, {}).update(self._committed_to.get(place, {}))
+
+
+_DURABLE: dict[Durability, type[DurableOffsetComesBack]] = {
+    "close": _AtTheNextClose,
+    "flush": _AtTheNextFlush,
+    "process": DurableOffsetComesBack,
+    "power": DurableOffsetComesBack,
+}
+
+
 class NothingIsLost(Invariant):
     """Under at-least-once each record counts at least once: none is lost, some may count again.
 
@@ -201,8 +222,7 @@ def invariants_for(
     exactly_once = guarantee == "exactly-once"
     own: list[type[Invariant]] = [] if exactly_once else [NothingIsLost]
     if is_kept(capabilities, exactly_once=exactly_once, transactional=transactional):
-        late = capabilities.durability in LATE
-        own.append(_AtTheNextFlush if late else DurableOffsetComesBack)
+        own.append(_DURABLE[capabilities.durability])
     return (*runtime_invariants_for(capabilities, guarantee, spec), *own)
 
 

@@ -41,7 +41,7 @@ from streamproof.sim.invariants import Invariant
 from streamproof.sim.invariants.invariant import Observer
 from streamproof.sim.plan_space import EVERYTHING, draw
 from streamproof.sim.world_plan import WORLD_VERSION
-from streamproof.stores.api import TopicPartition
+from streamproof.stores.api import StateStore, StateStoreContext, TopicPartition
 from streamproof.stores.builtin import BUILTIN
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.errors import UnsupportedOperationError
@@ -192,6 +192,53 @@ def test_a_store_that_cannot_forget_is_wiped(tmp_path: Path) -> None:
     outcome = outcome_of(subject, "protocol.library", tmp_path)
     assert (outcome.findings, outcome.suite_error) == ([], "")
     assert CannotForget.refused > refused
+
+
+class FlushesAtItsClose(RocksDBStore):
+    """Writes to the disk when it is closed, and when its buffers are full, as Kafka's stores do."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, durability="close")
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+
+class ForgetsItsClose(FlushesAtItsClose):
+    """Gives its offsets up when it was not closed cleanly, also those of an earlier close."""
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        super().init(context, root)
+        mark = context.state_dir / "is-open"
+        changelog = TopicPartition(context.changelog_topic(self.name), 0)
+        if mark.exists() and self.committed_offset(changelog) is not None:
+            self.commit({changelog: None})
+        mark.touch()
+        self._mark = mark
+
+    def close(self) -> None:
+        super().close()
+        self._mark.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("factory", "broken"),
+    [(FlushesAtItsClose, set()), (ForgetsItsClose, {"PROTOCOL-011"})],
+)
+def test_what_is_durable_from_a_clean_close_on(
+    factory: Callable[[str], RocksDBStore], broken: set[str], tmp_path: Path
+) -> None:
+    """A flush promises nothing, and a clean close does."""
+    subject = subject_of(lambda: factory("mine"))
+    found = set()
+    for check in ("protocol.library", "protocol.killed", "protocol.moved"):
+        place = tmp_path / check
+        place.mkdir()
+        outcome = outcome_of(subject, check, place, guarantee="at-least-once", profile="smoke")
+        assert outcome.suite_error == ""
+        found |= {each.requirement for each in outcome.findings}
+    assert found == broken
 
 
 def test_worlds_fit_the_store() -> None:
