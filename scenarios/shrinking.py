@@ -1,10 +1,11 @@
 """Shrinks a failing run to a smaller run that breaks the same promise in the same way.
 
-The plan and the choices of a run determine it. Shrinking simplifies the plan first: fewer
-processes, records and faults, and default settings. Then it sets ranges of choices to 0, the
-plainest option, from coarse to fine, and lowers the remaining choices. A candidate counts only if
-the same invariant finds the same requirement broken. Shrinking is deterministic: the same failing
-run always gives the same small run.
+The plan and the choices of a run determine it. Shrinking first looks for the same failure in worlds
+that are small from the start. Then it simplifies the plan: fewer processes, records and faults, and
+default settings. Then it sets ranges of choices to 0, the plainest option, from coarse to fine, and
+lowers the remaining choices. A candidate counts only if the same invariant finds the same
+requirement broken. Shrinking is deterministic: the same failing run always gives the same small
+run. The limits are numbers of worlds and events, not times.
 
 Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (2002).
 """
@@ -12,14 +13,14 @@ Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from streamproof.errors import UsageError
 from streamproof.scenarios.plan_shrinking import plainest, with_smaller_numbers
 from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.slicing import what_matters
+from streamproof.scenarios.small_worlds import small_choices, small_plans
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import Simulate
 from streamproof.sim.invariants import InvariantViolation
@@ -37,21 +38,30 @@ __all__ = [
     "shrink",
 ]
 
-MOST_RUNS = 600
+MOST_RUNS = 3_000
 """The default number of worlds that one failure may cost."""
+
+MOST_EVENTS = 600_000
+"""The most events of all these worlds together, which take less than a minute."""
+
+EVENTS_OF_A_START = 50
+"""A world costs as much as these events before its first event."""
 
 RESEEDED = 2
 """How many seeds are tried with a smaller plan that does not fail with the choices so far."""
 
-SLACK = 1.2
-"""The factor by which a plainer plan may increase the number of events: shrinking its choices
-removes events later. No plan may exceed the number of events of the original run."""
+SLACK = 10
+"""How many events a plainer plan may add: shrinking its choices removes events later. No plan may
+exceed the number of events of the original run."""
 
-SMALL_RECORDS, SMALL_MS = (3, 20), 15_000
-"""The limits of a small world: the records of each input, and the time with faults."""
+ROUNDS = (6, 12, 24)
+"""How many seeds are tried in each small world, one round after the other until one fails."""
 
-SMALL_SEEDS = 8
-"""How many seeds are tried in each small world."""
+FEW_EVENTS = 200
+"""A run with more events is looked for once more, in small worlds with the plainer plan."""
+
+MORE_SEEDS = 12
+"""How many further seeds are tried in the first small world that fails."""
 
 MOST_SMALL_EVENTS = 1_000
 """The most events of a world that is small from the start. Most seeds do not fail there, so their
@@ -152,15 +162,12 @@ def shrink(
         UsageError: the run breaks no promise.
     """
     search = _Search(world, most_runs, progress)
-    search.try_small_worlds()
-    parts, before = 1, None
-    # A step that fails at first may succeed after other steps, so all of them repeat.
-    while before != (search.plan, search.values) or parts < len(search.values):
-        before, parts = (search.plan, search.values), parts * COARSE
-        search.make_numbers_smaller()
-        search.make_plan_plainer()
-        search.set_alike_to_zero()
-        search.set_ranges_to_zero(parts)
+    search.try_small_worlds(until=0.3)
+    search.simplify(until=0.6)
+    if search.is_large:
+        # The plan is plain by now, so the worlds of its kind are small, and many fail.
+        search.try_small_worlds(until=0.8)
+    search.simplify(until=1)
     search.lower()
     return _told(world, search)
 
@@ -217,6 +224,11 @@ class _Search:
         self.values: list[int] = list(world.choices)
         self._offered: list[int] = []
         self.runs = 0
+        # The part of all worlds and events that may be spent for now, and the last seed used.
+        self._until = 1.0
+        self._seed = -1
+        # The events of all worlds so far.
+        self._cost = 0
         self._events = 0
         # Whether all choices still come from a seed, so that no work is lost with other seeds.
         self._is_raw = True
@@ -231,30 +243,50 @@ class _Search:
         self._first_events = outcome.events
         self._take(world.plan, choices, outcome)
 
-    def try_small_worlds(self) -> None:
-        """Look for the same failure in worlds that are small from the start."""
-        was = self.plan
-        for instances, most_records in product(range(1, was.instances + 1), SMALL_RECORDS):
-            plan = replace(
-                was,
-                partitions=1,
-                instances=instances,
-                threads=1,
-                workload=replace(was.workload, records=min(most_records, was.workload.records)),
-                safety_ms=min(was.safety_ms, SMALL_MS),
-            )
-            # All seeds run: each hit lowers the limit, so the run with the fewest events stays.
-            found = [
-                self._try(
-                    plan,
-                    Choices.seeded(seed, recording=True),
-                    min(self._events, MOST_SMALL_EVENTS),
-                    (-1, seed),
-                )
-                for seed in range(SMALL_SEEDS)
-            ]
-            if any(found):
-                return
+    @property
+    def is_large(self) -> bool:
+        """Whether the smallest run has more events than somebody likes to read."""
+        return self._events > FEW_EVENTS
+
+    def try_small_worlds(self, until: float) -> None:
+        """Look for the same failure in worlds that are small from the start.
+
+        Args:
+            until: the part of all worlds and events after which the search goes on otherwise.
+        """
+        self._until = until
+        failed, plans = list(self.values), small_plans(self.plan)
+        for count in ROUNDS:
+            for plan in plans:
+                # All seeds run: each hit lowers the limit, so the run with the fewest events stays.
+                found = [self._fails_small(plan, failed) for _ in range(count)]
+                if any(found):
+                    for _ in range(MORE_SEEDS):
+                        self._fails_small(plan, failed)
+                    return
+
+    def simplify(self, until: float) -> None:
+        """Make the plan plainer, and set choices to 0, as long as the same promise breaks.
+
+        Args:
+            until: the part of all worlds and events after which the search goes on otherwise.
+        """
+        self._until = until
+        parts, before = 1, None
+        # A step that fails at first may succeed after other steps, so all of them repeat.
+        while before != (self.plan, self.values) or parts < len(self.values):
+            if self._spent() >= until:
+                break
+            before, parts = (self.plan, self.values), parts * COARSE
+            self.make_numbers_smaller()
+            self.make_plan_plainer()
+            self.set_alike_to_zero()
+            self.set_ranges_to_zero(parts)
+
+    def _fails_small(self, small: Plan, failed: Sequence[int]) -> bool:
+        self._seed += 1
+        plan, choices = small_choices(small, failed, self._seed)
+        return self._try(plan, choices, min(self._events, MOST_SMALL_EVENTS), (-2, self._seed))
 
     def make_plan_plainer(self) -> None:
         """Bring the plan closer to its defaults, with fewer processes and faults."""
@@ -270,7 +302,7 @@ class _Search:
         if plan.safety_ms > was.safety_ms or plan.workload.records > was.workload.records:
             # The default value is plainer, but makes the run longer.
             return False
-        most = min(round(self._events * SLACK) + 20, self._first_events)
+        most = min(self._events + SLACK, self._first_events)
         if self._try(plan, Choices.recorded(self.values), most, tuple(self.values)):
             return True
         # Other settings change few choices, so other seeds would seldom help. Choices that are
@@ -338,13 +370,19 @@ class _Search:
     def _try_values(self, values: Sequence[int]) -> bool:
         return self._try(self.plan, Choices.recorded(values), self._events, tuple(values))
 
+    def _spent(self) -> float:
+        """The part of the worlds, or of their events, that has been used; 1 is all of it."""
+        runs = self.runs / self._most_runs if self._most_runs else 1
+        return max(runs, self._cost / MOST_EVENTS)
+
     def _try(self, plan: Plan, choices: Choices, most_events: int, key: tuple[int, ...]) -> bool:
         """Run a world, and keep it if it fails in the same way within this number of events."""
-        if self.runs >= self._most_runs or (plan, key) in self._tried:
+        if self._spent() >= self._until or (plan, key) in self._tried:
             return False
         self._tried.add((plan, key))
         self.runs += 1
         outcome = self._bounded(plan, choices, most_events)
+        self._cost += EVENTS_OF_A_START + (most_events if outcome is None else outcome.events)
         fails = outcome is not None and self._is_same(outcome)
         if outcome is not None and fails:
             self._take(plan, choices, outcome)

@@ -69,6 +69,28 @@ class Choices:
         return cls(lambda options: min(next(remaining, 0), options - 1), recording=recording)
 
     @classmethod
+    def sparse(
+        cls, seed: int, share: float, *, first: Sequence[int] = (), recording: bool = False
+    ) -> Choices:
+        """Choices of which a seed draws a share, while the others are 0, the plainest.
+
+        Args:
+            seed: the seed.
+            share: the probability that a choice is drawn.
+            first: the first choices, cut like those of ``recorded``.
+            recording: whether to keep the choices.
+        """
+        given, draw = iter(first), Random(seed).random
+
+        def below(options: int) -> int:
+            choice = next(given, None)
+            if choice is not None:
+                return min(choice, options - 1)
+            return int(draw() * options) if draw() < share else 0
+
+        return cls(below, recording=recording)
+
+    @classmethod
     def strict(cls, pairs: Iterable[tuple[int, int]], *, recording: bool = True) -> Choices:
         """Recorded choices, each with its number of options; past the end, always 0.
 

@@ -99,6 +99,8 @@ def run(
 ) -> Outcome:
     """Simulate one world: first faults, then time to recover. Stop at the first violation.
 
+    After a violation, the step that is going on ends, and no other begins.
+
     Args:
         choices: makes every decision.
         plan: the plan of the world; without it, the first choices draw one of all plans.
@@ -119,6 +121,7 @@ def run(
         plan = draw(choices)
     watch = Watch(invariants, exactly_once=plan.config.exactly_once)
     world = World(choices, [watch, *watchers], activation=plan.activation, defects=defects)
+    watch.broken = world.time.stop
     swarm = _Swarm(world, plan, watch.history, make_disk)
     try:
         if direct is not None:

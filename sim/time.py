@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 import simpy
+from simpy.core import StopSimulation
 from simpy.events import NORMAL, EventPriority
 
 from streamproof.sim.choices import Choices
@@ -29,18 +30,25 @@ class VirtualTime(simpy.Environment):
     Simpy takes events of one moment in the order in which they were scheduled. Nothing in the real
     world keeps that order, and code that is right only in that order has a mistake that must show.
     Events that simpy puts first, such as the start of a process, stay first.
+
+    Attributes:
+        is_stopped: whether no further step is taken; ``run`` then returns.
     """
 
     def __init__(self, choices: Choices) -> None:
         super().__init__()
         self._choices = choices
+        self.is_stopped = False
 
     def step(self) -> None:
         """Process one of the events that are due.
 
         Raises:
             EmptySchedule: nothing is left to do.
+            StopSimulation: the time was stopped.
         """
+        if self.is_stopped:
+            raise StopSimulation(None)
         queue: list[Any] = self._queue
         if len(queue) > 1:
             first = queue[0]
@@ -59,6 +67,10 @@ class VirtualTime(simpy.Environment):
             if type(error.__cause__) is type(error):
                 raise error.__cause__ from error.__cause__.__cause__
             raise
+
+    def stop(self) -> None:
+        """Take no further step; the one that is going on ends."""
+        self.is_stopped = True
 
     def _break_tie(self, queue: list[Any]) -> None:
         moment = queue[0][0]

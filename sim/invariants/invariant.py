@@ -86,10 +86,12 @@ class Watch:
     Attributes:
         history: the logs, folded from the events so far.
         violations: the breaches, in the order in which they were found.
+        broken: called once, at the first breach.
     """
 
     def __init__(self, invariants: Iterable[type[Invariant]], *, exactly_once: bool) -> None:
         self.history = LogHistory(exactly_once=exactly_once)
+        self.broken: Callable[[], None] = lambda: None
         self._invariants = [each(self.history) for each in invariants]
         self._observers: dict[str, list[tuple[Invariant, Observer]]] = {}
         for invariant in self._invariants:
@@ -131,6 +133,8 @@ class Watch:
         return self.violations
 
     def _note(self, invariant: Invariant, message: str, event: Event | None) -> None:
+        if not self.violations:
+            self.broken()
         self.violations.append(
             InvariantViolation(invariant.name, invariant.requirement, message, event)
         )

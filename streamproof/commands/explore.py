@@ -91,7 +91,7 @@ ShrinkRunsOption = Annotated[
     typer.Option(
         min=0,
         metavar="N",
-        help="Run at most N more worlds to shrink each failure. Default: 600.",
+        help="Run at most N more worlds to shrink each failure. Default: 3,000.",
     ),
 ]
 

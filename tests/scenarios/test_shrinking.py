@@ -16,12 +16,13 @@ from streamproof.scenarios.shrinking import (
     shape_of,
     shrink,
 )
+from streamproof.scenarios.small_worlds import small_plans
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import InvariantViolation
 from streamproof.sim.plan_space import EVERYTHING, draw
 from streamproof.sim.simulation import Outcome, run
-from streamproof.sim.trace import Watcher
+from streamproof.sim.trace import Event, Watcher
 from streamproof.sim.workloads import WorkloadConfig
 from streamproof.sim.world_plan import Plan
 
@@ -40,13 +41,15 @@ def failing(defect: str, seed: int) -> Failing:
     [("keeps-stale-offset", 0), ("commits-fetched-offsets", 0), ("restores-aborted-records", 1)],
 )
 def test_a_failure_becomes_small_and_stays_the_same(defect: str, seed: int) -> None:
-    """A fraction of the events, of which some dozens matter, and the run replays strictly."""
+    """At most ten events for each one that matters, or 200, and the run replays strictly."""
     world = failing(defect, seed)
     before = run(Choices.recorded(world.choices), world.plan, defects=[defect])
     steps: list[ShrinkStep] = []
     shrunk = shrink(world, 200, steps.append)
     assert shape_of(shrunk.violations[0]) == shape_of(before.violations[0])
-    assert len(shrunk.played.events) * 3 < before.events
+    # Both runs end at the event that breaks the promise.
+    assert len(shrunk.played.events) < before.events
+    assert len(shrunk.played.events) <= max(200, 10 * len(shrunk.matters))
     assert 3 < len(shrunk.matters) < 45
     assert shrunk.runs <= 200
     assert [each.runs for each in steps] == list(range(1, shrunk.runs + 1))
@@ -69,6 +72,40 @@ def test_a_run_that_breaks_nothing_is_refused() -> None:
     calm = Plan(safety_ms=1_000, kinds=(), workload=WorkloadConfig(records=2))
     with pytest.raises(UsageError, match="seed 4 breaks no promise"):
         shrink(Failing("seed 4", calm, []))
+
+
+def test_a_world_ends_at_the_event_that_breaks_a_promise() -> None:
+    """Only the step of that event goes on: nothing happens at a later time."""
+    world, events = failing("keeps-stale-offset", 0), list[Event]()
+    choices = Choices.recorded(world.choices)
+    broken = run(choices, world.plan, defects=world.defects, watchers=[events.append])
+    found = broken.violations[0].event
+    assert found is not None
+    assert events[-1].time == found.time
+
+
+def test_small_plans_begin_with_the_smallest() -> None:
+    """One process, one partition and three records come first; the last are as many as before."""
+    plan = Plan(partitions=3, instances=3, threads=2, workload=WorkloadConfig(records=100))
+    plans = small_plans(plan)
+    first, last = plans[0], plans[-1]
+    assert (first.instances, first.threads, first.partitions, first.workload.records) == (
+        1,
+        1,
+        1,
+        3,
+    )
+    assert (last.instances, last.threads, last.partitions) == (3, 2, 3)
+    assert all(each.safety_ms <= 15_000 for each in plans)
+
+
+def test_a_sparse_seed_mostly_makes_the_plainest_choice() -> None:
+    """The given choices come first, and all others follow from the seed."""
+    one, other = (Choices.sparse(3, 0.2, first=[7, 99], recording=True) for _ in range(2))
+    drawn = [one.below(10) for _ in range(500)]
+    assert drawn == [other.below(10) for _ in range(500)]
+    assert drawn[:2] == [7, 9]
+    assert 350 < drawn.count(0) < 480
 
 
 class Simulated:
