@@ -87,7 +87,14 @@ def _failing(worlds: SeededWorlds, seed: int) -> Failing:
     plan = worlds.draw(choices)
     drawn = choices.count
     worlds.simulate(choices, plan, defects=worlds.defects)
-    return Failing(f"seed {seed}", plan, choices.drawn[drawn:], worlds.defects, worlds.simulate)
+    return Failing(
+        f"seed {seed}",
+        plan,
+        choices.drawn[drawn:],
+        worlds.defects,
+        worlds.simulate,
+        worlds.patch,
+    )
 
 
 def write_finding(directory: Path, shrunk: Shrunk, run: Explored, subject: str = "") -> Finding:
@@ -102,7 +109,8 @@ def write_finding(directory: Path, shrunk: Shrunk, run: Explored, subject: str =
     directory.mkdir(parents=True, exist_ok=True)
     name = name_of(run)
     scenario = directory / f"{name}.toml"
-    scenario.write_text(scenario_text(shrunk, f"seed {run.seed}", subject=subject), "utf-8")
+    text = scenario_text(shrunk, f"seed {run.seed}", directory, subject=subject)
+    scenario.write_text(text, "utf-8")
     test = directory / f"test_{name.lower().replace('-', '_')}.py"
     test.write_text(pytest_text(shrunk, scenario.name, subject=subject), "utf-8")
     drawn = render_text(picture(shrunk.played, shrunk.matters))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from streamproof.scenarios.scenario import AnyAction, Count, Scenario, Setup
 from streamproof.sim.choices import Choices
 from streamproof.sim.invariants import INVARIANTS, Invariant
 from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.patches import Patch, patch_at
 from streamproof.sim.simulation import MakeDisk, run
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topology import Topology
@@ -61,6 +63,7 @@ def play(
             choices do not fit.
         InvariantError: an invariant raised.
         SubjectError: a store raised what no store may raise.
+        PatchError: the patch of the variant failed.
     """
     reason = needs_model_stores(scenario, setup) if make_disk is not None else ""
     if reason:
@@ -74,19 +77,21 @@ def play(
     is_recorded = setup.name == recorded.variant and not changed
     director = direct(scenario, seed, is_same=is_recorded)
     events: list[Event] = []
-    outcome = run(
-        director.choices,
-        setup.plan,
-        defects=wrong,
-        watchers=[events.append, director.see],
-        make_disk=make_disk,
-        invariants=invariants,
-        direct=director.direct,
-    )
+    patch = _patch_of(scenario, setup)
+    with nullcontext() if patch is None else patch.applied():
+        outcome = run(
+            director.choices,
+            setup.plan,
+            defects=wrong,
+            watchers=[events.append, director.see],
+            make_disk=make_disk,
+            invariants=invariants,
+            direct=director.direct,
+        )
     played = RecordedRun(
         f"{scenario.name} ({setup.name})",
         setup.plan,
-        wrong,
+        wrong if patch is None else (*wrong, patch.name),
         events,
         outcome.violations,
         outcome.digest,
@@ -102,6 +107,14 @@ def play(
     if is_recorded and recorded.digest not in ("", outcome.digest):
         surprises.append(f"this is not the run that was recorded: its digest is {outcome.digest}")
     return Judged(replace(played, surprises=tuple(surprises)), surprises)
+
+
+def _patch_of(scenario: Scenario, setup: Setup) -> Patch | None:
+    """The patch of a variant; ``None`` without one."""
+    variant = setup.variant
+    if not variant.patch:
+        return None
+    return patch_at(variant.patch, variant.seam, scenario.path.parent)
 
 
 def direct(scenario: Scenario, seed: int | None = None, *, is_same: bool = False) -> Director:

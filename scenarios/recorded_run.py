@@ -20,7 +20,7 @@ class RecordedRun:
     Attributes:
         name: the scenario or seed, as ``KAFKA-20685`` or ``seed 7``.
         plan: the plan of its world; ``None`` if only the events are known.
-        defects: the defects that were switched on in the runtime.
+        defects: the defects that were switched on in the runtime, and the patch that it had.
         events: all events, in order.
         violations: the broken invariants; the first one ended the run.
         digest: the digest of all events; empty if none was taken.

@@ -340,6 +340,9 @@ class Variant(_Table):
     Attributes:
         why: the difference that the variant makes, in one sentence.
         defects: the defects that are switched on in the runtime.
+        patch: a mistake that the scenario brings, as ``FILE.py:FUNCTION``; the file is relative to
+            the scenario. See :mod:`streamproof.sim.patches`.
+        seam: the function of the runtime that the patch replaces.
         settings: settings that replace those of the scenario.
         plan: fields that replace those of the plan of the scenario.
         workload: fields that replace those of the workload of the scenario.
@@ -353,6 +356,8 @@ class Variant(_Table):
 
     why: str = ""
     defects: list[str] = []
+    patch: str = ""
+    seam: str = ""
     settings: SettingsTable = msgspec.field(default_factory=SettingsTable)
     plan: PlanTable = msgspec.field(default_factory=PlanTable)
     workload: WorkloadTable = msgspec.field(default_factory=WorkloadTable)

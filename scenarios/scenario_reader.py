@@ -83,7 +83,7 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Scenario:
     except msgspec.ValidationError as error:
         source.refuse(error)
     setups = _setups(source, table, file)
-    for problem in problems_of(file, setups):
+    for problem in problems_of(file, setups, path.parent):
         source.fail(problem)
     named = {each.name: each for each in setups}
     return Scenario(path.stem, path, file, named, is_changed=bool(changes))

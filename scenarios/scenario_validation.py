@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from streamproof.errors import UsageError
@@ -24,7 +25,9 @@ from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.fault_sites import SITES
 from streamproof.sim.invariants import INVARIANTS
 from streamproof.sim.nemesis import KINDS as TROUBLES
+from streamproof.sim.patches import problem_of
 from streamproof.sim.rolling_upgrade import ROLL_OVER, UPGRADES
+from streamproof.sim.seams import SEAMS
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topology import Topology
 from streamproof.sim.world_plan import Plan, require_world_version
@@ -44,10 +47,17 @@ class Problem(NamedTuple):
     what: str
 
 
-def problems_of(file: ScenarioFile, setups: Iterable[Setup]) -> Iterator[Problem]:
-    """All mistakes in a scenario file, the worst first."""
+def problems_of(file: ScenarioFile, setups: Iterable[Setup], directory: Path) -> Iterator[Problem]:
+    """All mistakes in a scenario file, the worst first.
+
+    Args:
+        file: the content of the file.
+        setups: its variants.
+        directory: the directory of the file, in which its patches are.
+    """
     for name, variant in file.variants.items():
         yield from _in_variant(("variants", name), variant)
+        yield from _in_patch(("variants", name), variant, directory)
     for setup in setups:
         wrong = list(_in_plan(setup.plan))
         yield from wrong
@@ -175,6 +185,15 @@ def _in_variant(keys: tuple[str | int, ...], variant: Variant) -> Iterator[Probl
     known = {each.requirement for each in INVARIANTS} | {each.name for each in INVARIANTS}
     for each in variant.breaks:
         yield from _one_of((*keys, "breaks"), each, known, "promise of the simulator")
+
+
+def _in_patch(keys: tuple[str | int, ...], variant: Variant, directory: Path) -> Iterator[Problem]:
+    if variant.seam and not variant.patch:
+        yield Problem((*keys, "seam"), "names what a patch replaces: set `patch`, too")
+    elif variant.seam:
+        yield from _one_of((*keys, "seam"), variant.seam, SEAMS, "seam")
+    if variant.patch and (problem := problem_of(variant.patch, variant.seam, directory)):
+        yield Problem((*keys, "patch"), f"cannot be used: {problem}")
 
 
 def _in_expectations(setup: Setup) -> Iterator[Problem]:

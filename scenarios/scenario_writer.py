@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -19,12 +20,15 @@ WIDTH = 96
 """The largest width of a line of a story, in columns."""
 
 
-def scenario_text(shrunk: Shrunk, origin: str, *, subject: str = "") -> str:
+def scenario_text(
+    shrunk: Shrunk, origin: str, directory: Path = Path(), *, subject: str = ""
+) -> str:
     """A scenario file of a run: its world, its choices, and the promise that it breaks.
 
     Args:
         shrunk: the run.
         origin: the name of the original run, such as ``seed 7``.
+        directory: the directory of the file, from which it names a patch.
         subject: the store in the run; empty for model stores.
     """
     plan = shrunk.plan
@@ -48,7 +52,7 @@ def scenario_text(shrunk: Shrunk, origin: str, *, subject: str = "") -> str:
         "[workload]",
         *_changed(plan.workload),
         "",
-        *_variants(shrunk),
+        *_variants(shrunk, directory),
         "",
         "[choices]",
         f'variant = "{variant_of(shrunk)}"',
@@ -88,13 +92,14 @@ def test_{_identifier(shrunk)}() -> None:
 
 
 def _identifier(shrunk: Shrunk) -> str:
-    words = f"{shrunk.violations[0].requirement} {' '.join(shrunk.defects)}".lower()
+    words = f"{shrunk.violations[0].requirement} {' '.join(shrunk.played.defects)}".lower()
     return "_".join("".join(each if each.isalnum() else " " for each in words).split())
 
 
 def _title(shrunk: Shrunk) -> str:
     violation = shrunk.violations[0]
-    by = f", with the defect {shrunk.defects[0]}" if shrunk.defects else ""
+    wrong = shrunk.played.defects
+    by = f", with the {'patch' if shrunk.patch else 'defect'} {wrong[-1]}" if wrong else ""
     return f"{violation.requirement} is broken{by}"
 
 
@@ -108,7 +113,9 @@ def _story(shrunk: Shrunk, origin: str, subject: str) -> str:
     """Three sentences: the world, the defect, and the broken promise."""
     plan, violation = shrunk.plan, shrunk.violations[0]
     store = f" with {subject}" if subject else ""
-    causes = " ".join(DEFECTS[name].what for name in shrunk.defects)
+    patch = shrunk.patch
+    replaced = [] if patch is None else [f"{patch.name} replaces {patch.seam} in the runtime."]
+    causes = " ".join([*(DEFECTS[name].what for name in shrunk.defects), *replaced])
     faults = f"{', '.join(plan.kinds)} may happen" if plan.kinds else "no process is hurt"
     where = (
         f"found by {violation.event.kind} of {violation.event.actor} at {violation.event.time:,} ms"
@@ -127,17 +134,20 @@ def _story(shrunk: Shrunk, origin: str, subject: str) -> str:
 
 def variant_of(shrunk: Shrunk) -> str:
     """The name of the variant in which the promise is broken."""
-    return "defect" if shrunk.defects else "found"
+    return "defect" if shrunk.played.defects else "found"
 
 
-def _variants(shrunk: Shrunk) -> Iterator[str]:
+def _variants(shrunk: Shrunk, directory: Path) -> Iterator[str]:
     """The variants. Without the defects, every promise must hold."""
-    if shrunk.defects:
+    if shrunk.played.defects:
         yield "[variants.fixed]"
         yield ""
     yield f"[variants.{variant_of(shrunk)}]"
     if shrunk.defects:
         yield f"defects = {_value(list(shrunk.defects))}"
+    if shrunk.patch is not None:
+        yield f"patch = {_text(shrunk.patch.path_from(directory))}"
+        yield f"seam = {_text(shrunk.patch.seam)}"
     yield f"breaks = {_value([shrunk.violations[0].requirement])}"
 
 

@@ -24,6 +24,7 @@ from streamproof.scenarios.small_worlds import small_choices, small_plans
 from streamproof.sim.choices import Choices
 from streamproof.sim.exploration import Simulate
 from streamproof.sim.invariants import InvariantViolation
+from streamproof.sim.patches import Patch
 from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.trace import Event, Watcher
 from streamproof.sim.world_plan import Plan
@@ -102,6 +103,7 @@ class Failing:
         choices: all choices of the run after the draw of the plan.
         defects: the defects that are switched on in the runtime.
         simulate: the function that runs a world.
+        patch: the patch that ``simulate`` applies to the runtime; ``None`` without one.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Failing:
     choices: Sequence[int]
     defects: tuple[str, ...] = ()
     simulate: Simulate = run
+    patch: Patch | None = None
 
 
 class ShrinkStep(NamedTuple):
@@ -137,6 +140,7 @@ class Shrunk:
         runs: the number of worlds that shrinking has run.
         played: the run with all its events.
         matters: the sequence numbers of the events that matter.
+        patch: the patch that the runtime has; ``None`` without one.
     """
 
     plan: Plan
@@ -146,6 +150,7 @@ class Shrunk:
     runs: int
     played: RecordedRun
     matters: frozenset[int]
+    patch: Patch | None = None
 
 
 def shrink(
@@ -183,7 +188,7 @@ def _told(world: Failing, search: _Search) -> Shrunk:
     played = RecordedRun(
         world.name,
         search.plan,
-        world.defects,
+        world.defects if world.patch is None else (*world.defects, world.patch.name),
         events,
         outcome.violations,
         outcome.digest,
@@ -197,6 +202,7 @@ def _told(world: Failing, search: _Search) -> Shrunk:
         search.runs,
         played,
         what_matters(played),
+        world.patch,
     )
 
 

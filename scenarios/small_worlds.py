@@ -38,7 +38,7 @@ def small_plans(plan: Plan) -> list[Plan]:
     Args:
         plan: a plan that fails.
     """
-    found = {}
+    found: dict[Plan, None] = {}
     for threads, partitions in ((1, 1), (plan.threads, 1), (plan.threads, plan.partitions)):
         for instances, records in product(range(1, plan.instances + 1), FEW_RECORDS):
             small = replace(

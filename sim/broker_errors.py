@@ -14,6 +14,7 @@ __all__ = [
     "InvalidTxnStateError",
     "OffsetOutOfRangeError",
     "OutOfOrderSequenceError",
+    "PatchError",
     "ProducerFencedError",
     "RequestTimeoutError",
     "SubjectError",
@@ -72,6 +73,10 @@ class UpdaterDiedError(StreamproofError):
 
 class SubjectError(StreamproofError):
     """A store raised an error that it must not raise: the run ends, and the store is at fault."""
+
+
+class PatchError(UsageError):
+    """A function that replaces one of the runtime has failed: the run says nothing."""
 
 
 class DivergedError(UsageError):

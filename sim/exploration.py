@@ -15,8 +15,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from streamproof.sim.broker_errors import PatchError
 from streamproof.sim.choices import Choices
 from streamproof.sim.defects import DEFECTS
+from streamproof.sim.patches import Patch
 from streamproof.sim.plan_space import EVERYTHING, PlanSpace, draw
 from streamproof.sim.simulation import Outcome, run
 from streamproof.sim.world_plan import Plan
@@ -42,6 +44,7 @@ class SeededWorlds:
         defect: the mistake that the runtime makes; empty for none.
         simulate: runs a world.
         subject: the name of the store in the worlds; empty for model stores.
+        patch: the patch that ``simulate`` applies to the runtime; ``None`` without one.
 
     Raises:
         UsageError: the defect does no harm in the space.
@@ -51,6 +54,7 @@ class SeededWorlds:
     defect: str = ""
     simulate: Simulate = run
     subject: str = ""
+    patch: Patch | None = None
 
     def __post_init__(self) -> None:
         # Refuse a defect that can do no harm here, before any world runs in another process.
@@ -166,6 +170,8 @@ class _Run:
         try:
             plan = worlds.draw(choices)
             outcome = worlds.simulate(choices, plan, defects=worlds.defects)
+        except PatchError:
+            raise
         except Exception as error:  # noqa: BLE001 - one run that breaks must not end the others
             return Explored(seed, problem=f"{type(error).__name__}: {error}")
         return Explored(

@@ -23,6 +23,7 @@ from streamproof.sim.broker_errors import (
 )
 from streamproof.sim.clients.consumer import Consumer
 from streamproof.sim.clients.membership import Membership
+from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.commits import UNLIMITED, Uncommitted, next_iterations
 from streamproof.sim.decisions.recovery import Closing, closing_in_doubt, commits_after, wipes_after
 from streamproof.sim.metrics_reading import emit_metrics
@@ -190,6 +191,11 @@ class StreamThread:
     def generation(self) -> int:
         """The generation whose assignment the thread has taken; -1 while it joins another."""
         return -1 if self._membership.is_rebalancing else self._membership.generation
+
+    @property
+    def producer(self) -> Producer:
+        """The producer of all its tasks."""
+        return self._committer.producer
 
     def is_active(self, name: str) -> bool:
         """Whether a task of the thread is an active one, and no standby."""

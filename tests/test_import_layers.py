@@ -152,6 +152,7 @@ BY_NAME = {
     "conformance/check_loader.py": "Finds the modules of a package of checks, so that a new "
     "one needs no entry; the package itself is imported.",
     "conformance/subject.py": "Imports the store that a user names.",
+    "sim/patches.py": "Loads the Python file with a user's patch.",
     "stores/builtin.py": "Stores by name, in the same layer: most runs need one, and some need "
     "packages that are not installed.",
     "streamproof/__init__.py": "Public names, each imported at its first use. Contracts see the "

@@ -24,7 +24,7 @@ def _all() -> dict[str, tuple[Scenario, Setup]]:
         f"{scenario.name}@{setup.name}": (scenario, setup)
         for scenario in map(read, library().values())
         for setup in scenario.setups.values()
-        if not setup.variant.defects
+        if not (setup.variant.defects or setup.variant.patch)
         and not setup.variant.breaks
         # Recorded choices fit only the stores with which they were recorded.
         and not scenario.file.choices.recorded

@@ -41,6 +41,7 @@ class PartitionGroup:
         defect: says whether the runtime makes a mistake, given its name.
 
     Attributes:
+        limit: a partition with more buffered records is paused.
         stream_time: the largest processed timestamp; ``NO_TIME`` before the first.
         partition_times: the same by partition.
     """
@@ -62,7 +63,7 @@ class PartitionGroup:
         self._choices = choices
         self._max_task_idle_ms = max_task_idle_ms
         self._mode: Mode = mode
-        self._limit = limit
+        self.limit = limit
         self._ignores_lag = defect("ignores-lag")
         self._chooses_by_largest_time = defect("chooses-by-largest-time")
         self._lags: dict[str, int] = {}
@@ -92,11 +93,11 @@ class PartitionGroup:
         """Buffer records; return whether the partition is over its limit, and has to be paused."""
         queue = self._queues[partition]
         queue.extend(records)
-        return len(queue) > self._limit
+        return len(queue) > self.limit
 
     def has_space(self, partition: str) -> bool:
         """Whether a partition that was paused may be resumed."""
-        return len(self._queues[partition]) <= self._limit
+        return len(self._queues[partition]) <= self.limit
 
     def update_lags(self, current_lag: Callable[[str], int | None]) -> None:
         """Ask for the lag of each input, unless the task never waits.

@@ -180,7 +180,7 @@ class StateUpdater:
         updating = Updating(task, is_active=is_active, measure=measure)
         self._updating[task.id] = updating
         self._count(updating, 1)
-        self._wake()
+        self.wake()
 
     def remove(self, task_id: str, reason: SuspendReason = "migrated") -> StreamTask | None:
         """Give a task up in any state; return ``None`` if the updater does not have the task.
@@ -210,7 +210,7 @@ class StateUpdater:
                 self._announcer.suspended(found, partition, self._log_end(partition), reason)
         if self._announcer.raised is not None:
             # The updater may wait for something to do, and would not notice the error.
-            self._wake()
+            self.wake()
         self._count(found, -1)
         return found.task
 
@@ -219,13 +219,13 @@ class StateUpdater:
         if task_id in self._updating:
             self._set_paused(self._updating[task_id], paused=True)
             # Answers to earlier requests must not be applied.
-            self._wake()
+            self.wake()
 
     def resume(self, task_id: str) -> None:
         """Go on with a paused task."""
         if task_id in self._updating:
             self._set_paused(self._updating[task_id], paused=False)
-            self._wake()
+            self.wake()
 
     def close(self) -> None:
         """Stop, and give all remaining tasks up."""
@@ -237,9 +237,10 @@ class StateUpdater:
         for task_id in list(self._updating):
             self.remove(task_id)
         self._consumer.close()
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let the updater look for work at once."""
         self._consumer.wakeup()
         if not self._changed.triggered:
             self._changed.succeed()

@@ -63,10 +63,20 @@ JobsOption = Annotated[
 ]
 
 
+AllowPatchesOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-patches",
+        help="Also play scenarios of yours that bring Python code to replace parts of the runtime.",
+    ),
+]
+
+
 def campaign(
     plan: PlanArgument,
     *,
     out: OutOption,
+    allow_patches: AllowPatchesOption = False,
     master: Master = "",
     remote: Remote = "",
     jobs: JobsOption = None,
@@ -86,7 +96,7 @@ def campaign(
     if jobs is not None and (master or remote):
         raise UsageError("--jobs is for this machine: a cluster knows its own. Leave one out.")
     search_directory()
-    asked = _Asked(plan, out, master, remote, jobs)
+    asked = _Asked(plan, out, master, remote, jobs, allow_patches)
     raise typer.Exit(_carry_out(terminal(), asked))
 
 
@@ -98,11 +108,13 @@ class _Asked(NamedTuple):
     master: str
     remote: str
     jobs: int | None
+    allow_patches: bool
 
     @property
     def command(self) -> str:
         """The same command as it is typed."""
         words = ["streamproof", "campaign", str(self.plan), "--out", str(self.out)]
+        words += ["--allow-patches"] if self.allow_patches else []
         words += ["--master", self.master] if self.master else []
         words += ["--remote", self.remote] if self.remote else []
         return shlex.join(words + (["--jobs", str(self.jobs)] if self.jobs else []))
@@ -121,7 +133,7 @@ def _carry_out(console: Console, asked: _Asked) -> int:
     from streamproof.reports.pipeline.campaigns.driver import opened, run
     from streamproof.reports.pipeline.spark import session
 
-    plan = read_plan(asked.plan)
+    plan = read_plan(asked.plan, allow_patches=asked.allow_patches)
     begun = opened(plan, asked.out)
     for each in (*(f"Left out: {one}" for one in plan.left_out), *begun.mended):
         console.print(Text(each), soft_wrap=True)

@@ -60,6 +60,24 @@ DefectOption = Annotated[
     ),
 ]
 
+PatchOption = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE.py:FUNCTION",
+        show_default=False,
+        help="Put this function of yours into the runtime in every world, in the place of --seam.",
+    ),
+]
+
+SeamOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="The function of the runtime that --patch replaces; docs/scenarios.md lists them.",
+    ),
+]
+
 SubjectOption = Annotated[
     str,
     typer.Option(
@@ -111,6 +129,8 @@ def explore(
     budget: BudgetOption = "",
     swarm: SwarmOption = None,
     defect: DefectOption = "",
+    patch: PatchOption = "",
+    seam: SeamOption = "",
     subject: SubjectOption = "",
     seed: FirstSeed = 0,
     jobs: JobsOption = CORES,
@@ -148,6 +168,8 @@ def explore(
         swarm=swarm,
         defect=defect,
         subject=subject,
+        patch=patch,
+        seam=seam,
         jobs=jobs,
         keep_going=keep_going,
         shrink_runs=MOST_RUNS if shrink_runs is None else shrink_runs,

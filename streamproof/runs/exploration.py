@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +28,7 @@ from streamproof.search_path import search_directory
 from streamproof.sim.defects import require_defects
 from streamproof.sim.exploration import Explored, SeededWorlds
 from streamproof.sim.exploration import explore as explore_worlds
+from streamproof.sim.patches import Patched, patch_at
 from streamproof.sim.plan_space import EVERYTHING, PlanSpace
 from streamproof.version import __version__
 
@@ -55,6 +56,8 @@ class ExploreRequest:
         swarm: a TOML file that limits which worlds are drawn; ``None`` to draw from all.
         defect: a mistake that the runtime makes; none if it is empty.
         subject: the store in the worlds; model stores if it is empty.
+        patch: a mistake in a file of the user, as ``FILE.py:FUNCTION``; none if it is empty.
+        seam: the function of the runtime that the patch replaces.
         jobs: how many worlds run at the same time.
         keep_going: whether to go on after the first failure.
         shrink_runs: how many worlds may be run to shrink one failure.
@@ -67,6 +70,8 @@ class ExploreRequest:
     swarm: Path | None = None
     defect: str = ""
     subject: str = ""
+    patch: str = ""
+    seam: str = ""
     jobs: int = 1
     keep_going: bool = False
     shrink_runs: int = MOST_RUNS
@@ -143,7 +148,7 @@ def open_exploration(request: ExploreRequest) -> tuple[SeededWorlds, Ledger]:
         require_defects([request.defect])
     search_directory()
     swarm = read_swarm(request.swarm) if request.swarm else EVERYTHING
-    worlds = _worlds(swarm, request.defect, request.subject)
+    worlds = _patched(_worlds(swarm, request.defect, request.subject), request)
     what = {
         "version": __version__,
         "seed": request.seed,
@@ -151,6 +156,8 @@ def open_exploration(request: ExploreRequest) -> tuple[SeededWorlds, Ledger]:
         "subject": request.subject,
         "swarm": msgspec.to_builtins(swarm),
     }
+    if request.patch:
+        what |= {"patch": request.patch, "seam": request.seam}
     return worlds, Ledger(request.out, what)
 
 
@@ -169,6 +176,20 @@ def _worlds(space: PlanSpace, defect: str, subject: str) -> SeededWorlds:
         )
     fitting = space.for_store(load_subject(subject).capabilities)
     return SeededWorlds(fitting, defect, Hosted(subject, str(Path.cwd())), subject)
+
+
+def _patched(worlds: SeededWorlds, request: ExploreRequest) -> SeededWorlds:
+    """The same worlds with the patch of the request, if it has one.
+
+    Raises:
+        UsageError: the patch cannot be used.
+    """
+    if not request.patch:
+        if request.seam:
+            raise UsageError("--seam names what a patch replaces: add --patch FILE.py:FUNCTION.")
+        return worlds
+    patch = patch_at(request.patch, request.seam, Path.cwd())
+    return replace(worlds, simulate=Patched(patch, worlds.simulate), patch=patch)
 
 
 def new_runs(ledger: Ledger, worlds: SeededWorlds, request: ExploreRequest) -> Iterator[Explored]:

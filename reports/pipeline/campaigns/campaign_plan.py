@@ -228,8 +228,13 @@ class CampaignPlan:
         return sha256(msgspec.json.encode(self.series)).hexdigest()[:32]
 
 
-def read_plan(path: Path) -> CampaignPlan:
+def read_plan(path: Path, *, allow_patches: bool = False) -> CampaignPlan:
     """Read the plan of a campaign.
+
+    Args:
+        path: the plan.
+        allow_patches: whether scenarios of the user may bring Python code into the runtime. Those
+            of the library always may.
 
     Raises:
         UsageError: the plan cannot be read, or is wrong.
@@ -249,6 +254,8 @@ def read_plan(path: Path) -> CampaignPlan:
     left_out: list[str] = []
     for place, block in _blocks(file):
         try:
+            if isinstance(block, ScenariosBlock) and not allow_patches:
+                _refuse_patches(block)
             series += _series_of(block, path, left_out)
         except StreamproofError as error:
             told = str(error).removeprefix(f"{path}: ")
@@ -345,6 +352,25 @@ def _scenarios(block: ScenariosBlock, left_out: list[str]) -> Iterator[RowSeries
     for each in block.variants:
         if each not in known:
             raise UsageError(f"no scenario has the variant {each!r}; there are: {sorted(known)}.")
+
+
+def _refuse_patches(block: ScenariosBlock) -> None:
+    """Refuse scenarios outside of the library that bring Python code.
+
+    Raises:
+        UsageError: a variant has a patch.
+    """
+    for name in [] if block.names == "all" else block.names:
+        scenario = read(find(name))
+        if library().get(scenario.name) == scenario.path:
+            continue
+        for setup in scenario.setups.values():
+            is_meant = not block.variants or setup.name.partition(" ")[0] in block.variants
+            if setup.variant.patch and is_meant:
+                raise UsageError(
+                    f"{name}@{setup.name} runs the Python code of {setup.variant.patch} in every "
+                    "worker: add --allow-patches, or name other variants."
+                )
 
 
 def _verify(block: VerifyBlock) -> Iterator[RowSeries]:

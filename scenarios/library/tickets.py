@@ -1,0 +1,48 @@
+"""Mistakes that scenarios of this library bring with them, each named by the ticket that has it.
+
+Each function takes the place of a function of the simulated runtime, which it gets first. The
+scenario names the function and its seam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = [
+    "commit_no_unknown_offset",
+    "commit_without_offsets",
+    "resume_only_at_the_limit",
+    "resume_without_a_word",
+]
+
+
+def commit_no_unknown_offset(original: Callable[..., Any], task: Any, name: str) -> None:
+    """A store without an offset is closed without a word about that (KAFKA-19712)."""
+    if task.stores[name].offset is not None:
+        original(task, name)
+
+
+def commit_without_offsets(
+    original: Callable[..., Any], thread: Any, task: Any, closing: Any
+) -> Iterator[Any]:
+    """A task that moves ends the transaction of the thread, without offsets (KAFKA-18943)."""
+    if thread.producer.in_transaction:
+        yield from thread.producer.commit()
+    yield from original(thread, task, closing)
+
+
+def resume_only_at_the_limit(original: Callable[..., Any], queues: Any, partition: str) -> bool:
+    """An input is resumed only if its buffer has exactly as many records as allowed (KAFKA-17299).
+
+    If two records are taken between two looks at the buffer, the number is skipped.
+    """
+    one_less = queues.buffered(partition) + 1
+    return bool(original(queues, partition)) and one_less > queues.limit
+
+
+def resume_without_a_word(original: Callable[..., Any], updater: Any, task_id: str) -> None:
+    """A paused task may go on, but nobody wakes the state updater that sleeps (KAFKA-14299)."""
+    wake, updater.wake = updater.wake, lambda: None
+    original(updater, task_id)
+    updater.wake = wake
