@@ -44,6 +44,7 @@ from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.saved_failures import Replay
 from streamproof.conformance.settings import Settings
 from streamproof.errors import StreamproofError
+from streamproof.stores.host.lending import Lender, hand_over
 
 __all__ = [
     "LOCK",
@@ -200,6 +201,7 @@ def _serve(opening: Opening) -> None:
     reply(Reply(ready=subject.info()))
 
     _adopt_orphans()
+    lender = Lender()
     running: dict[int, tuple[int, int]] = {}
     while True:
         watched: list[BinaryIO | int] = [requests, *running]
@@ -208,6 +210,7 @@ def _serve(opening: Opening) -> None:
             job, pid = running.pop(ended)
             _, status = os.waitpid(pid, 0)
             os.close(ended)
+            lender.returned(pid)
             _reap_orphans({pid for _, pid in running.values()})
             reply(Reply(id=job, status=status))
         if requests in readable:
@@ -226,12 +229,18 @@ def _serve(opening: Opening) -> None:
                 # may keep them open.
                 requests.close()
                 replies.close()
-                _child(check, subject, opening.settings, directory, request)
-            with contextlib.suppress(OSError):
-                # The child does the same. So the group exists in time, whichever comes first.
-                os.setpgid(pid, pid)
+                _child(check, subject, opening, request, lender)
+            _note(pid, lender)
             running[os.pidfd_open(pid)] = (request.id, pid)
             reply(Reply(id=request.id, pid=pid))
+
+
+def _note(pid: int, lender: Lender) -> None:
+    """Note that a child was forked for a check."""
+    lender.lend(pid)
+    with contextlib.suppress(OSError):
+        # The child does the same. So the group exists in time, whichever comes first.
+        os.setpgid(pid, pid)
 
 
 def _end_all(pids: list[int]) -> None:
@@ -289,10 +298,11 @@ def _take_over_streams() -> tuple[BinaryIO, BinaryIO]:
     return requests, replies
 
 
-def _child(check: Any, subject: Any, settings: Settings, directory: Path, request: Job) -> None:
+def _child(check: Any, subject: Any, opening: Opening, request: Job, lender: Lender) -> None:
     """Run one check, then exit the process."""
     code = SUITE_FAILED
     job, replay = request.id, request.replay
+    settings, directory = opening.settings, Path(opening.directory)
     changes: dict[str, Any] = {
         "round": request.round or settings.round,
         "profile": request.profile or settings.profile,
@@ -303,6 +313,7 @@ def _child(check: Any, subject: Any, settings: Settings, directory: Path, reques
     try:
         # In a group of its own, a hanging check can be ended with all processes that it started.
         os.setpgid(0, 0)
+        lender.borrow()
         from streamproof.conformance.check_run import CheckRun
         from streamproof.conformance.check_runner import run_check
         from streamproof.conformance.running_call import RunningCall
@@ -315,6 +326,7 @@ def _child(check: Any, subject: Any, settings: Settings, directory: Path, reques
         temporary = target.with_suffix(".tmp")
         temporary.write_bytes(msgspec.json.encode(outcome))
         temporary.rename(target)
+        hand_over(lender.channel)
         code = 0
     except BaseException:
         traceback.print_exc()

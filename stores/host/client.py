@@ -89,7 +89,7 @@ class HostFactory:
             )
         directory = Path(tempfile.mkdtemp(prefix="streamproof-hello-"))
         try:
-            with HostProcess(self.command, directory) as host:
+            with HostProcess.start(self.command, directory) as host:
                 self.hello = host.hello()
                 host.leave()
         finally:

@@ -13,16 +13,17 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, NoReturn, Self, TypeVar
+from typing import Any, BinaryIO, NamedTuple, NoReturn, Self, TypeVar
 
 import msgspec
 from msgspec.json import Decoder
 
 from streamproof.errors import UsageError
 from streamproof.stores.errors import ProcessorStateError, StoreError
+from streamproof.stores.host.adopted_process import UNKNOWN_CODE, AdoptedProcess
 from streamproof.stores.host.protocol import KINDS, MAX_LINE_BYTES, PROTOCOL, Hello, HostReply
 
 __all__ = ["HostCommand", "HostProcess", "die_with_hosts", "host_for", "kill_hosts"]
@@ -83,6 +84,16 @@ def _forget_idle_hosts() -> None:
 os.register_at_fork(after_in_child=_forget_idle_hosts)
 
 
+def idle_hosts() -> Sequence[HostProcess]:
+    """The hosts of this process that have closed their stores."""
+    return tuple(_idle)
+
+
+def take_idle(hosts: Iterable[HostProcess]) -> None:
+    """Keep hosts that have closed their stores."""
+    _idle.extend(hosts)
+
+
 class HostCommand(NamedTuple):
     """The command line that starts a host, and the short name of the host in messages."""
 
@@ -107,7 +118,7 @@ def host_for(command: HostCommand, directory: Path) -> HostProcess:
         if host.reopens:
             return host
         host.leave()
-    host = HostProcess(command, directory)
+    host = HostProcess.start(command, directory)
     host.hello()
     return host
 
@@ -116,8 +127,10 @@ class HostProcess:
     """A process that speaks the protocol. As a context it is dead in the end.
 
     Args:
-        command: the command that starts the process, and its name in messages.
-        directory: the directory that replaces ``{dir}`` in the command.
+        command: the command that has started the process, and its name in messages.
+        process: the process.
+        log: its standard error, which is read only after its death.
+        death: a descriptor of the process, which shows when the process has ended.
 
     Attributes:
         protocol: the version of the protocol that both speak, from ``hello`` on.
@@ -126,7 +139,13 @@ class HostProcess:
         reopens: whether the process can open another store once it has closed one.
     """
 
-    def __init__(self, command: HostCommand, directory: Path) -> None:
+    def __init__(
+        self,
+        command: HostCommand,
+        process: subprocess.Popen[bytes] | AdoptedProcess,
+        log: BinaryIO,
+        death: int,
+    ) -> None:
         self.command = command
         self.protocol = PROTOCOL
         self.reopens = False
@@ -135,31 +154,72 @@ class HostProcess:
         self._buffer = bytearray()
         # One request at a time, even if several threads use the store.
         self._lock = Lock()
-        # The standard error of the host is read only after its death. The file is on no disk.
-        self._log = os.fdopen(os.memfd_create("streamproof-host-log"), "r+b")
+        self._process = process
+        self._log = log
         self._said = ""
-        words = [word.replace(DIRECTORY, str(directory)) for word in shlex.split(command.line)]
-        try:
-            self._process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0
-            )
-        except OSError as error:
-            self._log.close()
-            raise UsageError(
-                f"The store host {words[0]!r} cannot be started: {error.strerror}. Check its path "
-                "and permissions."
-            ) from error
-        stdin, stdout = self._process.stdin, self._process.stdout
+        stdin, stdout = process.stdin, process.stdout
         if stdin is None or stdout is None:
             raise AssertionError("Both are pipes.")
         self._stdin, self._stdout = stdin.fileno(), stdout.fileno()
-        # A child of the host may keep the output open, so that the end of the output does not show
-        # the death of the host.
-        self._death = os.pidfd_open(self._process.pid)
+        self._death = death
         self._events = select.poll()
         for each in (self._stdout, self._death):
             self._events.register(each, select.POLLIN)
         _hosts.add(self)
+
+    @classmethod
+    def start(cls, command: HostCommand, directory: Path) -> Self:
+        """Start a process.
+
+        Args:
+            command: the command, and its name in messages.
+            directory: the directory that replaces ``{dir}`` in the command.
+
+        Raises:
+            UsageError: the command cannot be started.
+        """
+        # The file is on no disk.
+        log = os.fdopen(os.memfd_create("streamproof-host-log"), "r+b")
+        words = [word.replace(DIRECTORY, str(directory)) for word in shlex.split(command.line)]
+        try:
+            started = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0
+            )
+        except OSError as error:
+            log.close()
+            raise UsageError(
+                f"The store host {words[0]!r} cannot be started: {error.strerror}. Check its path "
+                "and permissions."
+            ) from error
+        # A child of the host may keep the output open, so that the end of the output does not show
+        # the death of the host.
+        return cls(command, started, log, os.pidfd_open(started.pid))
+
+    @classmethod
+    def adopt(cls, command: HostCommand, pid: int, descriptors: Sequence[int]) -> Self:
+        """Take a process that another process has started, and does not use any more.
+
+        Args:
+            command: the command that has started it.
+            pid: its process id.
+            descriptors: as in the attribute of this name.
+        """
+        stdin, stdout, log, death = descriptors
+        # What the host has said before is no matter of this process.
+        os.ftruncate(log, 0)
+        os.lseek(log, 0, os.SEEK_SET)
+        adopted = AdoptedProcess(pid, stdin, stdout, death)
+        return cls(command, adopted, os.fdopen(log, "r+b"), death)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the host."""
+        return self._process.pid
+
+    @property
+    def descriptors(self) -> tuple[int, int, int, int]:
+        """Those of the standard input, output and error, and that of the process."""
+        return self._stdin, self._stdout, self._log.fileno(), self._death
 
     def hello(self) -> Hello:
         """Ask the host for its name and version.
@@ -383,6 +443,8 @@ def _start_of(line: bytes | bytearray) -> str:
 def _ended(code: int | None) -> str:
     if code is None:
         return "has closed its output"
+    if code == UNKNOWN_CODE:
+        return "left with an unknown exit code"
     if code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"left with exit code {code}"

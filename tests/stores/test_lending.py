@@ -1,0 +1,186 @@
+"""Idle hosts go from one process to the next, and belong to one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streamproof.stores.api import StateStoreContext
+from streamproof.stores.errors import ProcessorStateError
+from streamproof.stores.host import client, lending, process
+from streamproof.stores.host.client import HostFactory, RemoteStore
+from streamproof.stores.host.lending import Lender, hand_over
+
+COMMAND = f"{sys.executable} -P -m streamproof.host in-memory"
+
+
+@pytest.fixture
+def lender(tmp_path: Path) -> Iterator[Lender]:
+    """A lender whose hosts are dead in the end."""
+    lender = Lender()
+    yield lender
+    lender.close()
+    for path in tmp_path.glob("pid-*"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(path.read_text()), signal.SIGKILL)
+
+
+def in_child(lender: Lender, work: Callable[[], None]) -> None:
+    """Let a borrower work, and end; work that raises fails the test."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            lender.borrow()
+            work()
+            code = 0
+        finally:
+            # This process must not return into the test.
+            os._exit(code)
+    lender.lend(pid)
+    _, status = os.waitpid(pid, 0)
+    lender.returned(pid)
+    assert status == 0
+
+
+def opened(directory: Path) -> RemoteStore:
+    """An open store, whose host has left its process id."""
+    store = HostFactory(COMMAND)()
+    context = StateStoreContext(state_dir=directory)
+    store.init(context, store)
+    assert store._host is not None
+    name = f"pid-{len(list(directory.glob('pid-*')))}"
+    (directory / name).write_text(str(store._host.pid))
+    return store
+
+
+def pids(directory: Path) -> list[int]:
+    """The process ids of the hosts, in the order of the openings."""
+    paths = sorted(directory.glob("pid-*"))
+    return [int(path.read_text()) for path in paths]
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process ends soon."""
+    for _ in range(500):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_the_next_child_takes_the_host(lender: Lender, tmp_path: Path) -> None:
+    """A store is another one each time, and requests are answered in their order."""
+
+    def work() -> None:
+        store = opened(tmp_path)
+        assert store.get(b"a") is None
+        store.put(b"a", b"1")
+        store.close()
+        hand_over(lender.channel)
+
+    for _ in range(3):
+        in_child(lender, work)
+    first, *others = pids(tmp_path)
+    assert others == [first, first]
+
+
+def test_a_host_that_is_in_use_is_not_handed_over(lender: Lender, tmp_path: Path) -> None:
+    """It ends with its last user."""
+
+    def work() -> None:
+        opened(tmp_path).put(b"a", b"1")
+        hand_over(lender.channel)
+
+    for _ in range(2):
+        in_child(lender, work)
+    first, second = pids(tmp_path)
+    assert first != second
+    assert has_ended(first)
+    assert has_ended(second)
+
+
+def test_a_borrowed_host_that_does_not_come_back_is_killed(lender: Lender, tmp_path: Path) -> None:
+    """A store in it may hang, and never see the end of its input."""
+
+    def work() -> None:
+        opened(tmp_path).close()
+        hand_over(lender.channel)
+
+    def hang() -> None:
+        host = opened(tmp_path)._host
+        assert host is not None
+        os.kill(host.pid, signal.SIGSTOP)
+
+    in_child(lender, work)
+    in_child(lender, hang)
+    first, second = pids(tmp_path)
+    assert first == second
+    assert has_ended(first)
+
+
+def test_a_host_that_dies_in_another_process_is_told(lender: Lender, tmp_path: Path) -> None:
+    """Without the exit code, and without what it has said to the process before."""
+
+    def work() -> None:
+        opened(tmp_path).close()
+        hand_over(lender.channel)
+
+    def die() -> None:
+        store = opened(tmp_path)
+        assert store._host is not None
+        os.kill(store._host.pid, signal.SIGKILL)
+        with pytest.raises(ProcessorStateError, match="unknown exit code during get"):
+            store.get(b"a")
+        assert not store.is_open
+        assert not process._hosts
+
+    in_child(lender, work)
+    in_child(lender, die)
+
+
+def test_an_old_host_is_not_handed_over(
+    lender: Lender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its stores may have left something behind."""
+    monkeypatch.setattr(lending, "MOST_OPENINGS", 1)
+
+    def work() -> None:
+        opened(tmp_path).close()
+        hand_over(lender.channel)
+
+    for _ in range(3):
+        in_child(lender, work)
+    first, second, third = pids(tmp_path)
+    assert first == second != third
+
+
+def test_a_process_that_dies_with_its_hosts_borrows_none(lender: Lender, tmp_path: Path) -> None:
+    """A host that it kills must see what only its own hosts see."""
+
+    def work() -> None:
+        opened(tmp_path).close()
+        hand_over(lender.channel)
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            opened(tmp_path)
+            client.kill_hosts()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+
+    in_child(lender, work)
+    in_child(lender, fork)
+    first, second = pids(tmp_path)
+    assert first != second
