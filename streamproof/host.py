@@ -35,10 +35,6 @@ def serve_subject(subject: str, directory: Path | None) -> None:
         raise UsageError(f"{subject!r} is a store host already.")
     loaded = load_subject(subject)
     claimed = loaded.capabilities
-    if claimed.change_logging:
-        raise UsageError(
-            f"Subject {subject!r} cannot be served: the protocol has stores without change-logging."
-        )
     info = loaded.info()
     serve(
         StoreHost(

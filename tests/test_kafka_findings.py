@@ -36,6 +36,12 @@ SHOWN = {
         "rocksdb-session, after offset 1: Position{position={in={0=0}}}",
         "in-memory-session, after offset 1: Position{position={in={0=0}}}",
     ],
+    "ReverseScansShowDeletedRows": [
+        "rocksdb, after the removal of a, all: [b, c]",
+        "rocksdb, after the removal of a, reverseAll: [c, b, a]",
+        "in-memory, after the removal of a, all: [b, c]",
+        "in-memory, after the removal of a, reverseAll: [c, b, a]",
+    ],
     "SwappedSessionRanges": [
         "rocksdb, range from b to a: nothing",
         "in-memory, range from b to a: java.lang.IllegalArgumentException: inconsistent range",
@@ -95,8 +101,22 @@ def test_the_command_of_the_page() -> None:
     assert printed[-2:] == SHOWN["SwappedSessionRanges"]
 
 
+@pytest.mark.parametrize(("release", "found"), [("3.9.2", "[a, b=null]"), ("4.3.1", "[a]")])
+def test_a_finding_of_an_old_release(release: str, found: str) -> None:
+    """The newest one has mended it."""
+    printed = run([str(FOLDER / "show"), "IteratorsShowDeletedRows", release])
+
+    assert printed[-2:] == [
+        "rocksdb, b is deleted during the scan: [a, b=2]",
+        f"in-memory, b is deleted during the scan: {found}",
+    ]
+
+
 def test_the_page_names_every_program() -> None:
     """With the command that runs it."""
     page = (ROOT / "docs" / "kafka.md").read_text("utf-8")
 
-    assert {*re.findall(r"kafka-findings/show (\w+)`", page)} == {*SHOWN, "WindowRowsAreLost"}
+    assert {*re.findall(r"kafka-findings/show (\w+)", page)} == {
+        *SHOWN,
+        *("WindowRowsAreLost", "IteratorsShowDeletedRows"),
+    }

@@ -1,13 +1,19 @@
 import java.time.Instant;
+import java.util.Iterator;
+import java.util.List;
 import java.util.Properties;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import org.apache.kafka.common.serialization.BytesSerializer;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.TopologyTestDriver;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.ProcessorSupplier;
 import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.StoreBuilder;
 
@@ -41,8 +47,27 @@ final class OneStore {
     }
   }
 
+  /** Opens a store, and takes each of some steps while a record is processed. */
+  @SuppressWarnings("unchecked")
+  static <S extends StateStore> void process(
+      StoreBuilder<? super S> builder, String directory, List<Consumer<S>> steps) {
+    Iterator<Consumer<S>> left = steps.iterator();
+    Consumer<StateStore> next = store -> left.next().accept((S) store);
+    try (var driver = driver(builder, directory, () -> new Using(builder.name(), next))) {
+      var input = driver.createInputTopic("in", new BytesSerializer(), new BytesSerializer());
+      // The task commits after each record.
+      steps.forEach(step -> input.pipeInput(Bytes.wrap(new byte[0]), Bytes.wrap(new byte[0])));
+    }
+  }
+
+  private static TopologyTestDriver driver(StoreBuilder<?> builder, String directory) {
+    return driver(builder, directory, () -> new Using(builder.name(), store -> {}));
+  }
+
   private static TopologyTestDriver driver(
-      StoreBuilder<?> builder, String directory) {
+      StoreBuilder<?> builder,
+      String directory,
+      ProcessorSupplier<Object, Object, Void, Void> processor) {
     Properties config = new Properties();
     config.put(StreamsConfig.APPLICATION_ID_CONFIG, "findings");
     config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:1");
@@ -51,15 +76,29 @@ final class OneStore {
         new Topology()
             .addSource(
                 "source", Serdes.Bytes().deserializer(), Serdes.Bytes().deserializer(), "in")
-            .addProcessor("processor", Idle::new, "source")
+            .addProcessor("processor", processor, "source")
             .addStateStore(builder, "processor");
     return new TopologyTestDriver(topology, config, Instant.EPOCH);
   }
 
-  private static final class Idle implements Processor<Object, Object, Void, Void> {
+  private static final class Using implements Processor<Object, Object, Void, Void> {
+    private final String name;
+    private final Consumer<StateStore> use;
+    private StateStore store;
+
+    Using(String name, Consumer<StateStore> use) {
+      this.name = name;
+      this.use = use;
+    }
+
+    @Override
+    public void init(ProcessorContext<Void, Void> context) {
+      store = context.getStateStore(name);
+    }
+
     @Override
     public void process(Record<Object, Object> record) {
-      // Nothing is processed.
+      use.accept(store);
     }
   }
 }

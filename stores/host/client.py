@@ -112,12 +112,12 @@ class HostFactory:
                 f"{error}. Correct its capabilities."
             ) from error
         version = self.hello.protocol
-        kinds = "a key-value store" if version == 1 else "a store"
-        is_too_new = version == 1 and found.kind != "key-value"
-        if is_too_new or found.change_logging or found.metrics:
+        is_too_new = version == 1 and (found.kind != "key-value" or found.change_logging)
+        if is_too_new or found.metrics:
+            served = "a key-value store without change_logging and" if version == 1 else "a store"
             raise UsageError(
                 f"The store host {self.command.label!r} claims more than version {version} of the "
-                f"protocol can serve. Claim {kinds} without metrics and change_logging."
+                f"protocol can serve. Claim {served} without metrics."
             )
         return found
 
@@ -228,6 +228,7 @@ class RemoteStore(Calls, StateStore):
             host.reopens = False
             raise
         finally:
+            self._log(host)
             self._iterators.release_with_last(host)
 
     def flush(self) -> None:

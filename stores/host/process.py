@@ -152,6 +152,7 @@ class HostProcess:
         self.requests = 0
         self.openings = 0
         self._buffer = bytearray()
+        self._logged: list[tuple[bytes, bytes | None, int]] = []
         # One request at a time, even if several threads use the store.
         self._lock = Lock()
         self._process = process
@@ -278,6 +279,11 @@ class HostProcess:
                 self._be_gone(op)
             return self._decode(answer, op, self._read_line(op, timeout_s))
 
+    def take_logged(self) -> list[tuple[bytes, bytes | None, int]]:
+        """What the store has sent to its changelog since the last call: key, value, timestamp."""
+        taken, self._logged = self._logged, []
+        return taken
+
     def _decode(self, answer: Decoder[T], op: str, line: bytes) -> T:
         """The answer to the last request, from its line."""
         try:
@@ -288,6 +294,7 @@ class HostProcess:
                 )
             if self._buffer:
                 self._speaks_nonsense(op, f"more than one answer: {_start_of(self._buffer)}")
+            self._logged += reply.logged
             if reply.error is not None:
                 kind = KINDS.get(reply.error.kind, StoreError)
                 raise kind(reply.error.message or reply.error.kind)

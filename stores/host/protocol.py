@@ -62,11 +62,15 @@ class HostFailure(Struct):
 
 
 class HostReply(Struct):
-    """The answer to a request, with exactly one of ``ok`` and ``error``."""
+    """The answer to a request, with exactly one of ``ok`` and ``error``.
+
+    ``logged`` has what the store has sent to its changelog meanwhile: key, value, timestamp.
+    """
 
     id: int
     ok: msgspec.Raw = field(default_factory=msgspec.Raw)
     error: HostFailure | None = None
+    logged: list[tuple[bytes, bytes | None, int]] = field(default_factory=list)
 
 
 class Hello(Struct):

@@ -81,7 +81,17 @@ class Calls:
         """Send a request for the store or the handle."""
         if self._on is not None:
             fields["on"] = self._on
-        return self._host_of().call(answer, op, fields)
+        host = self._host_of()
+        try:
+            return host.call(answer, op, fields)
+        finally:
+            self._log(host)
+
+    def _log(self, host: HostProcess) -> None:
+        """Send what the store has logged to the changelog, if the runtime keeps one."""
+        for key, value, timestamp in host.take_logged():
+            if self._context is not None and self._context.changelog is not None:
+                self._context.changelog(self._name, key, value, timestamp)
 
     def _ask(self, answer: Decoder[T], op: str, *arguments: Any) -> T:
         """Perform an operation of this kind of store."""

@@ -71,6 +71,7 @@ class StoreHost:
         self._handles: dict[int, Any] = {}
         self._iterators: dict[int, Any] = {}
         self._numbers = count(1)
+        self._logged: list[tuple[bytes, bytes | None, int]] = []
 
     def answer(self, line: bytes) -> bytes:
         """The line that answers a line."""
@@ -83,6 +84,8 @@ class StoreHost:
             found = _failure(number, "invalid-argument", f"The line is not a request: {error}.")
         except Exception as error:  # noqa: BLE001 - a store raises what it likes
             found = _failure(number, kind_of(error), f"{error}" or type(error).__name__)
+        if self._logged:
+            found["logged"], self._logged = self._logged, []
         return _encode(found)
 
     def _do(self, request: Request) -> Any:
@@ -171,10 +174,15 @@ class StoreHost:
             state_dir=self._directory or Path(request["directory"]),
             task_id=request.get("task", "0_0"),
             app_configs={**config, PROCESSING_GUARANTEE_CONFIG: guarantee},
+            changelog=self._log,
         )
         store = self._make_store()
         store.init(context, store)
         self._store, self._context, self._is_open = store, context, True
+
+    def _log(self, _: str, key: bytes, value: bytes | None, timestamp: int) -> None:
+        """Keep what the store sends to its changelog for the next answer."""
+        self._logged.append((key, value, timestamp))
 
     def _op_close(self, request: Request) -> None:
         self._target(request).close()

@@ -9,10 +9,11 @@ from streamproof.stores.jvm.kafka_jars import release_numbers
 
 __all__ = ["LAYERS", "OFFSETS_IN_STORES", "Layer", "default_layer", "require_layer"]
 
-Layer = Literal["bytes", "task"]
+Layer = Literal["bytes", "metered", "task"]
 """What is around a store.
 
-``bytes``: nothing, as a supplier gives it. ``task``: the state directory and the state manager of a
+``bytes``: nothing, as a supplier gives it. ``metered``: metrics, a cache and the logging of
+changes, as a processor has it. ``task``: the state directory and the state manager of a
 task, as the runtime has them.
 """
 

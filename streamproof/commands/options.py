@@ -113,8 +113,8 @@ StoreLayer = Annotated[
         metavar="LAYER",
         show_default=False,
         help="Run java: and kafka: subjects that name no layer as bytes, which is the store alone, "
-        "or as task, which is the store under the state manager of a task. Default: bytes from "
-        "Kafka 4.3 on, else task.",
+        "as metered, which is the store as a processor sees it, or as task, which is the store "
+        "under the state manager of a task. Default: bytes from Kafka 4.3 on, else task.",
     ),
 ]
 

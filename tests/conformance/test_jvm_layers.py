@@ -20,6 +20,7 @@ from streamproof.stores.api import (
 )
 from streamproof.stores.errors import (
     InvalidStateStoreError,
+    NullArgumentError,
     ProcessorStateError,
     StoreError,
     TaskCorruptedError,
@@ -106,6 +107,52 @@ def test_what_no_task_does_is_refused(opened: Opener) -> None:
     with pytest.raises((InvalidStateStoreError, ProcessorStateError)):
         store.put(b"a", b"1")
     assert opened().committed_offset(CHANGELOG) == 1
+
+
+@pytest.mark.parametrize(
+    ("subject", "claims"),
+    [
+        ("kafka:rocksdb:metered", {"change_logging": True, "iterator_view": "weak"}),
+        ("kafka:rocksdb-session:metered", {"kind": "session", "scan": False}),
+        ("kafka:in-memory:task", {"manages_offsets": False, "change_logging": False}),
+    ],
+)
+def test_a_layer_changes_what_is_claimed(subject: str, claims: dict[str, Any]) -> None:
+    """What the layer does for the store, and what all stores beneath it can."""
+    found = load_subject(subject).capabilities
+
+    assert {name: getattr(found, name) for name in claims} == claims
+
+
+def test_a_metered_store_logs_its_writes(command_line: CommandLine) -> None:
+    """With their timestamps, and no restored ones."""
+    only = "OFFSET-001,RESTORE-013,RESTORE-014,RESTORE-017,TS-020"
+    subjects = ("kafka:in-memory:metered", "kafka:rocksdb-timestamped:metered")
+    ended = command_line.verify(*subjects, "--spec", "kafka-4.3", "--only", only)
+
+    assert ended.code == 0, ended.stdout
+    passed = {(each.subject, each.requirement): each.status for each in ended.log.results}
+    assert {passed[subjects[1], each] for each in only.split(",")} == {"pass"}
+    assert passed[subjects[0], "RESTORE-017"] == "pass"
+
+
+def test_a_cache_is_empty_after_a_restoration(opened: Opener) -> None:
+    """As that of a task which was recycled: a restored value is not hidden by an older one."""
+    store = opened(AT_LEAST_ONCE, "kafka:in-memory:metered")
+    store.put(b"a", b"1")
+    store.put(b"b", b"2")
+    store.restore([ChangelogRecord(b"a", b"restored", 3)])
+
+    assert [store.get(each) for each in (b"a", b"b")] == [b"restored", b"2"]
+
+
+def test_a_metered_store_looks_at_all_keys_first(opened: Opener) -> None:
+    """The store in memory alone would keep the entries before the bad one."""
+    store = opened(AT_LEAST_ONCE, "kafka:in-memory:metered")
+    with pytest.raises(NullArgumentError):
+        store.put_all([(b"a", b"1"), (None, b"2")])
+
+    assert store.get(b"a") is None
 
 
 def test_an_old_and_a_new_release_in_one_run(command_line: CommandLine) -> None:

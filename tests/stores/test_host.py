@@ -472,7 +472,6 @@ def test_what_a_store_prints_is_no_answer(tmp_path: Path) -> None:
     ("subject", "message"),
     [
         ("cmd:./host", "is a store host already"),
-        ("rocksdb-stack", "cannot be served"),
         ("no-such-store", "is neither module:factory"),
     ],
 )
@@ -487,6 +486,25 @@ def test_what_cannot_be_served(subject: str, message: str) -> None:
     assert done.returncode == 1
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_store_logs_reaches_the_changelog(opened: Any) -> None:
+    """What leaves the cache at a commit, at a close, or to make room; restored records do not."""
+    store, context = opened(python_host("rocksdb-stack"))
+    logged: list[tuple[str, bytes, bytes | None, int]] = []
+    context.changelog = lambda *record: logged.append(record)
+    context.record_metadata, context.record_timestamp = RecordMetadata("in", 0, 7), 70
+    store.put(b"a", b"1")
+    store.delete(b"b")
+    assert logged == []
+    store.commit({TopicPartition("streamproof-store-changelog", 0): 1})
+    assert sorted(logged) == [(store.name, b"a", b"1", 70), (store.name, b"b", None, 70)]
+    store.restore([ChangelogRecord(b"c", b"2", 2)])
+    store.put(b"d", b"x" * 10_000)
+    assert [key for _, key, *_ in logged[2:]] == [b"d"]
+    store.put(b"e", b"3")
+    store.close()
+    assert [key for _, key, *_ in logged[3:]] == [b"e"]
 
 
 def test_values_with_timestamps(opened: Any) -> None:

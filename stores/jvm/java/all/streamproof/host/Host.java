@@ -15,6 +15,7 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 
 /**
  * Serves stores of the JVM, one after the other: reads a request a line, calls the store, and writes
@@ -117,12 +118,16 @@ public final class Host {
     void write(JsonGenerator json) throws IOException;
   }
 
-  private static byte[] written(Request request, Body body) throws IOException {
+  private byte[] written(Request request, Body body) throws IOException {
+    List<Object> logged = operations.takeLogged();
     ByteArrayOutputStream line = new ByteArrayOutputStream();
     try (JsonGenerator json = JSON.createGenerator(line)) {
       json.writeStartObject();
       json.writeNumberField("id", request.id());
       body.write(json);
+      if (!logged.isEmpty()) {
+        Answers.write(json, "logged", logged);
+      }
       json.writeEndObject();
     }
     line.write('\n');

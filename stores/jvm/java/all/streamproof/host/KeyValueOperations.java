@@ -10,12 +10,12 @@ import org.apache.kafka.streams.state.KeyValueStore;
 
 /** The operations on a key-value store of bytes. */
 final class KeyValueOperations extends Operations {
-  private final KeyValueStore<Bytes, byte[]> store;
+  private final KeyValueStore<Bytes, Object> store;
 
   @SuppressWarnings("unchecked")
   KeyValueOperations(KeyValueStore<?, ?> store) {
     super(store);
-    this.store = (KeyValueStore<Bytes, byte[]>) store;
+    this.store = (KeyValueStore<Bytes, Object>) store;
   }
 
   @Override
@@ -68,7 +68,7 @@ final class KeyValueOperations extends Operations {
       case "put_if_absent":
         return values().answer(store.putIfAbsent(key, plain(request.value("value"))), false);
       case "put_if_absent_with_timestamp":
-        byte[] stamped = values().stored(request.value("value"), request.time("timestamp"));
+        Object stamped = values().stored(request.value("value"), request.time("timestamp"));
         return values().answer(store.putIfAbsent(key, stamped), true);
       case "put_all":
       case "put_all_with_timestamp":
@@ -80,11 +80,11 @@ final class KeyValueOperations extends Operations {
   }
 
   /** Entries with plain values, or with pairs of a value and its timestamp. */
-  private List<KeyValue<Bytes, byte[]>> entries(Request request) {
-    List<KeyValue<Bytes, byte[]>> entries = new ArrayList<>();
+  private List<KeyValue<Bytes, Object>> entries(Request request) {
+    List<KeyValue<Bytes, Object>> entries = new ArrayList<>();
     for (List<Object> row : request.rows("entries")) {
       Object written = row.get(1);
-      byte[] value =
+      Object value =
           written instanceof List
               ? values()
                   .stored(

@@ -24,6 +24,11 @@ public interface Layer {
   /** The offset after which the store would be restored; null if from the start. */
   Long committedOffset(TopicPartition partition);
 
+  /** What the store has sent to its changelog since the last call: key, value, timestamp. */
+  default List<Object> takeLogged() {
+    return List.of();
+  }
+
   /** Close the store. */
   void close() throws IOException;
 }

@@ -40,7 +40,7 @@ abstract class Operations {
     declared = claims;
   }
 
-  /** Serve the store within this layer: {@code bytes} is none, {@code task} is a task around it. */
+  /** Serve the store within this layer: one of those in docs/jvm-stores.md. */
   final void within(String named) {
     around = named;
   }
@@ -92,6 +92,11 @@ abstract class Operations {
     }
   }
 
+  /** What the store has sent to its changelog since the last call: key, value, timestamp. */
+  final List<Object> takeLogged() {
+    return layer == null ? List.of() : layer.takeLogged();
+  }
+
   /** Whether the store was closed: another one can be opened in its place. */
   final boolean isOver() {
     return isOver;
@@ -130,8 +135,8 @@ abstract class Operations {
     return values;
   }
 
-  /** The bytes that a plain put writes: with the timestamp of the record, if the store has those. */
-  final byte[] plain(byte[] value) {
+  /** What a plain put writes: with the timestamp of the record, if the store has those. */
+  final Object plain(byte[] value) {
     return values.stored(value, processedTime);
   }
 
@@ -147,7 +152,7 @@ abstract class Operations {
 
   /** Keep an iterator, and answer its number. */
   final <K> Object opened(
-      String op, KeyValueIterator<K, byte[]> iterator, Rows.KeyAsAnswer<K> asAnswer) {
+      String op, KeyValueIterator<K, ?> iterator, Rows.KeyAsAnswer<K> asAnswer) {
     boolean stamped = op.endsWith("_with_timestamp");
     iterators.put(++lastIterator, new Rows<>(iterator, asAnswer, stamped, values));
     return lastIterator;
@@ -168,6 +173,11 @@ abstract class Operations {
     claims.put("timestamped", values.areStamped());
     claims.put("durability", store.persistent() ? "close" : "process");
     addClaims(claims);
+    if (around.equals("metered")) {
+      claims.put("change_logging", true);
+      // What is in the cache is looked up when it is due.
+      claims.put("iterator_view", "weak");
+    }
     claims.putAll(declared);
     return Map.of(
         "protocol", VERSION,

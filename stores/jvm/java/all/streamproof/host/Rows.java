@@ -21,13 +21,13 @@ final class Rows<K> {
     Object of(K key);
   }
 
-  private final KeyValueIterator<K, byte[]> iterator;
+  private final KeyValueIterator<K, ?> iterator;
   private final KeyAsAnswer<K> asAnswer;
   private final boolean stamped;
   private final Values values;
 
   Rows(
-      KeyValueIterator<K, byte[]> iterator,
+      KeyValueIterator<K, ?> iterator,
       KeyAsAnswer<K> asAnswer,
       boolean stamped,
       Values values) {
@@ -50,7 +50,7 @@ final class Rows<K> {
   Object next(int limit) {
     List<Object> rows = new ArrayList<>();
     while (rows.size() < limit && iterator.hasNext()) {
-      KeyValue<K, byte[]> entry = iterator.next();
+      KeyValue<K, ?> entry = iterator.next();
       rows.add(Arrays.asList(asAnswer.of(entry.key), values.answer(entry.value, stamped)));
     }
     return Map.of("rows", rows, "done", rows.size() < limit);

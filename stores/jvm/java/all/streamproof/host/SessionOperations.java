@@ -23,7 +23,7 @@ final class SessionOperations extends Operations {
   void addClaims(Map<String, Object> claims) {
     claims.put("kind", "session");
     // A plain RocksDBSessionStore has no search by ends over all keys.
-    claims.put("scan", Overrides.has(store, "findSessions", long.class, long.class));
+    claims.put("scan", Overrides.everywhere(store, "findSessions", long.class, long.class));
     Segments.addClaims(
         claims, store.persistent(), supplier.retentionPeriod(), supplier.segmentIntervalMs());
   }

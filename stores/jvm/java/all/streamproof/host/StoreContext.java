@@ -3,13 +3,18 @@ package streamproof.host;
 import java.io.IOException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.processor.BatchingStateRestoreCallback;
 import org.apache.kafka.streams.processor.CommitCallback;
@@ -17,6 +22,7 @@ import org.apache.kafka.streams.processor.StateRestoreCallback;
 import org.apache.kafka.streams.processor.internals.InternalProcessorContext;
 import org.apache.kafka.streams.processor.internals.ProcessorRecordContext;
 import org.apache.kafka.streams.processor.internals.RecordBatchingStateRestoreCallback;
+import org.apache.kafka.streams.state.internals.ThreadCache;
 
 /**
  * The context that the runtime gives a store at its opening: configuration, directory, metrics, and
@@ -26,8 +32,17 @@ import org.apache.kafka.streams.processor.internals.RecordBatchingStateRestoreCa
  * many methods for processors are refused.
  */
 final class StoreContext {
+  /** Small, so that entries are evicted within a short program. */
+  private static final long CACHE_BYTES = 4 * 1024;
+
+  /** What the runtime has in place of a record while it punctuates. */
+  private static final ProcessorRecordContext NO_RECORD =
+      new ProcessorRecordContext(-1, -1, -1, null, new RecordHeaders());
+
   private final TaskSetting setting;
   private final Map<String, Object> configs;
+  private final ThreadCache cache;
+  private final List<Object> logged = new ArrayList<>();
   private StateRestoreCallback restoreCallback;
   private CommitCallback commitCallback = () -> {};
   private ProcessorRecordContext record;
@@ -36,6 +51,7 @@ final class StoreContext {
     this.setting = setting;
     configs = new HashMap<>(setting.config().originals());
     configs.putAll(setting.config().values());
+    cache = new ThreadCache(new LogContext(""), CACHE_BYTES, setting.metrics());
   }
 
   /** The context as a store takes it. */
@@ -67,9 +83,25 @@ final class StoreContext {
       case "recordMetadata":
         return Optional.ofNullable(record);
       case "recordContext":
-        return record;
+        return record == null ? NO_RECORD : record;
+      case "setRecordContext":
+        // A cache writes an entry with the record that it came from.
+        record = arguments[0] == NO_RECORD ? null : (ProcessorRecordContext) arguments[0];
+        return null;
       case "timestamp":
-        return record == null ? -1L : record.timestamp();
+        return record == null ? NO_RECORD.timestamp() : record.timestamp();
+      case "headers":
+        return (record == null ? NO_RECORD : record).headers();
+      case "cache":
+        return cache;
+      case "registerCacheFlushListener":
+        cache.addDirtyEntryFlushListener(
+            (String) arguments[0], (ThreadCache.DirtyEntryFlushListener) arguments[1]);
+        return null;
+      case "logChange":
+        logged.add(
+            Arrays.asList(((Bytes) arguments[1]).get(), (byte[]) arguments[2], arguments[3]));
+        return null;
       case "currentSystemTimeMs":
         return System.currentTimeMillis();
       case "changelogFor":
@@ -92,6 +124,13 @@ final class StoreContext {
   /** From now on this input record is processed; null if there is none. */
   void processing(ProcessorRecordContext input) {
     record = input;
+  }
+
+  /** What the store has sent to its changelog since the last call: key, value, timestamp. */
+  List<Object> takeLogged() {
+    List<Object> taken = List.copyOf(logged);
+    logged.clear();
+    return taken;
   }
 
   void runCommitCallback() throws IOException {

@@ -47,24 +47,24 @@ final class StoreNames {
    * Make a store that is not open, with the operations on it.
    *
    * @param name {@code kafka:NAME}, or {@code java:CLASS#METHOD}, or {@code java:CLASS}
-   * @param layer what is around the store: {@code bytes} or {@code task}
+   * @param layer what is around the store, as docs/jvm-stores.md lists it
    */
   static Operations make(String name, String layer) throws UnusableStoreException {
-    Operations operations = make(name);
+    Operations operations = made(name, layer);
     operations.within(layer);
     return operations;
   }
 
-  private static Operations make(String name) throws UnusableStoreException {
+  private static Operations made(String name, String layer) throws UnusableStoreException {
     Supplier<StoreSupplier<?>> known = OF_KAFKA.get(name);
     if (known != null) {
       StoreSupplier<?> supplier = known.get();
-      return operations(supplier, supplier.get());
+      return operations(supplier, stored(supplier, layer));
     }
     requireRelease();
     String target = name.substring(name.indexOf(':') + 1);
     try {
-      return ofUser(target);
+      return ofUser(target, layer);
     } catch (LinkageError error) {
       throw new UnusableStoreException(
           target + " cannot be loaded: " + causeOf(error) + ". " + remedy(error));
@@ -73,15 +73,21 @@ final class StoreNames {
     }
   }
 
-  private static Operations ofUser(String target) throws UnusableStoreException {
+  /** The store of a supplier or builder, with the layers of a processor if these are asked for. */
+  private static Object stored(Object given, String layer) {
+    if (layer.equals("metered")) {
+      return MeteredStores.of(given);
+    }
+    if (given instanceof StoreSupplier) {
+      return ((StoreSupplier<?>) given).get();
+    }
+    return given instanceof StoreBuilder ? ((StoreBuilder<?>) given).build() : given;
+  }
+
+  private static Operations ofUser(String target, String layer) throws UnusableStoreException {
     Class<?> type = named(target.split("#", 2)[0]);
     Object given = given(type, target);
-    Object store = given;
-    if (given instanceof StoreSupplier) {
-      store = ((StoreSupplier<?>) given).get();
-    } else if (given instanceof StoreBuilder) {
-      store = ((StoreBuilder<?>) given).build();
-    }
+    Object store = stored(given, layer);
     Operations operations = operations(given, store);
     if (operations == null) {
       String by = given == store ? target : "The supplier of " + target;

@@ -8,9 +8,9 @@ import org.apache.kafka.streams.state.WindowStore;
 /** The operations on a window store of bytes. */
 final class WindowOperations extends Operations {
   private final WindowBytesStoreSupplier supplier;
-  private final WindowStore<Bytes, byte[]> store;
+  private final WindowStore<Bytes, Object> store;
 
-  WindowOperations(WindowBytesStoreSupplier supplier, WindowStore<Bytes, byte[]> store) {
+  WindowOperations(WindowBytesStoreSupplier supplier, WindowStore<Bytes, Object> store) {
     super(store);
     this.supplier = supplier;
     this.store = store;
@@ -28,7 +28,7 @@ final class WindowOperations extends Operations {
   @Override
   Object read(String op, Request request) {
     if (op.equals("fetch") || op.equals("fetch_with_timestamp")) {
-      byte[] found = store.fetch(request.key("key"), request.time("window_start"));
+      Object found = store.fetch(request.key("key"), request.time("window_start"));
       return values().answer(found, op.equals("fetch_with_timestamp"));
     }
     if (op.equals("all") || op.equals("all_with_timestamp")) {

@@ -8,9 +8,10 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.internals.ProcessorRecordContext;
-import org.apache.kafka.streams.state.TimestampedBytesStore;
+import org.apache.kafka.streams.state.internals.CachedStateStore;
 import org.apache.kafka.streams.state.internals.RecordConverter;
 import org.apache.kafka.streams.state.internals.RecordConverters;
+import org.apache.kafka.streams.state.internals.WrappedStateStore;
 
 /** A store that keeps its offsets itself (KIP-1035), with nothing of a task but its context. */
 final class StoreAlone implements Layer {
@@ -23,7 +24,7 @@ final class StoreAlone implements Layer {
     context = new StoreContext(setting);
     // The changelog has plain values. The runtime puts the timestamp of the record before each.
     converter =
-        store instanceof TimestampedBytesStore
+        WrappedStateStore.isTimestamped(store)
             ? RecordConverters.rawValueToTimestampedValue()
             : RecordConverters.identity();
   }
@@ -40,19 +41,37 @@ final class StoreAlone implements Layer {
 
   @Override
   public void restore(List<ConsumerRecord<byte[], byte[]>> records) {
+    if (store instanceof CachedStateStore) {
+      // A task that has processed is restored only once it was recycled, which empties the cache.
+      flushCache();
+      ((CachedStateStore<?, ?>) store).clearCache();
+    }
     context.restore(records.stream().map(converter::convert).collect(Collectors.toList()));
   }
 
   @Override
   public void commit(Map<TopicPartition, Long> offsets) throws IOException {
+    // A task prepares a commit with this, so that the changelog has all writes before it commits.
+    flushCache();
     // The runtime runs the callback of a store with each commit: positions are written there.
     context.runCommitCallback();
     store.commit(offsets);
   }
 
+  private void flushCache() {
+    if (store instanceof CachedStateStore) {
+      ((CachedStateStore<?, ?>) store).flushCache();
+    }
+  }
+
   @Override
   public Long committedOffset(TopicPartition partition) {
     return store.committedOffset(partition);
+  }
+
+  @Override
+  public List<Object> takeLogged() {
+    return context.takeLogged();
   }
 
   @Override
