@@ -108,11 +108,9 @@ class Lender:
     def returned(self, borrower: int) -> None:
         """Take what was handed over, and kill what a child had taken that has ended without it."""
         self._receive()
-        back = {each.pid for each in self._idle}
-        for pid, death in self._lent.pop(borrower, {}).items():
-            if pid not in back:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(death, signal.SIGKILL)
+        for death in self._lent.pop(borrower, {}).values():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(death, signal.SIGKILL)
             os.close(death)
 
     def _receive(self) -> None:
@@ -122,3 +120,7 @@ class Lender:
                 idle = msgspec.json.decode(told, type=_IdleHost)
                 idle.descriptors = descriptors
                 self._idle.append(idle)
+                # It may be lent again before the end of its last borrower is noticed.
+                for lent in self._lent.values():
+                    if idle.pid in lent:
+                        os.close(lent.pop(idle.pid))

@@ -115,7 +115,7 @@ def host_for(command: HostCommand, directory: Path) -> HostProcess:
     """
     for host in [each for each in _idle if each.command == command]:
         _idle.remove(host)
-        if host.reopens:
+        if host.reopens and not host.has_ended():
             return host
         host.leave()
     host = HostProcess.start(command, directory)
@@ -390,6 +390,10 @@ class HostProcess:
     def is_alive(self) -> bool:
         """Whether the host is alive, as far as this process knows."""
         return self in _hosts
+
+    def has_ended(self) -> bool:
+        """Whether the host has ended by itself, or by a stranger."""
+        return bool(select.select([self._death], [], [], 0)[0])
 
     def kill(self) -> None:
         """Kill the host and its children, if it is alive, and wait until all are dead."""

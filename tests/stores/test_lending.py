@@ -32,8 +32,8 @@ def lender(tmp_path: Path) -> Iterator[Lender]:
             os.kill(int(path.read_text()), signal.SIGKILL)
 
 
-def in_child(lender: Lender, work: Callable[[], None]) -> None:
-    """Let a borrower work, and end; work that raises fails the test."""
+def forked(lender: Lender, work: Callable[[], None]) -> int:
+    """A borrower that works and ends; its exit code is not 0 if the work raises."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -45,9 +45,21 @@ def in_child(lender: Lender, work: Callable[[], None]) -> None:
             # This process must not return into the test.
             os._exit(code)
     lender.lend(pid)
+    return pid
+
+
+def in_child(lender: Lender, work: Callable[[], None]) -> None:
+    """Let a borrower work, and end."""
+    pid = forked(lender, work)
     _, status = os.waitpid(pid, 0)
     lender.returned(pid)
     assert status == 0
+
+
+def use(lender: Lender, directory: Path) -> None:
+    """Open and close a store, and hand its host over."""
+    opened(directory).close()
+    hand_over(lender.channel)
 
 
 def opened(directory: Path) -> RemoteStore:
@@ -113,28 +125,53 @@ def test_a_host_that_is_in_use_is_not_handed_over(lender: Lender, tmp_path: Path
 def test_a_borrowed_host_that_does_not_come_back_is_killed(lender: Lender, tmp_path: Path) -> None:
     """A store in it may hang, and never see the end of its input."""
 
-    def work() -> None:
-        opened(tmp_path).close()
-        hand_over(lender.channel)
-
     def hang() -> None:
         host = opened(tmp_path)._host
         assert host is not None
         os.kill(host.pid, signal.SIGSTOP)
 
-    in_child(lender, work)
+    in_child(lender, lambda: use(lender, tmp_path))
     in_child(lender, hang)
     first, second = pids(tmp_path)
     assert first == second
     assert has_ended(first)
 
 
+def test_a_host_is_lent_again_before_its_borrower_ends(lender: Lender, tmp_path: Path) -> None:
+    """The end of the first borrower, noticed late, does not harm the second one."""
+    in_child(lender, lambda: use(lender, tmp_path))
+    first = forked(lender, lambda: use(lender, tmp_path))
+    assert os.waitpid(first, 0)[1] == 0
+    # The end of another child is noticed first.
+    lender.returned(-1)
+
+    def late() -> None:
+        store = opened(tmp_path)
+        (tmp_path / "open").touch()
+        while (tmp_path / "open").exists():
+            time.sleep(0.01)
+        assert store.get(b"a") is None
+
+    second = forked(lender, late)
+    while not (tmp_path / "open").exists():
+        time.sleep(0.01)
+    lender.returned(first)
+    (tmp_path / "open").unlink()
+    assert os.waitpid(second, 0)[1] == 0
+    assert len(set(pids(tmp_path))) == 1
+
+
+def test_a_host_that_has_ended_meanwhile_is_not_taken(lender: Lender, tmp_path: Path) -> None:
+    """A machine without memory may kill it, and a store is not to blame for that."""
+    in_child(lender, lambda: use(lender, tmp_path))
+    os.kill(pids(tmp_path)[0], signal.SIGKILL)
+    in_child(lender, lambda: use(lender, tmp_path))
+    first, second = pids(tmp_path)
+    assert first != second
+
+
 def test_a_host_that_dies_in_another_process_is_told(lender: Lender, tmp_path: Path) -> None:
     """Without the exit code, and without what it has said to the process before."""
-
-    def work() -> None:
-        opened(tmp_path).close()
-        hand_over(lender.channel)
 
     def die() -> None:
         store = opened(tmp_path)
@@ -145,7 +182,7 @@ def test_a_host_that_dies_in_another_process_is_told(lender: Lender, tmp_path: P
         assert not store.is_open
         assert not process._hosts
 
-    in_child(lender, work)
+    in_child(lender, lambda: use(lender, tmp_path))
     in_child(lender, die)
 
 
@@ -155,22 +192,14 @@ def test_an_old_host_is_not_handed_over(
     """Each of its stores may have left something behind."""
     monkeypatch.setattr(lending, "MOST_OPENINGS", 1)
 
-    def work() -> None:
-        opened(tmp_path).close()
-        hand_over(lender.channel)
-
     for _ in range(3):
-        in_child(lender, work)
+        in_child(lender, lambda: use(lender, tmp_path))
     first, second, third = pids(tmp_path)
     assert first == second != third
 
 
 def test_a_process_that_dies_with_its_hosts_borrows_none(lender: Lender, tmp_path: Path) -> None:
     """A host that it kills must see what only its own hosts see."""
-
-    def work() -> None:
-        opened(tmp_path).close()
-        hand_over(lender.channel)
 
     def fork() -> None:
         child = os.fork()
@@ -180,7 +209,7 @@ def test_a_process_that_dies_with_its_hosts_borrows_none(lender: Lender, tmp_pat
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
 
-    in_child(lender, work)
+    in_child(lender, lambda: use(lender, tmp_path))
     in_child(lender, fork)
     first, second = pids(tmp_path)
     assert first != second
