@@ -213,7 +213,7 @@ def share_fate(descriptor: int | None = None) -> None:
     block = os.memfd_create("streamproof-shim") if descriptor is None else descriptor
     _fate[:] = [Control(_file_of(block))]
     os.environ.update(_fate[0].environment)
-    host.die_with_hosts()
+    host.die_with_hosts(_fate[0].has_killed)
 
 
 def die() -> NoReturn:
@@ -250,6 +250,11 @@ class Control:
     def counted(self) -> int:
         """The number of write-like system calls since ``arm``."""
         return int(self._LAYOUT.unpack_from(self._block)[1])
+
+    def has_killed(self) -> bool:
+        """Whether the other process has died at the call that it was armed for."""
+        armed, counted, error, *_ = self._LAYOUT.unpack_from(self._block)
+        return bool(error == 0 and 0 < armed <= counted)
 
     @classmethod
     def told_call(cls, block: bytes) -> str:

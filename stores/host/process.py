@@ -13,7 +13,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, NamedTuple, NoReturn, Self, TypeVar
@@ -46,6 +46,12 @@ LONGEST_WORDS = 600
 UNUSABLE = 3
 """The exit code of a host that cannot serve its store; its last line says why."""
 
+CRASH_OF_JVM = b"# A fatal error has been detected by the Java Runtime Environment:"
+"""The beginning of the report of a JVM that crashed, on its standard error."""
+
+FRAME_OF_CRASH = "Problematic frame:"
+"""The line of the report before the function that crashed."""
+
 _FRAME = re.compile(r"\s+at |\s+\.\.\. \d+ ")
 """The start of a line below an error in Java: the error is more telling than where it arose."""
 
@@ -60,13 +66,19 @@ _encode = msgspec.json.Encoder().encode
 
 _hosts: set[HostProcess] = set()
 _idle: list[HostProcess] = []
-_fate_is_shared = False
+_was_killed: Callable[[], bool] | None = None
+"""Tells whether a host that has died was killed on purpose; ``None`` if none is to be killed."""
 
 
-def die_with_hosts() -> None:
-    """From now on, this process dies by SIGKILL as soon as one of its hosts does."""
-    global _fate_is_shared  # noqa: PLW0603 - it is a property of the process
-    _fate_is_shared = True
+def die_with_hosts(was_killed: Callable[[], bool]) -> None:
+    """From now on, this process dies by SIGKILL as soon as one of its hosts was killed on purpose.
+
+    Args:
+        was_killed: tells whether the host that has just died was. A store may kill its host
+            itself, or leave with the exit code of a process that was killed.
+    """
+    global _was_killed  # noqa: PLW0603 - it is a property of the process
+    _was_killed = was_killed
 
 
 def kill_hosts() -> None:
@@ -342,7 +354,7 @@ class HostProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(LEAVE_TIMEOUT_S)
         code = self._process.poll()
-        if _fate_is_shared and code in KILLED:
+        if _was_killed is not None and code in KILLED and _was_killed():
             kill_hosts()
             os.kill(os.getpid(), signal.SIGKILL)
         self.kill()
@@ -357,11 +369,25 @@ class HostProcess:
 
     def _last_words(self) -> str:
         """The last line of the host's standard error that tells something."""
+        if crash := self._crash_of_jvm():
+            return crash
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - LOG_END_BYTES))
         lines = self._log.read().decode("utf-8", "replace").rstrip().splitlines()
         telling = [each for each in lines if each.strip() and not _FRAME.match(each)]
         return telling[-1].strip()[:LONGEST_WORDS] if telling else ""
+
+    def _crash_of_jvm(self) -> str:
+        """What ended a JVM that crashed, as the head of its report says; empty if none crashed."""
+        self._log.seek(0)
+        _, found, report = self._log.read().partition(CRASH_OF_JVM)
+        head = report[:LOG_END_BYTES].decode("utf-8", "replace").splitlines()
+        lines = [each.strip("# ") for each in head if each.startswith("#")]
+        # The signal or the internal error comes first; the function has a line of its own.
+        told = [*filter(None, lines)][:1]
+        if FRAME_OF_CRASH in lines[:-1]:
+            told.append(lines[lines.index(FRAME_OF_CRASH) + 1])
+        return ", in ".join(told)[:LONGEST_WORDS] if found else ""
 
     def _aside(self) -> str:
         """The last words of a host that is dead, to be added to a sentence."""

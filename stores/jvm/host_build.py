@@ -41,8 +41,11 @@ such as ``to-4.2`` and ``from-4.3``."""
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m")
 """Most JVMs of a run live for less than a second: what pays off later only costs."""
 
-QUIET = "-XX:+DisplayVMOutputToStderr"
-"""The standard output is for answers; without the option the JVM itself writes warnings there."""
+ANSWERS_APART = ("sh", "-c", 'exec "$@" 3>&1 1>&2', "sh")
+"""The answers have a descriptor of their own: the JVM and native code use the standard output."""
+
+CRASHES_TOLD = ("-XX:+ErrorFileToStderr", "-XX:-CreateCoredumpOnCrash")
+"""A JVM that crashes leaves neither a report nor a core in the current directory."""
 
 _NATIVE = {"x86_64": "linux64", "aarch64": "linux-aarch64"}
 """The names that RocksDB gives to machines."""
@@ -64,7 +67,7 @@ def host_command(release: str, store: str, layer: Layer, class_path: Sequence[st
     built = _built(release)
     jars = [*class_path, str(built / "host.jar"), *map(str, class_path_of(release, built))]
     archive = built / "classes.jsa"
-    words = ["env", "ROCKSDB_MUSL_LIBC=false", java, *FAST_START, QUIET]
+    words = [*ANSWERS_APART, "env", "ROCKSDB_MUSL_LIBC=false", java, *FAST_START, *CRASHES_TOLD]
     if archive.is_file() and not class_path:
         words += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"]
     words += [f"-Dstreamproof.kafka={release}"]

@@ -113,7 +113,7 @@ def test_jars_of_another_release(clean: CommandLine, classes: Path, tmp_path: Pa
 def test_stores_that_die(clean: CommandLine) -> None:
     """The failure has the last words of the JVM. Other checks and other subjects go on."""
     ended = clean.verify(
-        *(f"{BAD}$ExitsInPut", f"{BAD}$Hoards", "java:com.acme.Stores#exiting"),
+        *(f"{BAD}$ExitsInPut", f"{BAD}$Hoards", "java:com.acme.Stores#exiting", f"{BAD}$Crashes"),
         *("java:com.acme.Stores#right", "--only", "KV-001,LIFE-001"),
     )
 
@@ -122,13 +122,17 @@ def test_stores_that_die(clean: CommandLine) -> None:
     ends = {
         f"{BAD}$ExitsInPut": "left with exit code 5 during put (no license for writes).",
         f"{BAD}$Hoards": "during put (java.lang.OutOfMemoryError: Java heap space at com.acme.Bad",
+        f"{BAD}$Crashes": "during put (SIGSEGV (0xb) at pc=",
         "java:com.acme.Stores#exiting": "left with exit code 7 during get (the store gives up).",
     }
     assert found.keys() == ends.keys()
     assert {name: text in found[name] for name, text in ends.items()} == dict.fromkeys(ends, True)
     lives = {each.subject: each.status for each in ended.log.results if each.requirement[0] == "L"}
     assert set(lives.values()) == {"pass"}
-    assert len(lives) == 4
+    assert len(lives) == 5
+    assert "in V [libjvm.so" in " ".join(found[f"{BAD}$Crashes"].split())
+    # Neither a report of the JVM nor a core.
+    assert [each.name for each in clean.cwd.iterdir()] == [".streamproof"]
 
 
 def test_a_store_that_hangs(clean: CommandLine) -> None:

@@ -98,7 +98,20 @@ def test_another_process_is_killed_before_the_call(shim: Path, tmp_path: Path) -
     writer.write()
     writer.process.communicate(timeout=60)
     assert writer.process.returncode == -signal.SIGKILL
+    assert writer.control.has_killed()
     assert writer.file.read_bytes() == b"xx"
+
+
+@pytest.mark.parametrize("n", [-1, 5])
+def test_a_process_that_ends_by_itself_was_not_killed(shim: Path, tmp_path: Path, n: int) -> None:
+    """Neither if its calls are only counted, nor before the one that it was armed for."""
+    writer = Writer(shim, tmp_path)
+    writer.control.arm(n)
+    writer.write()
+    settle(writer, 4)
+    writer.process.kill()
+    writer.process.communicate(timeout=60)
+    assert not writer.control.has_killed()
 
 
 @pytest.mark.parametrize("lasting", [False, True])
@@ -108,6 +121,7 @@ def test_a_call_fails_in_another_process(shim: Path, tmp_path: Path, *, lasting:
     writer.control.arm(2, error=errno.ENOSPC, lasting=lasting)
     writer.write()
     settle(writer, 4)
+    assert not writer.control.has_killed()
     full = b"%d" % errno.ENOSPC
     rest = [full, full] if lasting else [b"ok", b"ok"]
     assert writer.end() == [b"ok", full, *rest]

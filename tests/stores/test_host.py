@@ -281,6 +281,21 @@ def test_a_host_that_misbehaves(
     assert not process._hosts
 
 
+def test_an_exit_that_looks_like_a_kill_is_none(opened: Any) -> None:
+    """A store may leave with the exit code that a shell gives to a host that was killed."""
+    child = os.fork()
+    if child == 0:
+        # This process must not return into the test.
+        client.die_with_hosts(lambda: False)
+        store, _ = opened(command("bad_hosts.py", "leaves like a killed one"))
+        try:
+            store.get(b"a")
+        except ProcessorStateError as error:
+            os._exit(0 if "left with exit code 137 during get" in str(error) else 1)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [

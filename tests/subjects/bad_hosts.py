@@ -59,6 +59,8 @@ def misbehave(number: int) -> None:
     elif HOW in {"dies", "dies beside a child"}:
         write("the disk is on fire", 2)
         sys.exit(3)
+    elif HOW == "leaves like a killed one":
+        sys.exit(137)
     elif HOW == "is killed":
         os.kill(os.getpid(), signal.SIGSEGV)
     elif HOW == "closes":

@@ -62,6 +62,21 @@ public final class BadStores {
     }
   }
 
+  /** Crashes the JVM when it is written, as native code may do. */
+  public static final class Crashes extends Usual {
+    @Override
+    public synchronized void put(Bytes key, byte[] value) {
+      try {
+        Class<?> type = Class.forName("sun.misc.Unsafe");
+        java.lang.reflect.Field field = type.getDeclaredField("theUnsafe");
+        field.setAccessible(true);
+        type.getMethod("putAddress", long.class, long.class).invoke(field.get(null), 0L, 0L);
+      } catch (ReflectiveOperationException error) {
+        throw new IllegalStateException(error);
+      }
+    }
+  }
+
   /** Ends the JVM when it is made. */
   public static final class ExitsAtOnce extends Usual {
     public ExitsAtOnce() {

@@ -33,6 +33,9 @@ public final class Host {
               StreamReadConstraints.builder().maxStringLength(LONGEST_STRING).build())
           .build();
 
+  /** The descriptor of the answers, which whoever starts the host has made. */
+  private static final String ANSWERS = "/proc/self/fd/3";
+
   /** The exit code of a host that cannot serve its store; the last line of its errors says why. */
   private static final int UNUSABLE = 3;
 
@@ -67,7 +70,7 @@ public final class Host {
   /** Serve, and return the exit code. */
   private static int serve(String[] arguments) throws IOException {
     // What the store prints must not be taken for an answer, and it must not read a request.
-    OutputStream answers = new FileOutputStream(FileDescriptor.out);
+    OutputStream answers = new FileOutputStream(ANSWERS);
     InputStream requests = new FileInputStream(FileDescriptor.in);
     System.setOut(new PrintStream(new FileOutputStream(FileDescriptor.err), true));
     System.setIn(InputStream.nullInputStream());
