@@ -37,7 +37,9 @@ class CaseCampaign(ABC, Generic[Case]):
 
     def _note(self, case: Case, rulings: Iterable[Ruling]) -> None:
         """Record the promises that held; shrink and record each one broken in a new shape."""
-        for ruling in rulings:
+        found = list(rulings)
+        self._run.evidence.wiped += any(each.wiped for each in found)
+        for ruling in found:
             requirement, shape = self._broken_by(case, ruling)
             if not ruling.broken:
                 self._run.evidence.exercised.add(requirement)

@@ -16,6 +16,8 @@ class CheckEvidence(Struct, kw_only=True):
         examples: the number of generated programs, or 1 for a plain example.
         operations: the number of calls on the subject.
         crash_points: the number of crashes by kind of crash point.
+        wiped: the number of crashes after which the store asked to be wiped, as a store without
+            transactions may.
         exercised: the requirements that were tested and held at least once.
         untried: by requirement that could not be tested, the reason: what never came about.
         lacking: what this machine lacks to try all of the check, and what to do about it; empty if
@@ -32,6 +34,7 @@ class CheckEvidence(Struct, kw_only=True):
     examples: int = 0
     operations: int = 0
     crash_points: dict[str, int] = field(default_factory=dict)
+    wiped: int = 0
     exercised: set[str] = field(default_factory=set)
     untried: dict[str, str] = field(default_factory=dict)
     lacking: str = ""

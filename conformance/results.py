@@ -132,6 +132,8 @@ class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_fie
         crash_points: the number of crashes, by kind of crash point. ``boundary``, ``line`` and
             ``syscall`` are real kills, ``derived`` are states of kills that a recording tells,
             ``power`` are losses of power, and ``enospc`` and ``eio`` calls that failed.
+        wiped: the number of crashes after which the store asked to be wiped, as a store without
+            transactions may: the other promises then rest on a restored store.
         duration_s: the seconds spent in the checks.
         lacking: what this machine lacks to try all of the requirement, with a remedy; empty if it
             lacks nothing.
@@ -152,6 +154,7 @@ class RequirementResult(Struct, frozen=True, kw_only=True, tag="result", tag_fie
     examples: int = 0
     operations: int = 0
     crash_points: dict[str, int] = field(default_factory=dict)
+    wiped: int = 0
     duration_s: float = 0.0
     lacking: str = ""
     strength: Strength = ""
@@ -169,6 +172,7 @@ class CheckRecord(Struct, frozen=True, kw_only=True, tag="check", tag_field="typ
         examples: the number of generated programs.
         operations: the number of calls on the subject.
         crash_points: the number of crashes, by kind of crash point.
+        wiped: the number of crashes after which the store asked to be wiped.
         duration_s: the seconds spent in the check.
         situations: how often each interesting situation occurred in simulated worlds, 0 included.
         digest: a digest of all events in simulated worlds; empty without any world.
@@ -179,6 +183,7 @@ class CheckRecord(Struct, frozen=True, kw_only=True, tag="check", tag_field="typ
     examples: int = 0
     operations: int = 0
     crash_points: dict[str, int] = field(default_factory=dict)
+    wiped: int = 0
     duration_s: float = 0.0
     situations: dict[str, int] = field(default_factory=dict)
     digest: str = ""

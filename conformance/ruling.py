@@ -22,6 +22,7 @@ class Ruling(NamedTuple):
         store: the number of the judged store in the program.
         traceback: the part of the subject in the traceback, if the subject raised.
         legal: all right values of the expression, if they are known.
+        wiped: whether the store was wiped first, because it had asked for that.
     """
 
     requirement: str
@@ -35,3 +36,4 @@ class Ruling(NamedTuple):
     store: int = 0
     traceback: str = ""
     legal: Sequence[Any] = ()
+    wiped: bool = False

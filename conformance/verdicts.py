@@ -126,6 +126,7 @@ def result_of(
         examples=examples,
         operations=sum(outcome.evidence.operations for outcome in outcomes),
         crash_points=dict(sorted(crash_points.items())),
+        wiped=sum(outcome.evidence.wiped for outcome in outcomes),
         duration_s=round(sum(outcome.duration_s for outcome in outcomes), 3),
         lacking=lacking,
     )
@@ -216,6 +217,7 @@ def _result(
     examples: int = 0,
     operations: int = 0,
     crash_points: dict[str, int] | None = None,
+    wiped: int = 0,
     duration_s: float = 0.0,
     lacking: str = "",
     strength: Strength = "",
@@ -235,6 +237,7 @@ def _result(
         examples=examples,
         operations=operations,
         crash_points=crash_points or {},
+        wiped=wiped,
         duration_s=duration_s,
         lacking=lacking,
         strength=strength,

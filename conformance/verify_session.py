@@ -121,6 +121,7 @@ def _check_record(subject: str, outcome: CheckOutcome) -> CheckRecord:
         examples=outcome.evidence.examples,
         operations=outcome.evidence.operations,
         crash_points=dict(sorted(outcome.evidence.crash_points.items())),
+        wiped=outcome.evidence.wiped,
         duration_s=round(outcome.duration_s, 3),
         situations=outcome.evidence.situations,
         digest=outcome.evidence.digest,

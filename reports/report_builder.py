@@ -240,7 +240,7 @@ def _cell(subject: str, result: RequirementResult | None, broken: dict[str, str]
         subject=subject,
         status="fail" if anchor and result.status != "known" else result.status,
         reason=result.reason,
-        evidence=Evidence(result.examples, result.operations, result.crash_points),
+        evidence=Evidence(result.examples, result.operations, result.crash_points, result.wiped),
         duration_s=result.duration_s,
         anchor=anchor,
         strength=result.strength,
@@ -272,7 +272,7 @@ def _subject(
         extended=_tally(cell.status for row, cell in mine if not row.core),
         # Over checks, not over requirements: a check that serves several requirements counts once.
         evidence=_sum(
-            Evidence(check.examples, check.operations, check.crash_points)
+            Evidence(check.examples, check.operations, check.crash_points, check.wiped)
             for check in log.checks
             if check.subject == info.name
         ),
@@ -311,11 +311,12 @@ def _tally(statuses: Iterable[Shown]) -> StatusTally:
 
 
 def _sum(parts: Iterable[Evidence]) -> Evidence:
-    examples = operations = 0
+    examples = operations = wiped = 0
     crashes: dict[str, int] = {}
     for part in parts:
         examples += part.examples
         operations += part.operations
+        wiped += part.wiped
         for kind, count in part.crashes.items():
             crashes[kind] = crashes.get(kind, 0) + count
-    return Evidence(examples, operations, dict(sorted(crashes.items())))
+    return Evidence(examples, operations, dict(sorted(crashes.items())), wiped)

@@ -32,11 +32,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Evidence:
-    """How much was tried: generated programs, calls, and crashes by kind of crash point."""
+    """How much was tried: generated programs, calls, and crashes by kind of crash point.
+
+    Attributes:
+        wiped: the number of crashes after which the store asked to be wiped.
+    """
 
     examples: int
     operations: int
     crashes: dict[str, int]
+    wiped: int = 0
 
     @property
     def kills(self) -> int:

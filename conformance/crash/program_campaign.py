@@ -77,7 +77,8 @@ class ProgramCampaign(CaseCampaign[Case]):
                     self._reached(history, found)
                     some = judge(view, history, found, capabilities, position=self._asks_position)
                     if not (rulings and rulings[-1].broken):
-                        rulings += [each._replace(store=store) for each in some]
+                        wiped = bool(found.refused)
+                        rulings += [each._replace(store=store, wiped=wiped) for each in some]
                 yield case, rulings
         finally:
             for crashed in crashes:

@@ -78,6 +78,7 @@ class ConsoleObserver(Observer):
         self._left = Counter(subject for subject, _ in session.plan())
         self._crashes: Counter[str] = Counter()
         self._kinds: Counter[str] = Counter()
+        self._wiped = 0
         self._notes: list[Note] = []
         self._situations: Counter[str] = Counter()
         self._progress = Progress(
@@ -117,6 +118,7 @@ class ConsoleObserver(Observer):
         """Advance the bar of a subject."""
         self._crashes[subject] += sum(outcome.evidence.crash_points.values())
         self._kinds.update(outcome.evidence.crash_points)
+        self._wiped += outcome.evidence.wiped
         is_first = outcome.round <= self._session.settings.round
         self._left[subject] -= is_first
         self._progress.update(self._bars[subject], advance=is_first, crashes=self._crashes[subject])
@@ -200,6 +202,8 @@ class ConsoleObserver(Observer):
         power, derived = self._kinds["power"], self._kinds["derived"]
         kills = self._kinds.total() - power - derived
         crashes = f"{kills:,} real kills, {derived:,} derived ones and {power:,} losses of power"
+        if self._wiped:
+            crashes += f" ({self._wiped:,} with a wipe, as the store asked)"
         # The runtime is simulated: no process of it is ever killed.
         told = f"{crashes}, " if self._crashes.total() or not self._situations else ""
         parts += [
