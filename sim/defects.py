@@ -218,6 +218,13 @@ DEFECTS: dict[str, Defect] = {
         "IDLE-002",
         "KIP-695, KAFKA-12268",
     ),
+    "counts-open-transactions-as-lag": Defect(
+        "The lag under read_committed counts records of transactions that are still open.",
+        "LAG-005",
+        "KIP-695, Kafka, SubscriptionState#partitionLag",
+        EOS,
+        settings={"max_task_idle_ms": 0},
+    ),
     "leaves-input-paused": Defect(
         "A task never resumes an input that it paused because of a full buffer.",
         "TASK-005",
@@ -235,6 +242,26 @@ DEFECTS: dict[str, Defect] = {
         "KIP-892",
         EOS,
         transactional=True,
+    ),
+    "counts-one-task-alone": Defect(
+        "A thread compares the largest of its tasks with the limit of staged bytes, not their sum.",
+        "TASK-010",
+        "KIP-892",
+        EOS,
+        transactional=True,
+        settings={"max_uncommitted_bytes": 100},
+    ),
+    "punctuates-while-paused": Defect(
+        "A paused thread calls the punctuators that are due.",
+        "TASK-065",
+        "KIP-834",
+        topology="punctuated-count",
+    ),
+    "forgets-punctuations": Defect(
+        "A commit leaves out tasks that have only punctuated since the last commit.",
+        "TASK-066",
+        "Kafka, StreamTask#punctuate",
+        topology="punctuated-count",
     ),
     "takes-unknown-for-latest": Defect(
         "A member reports a copy with unknown offsets as a running active task.",

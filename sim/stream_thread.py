@@ -289,7 +289,7 @@ class StreamThread:
             yield from self._check_updater()
             tasks = [] if self._is_paused else self._working.due(self._host.now)
             processed = yield from self._process(tasks, iterations)
-            punctuated = sum(task.punctuate(self._host.now) for task in tasks)
+            punctuated = sum(task.punctuate(self._host.now) for task in self._punctuated(tasks))
             self._is_dirty |= processed > 0 or punctuated > 0
             committed = yield from self._committer.maybe_commit(
                 self._running,
@@ -303,6 +303,11 @@ class StreamThread:
             iterations = next_iterations(iterations, late_for_poll=late, interrupted=interrupted)
             if not processed or late or self._membership.is_rebalancing:
                 return iterations
+
+    def _punctuated(self, tasks: list[StreamTask]) -> list[StreamTask]:
+        """The tasks whose punctuators may be called in a round with these tasks."""
+        is_wrong = self._is_paused and self._world.defect("punctuates-while-paused")
+        return self._working.due(self._host.now) if is_wrong else tasks
 
     def _poll_ms(self) -> int:
         """How long the next poll may wait.

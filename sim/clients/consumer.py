@@ -339,6 +339,7 @@ class Consumer:
         """Keep the answer, unless the position has changed; return whether it brings news."""
         news = False
         committed = self._isolation == "read_committed"
+        committed &= not self._world.defect("counts-open-transactions-as-lag")
         for partition, position in wanted.items():
             fetched, state = found.get(partition), self._partitions.get(partition)
             if fetched is None:

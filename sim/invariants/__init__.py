@@ -11,6 +11,7 @@ from streamproof.sim.invariants.assignments import (
     WorkGoesWhereTheStateIs,
     WorkIsEven,
 )
+from streamproof.sim.invariants.commits import CommitsCarryEverything, StagedWritesAreBounded
 from streamproof.sim.invariants.contents import (
     ClosedStoreEqualsChangelog,
     CommittedOffsetIsInTheLog,
@@ -69,6 +70,7 @@ from streamproof.sim.invariants.ownership import (
     OwnersFollowEachOther,
     RestoringIsPaired,
 )
+from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
 from streamproof.sim.invariants.positions import PositionIsNotAhead
 from streamproof.sim.invariants.queries import QUERY_INVARIANTS
 from streamproof.sim.invariants.reports import (
@@ -102,6 +104,7 @@ from streamproof.sim.invariants.visibility import (
     StandbyIsNotAhead,
     UpdatingIsPaired,
 )
+from streamproof.sim.invariants.waiting import LagIsThatOfTheLog
 
 __all__ = ["INVARIANTS", "Invariant", "InvariantError", "InvariantViolation", "Watch"]
 
@@ -135,10 +138,14 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     LeastTimestampFirst,
     WaitsForWhatIsThere,
     WaitsForTheRestOfABurst,
+    LagIsThatOfTheLog,
     EveryTaskRuns,
     EveryThreadTakesPart,
     NothingIsWipedWithoutNeed,
     UncommittedBytesAreBounded,
+    StagedWritesAreBounded,
+    CommitsCarryEverything,
+    PausedInstancesDoNothing,
     NothingIsLeftInUse,
     HotDirectoryIsKept,
     EachTaskIsSharedOutOnce,

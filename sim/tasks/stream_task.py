@@ -503,7 +503,8 @@ class StreamTask:
             context.record_metadata, context.record_timestamp = None, now
             self._emit("task.punctuated", clock=kind, timestamp=now)
             punctuator(now)
-            punctuated = self.commit_needed = True
+            punctuated = True
+            self.commit_needed |= not self._config.defect("forgets-punctuations")
         return punctuated
 
     def process(self, now: int) -> bool:

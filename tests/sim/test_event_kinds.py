@@ -33,6 +33,7 @@ from streamproof.sim.event_kinds.kind import Group, Lane
 from streamproof.sim.fault_sites import SITES
 from streamproof.sim.invariants import INVARIANTS, Watch
 from streamproof.sim.plan_space import EVERYTHING, PlanSpace, draw
+from streamproof.sim.seams import SEAMS
 from streamproof.sim.simulation import run
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import TraceFile, batch_of, events_of, read_trace
@@ -102,14 +103,14 @@ def test_each_kind_of_actor_is_told_of() -> None:
 
 
 def told_in_the_code() -> set[str]:
-    """All texts in the simulator that look like the kind of an event, but names of fault sites."""
+    """All texts in the simulator that look like a kind, but names of fault sites and seams."""
     found: set[str] = set()
     for path in Path(trace.__file__).parent.rglob("*.py"):
         if not {"event_kinds", "invariants"} & set(path.parts):
             nodes = ast.walk(ast.parse(path.read_text("utf-8")))
             texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
             found |= {text for text in texts if is_kind(text)}
-    return found - (SITES.keys() - KINDS.keys())
+    return found - ((SITES.keys() | SEAMS.keys()) - KINDS.keys())
 
 
 def is_kind(text: object) -> bool:

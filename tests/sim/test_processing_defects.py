@@ -38,8 +38,22 @@ PLANS: dict[str, Plan] = {
         CALM, topology="stream-stream-join", workload=replace(CROWDED, late=0.4)
     ),
     "ignores-lag": replace(CALM, topology="stream-table-join", activation=1, workload=CROWDED),
+    "counts-open-transactions-as-lag": replace(
+        CALM, topology="stream-table-join", workload=replace(CROWDED, transactional=1.0)
+    ),
     "leaves-input-paused": replace(
         CALM, topology="stateless", config=StreamsConfig(buffered_records_per_partition=1)
+    ),
+    "punctuates-while-paused": replace(CALM, topology="punctuated-count", kinds=("hold",)),
+    "forgets-punctuations": replace(CALM, topology="punctuated-count"),
+    "counts-one-task-alone": replace(
+        CALM,
+        topology="count",
+        partitions=3,
+        config=StreamsConfig(
+            transactional=True, commit_interval_ms=9_000, max_uncommitted_bytes=30
+        ),
+        workload=replace(CALM.workload, keys=20),
     ),
     "global-table-reads-aborted": replace(
         CALM,

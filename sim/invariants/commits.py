@@ -1,0 +1,203 @@
+"""Commits: they carry everything that was done, and they come when too much is staged.
+
+Both are computed from what the tasks have done, and not from what the runtime says of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from streamproof.sim.decisions.commits import Uncommitted, exceeds, share_of
+from streamproof.sim.invariants.invariant import Invariant, Observer
+from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.trace import Event
+
+__all__ = ["CommitsCarryEverything", "StagedWritesAreBounded"]
+
+PATIENCE_MS = 100
+"""How long a thread may process with too much staged. A thread that may commit does so at the end
+of its round, which takes no time."""
+
+
+class CommitsCarryEverything(Invariant):
+    """A commit of a thread includes each task that did anything since its last commit."""
+
+    name = "a commit carries what was done since the last one, punctuations included"
+    requirement = "TASK-066"
+    situation = "a thread committed after a punctuation"
+    drawn_from: ClassVar = {"topologies": ["punctuated-count"]}
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        # By thread and task, what the task did last since its last commit.
+        self._done: dict[str, dict[str, str]] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "task.processed": self._did,
+            "task.punctuated": self._did,
+            "task.state": self._state,
+            "thread.committed": self._committed,
+            "thread.died": self._gone,
+            "instance.crashed": self._gone,
+            "instance.stopped": self._gone,
+        }
+
+    def _did(self, event: Event) -> Iterator[str]:
+        done = self._done.setdefault(event.actor, {})
+        if done.get(event.task) != "punctuated":
+            done[event.task] = event.kind.rpartition(".")[2]
+        yield from ()
+
+    def _state(self, event: Event) -> Iterator[str]:
+        # What a task leaves undone when it ends is done again by its next owner.
+        self._done.get(event.actor, {}).pop(event.task, None)
+        yield from ()
+
+    def _gone(self, event: Event) -> Iterator[str]:
+        for actor in list(self._done):
+            if f"{actor}/".startswith(f"{event.actor}/"):
+                del self._done[actor]
+        yield from ()
+
+    def _committed(self, event: Event) -> Iterator[str]:
+        done = self._done.pop(event.actor, {})
+        self.tried |= "punctuated" in done.values()
+        for task, what in sorted(done.items()):
+            if task not in event.attributes["tasks"]:
+                yield f"task {task} has {what}, but the commit of {event.actor} leaves it out"
+
+
+class StagedWritesAreBounded(Invariant):
+    """What a thread has staged is the sum of its puts, and stays within its share (KIP-892).
+
+    The rule counts puts alone. Restored records may be staged as well, so a thread may have staged
+    more, and never less.
+    """
+
+    name = "a thread commits when its puts add up to more than its share"
+    requirement = "TASK-010"
+    situation = "the puts of a thread added up to more than its share of a limit"
+    drawn_from: ClassVar = {"settings": {"transactional": [True], "max_uncommitted_bytes": [100]}}
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        self._limits: Uncommitted | None = None
+        # By thread and changelog, the last staged value of each key.
+        self._staged: dict[str, dict[str, dict[bytes, bytes | None]]] = {}
+        # By thread that has staged too much, the first round after which it could commit.
+        self._over: dict[str, int | None] = {}
+        # The threads of each process; a share is smaller if there are more of them.
+        self._threads: dict[str, set[str]] = {}
+        # The threads that may not commit, because the group rebalances.
+        self._joining: set[str] = set()
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        troubles = (
+            *("group.left_out", "group.member_left_out", "network.cut", "network.reply_lost"),
+            *("network.request_lost", "coordinator.away", "instance.stood_still"),
+            *("instance.went_on", "disk.filled", "disk.full", "thread.timed_out"),
+            *("thread.lost", "thread.died", "task.corrupted", "instance.started"),
+        )
+        return {
+            **dict.fromkeys(troubles, self._trouble),
+            "application.started": self._start,
+            "thread.producer": self._thread,
+            "thread.subscribed": self._joins,
+            "thread.assigned": self._assigned,
+            "store.put": self._put,
+            "store.committed": self._committed,
+            "task.state": self._state,
+            "task.processed": self._process,
+            "instance.crashed": self._gone,
+            "instance.stopped": self._gone,
+        }
+
+    def _start(self, event: Event) -> Iterator[str]:
+        more = event.attributes
+        if more["transactional"]:
+            as_proposed = more["store_rules"] == "proposal"
+            records = more["max_uncommitted_records"] if as_proposed else -1
+            self._limits = Uncommitted(records, more["max_uncommitted_bytes"])
+        yield from ()
+
+    def _thread(self, event: Event) -> Iterator[str]:
+        self._threads.setdefault(event.process, set()).add(event.actor)
+        yield from ()
+
+    def _joins(self, event: Event) -> Iterator[str]:
+        self._joining.add(event.actor)
+        yield from self._trouble(event)
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        self._joining.discard(event.actor)
+        yield from self._trouble(event)
+
+    def _trouble(self, event: Event) -> Iterator[str]:
+        """Give all threads a round again: they may not commit while the group is in motion."""
+        del event
+        self._over = dict.fromkeys(self._over)
+        yield from ()
+
+    def _put(self, event: Event) -> Iterator[str]:
+        if self._limits is None:
+            return
+        staged = self._staged.setdefault(event.actor, {}).setdefault(event.partition, {})
+        staged[event.attributes["key"]] = event.attributes["value"]
+        if exceeds(self._sum(event.actor), self._share(event.process)):
+            self.tried = True
+            self._over.setdefault(event.actor)
+        else:
+            # A shorter value, or a tombstone, takes the place of a staged one.
+            self._over.pop(event.actor, None)
+        yield from ()
+
+    def _share(self, process: str) -> Uncommitted:
+        # A thread that has not begun yet only makes the share too large.
+        return share_of(self._limits or Uncommitted(-1, -1), len(self._threads.get(process, "1")))
+
+    def _sum(self, actor: str) -> Uncommitted:
+        rows = [row for each in self._staged.get(actor, {}).values() for row in each.items()]
+        return Uncommitted(len(rows), sum(len(key) + len(value or b"") for key, value in rows))
+
+    def _committed(self, event: Event) -> Iterator[str]:
+        self._staged.get(event.actor, {}).pop(event.partition, None)
+        self._settle(event.actor, event.process)
+        yield from ()
+
+    def _state(self, event: Event) -> Iterator[str]:
+        # A task that begins or ends has committed or dropped what it had staged.
+        self._staged.pop(event.actor, None)
+        self._over.pop(event.actor, None)
+        yield from ()
+
+    def _settle(self, actor: str, process: str) -> None:
+        if not exceeds(self._sum(actor), self._share(process)):
+            self._over.pop(actor, None)
+
+    def _gone(self, event: Event) -> Iterator[str]:
+        prefix = f"{event.process}/"
+        for actor in [each for each in self._staged if each.startswith(prefix)]:
+            del self._staged[actor]
+            self._over.pop(actor, None)
+        self._joining = {each for each in self._joining if not each.startswith(prefix)}
+        self._threads.pop(event.process, None)
+        yield from self._trouble(event)
+
+    def _process(self, event: Event) -> Iterator[str]:
+        if event.actor not in self._over or event.actor in self._joining:
+            return
+        since = self._over[event.actor]
+        if since is None:
+            self._over[event.actor] = event.time
+        if since is None or event.time - since <= PATIENCE_MS:
+            return
+        staged = self._sum(event.actor)
+        yield (
+            f"the puts of {event.actor} add up to {staged.records} records with {staged.bytes} "
+            f"bytes since {since} ms, more than its share of the limits, but it goes on without a "
+            "commit"
+        )

@@ -1,0 +1,75 @@
+"""A paused instance: it stays in the group, and does no work of the application (KIP-834)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from streamproof.sim.invariants.invariant import Invariant, Observer
+from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.trace import Event
+
+__all__ = ["PausedInstancesDoNothing"]
+
+
+class PausedInstancesDoNothing(Invariant):
+    """A paused instance processes no record and calls no punctuator.
+
+    A round of a thread takes no time, so a round that had begun ends in the same millisecond.
+    """
+
+    name = "a paused instance neither processes nor punctuates"
+    requirement = "TASK-065"
+    situation = "an instance with a running task was paused"
+    drawn_from: ClassVar = {"topologies": ["punctuated-count"], "kinds": ["hold"]}
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        # By paused process, the time since which it may do nothing.
+        self._since: dict[str, int] = {}
+        # By process, its running tasks.
+        self._running: dict[str, set[str]] = {}
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        return {
+            "instance.paused": self._paused,
+            "instance.resumed": self._over,
+            "instance.went_on": self._went_on,
+            "instance.crashed": self._over,
+            "instance.stopped": self._over,
+            "task.state": self._state,
+            "task.processed": self._works,
+            "task.punctuated": self._works,
+        }
+
+    def _paused(self, event: Event) -> Iterator[str]:
+        self._since[event.process] = event.time
+        self.tried |= bool(self._running.get(event.process))
+        yield from ()
+
+    def _went_on(self, event: Event) -> Iterator[str]:
+        # The process stood still in the middle of a round, which ends only now.
+        if event.process in self._since:
+            self._since[event.process] = event.time
+        yield from ()
+
+    def _over(self, event: Event) -> Iterator[str]:
+        self._since.pop(event.process, None)
+        if event.kind != "instance.resumed":
+            self._running.pop(event.process, None)
+        yield from ()
+
+    def _state(self, event: Event) -> Iterator[str]:
+        running = self._running.setdefault(event.process, set())
+        if event.attributes["after"] == "RUNNING":
+            running.add(event.task)
+        else:
+            running.discard(event.task)
+        yield from ()
+
+    def _works(self, event: Event) -> Iterator[str]:
+        since = self._since.get(event.process)
+        if since is not None and event.time > since:
+            what = "processes a record" if event.kind == "task.processed" else "punctuates"
+            yield f"task {event.task} {what}, but {event.process} is paused since {since} ms"

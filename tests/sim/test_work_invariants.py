@@ -1,0 +1,170 @@
+"""Invariants of work and commits, each in a few events: what it finds, and what it lets pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamproof.sim.invariants import Invariant, Watch
+from streamproof.sim.invariants.commits import CommitsCarryEverything, StagedWritesAreBounded
+from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
+from streamproof.sim.invariants.waiting import LagIsThatOfTheLog
+from streamproof.sim.trace import Event
+
+THREAD = "a/thread-0"
+
+Happens = tuple[int, str, dict[str, Any]]
+"""The time of an event, its kind, and everything else about it."""
+
+
+def found(
+    invariant: type[Invariant], *events: Happens, exactly_once: bool = True
+) -> tuple[list[str], bool]:
+    """What an invariant says of these events, and whether its situation came about."""
+    watch = Watch([invariant], exactly_once=exactly_once)
+    for number, (time, kind, given) in enumerate(events):
+        more = dict(given)
+        actor = more.pop("actor", "a" if kind.startswith("instance") else THREAD)
+        task, partition = more.pop("task", ""), more.pop("partition", "")
+        offset = more.pop("offset", -1)
+        watch(Event(number, time, actor, kind, task, partition, offset, more))
+    return [each.message for each in watch.violations], bool(watch.tried)
+
+
+def runs(task: str = "0_0") -> Happens:
+    """A task begins to run."""
+    return 0, "task.state", {"task": task, "before": "RESTORING", "after": "RUNNING"}
+
+
+def processes(time: int, task: str = "0_0", offset: int = 0) -> Happens:
+    """A task processes a record."""
+    more = {"timestamp": 0, "others": {}, "clock": time}
+    return time, "task.processed", {"task": task, "partition": "in-0", "offset": offset, **more}
+
+
+def punctuates(time: int, task: str = "0_0") -> Happens:
+    """A task punctuates."""
+    return time, "task.punctuated", {"task": task, "clock": "wall-clock time", "timestamp": time}
+
+
+def commits(time: int, *tasks: str) -> Happens:
+    """A thread commits."""
+    return time, "thread.committed", {"tasks": list(tasks), "offsets": {}}
+
+
+PAUSED: Happens = 10, "instance.paused", {}
+
+
+@pytest.mark.parametrize("work", [processes, punctuates])
+def test_a_paused_instance_does_nothing(work: Any) -> None:
+    """A round that had begun may end in the same millisecond."""
+    messages, tried = found(PausedInstancesDoNothing, runs(), PAUSED, work(10), work(11))
+    assert tried
+    assert len(messages) == 1
+    assert "a is paused since 10 ms" in messages[0]
+
+
+@pytest.mark.parametrize("end", ["instance.resumed", "instance.crashed", "instance.stopped"])
+def test_after_the_pause_it_may_work_again(end: str) -> None:
+    events = (runs(), PAUSED, (20, end, {}), processes(30))
+    assert found(PausedInstancesDoNothing, *events) == ([], True)
+
+
+def test_a_pause_without_a_task_says_nothing() -> None:
+    assert found(PausedInstancesDoNothing, PAUSED) == ([], False)
+
+
+@pytest.mark.parametrize("work", [processes, punctuates])
+def test_a_commit_names_all_tasks_that_did_something(work: Any) -> None:
+    """And only what was done since the last commit."""
+    events = (work(1), commits(2, "0_0"), commits(3), work(4), commits(5, "0_1"))
+    messages, _ = found(CommitsCarryEverything, *events)
+    assert len(messages) == 1
+    assert "the commit of a/thread-0 leaves it out" in messages[0]
+
+
+def test_what_dies_with_its_thread_is_in_no_commit() -> None:
+    """The next owner does it again."""
+    for end in ("instance.crashed", "instance.stopped", "thread.died"):
+        actor = THREAD if end == "thread.died" else "a"
+        events = (processes(1), (2, end, {"actor": actor}), commits(3))
+        assert found(CommitsCarryEverything, *events) == ([], False)
+
+
+def test_a_commit_after_a_punctuation_is_the_situation() -> None:
+    assert found(CommitsCarryEverything, punctuates(1), commits(2, "0_0")) == ([], True)
+
+
+STARTED: Happens = (
+    0,
+    "application.started",
+    {
+        "transactional": True,
+        "store_rules": "proposal",
+        "max_uncommitted_records": -1,
+        "max_uncommitted_bytes": 9,
+    },
+)
+
+
+def puts(time: int, changelog: str) -> Happens:
+    """A store puts a row of five bytes."""
+    return time, "store.put", {"task": "0_0", "partition": changelog, "key": b"key", "value": b"v1"}
+
+
+STAGED = (STARTED, puts(1, "one-0"), puts(1, "two-0"), processes(1))
+"""Ten bytes in two stores, of nine that are allowed, at the end of a round."""
+
+
+def test_the_puts_of_all_stores_add_up() -> None:
+    """Whatever the runtime says: no event of it is needed."""
+    messages, tried = found(StagedWritesAreBounded, *STAGED, processes(500))
+    assert tried
+    assert "2 records with 10 bytes" in messages[0]
+
+
+def test_a_commit_or_trouble_gives_time_again() -> None:
+    """So does a rebalance, until the thread has its new assignment."""
+    committed = (2, "store.committed", {"task": "0_0", "partition": "one-0", "offset": 0})
+    joins = (2, "thread.subscribed", {"owned": [], "sums": {}})
+    for between in (committed, joins, (2, "network.request_lost", {})):
+        assert found(StagedWritesAreBounded, *STAGED, between, processes(500))[0] == []
+
+
+def test_the_same_key_counts_once() -> None:
+    events = (STARTED, puts(1, "one-0"), puts(1, "one-0"), processes(1), processes(500))
+    assert found(StagedWritesAreBounded, *events) == ([], False)
+
+
+def test_a_tombstone_may_bring_the_sum_below_the_limit() -> None:
+    """Then the thread has nothing to do any more."""
+    row = {"task": "0_0", "partition": "one-0", "key": b"key", "value": None}
+    events = (*STAGED, (2, "store.put", row), processes(500))
+    assert found(StagedWritesAreBounded, *events) == ([], True)
+
+
+def appended(offset: int, producer: int) -> Happens:
+    """A record arrives; one of a producer from 0 on is in a transaction."""
+    more = {"key": b"k", "value": b"v", "timestamp": 0}
+    more |= {"producer": producer, "transactional": producer >= 0}
+    return 1, "log.appended", {"partition": "table-0", "offset": offset, **more}
+
+
+WAITS: Happens = (
+    2,
+    "task.waiting",
+    {"task": "0_0", "waiting": {"table-0": "data on the broker"}},
+)
+
+
+@pytest.mark.parametrize(
+    ("producer", "exactly_once", "holds"), [(7, True, False), (7, False, True), (-1, True, True)]
+)
+def test_an_open_transaction_is_no_lag(producer: int, exactly_once: bool, holds: bool) -> None:
+    """Under read_committed; under read_uncommitted each record counts at once."""
+    messages, tried = found(
+        LagIsThatOfTheLog, appended(0, producer), WAITS, exactly_once=exactly_once
+    )
+    assert tried
+    assert bool(messages) is not holds
