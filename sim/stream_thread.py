@@ -193,6 +193,11 @@ class StreamThread:
         return -1 if self._membership.is_rebalancing else self._membership.generation
 
     @property
+    def updater(self) -> StateUpdater:
+        """The state updater that restores its tasks."""
+        return self._updater
+
+    @property
     def producer(self) -> Producer:
         """The producer of all its tasks."""
         return self._committer.producer

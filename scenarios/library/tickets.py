@@ -11,9 +11,13 @@ from typing import Any
 
 __all__ = [
     "commit_no_unknown_offset",
+    "commit_what_was_written",
     "commit_without_offsets",
+    "flush_without_waiting",
+    "forget_the_others",
     "resume_only_at_the_limit",
     "resume_without_a_word",
+    "tell_the_total",
 ]
 
 
@@ -46,3 +50,38 @@ def resume_without_a_word(original: Callable[..., Any], updater: Any, task_id: s
     wake, updater.wake = updater.wake, lambda: None
     original(updater, task_id)
     updater.wake = wake
+
+
+def flush_without_waiting(original: Callable[..., Any], producer: Any) -> Iterator[Any]:
+    """A flush waits for no record that is sent again (KAFKA-19479)."""
+    del original, producer
+    yield from ()
+
+
+def forget_the_others(original: Callable[..., Any], thread: Any, task: Any) -> Iterator[Any]:
+    """If one restored task times out, the thread forgets the others (KAFKA-19994)."""
+    yield from original(thread, task)
+    restored = thread.updater.restored
+    if task in restored:
+        restored[:] = [task]
+
+
+def tell_the_total(original: Callable[..., Any], announcer: Any, updating: Any, *more: Any) -> None:
+    """The listener hears the total instead of the batch (KAFKA-18962)."""
+    partition, offset, _, log_end = more
+    total = updating.changelogs[partition].total
+    original(announcer, updating, partition, offset, total, log_end)
+
+
+_written: dict[str, int] = {}
+"""By changelog, the last offset that a task had before it was closed for an error."""
+
+
+def commit_what_was_written(original: Callable[..., Any], task: Any, closing: Any) -> None:
+    """A clean close during a restoration commits the last written offset (KAFKA-16017)."""
+    for holder in task.stores.values():
+        if closing.name != "CLEAN":
+            _written[holder.changelog] = holder.offset
+        elif holder.changelog in _written:
+            holder.offset = max(holder.offset or 0, _written[holder.changelog] or 0)
+    original(task, closing)

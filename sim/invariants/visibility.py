@@ -65,15 +65,18 @@ class UpdatingIsPaired(Invariant):
 
 @dataclass
 class _Remaining:
-    """The rest of a restoration: its task, its end, and the number of records or offsets."""
+    """A restoration: its task, its end, how many records or offsets are left, and its records."""
 
     task: str
     end: int
     left: int
+    records: int = 0
 
 
 class MetricsAddUp(Invariant):
     """The ratios of an updater sum to 1, and its remaining work fits the callbacks (KIP-869).
+
+    The batches of a restoration add up to its total (KAFKA-18962).
 
     The metric counts records as proposed, and offsets as shipped. The callbacks count offsets.
     """
@@ -116,6 +119,7 @@ class MetricsAddUp(Invariant):
         if found is not None:
             counts_offsets = self._counts_offsets.get(event.actor, True)
             records = event.attributes["records"]
+            found.records += records
             found.left = lacking if counts_offsets else max(found.left - records, 0)
         self.tried = True
         remaining = event.attributes["remaining"]
@@ -123,8 +127,13 @@ class MetricsAddUp(Invariant):
             yield f"{event.partition} lacks {lacking} offsets, but the runtime reports {remaining}"
 
     def _end(self, event: Event) -> Iterator[str]:
-        self._open.pop((event.actor, event.partition), None)
-        yield from ()
+        found = self._open.pop((event.actor, event.partition), None)
+        total = event.attributes["total"]
+        if found is not None and total != found.records:
+            yield (
+                f"the batches of {event.partition} have {found.records} records, but the runtime "
+                f"reports {total} in all"
+            )
 
     def _metrics(self, event: Event) -> Iterator[str]:
         gauges: dict[str, float] = event.attributes["gauges"]
