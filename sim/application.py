@@ -79,6 +79,8 @@ class StreamsConfig:
         default_query_isolation: ``default.interactive.query.isolation.level``, of queries that name
             no level. Empty is the level of the context, as KIP-892 proposes, or READ_UNCOMMITTED by
             the rules of Kafka.
+        recycles_tasks: whether a task keeps its stores open when it changes between active and
+            standby in its thread, as Kafka does since 2.6 (KIP-441). If not, it is closed.
     """
 
     exactly_once: bool = True
@@ -104,6 +106,7 @@ class StreamsConfig:
     max_uncommitted_records: int = -1
     store_rules: Mode = "proposal"
     default_query_isolation: QueryIsolation = ""
+    recycles_tasks: bool = True
 
     def __post_init__(self) -> None:
         if self.max_task_idle_ms < DISABLED:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from streamproof.errors import UsageError
+from streamproof.sim.tasks.assignor import AssignorConfig
 
 __all__ = ["DEFECTS", "Defect", "Guarantee", "require_defects"]
 
@@ -146,6 +147,18 @@ DEFECTS: dict[str, Defect] = {
         "A new owner gets a task before the old owner has given it up.",
         "REBAL-002",
         "KIP-429",
+    ),
+    "keeps-caches-when-recycled": Defect(
+        "A task that becomes a standby and then active again still has its old record cache.",
+        "TASK-002",
+        "KAFKA-14172",
+        # Roles change often, and no entry leaves the cache for lack of space.
+        settings={
+            "assignor": AssignorConfig(num_standby_replicas=1),
+            "probing_rebalance_interval_ms": 5_000,
+            "recycles_tasks": True,
+            "statestore_cache_max_bytes": 10_000,
+        },
     ),
     "keeps-stale-offset": Defect(
         "A clean close stores an offset from before the last writes of the store.",

@@ -347,6 +347,7 @@ def _drawn_config(choices: Choices, *, exactly_once: bool, transactional: bool) 
             num_standby_replicas=standbys,
             acceptable_recovery_lag=choices.pick((10_000, 0, 5)),
         ),
+        recycles_tasks=choices.pick((True, True, False)),
     )
 
 

@@ -91,7 +91,11 @@ class _Copy(NamedTuple):
     thread: StreamThread
     task: StreamTask
     holder: StoreHolder
-    is_active: bool
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is that of an active task now: a task may change its role."""
+        return self.thread.is_active(self.task.id)
 
     @property
     def runs(self) -> bool:
@@ -161,7 +165,7 @@ class QueryServer:
         for thread in threads:
             task = thread.tasks.get(query.task)
             if task is not None and query.store in task.stores:
-                return _Copy(thread, task, task.stores[query.store], thread.is_active(query.task))
+                return _Copy(thread, task, task.stores[query.store])
         return None
 
     def _refusal(self, query: Query, copy: _Copy) -> Refusal | None:

@@ -5,7 +5,7 @@ Sources: KIP-447, KIP-892, KIP-1035; Kafka, StreamThread and TaskManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -425,7 +425,10 @@ class StreamThread:
                 # Revoked tasks are given up even if their commit fails (KAFKA-16876).
                 closing = Closing.DIRTY
         for task in revoked:
-            yield from self._give_up(task, closing)
+            if self._is_recycled(task, wanted, formats, closing):
+                yield from self._recycle(task, is_active=wanted[task.id])
+            else:
+                yield from self._give_up(task, closing)
         if closing is Closing.DIRTY and self._committer.is_in_doubt:
             yield from self._handle_corruption(self._running(), self._in_doubt)
         # Only now: a thread that is lost before this point keeps its standbys in their formats, and
@@ -508,9 +511,12 @@ class StreamThread:
         self.tasks[name] = task
         if not is_active:
             self._standbys.add(name)
+        self._hand_to_updater(task, is_active=is_active)
+
+    def _hand_to_updater(self, task: StreamTask, *, is_active: bool) -> None:
         self._updater.add(task, is_active=is_active)
         if self._is_paused:
-            self._updater.pause(name)
+            self._updater.pause(task.id)
 
     def _check_updater(self) -> Steps:
         """Let restored tasks run, and start failed tasks over."""
@@ -572,6 +578,36 @@ class StreamThread:
         self._consumer.assign(
             partition for task in self._running() for partition in task.spec.inputs
         )
+
+    def _is_recycled(
+        self, task: StreamTask, wanted: Mapping[str, bool], formats: Formats, closing: Closing
+    ) -> bool:
+        """Whether a task changes its role here, and keeps its stores open.
+
+        A task with writes of a commit that failed is not clean, and is closed (KAFKA-10198).
+        """
+        is_clean = closing is Closing.CLEAN or task.id in self._standbys
+        keeps_stores = formats == self._formats and self._config.recycles_tasks
+        return task.id in wanted and is_clean and keeps_stores
+
+    def _recycle(self, task: StreamTask, *, is_active: bool) -> Steps:
+        """Change the role of a task, with its stores open and its directory locked.
+
+        Sources: KIP-441, KIP-988; Kafka, TaskManager#closeCleanAndRecycle and
+        ProcessorStateManager#recycle.
+        """
+        self._updater.remove(task.id, "promoted" if is_active else "migrated")
+        self._working.ended(task)
+        task.suspend()
+        yield self._world.time.timeout(0)
+        task.recycle(is_active=is_active)
+        role = "a standby became an active task" if is_active else "an active task became a standby"
+        self._world.marks.sometimes(f"{role} with its stores open")
+        if is_active:
+            self._standbys.discard(task.id)
+        else:
+            self._standbys.add(task.id)
+        self._hand_to_updater(task, is_active=is_active)
 
     # Failures.
 

@@ -35,6 +35,8 @@ USUAL = Plan(
         # The smallest value that Kafka allows.
         session_timeout_ms=6_000,
         assignor=AssignorConfig(acceptable_recovery_lag=5),
+        # A store shows more when it is closed and opened again.
+        recycles_tasks=False,
     ),
     # The pauses between records are long enough that records arrive as long as faults happen.
     workload=WorkloadConfig(records=40, keys=3, max_pause_ms=1_000),

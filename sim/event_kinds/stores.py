@@ -290,6 +290,16 @@ STORE_KINDS = (
         effect=Absent("only the store that is served is kept"),
     ),
     EventKind(
+        name="store.recycled",
+        meaning="A store stays open while its task changes its role, with these rows.",
+        actor="thread",
+        about="task partition offset?",
+        attributes=_CONTENTS,
+        look=Look("store", "", "o", "stores", 1, "{store} stays open with {rows}, {at}"),
+        footprint=Footprint(reads=(STORE, TASK)),
+        effect=_store_told,
+    ),
+    EventKind(
         name="store.restored",
         meaning="Records of the changelog were applied to a store.",
         actor="thread",

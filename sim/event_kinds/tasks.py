@@ -24,6 +24,10 @@ def _said_closing(closing: object) -> str:
     return _CLOSINGS.get(str(closing), "")
 
 
+def _role(is_active: object) -> str:
+    return "an active task" if is_active else "a standby"
+
+
 def _by_the_state_after(event: Event, look: Look) -> Look:
     after = event.attributes.get("after")
     if after in {"SUSPENDED", "CLOSED"}:
@@ -66,6 +70,12 @@ def _task_closed(moment: Moment, event: Event) -> None:
     moment.stores = {
         key: each for key, each in moment.stores.items() if each.is_open or each.is_persistent
     }
+
+
+def _task_recycled(moment: Moment, event: Event) -> None:
+    task = moment.tasks.get((event.actor, event.task))
+    if task is not None:
+        task.is_active, task.processed = event.attributes["is_active"], {}
 
 
 def _task_wiped(moment: Moment, event: Event) -> None:
@@ -211,6 +221,18 @@ TASK_KINDS = (
         look=Look("task", "", "*", "tasks", 1, "{task} punctuates by {clock}"),
         footprint=Footprint(writes=("taking {actor}", "taking {actor} {task}"), reads=(TASK,)),
         effect=Absent("`store.put` and `log.appended` tell what the punctuator writes"),
+    ),
+    EventKind(
+        name="task.recycled",
+        meaning="A task changes its role, with its stores open.",
+        actor="thread",
+        about="task",
+        attributes={
+            "is_active": Attribute(bool, "whether it is active from now on, and no standby", _role)
+        },
+        look=Look("task", "instance", ">", "tasks", 2, "{task} is {is_active} from now on"),
+        footprint=Footprint(writes=(TASK,), reads=(TASK, "thread {actor}")),
+        effect=_task_recycled,
     ),
     EventKind(
         name="task.state",

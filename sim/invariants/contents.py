@@ -168,7 +168,7 @@ class RunningStoreEqualsChangelog(_Contents):
 
 
 class ClosedStoreEqualsChangelog(_Contents):
-    """A cleanly closed store matches the changelog up to its offset.
+    """A store that is closed or recycled cleanly matches the changelog up to its offset.
 
     What was found further than its offset at the opening may still be so, where a restoration was
     given up before it came there.
@@ -180,7 +180,11 @@ class ClosedStoreEqualsChangelog(_Contents):
 
     @property
     def observers(self) -> Mapping[str, Observer]:
-        return {"store.found": self._found, "store.closing": self._closing}
+        return {
+            "store.found": self._found,
+            "store.closing": self._closing,
+            "store.recycled": self._closing,
+        }
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)

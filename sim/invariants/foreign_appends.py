@@ -56,6 +56,7 @@ class Unseen:
             "store.rebuilt": self._note_rebuilt,
             "instance.started": self._started,
             "task.closed": self._closed,
+            "task.recycled": self._closed,
             "instance.crashed": self._gone,
             "instance.stopped": self._gone,
             "log.appended": self._appended,

@@ -491,7 +491,8 @@ class StoreCommitsAreMeasured(_Measured):
         yield from ()
 
     def _state(self, event: Event) -> Iterator[str]:
-        if event.attributes["after"] in {"SUSPENDED", "CLOSED"}:
+        # The metrics of the stores of a suspended task go on if it is recycled.
+        if event.attributes["after"] == "CLOSED":
             self._commits.get(event.actor, {}).pop(event.task, None)
         yield from ()
 

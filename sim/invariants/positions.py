@@ -14,12 +14,12 @@ __all__ = ["PositionIsNotAhead"]
 class PositionIsNotAhead(Invariant):
     """A position covers no input whose writes are not in the store (KIP-796, KAFKA-20760).
 
-    The check runs when a store is found, when its task begins to run, and when the store is closed
-    cleanly, because nothing is staged at these times. Under exactly-once, a store that stages its
-    writes has only those of committed inputs. Any other store may have those of inputs that were
-    processed and not committed, and a corrupted one under at-least-once keeps its staged writes. No
-    store has writes of unprocessed inputs. A restoration adds no input, so the position stays
-    behind the restored records.
+    The check runs when a store is found, when its task begins to run or changes its role, and when
+    the store is closed cleanly, because nothing is staged at these times. Under exactly-once, a
+    store that stages its writes has only those of committed inputs. Any other store may have those
+    of inputs that were processed and not committed, and a corrupted one under at-least-once keeps
+    its staged writes. No store has writes of unprocessed inputs. A restoration adds no input, so
+    the position stays behind the restored records.
     """
 
     name = "the position of a store is not ahead of what is in it"
@@ -43,6 +43,7 @@ class PositionIsNotAhead(Invariant):
             "store.found": self._look,
             "store.running": self._look,
             "store.closing": self._look,
+            "store.recycled": self._look,
         }
 
     def _start(self, event: Event) -> Iterator[str]:

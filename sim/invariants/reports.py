@@ -225,6 +225,7 @@ class OpenTasksAreReported(Invariant):
         return {
             "task.state": self._state,
             "store.opened": self._opened,
+            "store.recycled": self._restored,
             "store.restored": self._restored,
             "task.wiped": self._wiped,
             "instance.crashed": self._gone,
@@ -250,7 +251,7 @@ class OpenTasksAreReported(Invariant):
         for (actor, task), offsets in self._offsets.items():
             is_here = task == event.task and actor.partition("/")[0] == event.process
             if is_here and event.partition in offsets:
-                offsets[event.partition] = event.offset + 1
+                offsets[event.partition] = max(event.offset + 1, 0)
         yield from ()
 
     def _wiped(self, event: Event) -> Iterator[str]:

@@ -119,6 +119,8 @@ class Copies:
             "store.committed": self._commit,
             "store.found": self._found,
             "store.put": self._put,
+            # Nothing is staged then, and the rows are those of the offset, as at an opening.
+            "store.recycled": self._found,
             "store.restored": self._restored,
             "task.closed": self._closed,
             "task.processed": self._process,

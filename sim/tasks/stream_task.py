@@ -50,6 +50,7 @@ from streamproof.stores.api import (
     KeyValueStore,
     Position,
     RecordMetadata,
+    RestoreCallback,
     StateStoreContext,
     TopicPartition,
 )
@@ -143,7 +144,7 @@ class StoreHolder:
     database: KeyValueStore
     changelog: str
     offset: int | None
-    restore: Callable[[list[ChangelogRecord]], None]
+    restore: RestoreCallback
     guard: KeyValueStore = field(init=False)
     cache: CachingKeyValueStore | None = field(init=False)
 
@@ -164,14 +165,24 @@ def position_of(store: object) -> dict[str, int]:
     return {str(partition): offset for partition, offset in position.as_dict().items()}
 
 
-def _contents(store: KeyValueStore) -> tuple[list[list[bytes]], list[int]]:
-    """All rows, and their timestamps if the store keeps them."""
+def _contents(holder: StoreHolder) -> tuple[list[list[bytes]], list[int]]:
+    """All rows, and their timestamps if the store keeps them: those of the cache come first.
+
+    A get reads a cached entry even where the store below has another one, and so does this.
+    """
+    store, cache = holder.store, holder.cache
+    cached = {} if cache is None else cache.entries().entries
+    over = {key: (each.value, each.timestamp) for key, each in cached.items()}
     if isinstance(store, KeyValueWithTimestampStore):
         with store.all_with_timestamp() as stamped:
-            found = list(stamped)
-        return [[key, row.value] for key, row in found], [row.timestamp for _, row in found]
+            below = {key: (row.value, row.timestamp) for key, row in stamped}
+        found = sorted({**below, **over}.items())
+        stored = [(key, value, time) for key, (value, time) in found if value is not None]
+        return [[key, value] for key, value, _ in stored], [time for _, _, time in stored]
     with store.all() as rows:
-        return [[key, value] for key, value in rows], []
+        values = dict(rows)
+    values |= {key: value for key, (value, _) in over.items() if value is not None}
+    return [[key, value] for key, value in sorted(values.items())], []
 
 
 class StreamTask:
@@ -221,14 +232,8 @@ class StreamTask:
         self._actor = actor
         self._context: StateStoreContext | None = None
         self._producer: Producer | None = None
-        self.queues = PartitionGroup(
-            spec.inputs,
-            choices,
-            max_task_idle_ms=config.max_task_idle_ms,
-            mode=config.mode,
-            limit=config.buffered_records_per_partition,
-            defect=config.defect,
-        )
+        self._choices = choices
+        self.queues = self._new_queues()
         self._registry = metrics
         self._metrics: TaskMetrics | None = None
         self._waiting: dict[str, Waiting] = {}
@@ -247,6 +252,17 @@ class StreamTask:
         self.corrupted = False
         self.must_be_wiped = False
         self.found_nothing = False
+
+    def _new_queues(self) -> PartitionGroup:
+        config = self._config
+        return PartitionGroup(
+            self.spec.inputs,
+            self._choices,
+            max_task_idle_ms=config.max_task_idle_ms,
+            mode=config.mode,
+            limit=config.buffered_records_per_partition,
+            defect=config.defect,
+        )
 
     @property
     def traits(self) -> Traits:
@@ -377,6 +393,35 @@ class StreamTask:
                 self._metrics.close()
             self.become(TaskState.SUSPENDED)
 
+    def recycle(self, *, is_active: bool) -> None:
+        """Give a suspended task its other role; its stores stay open, with what they have.
+
+        The record caches are emptied. From here on a restoration writes past them, so an entry that
+        stayed would be older than the store below it (KAFKA-14172).
+
+        Args:
+            is_active: whether the task is an active one from now on, and no standby.
+
+        Raises:
+            ProcessorStateError: a store could not be committed.
+
+        Source: Kafka, ProcessorStateManager#recycle.
+        """
+        if not self._config.defect("keeps-caches-when-recycled"):
+            self._empty_caches()
+        self.commit_stores(Closing.CLEAN)
+        self.tell_contents("store.recycled")
+        self.queues = self._new_queues()
+        self._waiting, self._enforced, self.idling_since = {}, (), None
+        self.commit_needed = self.commit_requested = False
+        self._emit("task.recycled", is_active=is_active)
+        self.become(TaskState.RESTORING)
+
+    def _empty_caches(self) -> None:
+        for holder in self.stores.values():
+            if holder.cache is not None:
+                holder.cache.entries().clear()
+
     def close(self, closing: Closing) -> None:
         """Close all stores of a suspended task.
 
@@ -392,9 +437,7 @@ class StreamTask:
                 closed all the same, and another call closes the task.
         """
         self.corrupted |= closing is Closing.CORRUPTED
-        for holder in self.stores.values():
-            if holder.cache is not None:
-                holder.cache.entries().clear()
+        self._empty_caches()
         self.commit_stores(closing)
         if closing is Closing.CLEAN:
             self.tell_contents("store.closing")
@@ -433,11 +476,18 @@ class StreamTask:
             for each in records
         ]
         if batch:
-            holder.restore(batch)
+            self._restore_callback(holder)(batch)
             holder.offset = batch[-1].offset
             self._emit(
                 "store.restored", partition=changelog, offset=holder.offset, records=len(batch)
             )
+
+    def _restore_callback(self, holder: StoreHolder) -> RestoreCallback:
+        """What applies records to a store: our cache hears of them, and that of Kafka does not."""
+        cache = holder.cache
+        if cache is not None and self._config.defect("keeps-caches-when-recycled"):
+            return cache.restore_below or holder.restore
+        return holder.restore
 
     def _holder(self, changelog: str) -> StoreHolder:
         return next(each for each in self.stores.values() if each.changelog == changelog)
@@ -672,7 +722,7 @@ class StreamTask:
     def tell_contents(self, kind: str) -> None:
         """Emit the content of all stores, so that invariants can compare it with the logs."""
         for holder in self.stores.values():
-            contents, timestamps = _contents(holder.store)
+            contents, timestamps = _contents(holder)
             offset = -1 if holder.offset is None else holder.offset
             self._emit(
                 kind,

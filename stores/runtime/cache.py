@@ -181,6 +181,8 @@ class CachingKeyValueStore(WrappedKeyValueStore):
 
     Attributes:
         cache: the cache.
+        restore_below: restores into the inner store and leaves the cache as it is, which may then
+            be older than the inner store; ``None`` until the store is open.
 
     Source: Kafka, CachingKeyValueStore.
     """
@@ -195,6 +197,7 @@ class CachingKeyValueStore(WrappedKeyValueStore):
         self._iterators: WeakSet[StoreIterator[Any, Any]] = WeakSet()
         self._listener: FlushListener | None = None
         self._send_old_values = False
+        self.restore_below: RestoreCallback | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -238,7 +241,7 @@ class CachingKeyValueStore(WrappedKeyValueStore):
         self._context = context
         self._position = Position()
         self._entries = StoreCache(self.cache, self._write)
-        restore = context.restore_callbacks.get(root.name)
+        self.restore_below = restore = context.restore_callbacks.get(root.name)
         if restore is not None:
             context.register(root, self._restoring(restore))
 

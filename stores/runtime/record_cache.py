@@ -132,6 +132,11 @@ class StoreCache:
         self.num_dirty_bytes = 0
         self.keeps_clean = True
 
+    @property
+    def entries(self) -> dict[bytes, CachedEntry]:
+        """All entries by key, in order. To look at them is no use of them."""
+        return dict(self._entries)
+
     def get(self, key: bytes) -> CachedEntry | None:
         entry: CachedEntry | None = self._entries.get(key)
         if entry is not None:

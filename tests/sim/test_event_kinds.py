@@ -60,6 +60,15 @@ SELDOM = {
 """Kinds that do not come about in a few runs."""
 
 
+FULL_DISKS = PlanSpace(
+    upgrades=["none-before-offsets"],
+    guarantees=["exactly-once"],
+    kinds=["fill"],
+    plan={"instances": [3], "activation": [0.9], "persistent": [True], "safety_ms": [60_000]},
+)
+"""Worlds of a release with files of offsets, in which disks are full now and then."""
+
+
 def wrongs(event: Event) -> list[str]:
     """In what an event is not as the table has it."""
     kind = KINDS[event.kind]
@@ -88,11 +97,14 @@ def test_runs_tell_what_the_table_says() -> None:
         seen.setdefault(event.kind, "")
         events.append(event)
 
-    for seed in (*range(16), 120, 122):
+    for seed in range(18):
         run(Choices.seeded(seed), watchers=[see])
     for upgrade in ("format-in-place", "format-roll-over", "sums-up"):
         choices = Choices.seeded(3)
         run(choices, draw(choices, PlanSpace(upgrades=[upgrade])), watchers=[see])
+    # A restoration fails if the disk is full when the file with its offsets is due.
+    choices = Choices.seeded(3)
+    run(choices, draw(choices, FULL_DISKS), watchers=[see])
     assert [each for each in seen.values() if each] == []
     assert KINDS.keys() - seen.keys() <= SELDOM
     assert list(events_of(batch_of("all", events))) == events
@@ -292,12 +304,12 @@ def test_events_come_back_as_they_were(events: list[Event]) -> None:
     [
         ("", 0),
         ("", 2),
-        ("ignores-generation", 4),
+        ("ignores-generation", 6),
         ("does-not-wait-for-owner", 21),
-        ("does-not-fence-producer", 6),
+        ("does-not-fence-producer", 0),
         ("commits-last-record", 0),
         ("ignores-lag", 5),
-        ("keeps-unclean-store", 168),
+        ("keeps-unclean-store", 64),
     ],
 )
 def test_a_trace_is_judged_as_its_run_was(tmp_path: Path, defect: str, seed: int) -> None:

@@ -372,7 +372,7 @@ def test_an_assignment_that_is_lost_halfway_is_taken_again(
     assignor = AssignorConfig(num_standby_replicas=1)
     plan = replace(plan, config=replace(plan.config, assignor=assignor, commit_interval_ms=5_000))
     events: list[Event] = []
-    outcome = run(Choices.seeded(1), plan, watchers=[look, events.append])
+    outcome = run(Choices.seeded(3), plan, watchers=[look, events.append])
     assert lost
     assert list(outcome.violations) == []
     for process in sorted({thread.split("/")[0] for thread in lost}):

@@ -25,7 +25,7 @@ from streamproof.sim.tasks.stream_task import (
 from streamproof.sim.topology import ProcessorContext, Subtopology, Topology
 from streamproof.sim.trace import Event
 from streamproof.sim.world import World
-from streamproof.stores.api import KeyValueStore, TopicPartition
+from streamproof.stores.api import ChangelogRecord, KeyValueStore, TopicPartition
 from streamproof.stores.errors import (
     InvalidStateStoreError,
     ProcessorStateError,
@@ -427,6 +427,45 @@ def test_it_restores_beneath_the_cache(bench: Callable[..., Bench]) -> None:
     assert logged(world, CHANGELOG) == []
     task.suspend()
     task.close(Closing.CLEAN)
+
+
+def test_a_recycled_task_keeps_its_store_open(bench: Callable[..., Bench]) -> None:
+    """It goes on from what the store has, with an empty cache, in either role."""
+    world = bench(cache=RecordCache())
+    task = world.running()
+    world.feed(task, b"a", b"a")
+    world.commit(task)
+    holder = task.stores["counts"]
+    assert holder.cache is not None
+    assert [*holder.cache.entries().entries] == [b"a"]
+    task.suspend()
+    task.recycle(is_active=False)
+    assert (task.state, task.stores["counts"]) == (TaskState.RESTORING, holder)
+    assert holder.cache.entries().entries == {}
+    assert task.next_restored(CHANGELOG) == 1
+    task.apply(CHANGELOG, [LogEntry(1, 0, b"a", b"7")])
+    task.suspend()
+    task.recycle(is_active=True)
+    task.become(TaskState.RUNNING)
+    world.feed(task, b"a", first=2)
+    assert holder.store.get(b"a") == b"8"
+    roles = [each.attributes["is_active"] for each in world.events if each.kind == "task.recycled"]
+    assert roles == [False, True]
+    assert [each.kind for each in world.events].count("store.opened") == 1
+
+
+def test_what_a_get_reads_is_told(tmp_path: Path) -> None:
+    """An entry in the cache hides the row below, whichever is newer."""
+    world = Bench(tmp_path, cache=RecordCache())
+    task = world.running()
+    world.feed(task, b"a")
+    world.commit(task)
+    cache = task.stores["counts"].cache
+    assert cache is not None
+    assert cache.restore_below is not None
+    cache.restore_below([ChangelogRecord(b"a", b"5", 1), ChangelogRecord(b"b", b"6", 2)])
+    task.tell_contents("store.running")
+    assert world.events[-1].attributes["rows"] == [[b"a", b"1"], [b"b", b"6"]]
 
 
 @pytest.mark.parametrize("cached", [False, True])
