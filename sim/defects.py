@@ -160,6 +160,12 @@ DEFECTS: dict[str, Defect] = {
             "statestore_cache_max_bytes": 10_000,
         },
     ),
+    "calls-a-promotion-a-migration": Defect(
+        "The listener hears that a standby went elsewhere, although it became active here.",
+        "LISTEN-102",
+        "KIP-988",
+        settings={"assignor": AssignorConfig(num_standby_replicas=1), "recycles_tasks": True},
+    ),
     "keeps-stale-offset": Defect(
         "A clean close stores an offset from before the last writes of the store.",
         "TASK-002",

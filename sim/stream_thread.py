@@ -596,7 +596,8 @@ class StreamThread:
         Sources: KIP-441, KIP-988; Kafka, TaskManager#closeCleanAndRecycle and
         ProcessorStateManager#recycle.
         """
-        self._updater.remove(task.id, "promoted" if is_active else "migrated")
+        is_told = is_active and not self._world.defect("calls-a-promotion-a-migration")
+        self._updater.remove(task.id, "promoted" if is_told else "migrated")
         self._working.ended(task)
         task.suspend()
         yield self._world.time.timeout(0)

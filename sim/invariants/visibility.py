@@ -21,7 +21,11 @@ __all__ = [
 
 
 class UpdatingIsPaired(Invariant):
-    """Each start of a standby's updates is followed by one suspension (KIP-988)."""
+    """Each start of a standby's updates is followed by one suspension (KIP-988).
+
+    Its reason is true: a standby that was promoted becomes active with its stores open, and one
+    that has migrated does not.
+    """
 
     name = "the updates of a standby that start are suspended once"
     requirement = "LISTEN-102"
@@ -30,6 +34,8 @@ class UpdatingIsPaired(Invariant):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._started: set[tuple[str, str]] = set()
+        # By process and task, the last reason, until the task has its new role or is closed.
+        self._reasons: dict[tuple[str, str], str] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -37,6 +43,8 @@ class UpdatingIsPaired(Invariant):
             "update.start": self._start,
             "update.batch": self._batch,
             "update.suspended": self._suspended,
+            "task.recycled": self._recycled,
+            "task.closed": self._closed,
             "instance.crashed": self._gone,
         }
 
@@ -56,10 +64,23 @@ class UpdatingIsPaired(Invariant):
             yield f"the updates of {event.partition} are suspended, but have not started"
         self.tried = True
         self._started.discard(here)
+        self._reasons[event.process, event.task] = event.attributes["reason"]
+
+    def _recycled(self, event: Event) -> Iterator[str]:
+        reason = self._reasons.pop((event.process, event.task), "promoted")
+        if event.attributes["is_active"] and reason != "promoted":
+            yield f"task {event.task} became active where it was a standby, but is called {reason}"
+
+    def _closed(self, event: Event) -> Iterator[str]:
+        reason = self._reasons.pop((event.process, event.task), "migrated")
+        # A store that fails ends the task before it has its new role.
+        if event.attributes["closing"] == "CLEAN" and reason != "migrated":
+            yield f"task {event.task} was closed, but its updates were suspended as {reason}"
 
     def _gone(self, event: Event) -> Iterator[str]:
         prefix = f"{event.actor}/"
         self._started = {each for each in self._started if not each[0].startswith(prefix)}
+        self._reasons = {at: each for at, each in self._reasons.items() if at[0] != event.actor}
         yield from ()
 
 

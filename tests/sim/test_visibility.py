@@ -72,6 +72,34 @@ def test_updates_of_standbys_come_in_pairs() -> None:
     ]
 
 
+def test_the_reason_of_a_suspension_is_true() -> None:
+    """A standby that becomes active with its stores open is promoted, and one that is closed not.
+
+    A store that fails closes its task before it has its new role, so that says nothing.
+    """
+    story = Story(UpdatingIsPaired)
+    story.tell("task.recycled", is_active=True)
+    for reason, ending in (
+        ("promoted", {"is_active": True}),
+        ("migrated", {"closing": "CLEAN"}),
+        ("promoted", {"closing": "DIRTY"}),
+    ):
+        story.tell("update.start", start=0)
+        story.tell("update.suspended", reason=reason)
+        story.tell("task.recycled" if "is_active" in ending else "task.closed", **ending)
+    assert story.messages == []
+    story.tell("update.start", start=0)
+    story.tell("update.suspended", reason="migrated")
+    story.tell("task.recycled", is_active=True)
+    story.tell("update.start", start=0)
+    story.tell("update.suspended", reason="promoted")
+    story.tell("task.closed", closing="CLEAN")
+    assert story.messages == [
+        "task 0_0 became active where it was a standby, but is called migrated",
+        "task 0_0 was closed, but its updates were suspended as promoted",
+    ]
+
+
 def test_ratios_have_to_sum_to_one() -> None:
     """Or to nothing, before any time has passed."""
     story = Story(MetricsAddUp)
