@@ -20,7 +20,8 @@ from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.application import Application
 from streamproof.sim.instances import Instance
 from streamproof.sim.stream_thread import StreamThread
-from streamproof.sim.tasks.stream_task import StoreHolder, StreamTask, TaskState, position_of
+from streamproof.sim.tasks.store_holder import StoreHolder, position_of
+from streamproof.sim.tasks.stream_task import StreamTask, TaskState
 from streamproof.stores.api import IsolationLevel, ReadOnlyKeyValueStore
 
 Rows = list[tuple[bytes, bytes]]

@@ -23,7 +23,8 @@ from streamproof.sim.decisions.recovery import (
 )
 from streamproof.sim.disks import InstanceDisk
 from streamproof.sim.releases import PREPARING_IN_PLACE, Formats
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, topic_partition
+from streamproof.sim.tasks.store_holder import topic_partition
+from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig
 from streamproof.sim.topology import TaskSpec
 from streamproof.sim.upgraded_formats import NEWER
 from streamproof.sim.world import World

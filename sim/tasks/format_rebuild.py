@@ -13,7 +13,8 @@ from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.application import Application
 from streamproof.sim.broker_errors import BrokerError
 from streamproof.sim.tasks.changelog_reader import ChangelogReader
-from streamproof.sim.tasks.stream_task import StreamTask, topic_partition
+from streamproof.sim.tasks.store_holder import topic_partition
+from streamproof.sim.tasks.stream_task import StreamTask
 from streamproof.stores.api import ChangelogRecord, TopicPartition
 
 __all__ = ["FormatRebuild"]

@@ -23,7 +23,7 @@ from streamproof.sim.brokers.partition_log import Isolation, LogEntry
 from streamproof.sim.clients.consumer import Consumer, Polled
 from streamproof.sim.network import Network
 from streamproof.sim.state_directory import GLOBAL_STORES, StateDirectory
-from streamproof.sim.tasks.stream_task import topic_partition
+from streamproof.sim.tasks.store_holder import topic_partition
 from streamproof.sim.world import World
 from streamproof.stores.api import ChangelogRecord, KeyValueStore
 from streamproof.stores.checkpoint import OFFSET_UNKNOWN

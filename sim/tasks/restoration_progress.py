@@ -13,7 +13,8 @@ from typing import Any
 
 from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.decisions.restore_range import remaining_after
-from streamproof.sim.tasks.stream_task import StreamTask, topic_partition
+from streamproof.sim.tasks.store_holder import topic_partition
+from streamproof.sim.tasks.stream_task import StreamTask
 from streamproof.sim.trace import Trace
 from streamproof.sim.updater_metrics import UpdaterMetrics
 from streamproof.stores.runtime.restoration import (

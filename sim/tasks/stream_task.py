@@ -9,7 +9,7 @@ Sources: KIP-892, KIP-1035; Kafka, StreamTask and ProcessorStateManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -35,6 +35,7 @@ from streamproof.sim.tasks.record_queues import (
     NO_TIME,
     PartitionGroup,
 )
+from streamproof.sim.tasks.store_holder import StoreHolder, position_of, topic_partition
 from streamproof.sim.tasks.task_metrics import TaskMetrics
 from streamproof.sim.tasks.task_states import FOLLOWS, TaskState
 from streamproof.sim.topology import PunctuationType, Punctuator, TaskSpec, partition_for
@@ -48,11 +49,9 @@ from streamproof.stores.api import (
     ChangelogRecord,
     IsolationLevel,
     KeyValueStore,
-    Position,
     RecordMetadata,
     RestoreCallback,
     StateStoreContext,
-    TopicPartition,
 )
 from streamproof.stores.errors import (
     InvalidStateStoreError,
@@ -68,12 +67,11 @@ from streamproof.stores.runtime.cache import (
 )
 from streamproof.stores.runtime.changelogging import change_logging
 from streamproof.stores.runtime.guard import guarded
-from streamproof.stores.runtime.layers import call_all, find_layer
+from streamproof.stores.runtime.layers import call_all
 from streamproof.stores.runtime.metered import metered
 from streamproof.stores.timestamped import TimestampedKeyValueStore
-from streamproof.stores.timestamps import KeyValueWithTimestampStore
 
-__all__ = ["StoreHolder", "StreamTask", "TaskConfig", "TaskState", "position_of", "topic_partition"]
+__all__ = ["StreamTask", "TaskConfig", "TaskState"]
 
 
 @dataclass(frozen=True)
@@ -123,66 +121,6 @@ class TaskConfig:
         if self.store_rules == "kafka":
             configs[TRANSACTIONAL_STATESTORES_CONFIG] = self.transactional
         return configs
-
-
-@dataclass
-class StoreHolder:
-    """A store of a task, and how far the store is.
-
-    Attributes:
-        store: the store with all its layers, for the runtime.
-        database: the store beneath all layers, which may be flushed at any time.
-        changelog: the changelog partition of the store.
-        offset: the offset of the last changelog record that the store has; ``None`` if the offset
-            is not known.
-        restore: applies changelog records to the store.
-        guard: the store as processors hold it: without the calls that belong to the runtime.
-        cache: the layer with the record cache; ``None`` without one.
-    """
-
-    store: KeyValueStore
-    database: KeyValueStore
-    changelog: str
-    offset: int | None
-    restore: RestoreCallback
-    guard: KeyValueStore = field(init=False)
-    cache: CachingKeyValueStore | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.guard = guarded(self.store)
-        self.cache = find_layer(self.store, CachingKeyValueStore)
-
-
-def topic_partition(name: str) -> TopicPartition:
-    """The partition ``topic-0``, in the form that stores use."""
-    topic, _, number = name.rpartition("-")
-    return TopicPartition(topic, int(number))
-
-
-def position_of(store: object) -> dict[str, int]:
-    """The position of a store or a view, by input; empty if it keeps none (KIP-796)."""
-    position: Position = getattr(store, "position", Position())
-    return {str(partition): offset for partition, offset in position.as_dict().items()}
-
-
-def _contents(holder: StoreHolder) -> tuple[list[list[bytes]], list[int]]:
-    """All rows, and their timestamps if the store keeps them: those of the cache come first.
-
-    A get reads a cached entry even where the store below has another one, and so does this.
-    """
-    store, cache = holder.store, holder.cache
-    cached = {} if cache is None else cache.entries().entries
-    over = {key: (each.value, each.timestamp) for key, each in cached.items()}
-    if isinstance(store, KeyValueWithTimestampStore):
-        with store.all_with_timestamp() as stamped:
-            below = {key: (row.value, row.timestamp) for key, row in stamped}
-        found = sorted({**below, **over}.items())
-        stored = [(key, value, time) for key, (value, time) in found if value is not None]
-        return [[key, value] for key, value, _ in stored], [time for _, _, time in stored]
-    with store.all() as rows:
-        values = dict(rows)
-    values |= {key: value for key, (value, _) in over.items() if value is not None}
-    return [[key, value] for key, value in sorted(values.items())], []
 
 
 class StreamTask:
@@ -722,7 +660,7 @@ class StreamTask:
     def tell_contents(self, kind: str) -> None:
         """Emit the content of all stores, so that invariants can compare it with the logs."""
         for holder in self.stores.values():
-            contents, timestamps = _contents(holder)
+            contents, timestamps = holder.contents()
             offset = -1 if holder.offset is None else holder.offset
             self._emit(
                 kind,

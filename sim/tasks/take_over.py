@@ -12,7 +12,8 @@ from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.application import Application
 from streamproof.sim.broker_errors import BrokerError
 from streamproof.sim.tasks.changelog_reader import ChangelogReader
-from streamproof.sim.tasks.stream_task import StoreHolder, StreamTask
+from streamproof.sim.tasks.store_holder import StoreHolder
+from streamproof.sim.tasks.stream_task import StreamTask
 
 __all__ = ["TakeOver"]
 

@@ -17,7 +17,8 @@ from streamproof.sim.fault_sites import SITES
 from streamproof.sim.model_store import ModelDisk, ModelStore
 from streamproof.sim.network import Network
 from streamproof.sim.tasks.state_updater import StateUpdater, UpdaterConfig
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState, topic_partition
+from streamproof.sim.tasks.store_holder import topic_partition
+from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
 from streamproof.sim.topology import ProcessorContext, Subtopology, Topology
 from streamproof.sim.trace import Event
 from streamproof.sim.updater_metrics import RATIOS
