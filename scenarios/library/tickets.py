@@ -15,6 +15,8 @@ __all__ = [
     "commit_without_offsets",
     "flush_without_waiting",
     "forget_the_others",
+    "forget_the_restored",
+    "leave_standbys_open",
     "resume_only_at_the_limit",
     "resume_without_a_word",
     "tell_the_total",
@@ -85,3 +87,24 @@ def commit_what_was_written(original: Callable[..., Any], task: Any, closing: An
         elif holder.changelog in _written:
             holder.offset = max(holder.offset or 0, _written[holder.changelog] or 0)
     original(task, closing)
+
+
+def leave_standbys_open(
+    original: Callable[..., Any], thread: Any, task: Any, closing: Any
+) -> Iterator[Any]:
+    """A thread that stops closes its active tasks alone (KAFKA-19960)."""
+    if thread.is_active(task.id):
+        yield from original(thread, task, closing)
+
+
+_begun: dict[str, int] = {}
+"""By task, how often it was about to run."""
+
+
+def forget_the_restored(original: Callable[..., Any], thread: Any, task: Any) -> Iterator[Any]:
+    """A task that comes back after a loss is closed once it is restored (KAFKA-15690)."""
+    _begun[task.id] = _begun.get(task.id, 0) + 1
+    if _begun[task.id] == 2:
+        thread.updater.restored.remove(task)
+    else:
+        yield from original(thread, task)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from streamproof.sim.decisions.commits import Uncommitted, exceeds, share_of
+from streamproof.sim.decisions.commits import NOTHING, Uncommitted, exceeds, share_of
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
@@ -87,6 +87,8 @@ class StagedWritesAreBounded(Invariant):
         self._limits: Uncommitted | None = None
         # By thread and changelog, the last staged value of each key.
         self._staged: dict[str, dict[str, dict[bytes, bytes | None]]] = {}
+        # By thread, the sum of its staged rows.
+        self._sums: dict[str, Uncommitted] = {}
         # By thread that has staged too much, the first round after which it could commit.
         self._over: dict[str, int | None] = {}
         # The threads of each process; a share is smaller if there are more of them.
@@ -121,7 +123,8 @@ class StagedWritesAreBounded(Invariant):
         if more["transactional"]:
             as_proposed = more["store_rules"] == "proposal"
             records = more["max_uncommitted_records"] if as_proposed else -1
-            self._limits = Uncommitted(records, more["max_uncommitted_bytes"])
+            limits = Uncommitted(records, more["max_uncommitted_bytes"])
+            self._limits = limits if max(limits) > 0 else None
         yield from ()
 
     def _thread(self, event: Event) -> Iterator[str]:
@@ -146,7 +149,12 @@ class StagedWritesAreBounded(Invariant):
         if self._limits is None:
             return
         staged = self._staged.setdefault(event.actor, {}).setdefault(event.partition, {})
-        staged[event.attributes["key"]] = event.attributes["value"]
+        key, value = event.attributes["key"], event.attributes["value"]
+        records, size = self._sum(event.actor)
+        if key in staged:
+            records, size = records - 1, size - _size(key, staged[key])
+        staged[key] = value
+        self._sums[event.actor] = Uncommitted(records + 1, size + _size(key, value))
         if exceeds(self._sum(event.actor), self._share(event.process)):
             self.tried = True
             self._over.setdefault(event.actor)
@@ -160,18 +168,20 @@ class StagedWritesAreBounded(Invariant):
         return share_of(self._limits or Uncommitted(-1, -1), len(self._threads.get(process, "1")))
 
     def _sum(self, actor: str) -> Uncommitted:
-        rows = [row for each in self._staged.get(actor, {}).values() for row in each.items()]
-        return Uncommitted(len(rows), sum(len(key) + len(value or b"") for key, value in rows))
+        return self._sums.get(actor, NOTHING)
 
     def _committed(self, event: Event) -> Iterator[str]:
-        self._staged.get(event.actor, {}).pop(event.partition, None)
+        rows = self._staged.get(event.actor, {}).pop(event.partition, {})
+        records, size = self._sum(event.actor)
+        committed = sum(_size(*row) for row in rows.items())
+        self._sums[event.actor] = Uncommitted(records - len(rows), size - committed)
         self._settle(event.actor, event.process)
         yield from ()
 
     def _state(self, event: Event) -> Iterator[str]:
         # A task that begins or ends has committed or dropped what it had staged.
-        self._staged.pop(event.actor, None)
-        self._over.pop(event.actor, None)
+        for kept in (self._staged, self._sums, self._over):
+            kept.pop(event.actor, None)
         yield from ()
 
     def _settle(self, actor: str, process: str) -> None:
@@ -182,6 +192,7 @@ class StagedWritesAreBounded(Invariant):
         prefix = f"{event.process}/"
         for actor in [each for each in self._staged if each.startswith(prefix)]:
             del self._staged[actor]
+            self._sums.pop(actor, None)
             self._over.pop(actor, None)
         self._joining = {each for each in self._joining if not each.startswith(prefix)}
         self._threads.pop(event.process, None)
@@ -201,3 +212,8 @@ class StagedWritesAreBounded(Invariant):
             f"bytes since {since} ms, more than its share of the limits, but it goes on without a "
             "commit"
         )
+
+
+def _size(key: bytes, value: bytes | None) -> int:
+    """The bytes of a row."""
+    return len(key) + len(value or b"")
