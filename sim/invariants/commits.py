@@ -5,10 +5,10 @@ Both are computed from what the tasks have done, and not from what the runtime s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
-from streamproof.sim.decisions.commits import NOTHING, Uncommitted, exceeds, share_of
+from streamproof.sim.decisions.commits import UNLIMITED, Uncommitted, exceeds, share_of
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.trace import Event
@@ -18,6 +18,9 @@ __all__ = ["CommitsCarryEverything", "StagedWritesAreBounded"]
 PATIENCE_MS = 100
 """How long a thread may process with too much staged. A thread that may commit does so at the end
 of its round, which takes no time."""
+
+OUT_OF_REACH_BYTES = 1 << 20
+"""No world stages as much, so its puts need not be counted. Kafka's default is 64 times that."""
 
 
 class CommitsCarryEverything(Invariant):
@@ -45,11 +48,13 @@ class CommitsCarryEverything(Invariant):
             "instance.stopped": self._gone,
         }
 
-    def _did(self, event: Event) -> Iterator[str]:
+    def _did(self, event: Event) -> Iterable[str]:
         done = self._done.setdefault(event.actor, {})
-        if done.get(event.task) != "punctuated":
-            done[event.task] = event.kind.rpartition(".")[2]
-        yield from ()
+        if event.kind == "task.punctuated":
+            done[event.task] = "punctuated"
+        else:
+            done.setdefault(event.task, "processed")
+        return ()
 
     def _state(self, event: Event) -> Iterator[str]:
         # What a task leaves undone when it ends is done again by its next owner.
@@ -87,8 +92,10 @@ class StagedWritesAreBounded(Invariant):
         self._limits: Uncommitted | None = None
         # By thread and changelog, the last staged value of each key.
         self._staged: dict[str, dict[str, dict[bytes, bytes | None]]] = {}
-        # By thread, the sum of its staged rows.
-        self._sums: dict[str, Uncommitted] = {}
+        # By thread, how many rows it has staged, and how many bytes.
+        self._sums: dict[str, list[int]] = {}
+        # By process, the share of each of its threads.
+        self._shares: dict[str, Uncommitted] = {}
         # By thread that has staged too much, the first round after which it could commit.
         self._over: dict[str, int | None] = {}
         # The threads of each process; a share is smaller if there are more of them.
@@ -123,12 +130,14 @@ class StagedWritesAreBounded(Invariant):
         if more["transactional"]:
             as_proposed = more["store_rules"] == "proposal"
             records = more["max_uncommitted_records"] if as_proposed else -1
-            limits = Uncommitted(records, more["max_uncommitted_bytes"])
-            self._limits = limits if max(limits) > 0 else None
+            size = more["max_uncommitted_bytes"]
+            if records > 0 or 0 < size < OUT_OF_REACH_BYTES:
+                self._limits = Uncommitted(records, size)
         yield from ()
 
     def _thread(self, event: Event) -> Iterator[str]:
         self._threads.setdefault(event.process, set()).add(event.actor)
+        self._shares.pop(event.process, None)
         yield from ()
 
     def _joins(self, event: Event) -> Iterator[str]:
@@ -145,36 +154,44 @@ class StagedWritesAreBounded(Invariant):
         self._over = dict.fromkeys(self._over)
         yield from ()
 
-    def _put(self, event: Event) -> Iterator[str]:
+    def _put(self, event: Event) -> Iterable[str]:
+        # The most frequent event of a world, so this takes no detour.
         if self._limits is None:
-            return
-        staged = self._staged.setdefault(event.actor, {}).setdefault(event.partition, {})
-        key, value = event.attributes["key"], event.attributes["value"]
-        records, size = self._sum(event.actor)
+            return ()
+        actor, more = event.actor, event.attributes
+        key, value = more["key"], more["value"]
+        staged = self._staged.setdefault(actor, {}).setdefault(event.partition, {})
+        sums = self._sums.setdefault(actor, [0, 0])
         if key in staged:
-            records, size = records - 1, size - _size(key, staged[key])
+            sums[0] -= 1
+            sums[1] -= len(key) + len(staged[key] or b"")
         staged[key] = value
-        self._sums[event.actor] = Uncommitted(records + 1, size + _size(key, value))
-        if exceeds(self._sum(event.actor), self._share(event.process)):
+        sums[0] += 1
+        sums[1] += len(key) + len(value or b"")
+        share = self._shares.get(event.process) or self._share(event.process)
+        if 0 < share.bytes < sums[1] or 0 < share.records < sums[0]:
             self.tried = True
-            self._over.setdefault(event.actor)
-        else:
+            self._over.setdefault(actor)
+        elif actor in self._over:
             # A shorter value, or a tombstone, takes the place of a staged one.
-            self._over.pop(event.actor, None)
-        yield from ()
+            del self._over[actor]
+        return ()
 
     def _share(self, process: str) -> Uncommitted:
         # A thread that has not begun yet only makes the share too large.
-        return share_of(self._limits or Uncommitted(-1, -1), len(self._threads.get(process, "1")))
+        threads = len(self._threads.get(process, ())) or 1
+        found = self._shares[process] = share_of(self._limits or UNLIMITED, threads)
+        return found
 
     def _sum(self, actor: str) -> Uncommitted:
-        return self._sums.get(actor, NOTHING)
+        return Uncommitted(*self._sums.get(actor, (0, 0)))
 
     def _committed(self, event: Event) -> Iterator[str]:
         rows = self._staged.get(event.actor, {}).pop(event.partition, {})
-        records, size = self._sum(event.actor)
-        committed = sum(_size(*row) for row in rows.items())
-        self._sums[event.actor] = Uncommitted(records - len(rows), size - committed)
+        if rows:
+            sums = self._sums[event.actor]
+            sums[0] -= len(rows)
+            sums[1] -= sum(len(key) + len(value or b"") for key, value in rows.items())
         self._settle(event.actor, event.process)
         yield from ()
 
@@ -185,7 +202,7 @@ class StagedWritesAreBounded(Invariant):
         yield from ()
 
     def _settle(self, actor: str, process: str) -> None:
-        if not exceeds(self._sum(actor), self._share(process)):
+        if actor in self._over and not exceeds(self._sum(actor), self._share(process)):
             self._over.pop(actor, None)
 
     def _gone(self, event: Event) -> Iterator[str]:
@@ -196,24 +213,17 @@ class StagedWritesAreBounded(Invariant):
             self._over.pop(actor, None)
         self._joining = {each for each in self._joining if not each.startswith(prefix)}
         self._threads.pop(event.process, None)
+        self._shares.pop(event.process, None)
         yield from self._trouble(event)
 
-    def _process(self, event: Event) -> Iterator[str]:
-        if event.actor not in self._over or event.actor in self._joining:
-            return
+    def _process(self, event: Event) -> Iterable[str]:
+        if not self._over or event.actor not in self._over or event.actor in self._joining:
+            return ()
         since = self._over[event.actor]
         if since is None:
             self._over[event.actor] = event.time
         if since is None or event.time - since <= PATIENCE_MS:
-            return
+            return ()
         staged = self._sum(event.actor)
-        yield (
-            f"the puts of {event.actor} add up to {staged.records} records with {staged.bytes} "
-            f"bytes since {since} ms, more than its share of the limits, but it goes on without a "
-            "commit"
-        )
-
-
-def _size(key: bytes, value: bytes | None) -> int:
-    """The bytes of a row."""
-    return len(key) + len(value or b"")
+        what = f"{staged.records} records with {staged.bytes} bytes since {since} ms"
+        return [f"the puts of {event.actor} add up to {what}, but it goes on without a commit"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
@@ -68,8 +68,9 @@ class PausedInstancesDoNothing(Invariant):
             running.discard(event.task)
         yield from ()
 
-    def _works(self, event: Event) -> Iterator[str]:
-        since = self._since.get(event.process)
-        if since is not None and event.time > since:
-            what = "processes a record" if event.kind == "task.processed" else "punctuates"
-            yield f"task {event.task} {what}, but {event.process} is paused since {since} ms"
+    def _works(self, event: Event) -> Iterable[str]:
+        since = self._since.get(event.process) if self._since else None
+        if since is None or event.time <= since:
+            return ()
+        what = "processes a record" if event.kind == "task.processed" else "punctuates"
+        return [f"task {event.task} {what}, but {event.process} is paused since {since} ms"]

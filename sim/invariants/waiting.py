@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
@@ -42,9 +42,11 @@ class LagIsThatOfTheLog(Invariant):
             "task.waiting": self._waits,
         }
 
-    def _process(self, event: Event) -> Iterator[str]:
-        self._next.setdefault((event.actor, event.task), {})[event.partition] = event.offset + 1
-        yield from ()
+    def _process(self, event: Event) -> Iterable[str]:
+        # A task with one input never waits for another one.
+        if event.attributes["others"]:
+            self._next.setdefault((event.actor, event.task), {})[event.partition] = event.offset + 1
+        return ()
 
     def _state(self, event: Event) -> Iterator[str]:
         self._next.pop((event.actor, event.task), None)
