@@ -408,7 +408,6 @@ class Engine:
         call = self._current_call(running)
         no_room = why_no_room(directory)
         shutil.rmtree(directory / f"task-{running.job}", ignore_errors=True)
-        _kill_group(running.pid)
         if no_room and not path.is_file():
             return _no_answer(running, lacking=no_room)
         if running.given_up:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FileWatch", "children", "count_handles", "count_threads", "open_files"]
+__all__ = ["FileWatch", "children", "count_handles", "count_threads", "members", "open_files"]
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
@@ -57,14 +57,23 @@ def count_threads() -> int:
 
 def children() -> list[int]:
     """The processes that this process has started and not waited for."""
+    return [pid for pid, parent, _ in _processes() if parent == os.getpid()]
+
+
+def members(group: int) -> list[int]:
+    """The processes of a process group."""
+    return [pid for pid, _, its_group in _processes() if its_group == group]
+
+
+def _processes() -> list[tuple[int, int, int]]:
+    """All processes: their ids, parents and process groups."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The name of a program may contain spaces and brackets. The parent is the second field
-            # after the last bracket.
-            parent = path.read_text().rpartition(")")[2].split()[1]
-            if int(parent) == os.getpid():
-                found.append(int(path.parent.name))
+            # after the last bracket, and the group is the third.
+            _, parent, group, *_ = path.read_text().rpartition(")")[2].split()
+            found.append((int(path.parent.name), int(parent), int(group)))
     return sorted(found)
 
 

@@ -39,7 +39,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from streamproof.conformance.process_resources import children
+from streamproof.conformance.process_resources import children, members
 from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.saved_failures import Replay
 from streamproof.conformance.settings import Settings
@@ -211,6 +211,7 @@ def _serve(opening: Opening) -> None:
             _, status = os.waitpid(pid, 0)
             os.close(ended)
             lender.returned(pid)
+            _end_group(pid, lender.hosts())
             _reap_orphans({pid for _, pid in running.values()})
             reply(Reply(id=job, status=status))
         if requests in readable:
@@ -223,24 +224,29 @@ def _serve(opening: Opening) -> None:
             request = msgspec.json.decode(line, type=Job)
             check = checks[request.check]
             check.prepare()
-            pid = os.fork()
+            pid = lender.fork()
             if pid == 0:
                 # The supervisor takes the end of the replies as the end of the zygote, so no child
                 # may keep them open.
                 requests.close()
                 replies.close()
-                _child(check, subject, opening, request, lender)
-            _note(pid, lender)
+                _child(check, subject, opening, request, lender.channel)
+            with contextlib.suppress(OSError):
+                # The child does the same. So the group exists in time, whichever comes first.
+                os.setpgid(pid, pid)
             running[os.pidfd_open(pid)] = (request.id, pid)
             reply(Reply(id=request.id, pid=pid))
 
 
-def _note(pid: int, lender: Lender) -> None:
-    """Note that a child was forked for a check."""
-    lender.lend(pid)
-    with contextlib.suppress(OSError):
-        # The child does the same. So the group exists in time, whichever comes first.
-        os.setpgid(pid, pid)
+def _end_group(group: int, spared: set[int]) -> None:
+    """End what a check has started, but not the hosts that the next check may use."""
+    found = set(members(group)) if spared else set()
+    if not found & spared:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+    for pid in found - spared:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _end_all(pids: list[int]) -> None:
@@ -298,8 +304,10 @@ def _take_over_streams() -> tuple[BinaryIO, BinaryIO]:
     return requests, replies
 
 
-def _child(check: Any, subject: Any, opening: Opening, request: Job, lender: Lender) -> None:
-    """Run one check, then exit the process."""
+def _child(
+    check: Any, subject: Any, opening: Opening, request: Job, channel: socket.socket
+) -> None:
+    """Run one check, hand idle hosts over through a channel, then exit the process."""
     code = SUITE_FAILED
     job, replay = request.id, request.replay
     settings, directory = opening.settings, Path(opening.directory)
@@ -313,7 +321,6 @@ def _child(check: Any, subject: Any, opening: Opening, request: Job, lender: Len
     try:
         # In a group of its own, a hanging check can be ended with all processes that it started.
         os.setpgid(0, 0)
-        lender.borrow()
         from streamproof.conformance.check_run import CheckRun
         from streamproof.conformance.check_runner import run_check
         from streamproof.conformance.running_call import RunningCall
@@ -326,7 +333,7 @@ def _child(check: Any, subject: Any, opening: Opening, request: Job, lender: Len
         temporary = target.with_suffix(".tmp")
         temporary.write_bytes(msgspec.json.encode(outcome))
         temporary.rename(target)
-        hand_over(lender.channel)
+        hand_over(channel)
         code = 0
     except BaseException:
         traceback.print_exc()

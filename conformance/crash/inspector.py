@@ -21,6 +21,7 @@ from streamproof.conformance.trial import SCAN_LIMIT
 from streamproof.conformance.violations import brief
 from streamproof.stores.api import TopicPartition
 from streamproof.stores.errors import TaskCorruptedError
+from streamproof.stores.host.lending import Lender, hand_over
 
 __all__ = ["BATCH", "Inspector", "how_it_ended"]
 
@@ -40,6 +41,7 @@ class Inspector:
 
     def __init__(self, run: CheckContext) -> None:
         self._run = run
+        self._lender = Lender()
         self._kept: list[Any] = []
         self._death = ""
 
@@ -60,7 +62,7 @@ class Inspector:
 
     def _observe_in_child(self, batch: list[tuple[Crashed, History]]) -> list[Observation]:
         target = batch[0][0].directory.parent / "observations"
-        pid = os.fork()
+        pid = self._lender.fork()
         if pid == 0:
             with contextlib.suppress(BaseException), target.open("wb") as file:
                 for number, (crashed, history) in enumerate(batch):
@@ -68,8 +70,10 @@ class Inspector:
                     line = msgspec.msgpack.encode(observation)
                     file.write(len(line).to_bytes(8, "big") + line)
                     file.flush()
+                hand_over(self._lender.channel)
             os._exit(0)
         _, status = os.waitpid(pid, 0)
+        self._lender.returned(pid)
         call = self._run.status.current()
         during = f" while {call[0]}" if call else ""
         self._death = f"the process ended{during}: {how_it_ended(status)}"

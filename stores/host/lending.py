@@ -1,8 +1,8 @@
-"""Idle hosts of a process that ends, handed over to one that lends them to its next children.
+"""Idle hosts go from a process to its children, and back.
 
-Starting a host may take longer than most checks. So a check hands its idle hosts over to the
-process that has forked it, and that process lends them to the next check. A host belongs to one
-process at a time: whoever hands it over, or forks a child that takes it, does not use it again.
+Starting a host may take longer than most checks. So a process lends its idle hosts to each child
+that it forks for a check or an inspection, and the child hands over what is idle when it ends. A
+host belongs to one process at a time: whoever lends it or hands it over does not use it again.
 """
 
 from __future__ import annotations
@@ -11,9 +11,14 @@ import contextlib
 import os
 import signal
 import socket
+from collections.abc import Sequence
+from typing import Any, Self
+from weakref import finalize
 
 import msgspec
+from msgspec.json import Decoder
 
+from streamproof.stores.errors import StoreError
 from streamproof.stores.host import process
 from streamproof.stores.host.process import HostCommand, HostProcess
 
@@ -25,48 +30,59 @@ MOST_OPENINGS = 100
 MOST_BYTES = 64 * 1024
 """The largest description of a host, in bytes; its command line is most of it."""
 
+CLOSE_TIMEOUT_S = 1.0
+"""How long a store may take to close; without an answer its host is killed."""
+
 DESCRIPTORS = 4
 """Those of the input, the output, the log and the process itself."""
 
+_NOTHING: Decoder[Any] = Decoder()
 
-class _IdleHost(msgspec.Struct):
-    """A host without a process that uses it."""
+
+class _Told(msgspec.Struct):
+    """What the next process has to know of a host, beside its descriptors."""
 
     pid: int
     command: HostCommand
     protocol: int
     requests: int
     openings: int
-    descriptors: list[int] = []
 
-    def adopted(self) -> HostProcess:
-        """The host, in the process that uses it from now on."""
-        host = HostProcess.adopt(self.command, self.pid, self.descriptors)
+    @classmethod
+    def of(cls, host: HostProcess) -> Self:
+        """What this process knows of a host."""
+        return cls(host.pid, host.command, host.protocol, host.requests, host.openings)
+
+    def adopt(self, descriptors: Sequence[int]) -> None:
+        """Take the host as an idle one of this process."""
+        host = HostProcess.adopt(self.command, self.pid, descriptors)
         host.protocol, host.reopens = self.protocol, True
         host.requests, host.openings = self.requests, self.openings
-        return host
-
-    def close(self) -> None:
-        """Close the descriptors: the host goes on, or leaves if it was the last to have them."""
-        for each in self.descriptors:
-            os.close(each)
+        process.take_idle(host)
 
 
 def hand_over(channel: socket.socket) -> None:
-    """Send the idle hosts of this process to the lender that has forked it.
+    """Send the hosts that this process does not need any more to the lender that has forked it.
 
     Args:
         channel: what the lender calls its ``channel``.
     """
-    for host in process.idle_hosts():
-        if not host.reopens or host.openings > MOST_OPENINGS:
-            continue
-        told = _IdleHost(host.pid, host.command, host.protocol, host.requests, host.openings)
-        # Without room in the channel, the host leaves when this process ends.
-        with contextlib.suppress(OSError):
-            socket.send_fds(
-                channel, [msgspec.json.encode(told)], host.descriptors, socket.MSG_DONTWAIT
-            )
+    for host in process.hosts():
+        if host.reopens and host.openings <= MOST_OPENINGS and _is_idle(host):
+            # Without room in the channel, the host leaves when this process ends.
+            with contextlib.suppress(OSError):
+                told = msgspec.json.encode(_Told.of(host))
+                socket.send_fds(channel, [told], host.descriptors, socket.MSG_DONTWAIT)
+
+
+def _is_idle(host: HostProcess) -> bool:
+    """Whether a host has closed its store, perhaps now, because nobody uses the store any more."""
+    if host in process.idle_hosts():
+        return True
+    with contextlib.suppress(StoreError):
+        host.call(_NOTHING, "close", {}, timeout_s=CLOSE_TIMEOUT_S)
+        return True
+    return False
 
 
 class Lender:
@@ -79,48 +95,46 @@ class Lender:
     def __init__(self) -> None:
         self._mine, self.channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._mine.setblocking(False)
-        self._idle: list[_IdleHost] = []
+        for each in (self._mine, self.channel):
+            finalize(self, each.close).atexit = False
         # By the borrower: the process ids of hosts, and descriptors of these processes.
         self._lent: dict[int, dict[int, int]] = {}
 
-    def close(self) -> None:
-        """Let the idle hosts leave."""
+    def fork(self) -> int:
+        """Fork a child that gets the idle hosts, and which ``returned`` is told when it ends."""
+        lent = [each for each in process.idle_hosts() if each.reopens]
+        child = os.fork()
+        if child:
+            self._lent[child] = {each.pid: os.dup(each.descriptors[-1]) for each in lent}
+            for each in lent:
+                each.let_go()
+            return child
         self._mine.close()
-        self.channel.close()
-        for each in self._idle:
-            each.close()
-        self._idle.clear()
-
-    def lend(self, borrower: int) -> None:
-        """Note, after a fork, that a child has taken all idle hosts."""
-        self._lent[borrower] = {each.pid: os.dup(each.descriptors[-1]) for each in self._idle}
-        for each in self._idle:
-            each.close()
-        self._idle.clear()
-
-    def borrow(self) -> None:
-        """Take all idle hosts, in a child that was just forked."""
-        self._mine.close()
-        process.take_idle(each.adopted() for each in self._idle)
-        self._idle.clear()
         self._lent.clear()
+        for each in lent:
+            # What the parent knew of the host closes its descriptors as soon as it is forgotten.
+            _Told.of(each).adopt([os.dup(one) for one in each.descriptors])
+        return child
 
     def returned(self, borrower: int) -> None:
-        """Take what was handed over, and kill what a child had taken that has ended without it."""
+        """Take what was handed over, and kill what a child had that has ended without it."""
         self._receive()
         for death in self._lent.pop(borrower, {}).values():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(death, signal.SIGKILL)
             os.close(death)
 
+    def hosts(self) -> set[int]:
+        """The process ids of all hosts that are idle or lent."""
+        return {each.pid for each in process.idle_hosts()}.union(*self._lent.values())
+
     def _receive(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
-                told, descriptors, *_ = socket.recv_fds(self._mine, MOST_BYTES, DESCRIPTORS)
-                idle = msgspec.json.decode(told, type=_IdleHost)
-                idle.descriptors = descriptors
-                self._idle.append(idle)
+                message, descriptors, *_ = socket.recv_fds(self._mine, MOST_BYTES, DESCRIPTORS)
+                told = msgspec.json.decode(message, type=_Told)
+                told.adopt(descriptors)
                 # It may be lent again before the end of its last borrower is noticed.
                 for lent in self._lent.values():
-                    if idle.pid in lent:
-                        os.close(lent.pop(idle.pid))
+                    if told.pid in lent:
+                        os.close(lent.pop(told.pid))

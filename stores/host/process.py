@@ -13,7 +13,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, NamedTuple, NoReturn, Self, TypeVar
@@ -96,14 +96,19 @@ def _forget_idle_hosts() -> None:
 os.register_at_fork(after_in_child=_forget_idle_hosts)
 
 
+def hosts() -> Sequence[HostProcess]:
+    """The living hosts of this process."""
+    return tuple(_hosts)
+
+
 def idle_hosts() -> Sequence[HostProcess]:
     """The hosts of this process that have closed their stores."""
     return tuple(_idle)
 
 
-def take_idle(hosts: Iterable[HostProcess]) -> None:
-    """Keep hosts that have closed their stores."""
-    _idle.extend(hosts)
+def take_idle(host: HostProcess) -> None:
+    """Keep a host that has closed its store."""
+    _idle.append(host)
 
 
 class HostCommand(NamedTuple):
@@ -417,6 +422,14 @@ class HostProcess:
         """Whether the host is alive, as far as this process knows."""
         return self in _hosts
 
+    def let_go(self) -> None:
+        """Leave an idle host to another process, which has its descriptors."""
+        _hosts.discard(self)
+        _idle.remove(self)
+        # Popen warns of a process that nobody has waited for.
+        self._process.returncode = UNKNOWN_CODE
+        self._close()
+
     def has_ended(self) -> bool:
         """Whether the host has ended by itself, or by a stranger."""
         return bool(select.select([self._death], [], [], 0)[0])
@@ -435,6 +448,10 @@ class HostProcess:
         for each in family:
             _kill(each)
         self._said = self._last_words()
+        self._close()
+
+    def _close(self) -> None:
+        """Close all descriptors."""
         self._log.close()
         os.close(self._death)
         for stream in (self._process.stdin, self._process.stdout):

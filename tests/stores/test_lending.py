@@ -18,15 +18,15 @@ from streamproof.stores.host import client, lending, process
 from streamproof.stores.host.client import HostFactory, RemoteStore
 from streamproof.stores.host.lending import Lender, hand_over
 
-COMMAND = f"{sys.executable} -P -m streamproof.host in-memory"
+COMMAND = f"{sys.executable} -P -m streamproof.host"
+SUBJECTS = Path(__file__).resolve().parent.parent / "subjects"
 
 
 @pytest.fixture
 def lender(tmp_path: Path) -> Iterator[Lender]:
     """A lender whose hosts are dead in the end."""
-    lender = Lender()
-    yield lender
-    lender.close()
+    yield Lender()
+    client.kill_hosts()
     for path in tmp_path.glob("pid-*"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(path.read_text()), signal.SIGKILL)
@@ -34,17 +34,15 @@ def lender(tmp_path: Path) -> Iterator[Lender]:
 
 def forked(lender: Lender, work: Callable[[], None]) -> int:
     """A borrower that works and ends; its exit code is not 0 if the work raises."""
-    pid = os.fork()
+    pid = lender.fork()
     if pid == 0:
         code = 1
         try:
-            lender.borrow()
             work()
             code = 0
         finally:
             # This process must not return into the test.
             os._exit(code)
-    lender.lend(pid)
     return pid
 
 
@@ -62,9 +60,9 @@ def use(lender: Lender, directory: Path) -> None:
     hand_over(lender.channel)
 
 
-def opened(directory: Path) -> RemoteStore:
+def opened(directory: Path, subject: str = "in-memory") -> RemoteStore:
     """An open store, whose host has left its process id."""
-    store = HostFactory(COMMAND)()
+    store = HostFactory(f"{COMMAND} {subject}")()
     context = StateStoreContext(state_dir=directory)
     store.init(context, store)
     assert store._host is not None
@@ -107,11 +105,24 @@ def test_the_next_child_takes_the_host(lender: Lender, tmp_path: Path) -> None:
     assert others == [first, first]
 
 
-def test_a_host_that_is_in_use_is_not_handed_over(lender: Lender, tmp_path: Path) -> None:
-    """It ends with its last user."""
+def test_a_store_that_is_left_open_is_closed(lender: Lender, tmp_path: Path) -> None:
+    """Its host is handed over all the same."""
 
     def work() -> None:
         opened(tmp_path).put(b"a", b"1")
+        hand_over(lender.channel)
+
+    for _ in range(2):
+        in_child(lender, work)
+    first, second = pids(tmp_path)
+    assert first == second
+
+
+def test_a_store_that_cannot_be_closed_ends_its_host(lender: Lender, tmp_path: Path) -> None:
+    """Nobody knows what such a process would do with the next store."""
+
+    def work() -> None:
+        opened(tmp_path, f"{SUBJECTS / 'bad_close.py'}:make")
         hand_over(lender.channel)
 
     for _ in range(2):
