@@ -169,6 +169,29 @@ def rust_host(session: nox.Session) -> None:
         session.run(*verify, mistaken, "--only", "CRASH-003", success_codes=[1])
 
 
+KAFKA_RELEASES = ("3.9.0", "3.9.2", "4.0.0", "4.0.2", "4.1.2", "4.2.1", "4.2.2", "4.3.0", "4.3.1")
+"""The first and the newest release that can be verified, and those between that may differ."""
+
+
+@nox.session
+def kafka_releases(session: nox.Session) -> None:
+    """Compile the store host for each release of Kafka, and ask its stores a few questions.
+
+    Arguments are options of `streamproof verify`. It needs a JDK and Maven.
+    """
+    install(session)
+    options = session.posargs or ("--only", "KV-002,OFFSET-001,OFFSET-003,RESTORE-001,LIFE-001")
+    verify = ("streamproof", "verify", "--profile", "smoke", "--seed", "0", "--spec", "kafka-4.3")
+    stores = [
+        f"kafka:{store}@{release}"
+        for release in KAFKA_RELEASES
+        for store in ("rocksdb", "rocksdb-window", "in-memory")
+    ]
+    with TemporaryDirectory() as empty, session.chdir(empty):
+        for guarantee in ("at-least-once", "exactly-once"):
+            session.run(*verify, *stores, "--layer", "task", "--guarantee", guarantee, *options)
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run every benchmark, or those named by the arguments."""
