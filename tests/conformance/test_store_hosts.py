@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from command_lines import SUBJECTS, CommandLine
+
+from streamproof.conformance import zygote
 
 # What measures coverage writes files of its own, which a host must not, once its power is taken.
 UNMEASURED = "env -u COVERAGE_PROCESS_CONFIG -u COVERAGE_PROCESS_START"
@@ -109,6 +113,36 @@ def test_a_host_that_keeps_its_promises(command_line: CommandLine) -> None:
     # Lines of the client are no lines of the store.
     assert not [name for name, each in passed.items() if "line" in each.crash_points]
     assert ended.code == 0
+
+
+def test_checks_take_over_the_host_of_the_check_before(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    """The end of a check ends no host that another check uses by then."""
+    starts = tmp_path / "starts"
+    host = f"echo started >> {starts}; exec {sys.executable} -P -m streamproof.host rocksdb"
+    only = "KV-002,KV-003,LIFE-001,OFFSET-001,OFFSET-003,RESTORE-001"
+    ended = command_line.verify(f"cmd:sh -c {shlex.quote(host)}", "--only", only, "-j", "1")
+
+    assert ended.code == 0, ended.stdout
+    assert {each.status for each in ended.log.results} == {"pass"}
+    # One says hello. A check that leaves its store open leaves no host to the next one.
+    assert len(starts.read_text().split()) < 1 + len(ended.log.checks)
+
+
+def test_the_end_of_a_check_ends_what_it_has_left() -> None:
+    """All processes of its group, but for those that were handed over."""
+    sleep = ["/bin/sleep", "60"]
+    leader = subprocess.Popen(sleep, process_group=0)
+    left, spared = (subprocess.Popen(sleep, process_group=leader.pid) for _ in range(2))
+    try:
+        zygote._end_group(leader.pid, {spared.pid})
+        assert [each.wait(10) for each in (leader, left)] == [-signal.SIGKILL] * 2
+        assert spared.poll() is None
+    finally:
+        for each in (leader, left, spared):
+            each.kill()
+            each.wait()
 
 
 def test_a_host_behind_a_shell(command_line: CommandLine) -> None:
