@@ -7,12 +7,14 @@ for the kind of libc, and an archive has the classes as the JVM keeps them in me
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from hashlib import blake2b
 from importlib import resources
@@ -31,6 +33,9 @@ JAVA_REMEDY = "Install a JDK from 17 on, for example with: apt-get install openj
 
 COMPILER_TIMEOUT_S = 120.0
 """The compiler takes a few seconds."""
+
+UNUSED_S = 60 * 24 * 3600.0
+"""A host that was not used for so long is deleted when another one is built, in seconds."""
 
 MAIN = "streamproof.host.Host"
 
@@ -83,6 +88,9 @@ def _built(release: str) -> Path:
     key = blake2b("\0".join([release, compiler, *sources.values()]).encode(), digest_size=8)
     target = user_cache() / f"kafka-{release}-{key.hexdigest()}"
     if target.is_dir():
+        # The time tells which builds are in use. The cache may be read-only.
+        with contextlib.suppress(OSError):
+            os.utime(target)
         return target
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -100,7 +108,17 @@ def _built(release: str) -> Path:
     finally:
         shutil.rmtree(building, ignore_errors=True)
     _archive_classes(release, target)
+    _delete_unused(target.parent)
     return target
+
+
+def _delete_unused(cache: Path) -> None:
+    """Delete the hosts that nobody has used for a long time: each has 20 MB."""
+    for path in cache.glob("kafka-*"):
+        # Another process may delete the same directory.
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < time.time() - UNUSED_S:
+                shutil.rmtree(path)
 
 
 def _rename(building: Path, target: Path) -> None:
