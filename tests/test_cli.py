@@ -55,7 +55,7 @@ def test_defaults_that_help_names_are_those_of_an_exploration(tmp_path: Path) ->
     """Help is printed without importing what explores."""
     text = run("explore", "--help", cwd=tmp_path).stdout
     assert f"Run N worlds in all. Default: {ExploreRequest().runs}." in text
-    assert f"Default: {ExploreRequest().shrink_runs}." in text
+    assert f"Default: {ExploreRequest().shrink_runs:,}." in text
 
 
 def test_a_misspelt_command_is_named_with_what_is_close(tmp_path: Path) -> None:

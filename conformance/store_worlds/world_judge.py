@@ -12,6 +12,7 @@ from streamproof.conformance.failure_shapes import shape_of_error
 from streamproof.conformance.results import Guarantee, Spec
 from streamproof.sim.broker_errors import SubjectError
 from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation
+from streamproof.sim.invariants.commits import StagedWritesAreBounded
 from streamproof.sim.invariants.invariant import Observer
 from streamproof.sim.invariants.kept_stores import OF_MODEL_STORES
 from streamproof.sim.invariants.log_history import LogHistory
@@ -237,8 +238,10 @@ def runtime_invariants_for(
         spec: the spec.
     """
     left_out = _not_asked(capabilities, guarantee, spec)
-    # How a model store loses what it wrote is known; of this store, only its claims are.
-    asked = [each for each in INVARIANTS if each not in OF_MODEL_STORES]
+    # How a model store loses what it wrote, and how it counts what it stages, is known; of this
+    # store, only its claims are.
+    of_others = (*OF_MODEL_STORES, StagedWritesAreBounded)
+    asked = [each for each in INVARIANTS if each not in of_others]
     return tuple(each for each in asked if each.requirement not in left_out)
 
 

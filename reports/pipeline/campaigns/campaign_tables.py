@@ -127,7 +127,8 @@ class RunRow(Struct, frozen=True, kw_only=True):
 class ResultRow(Struct, frozen=True, kw_only=True):
     """The result of one requirement in a ``verify`` row.
 
-    From ``requirement`` on, the attributes are those of ``conformance.results.RequirementResult``.
+    From ``requirement`` on, the attributes are those of ``conformance.results.RequirementResult``,
+    without the wipes.
 
     Attributes:
         row: the id of the row of the plan; ``runs`` has the rest of it.
