@@ -495,8 +495,13 @@ class Trial:
         self.answered(answer)
         return answer
 
+    def opened(self, iterator: Any) -> None:
+        """Close an iterator with the trial if it keeps a store host alive."""
+        if self.run.subject.is_remote:
+            self._open.append(iterator)
+
     def close_all(self) -> None:
-        """Close the open stores, and ignore errors: closing is not under test here."""
+        """Close what is open, and ignore errors: closing is not under test here."""
         for raw in reversed(self._open):
             with contextlib.suppress(BaseException), self.run.status.operation("close()"):
                 raw.close()
@@ -618,6 +623,7 @@ class Handle:
         self.trial.lines.append(f"{label} = {call}")
         with self.trial.watching(brief(call)):
             iterator = iter(getattr(self.raw, method)(*arguments))
+        self.trial.opened(iterator)
         return Handle(self.trial, iterator, label)
 
     def advance(self) -> Entry | None:

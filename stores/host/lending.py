@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import socket
+from array import array
 from collections.abc import Sequence
 from typing import Any, Self
 from weakref import finalize
@@ -72,7 +73,10 @@ def hand_over(channel: socket.socket) -> None:
             # Without room in the channel, the host leaves when this process ends.
             with contextlib.suppress(OSError):
                 told = msgspec.json.encode(_Told.of(host))
-                socket.send_fds(channel, [told], host.descriptors, socket.MSG_DONTWAIT)
+                rights = array("i", host.descriptors)
+                # Before Python 3.14, socket.send_fds ignores its flags: it would wait for room.
+                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
+                channel.sendmsg([told], ancillary, socket.MSG_DONTWAIT)
 
 
 def _is_idle(host: HostProcess) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -146,6 +148,19 @@ def test_a_borrowed_host_that_does_not_come_back_is_killed(lender: Lender, tmp_p
     first, second = pids(tmp_path)
     assert first == second
     assert has_ended(first)
+
+
+def test_a_lender_that_takes_no_more_hosts_holds_nobody_up(lender: Lender, tmp_path: Path) -> None:
+    """The lender may wait for the end of the very process that hands its hosts over."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            lender.channel.send(b"no room is left", socket.MSG_DONTWAIT)
+    pid = forked(lender, lambda: use(lender, tmp_path))
+    ended = select.select([os.pidfd_open(pid)], [], [], 60)[0]
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+    assert ended
 
 
 def test_a_host_is_lent_again_before_its_borrower_ends(lender: Lender, tmp_path: Path) -> None:
