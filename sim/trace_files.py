@@ -15,10 +15,9 @@ from types import TracebackType
 from typing import Any, Self, TypedDict
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streamproof.errors import UsageError
+from streamproof.sim.arrow import pa, pq
 from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.trace import Event
 

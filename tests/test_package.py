@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import streamproof
+from streamproof.exit_codes import ExitCode
 
 ROOT = Path(__file__).parents[1]
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
@@ -81,3 +82,23 @@ def test_starting_up_loads_nothing_heavy(module: str, tmp_path: Path) -> None:
     loaded = run_python(f"import sys, {module}; print(*sys.modules)", tmp_path).split()
 
     assert not heavy & set(loaded)
+
+
+def test_a_trace_without_arrow_names_the_extra(tmp_path: Path) -> None:
+    """Arrow is larger than all the rest of the core, and only traces need it."""
+    command = ["replay", "KAFKA-10167", "--format", "parquet", "--out", "run.parquet"]
+    code = (
+        "import sys\nsys.modules['pyarrow'] = None\nfrom streamproof.cli import main\n"
+        f"sys.argv[1:] = {command}\nmain()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+
+    assert ended.returncode == ExitCode.USAGE
+    assert ended.stderr.startswith("streamproof: Traces need pyarrow (")
+    assert "pip install 'streamproof[traces]'" in ended.stderr

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from streamproof.errors import UsageError
 from streamproof.reports.pipeline.rechecking.event_files import event_files
 from streamproof.reports.pipeline.rechecking.run_invariants import KNOWN, in_order, violations_in
 from streamproof.reports.pipeline.rechecking.validation import DUPLICATE
 from streamproof.scenarios.recorded_run import RecordedRun
+from streamproof.sim.arrow import pa, pq
 from streamproof.sim.invariants import InvariantError
 from streamproof.sim.trace_files import BATCH, SCHEMA, events_of
 

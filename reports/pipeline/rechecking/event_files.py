@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streamproof.errors import UsageError
 from streamproof.reports.pipeline.rechecking.run_invariants import FINDINGS, RecheckFinding
 from streamproof.reports.pipeline.rechecking.validation import COLUMNS
+from streamproof.sim.arrow import pa, pq
 from streamproof.sim.trace_files import require_trace
 
 if TYPE_CHECKING:

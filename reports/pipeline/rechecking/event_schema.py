@@ -31,7 +31,7 @@ A trace is a table of events in Parquet. It is one file for one run, as `streamp
 --format parquet` writes it, or a directory of files with any number of runs in each. This page is
 version {SCHEMA_VERSION} of the schema. A file names its version as `streamproof.events` in the
 metadata of its schema; a file without this entry is of version 1. The [glossary](glossary.md)
-explains the words.
+explains the words. Reading and writing traces needs `pip install 'streamproof[traces]'`.
 
 You can bring the log of a real application into this form. `streamproof recheck` then judges the
 log by the [invariants](simulator.md#invariants) of the simulator: see

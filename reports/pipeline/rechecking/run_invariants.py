@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Struct, to_builtins
 
 from streamproof.errors import UsageError
@@ -24,6 +22,7 @@ from streamproof.reports.pipeline.rechecking.validation import (
     WRONG_START,
     require_events,
 )
+from streamproof.sim.arrow import pa, pc
 from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation, Watch
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import BATCH, SCHEMA, events_of
