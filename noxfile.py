@@ -20,7 +20,7 @@ nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "venv"
 nox.options.reuse_venv = "yes"
 # What a change must pass. The tests come last, so that their summary is what one sees.
-nox.options.sessions = ["lint", "typecheck", "wheel", "rust_host", "tests"]
+nox.options.sessions = ["lint", "typecheck", "wheel", "rust_host", "java_lint", "tests"]
 
 ROOT = Path(__file__).parent
 PYPROJECT = ROOT / "pyproject.toml"
@@ -167,6 +167,19 @@ def rust_host(session: nox.Session) -> None:
         session.run(*verify, f"cmd:{host} --kind window")
         mistaken = f"cmd:{host} --bug offsets-first"
         session.run(*verify, mistaken, "--only", "CRASH-003", success_codes=[1])
+
+
+@nox.session(venv_backend="none")
+def java_lint(session: nox.Session) -> None:
+    """Check the style of all Java with Checkstyle."""
+    if shutil.which("mvn") is None:
+        session.skip("Maven is not installed, so the style of the Java sources is not checked")
+    with TemporaryDirectory() as directory:
+        session.run(
+            *("mvn", "--quiet", "--batch-mode", f"-Dstyle.directory={directory}"),
+            *("--file", str(ROOT / "tests" / "java_style" / "pom.xml"), "checkstyle:check"),
+            external=True,
+        )
 
 
 KAFKA_RELEASES = ("3.9.0", "3.9.2", "4.0.0", "4.0.2", "4.1.2", "4.2.1", "4.2.2", "4.3.0", "4.3.1")

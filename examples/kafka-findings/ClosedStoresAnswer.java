@@ -29,7 +29,9 @@ public final class ClosedStoresAnswer {
   public static void main(String[] arguments) {
     String directory = arguments[0];
     for (KeyValueBytesStoreSupplier supplier :
-        List.of(Stores.persistentKeyValueStore("rocksdb"), Stores.inMemoryKeyValueStore("in-memory"))) {
+        List.of(
+            Stores.persistentKeyValueStore("rocksdb"),
+            Stores.inMemoryKeyValueStore("in-memory"))) {
       ClosedStoresAnswer.<KeyValueStore<String, String>>ask(
           Stores.keyValueStoreBuilder(supplier, Serdes.String(), Serdes.String()),
           directory,

@@ -24,7 +24,10 @@ final class OneStore {
   /** Opens a store, calls it, and prints what it does: an answer or an exception. */
   @SuppressWarnings("unchecked")
   static <S extends StateStore> void ask(
-      String what, StoreBuilder<? super S> builder, String directory, Function<S, Object> question) {
+      String what,
+      StoreBuilder<? super S> builder,
+      String directory,
+      Function<S, Object> question) {
     try (var driver = driver(builder, directory)) {
       String found;
       try {

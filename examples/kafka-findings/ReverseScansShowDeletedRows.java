@@ -10,8 +10,8 @@ import org.apache.kafka.streams.state.Stores;
 /**
  * A scan in reverse shows deleted rows, if the store has a cache.
  *
- * <p>The deletion is in the cache, and the row is in the store beneath. The scan over both skips the
- * deletion as if the keys came in ascending order.
+ * <p>The deletion is in the cache, and the row is in the store beneath. The scan over both skips
+ * the deletion as if the keys came in ascending order.
  */
 public final class ReverseScansShowDeletedRows {
   /** More than the cache of a thread has room for. */

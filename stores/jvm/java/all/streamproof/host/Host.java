@@ -18,8 +18,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 
 /**
- * Serves stores of the JVM, one after the other: reads a request a line, calls the store, and writes
- * an answer a line. The page docs/store-host.md describes the lines.
+ * Serves stores of the JVM, one after the other: reads a request a line, calls the store, and
+ * writes an answer a line. The page docs/store-host.md describes the lines.
  *
  * <p>The arguments name the store, as {@link StoreNames} takes it, and the layer that is served.
  */

@@ -38,7 +38,8 @@ final class StoreNames {
               () -> Stores.persistentTimestampedWindowStore(NAME, RETENTION, WINDOW, false),
           "kafka:rocksdb-session", () -> Stores.persistentSessionStore(NAME, RETENTION),
           "kafka:in-memory", () -> Stores.inMemoryKeyValueStore(NAME),
-          "kafka:in-memory-window", () -> Stores.inMemoryWindowStore(NAME, RETENTION, WINDOW, false),
+          "kafka:in-memory-window",
+              () -> Stores.inMemoryWindowStore(NAME, RETENTION, WINDOW, false),
           "kafka:in-memory-session", () -> Stores.inMemorySessionStore(NAME, RETENTION));
 
   private StoreNames() {}

@@ -151,7 +151,8 @@ final class RunLog {
       message.append("    ");
       message.append(failure.path("reproduce").asText().replace(" --", " \\\n      --"));
       message.append("\n\n  Cause and cure, as a rule: streamproof requirements ");
-      message.append(text("requirement")).append("\n  Report: ").append(out.resolve("report.html")).append("\n");
+      message.append(text("requirement"));
+      message.append("\n  Report: ").append(out.resolve("report.html")).append("\n");
       return message.toString();
     }
 

@@ -17,9 +17,9 @@ import streamproof.host.Layer;
 import streamproof.host.TaskSetting;
 
 /**
- * An active task with one store, as far as the runtime has it for the files: the state directory with
- * its locks, the state manager, and the context. The changelog, the input and the processors are the
- * suite's.
+ * An active task with one store, as far as the runtime has it for the files: the state directory
+ * with its locks, the state manager, and the context. The changelog, the input and the processors
+ * are the suite's.
  *
  * <p>This class is in a package of Kafka, because most of the used classes are private to it.
  */
