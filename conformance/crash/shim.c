@@ -31,6 +31,7 @@ struct control {
     atomic_long error;   /* 0: kill the process before call n; else the errno of call n */
     atomic_long lasting; /* whether every call after the n-th fails, too */
     char call[1024];     /* the n-th call: its name, its size or -1, and its files; one a line */
+    atomic_long killed;  /* whether the shim has killed the process; arming does not change it */
 };
 
 static struct control own;
@@ -88,6 +89,7 @@ static int fails(struct call call) {
     if (at == n) write_down(call);
     errno = (int)atomic_load(&control->error);
     if (errno) return 1;
+    atomic_store(&control->killed, 1);
     syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
     for (;;) pause();
 }

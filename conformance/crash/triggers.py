@@ -231,14 +231,16 @@ class Control:
     """
 
     _LAYOUT = struct.Struct("4q1024s")
+    _KILLED = struct.Struct("q")
     _VARIABLE = "STREAMPROOF_SHIM_CONTROL"
 
     def __init__(self, path: Path) -> None:
         self.environment = {self._VARIABLE: str(path)}
         with path.open("a+b") as file:
-            file.truncate(max(file.seek(0, os.SEEK_END), self._LAYOUT.size))
-            self._block = mmap.mmap(file.fileno(), self._LAYOUT.size)
-        self._block[:] = bytes(self._LAYOUT.size)
+            size = self._LAYOUT.size + self._KILLED.size
+            file.truncate(max(file.seek(0, os.SEEK_END), size))
+            self._block = mmap.mmap(file.fileno(), size)
+        self._block[:] = bytes(size)
 
     def arm(self, n: int, *, error: int = 0, lasting: bool = False) -> None:
         """Arm the other process like :func:`arm_syscalls`; 0 disarms it."""
@@ -252,9 +254,12 @@ class Control:
         return int(self._LAYOUT.unpack_from(self._block)[1])
 
     def has_killed(self) -> bool:
-        """Whether the other process has died at the call that it was armed for."""
-        armed, counted, error, *_ = self._LAYOUT.unpack_from(self._block)
-        return bool(error == 0 and 0 < armed <= counted)
+        """Whether the other process dies, or has died, at a call that it was armed for.
+
+        A thread in the background may make that call just before the process is disarmed.
+        """
+        (killed,) = self._KILLED.unpack_from(self._block, self._LAYOUT.size)
+        return bool(killed)
 
     @classmethod
     def told_call(cls, block: bytes) -> str:

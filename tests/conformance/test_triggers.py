@@ -102,6 +102,16 @@ def test_another_process_is_killed_before_the_call(shim: Path, tmp_path: Path) -
     assert writer.file.read_bytes() == b"xx"
 
 
+def test_a_process_that_is_disarmed_too_late_was_killed(shim: Path, tmp_path: Path) -> None:
+    """Its death may be noticed after it was disarmed: its store must not be blamed."""
+    writer = Writer(shim, tmp_path)
+    writer.control.arm(3)
+    writer.write()
+    writer.process.communicate(timeout=60)
+    writer.control.arm(0)
+    assert writer.control.has_killed()
+
+
 @pytest.mark.parametrize("n", [-1, 5])
 def test_a_process_that_ends_by_itself_was_not_killed(shim: Path, tmp_path: Path, n: int) -> None:
     """Neither if its calls are only counted, nor before the one that it was armed for."""
