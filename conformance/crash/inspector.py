@@ -33,7 +33,10 @@ REOPEN_EVERY = 4
 longer than all the rest, so the other restorations do without."""
 
 RESTORE_BATCH = 3
-"""The records in one batch of a restoration. A small number gives several batches."""
+"""The fewest records in one batch of a restoration. A small number gives several batches."""
+
+MOST_BATCHES = 50
+"""The most batches of a restoration: each is a call, which takes long if the store is remote."""
 
 
 class Inspector:
@@ -155,8 +158,9 @@ class Inspector:
         changelog = changelog_of(history)
         offsets = dict(zip(partitions_of(history), found.offsets, strict=True))
         records = _missing(changelog, offsets)
-        for at in range(0, len(records), RESTORE_BATCH):
-            lab.restore(store, records[at : at + RESTORE_BATCH])
+        size = max(RESTORE_BATCH, len(records) // MOST_BATCHES)
+        for at in range(0, len(records), size):
+            lab.restore(store, records[at : at + size])
         store.commit(ends_of(changelog))
 
 
