@@ -1,6 +1,6 @@
 """A store on trial beside its oracle: its writers, its readers and its open iterators.
 
-The random programs of :mod:`streamproof.conformance.checks.model_checks` are steps on this stage.
+The random programs of :mod:`streamproof.conformance.store_program` are steps on this stage.
 """
 
 from __future__ import annotations
