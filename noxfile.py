@@ -80,14 +80,20 @@ def memory_file_system() -> Path | None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests, or with arguments, pass these to pytest."""
+    """Run the tests that answer soon, or with arguments, pass these to pytest."""
     install(session, "test", "examples", extras=EVERY_EXTRA)
-    arguments = session.posargs or SIDE_BY_SIDE
+    arguments = session.posargs or (*SIDE_BY_SIDE, "-m", "not full")
     with TemporaryDirectory(dir=memory_file_system()) as temporary:
         session.run(
             *(f"{session.bin}/pytest", "--hypothesis-profile=ci"),
             *(f"--basetemp={temporary}/tests", *arguments),
         )
+
+
+@nox.session(venv_backend="none")
+def tests_full(session: nox.Session) -> None:
+    """Run the other tests: long ones, of which the session `tests` has shorter relatives."""
+    session.notify("tests", [*SIDE_BY_SIDE, "-m", "full", *session.posargs])
 
 
 @nox.session

@@ -128,9 +128,12 @@ def main() -> None:
             opening = msgspec.json.decode(packet, type=Opening)
             # Only the opening says where packages are installed, so the import has to wait for it.
             sys.path[:] = opening.sys_path
+            from streamproof.conformance.catalogue import load_catalogue
             from streamproof.conformance.check_loader import checks_for
 
             checks_for(opening.subject)
+            # Each check asks the catalogue, and would read its files by itself.
+            load_catalogue()
             _mine_constants()
             # Children share the memory of all present objects. The garbage collector would write
             # to these objects and so copy them, unless they are frozen.
