@@ -21,6 +21,14 @@ settings.register_profile(
 settings.load_profile("default")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Demand of each test that is left to the longer tests that others cover it."""
+    for item in items:
+        for mark in item.iter_markers("full"):
+            if not mark.kwargs.get("covered_by"):
+                raise pytest.UsageError(f"{item.nodeid}: what covers this test? Say covered_by.")
+
+
 @pytest.fixture(autouse=True)
 def _path_of_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test looks for modules where the first one did.

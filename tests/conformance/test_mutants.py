@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -95,8 +96,16 @@ def runs_of() -> Iterator[RunsOf]:
 
 # One mutant after the other, and those of a group together: where tests run side by side, runs that
 # they share are then made once.
+def case(mutant: Mutant) -> Any:
+    """A mutant; it is run with the longer tests, unless it is one of the first of its group."""
+    first = members(group_of(mutant))[:MOST]
+    others = ", ".join(each.name for each in first)
+    marks = [] if mutant in first else [pytest.mark.full(covered_by=others)]
+    return pytest.param(mutant, marks=marks, id=mutant.name)
+
+
 each_mutant = pytest.mark.parametrize(
-    "mutant", sorted(MUTANTS, key=group_of), ids=lambda mutant: mutant.name, scope="module"
+    "mutant", list(map(case, sorted(MUTANTS, key=group_of))), scope="module"
 )
 
 
