@@ -7,14 +7,12 @@ for the kind of libc, and an archive has the classes as the JVM keeps them in me
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import shlex
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from hashlib import blake2b
 from importlib import resources
@@ -23,19 +21,16 @@ from zipfile import ZipFile
 
 from streamproof.errors import UsageError
 from streamproof.stores import jvm
+from streamproof.stores.jvm.cached_builds import built_once
 from streamproof.stores.jvm.kafka_jars import class_path_of, release_numbers, require_tool
 from streamproof.stores.jvm.layers import Layer, default_layer
-from streamproof.user_cache import user_cache
 
-__all__ = ["host_command"]
+__all__ = ["CRASHES_TOLD", "FAST_START", "JAVA_REMEDY", "host_command"]
 
 JAVA_REMEDY = "Install a JDK from 17 on, for example with: apt-get install openjdk-17-jdk-headless"
 
 COMPILER_TIMEOUT_S = 120.0
 """The compiler takes a few seconds."""
-
-UNUSED_S = 60 * 24 * 3600.0
-"""A host that was not used for so long is deleted when another one is built, in seconds."""
 
 MAIN = "streamproof.host.Host"
 
@@ -86,48 +81,15 @@ def _built(release: str) -> Path:
     compiler = require_tool("javac", JAVA_REMEDY)
     sources = _sources(release)
     key = blake2b("\0".join([release, compiler, *sources.values()]).encode(), digest_size=8)
-    target = user_cache() / f"kafka-{release}-{key.hexdigest()}"
-    if target.is_dir():
-        # The time tells which builds are in use. The cache may be read-only.
-        with contextlib.suppress(OSError):
-            os.utime(target)
-        return target
-    try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{target.name}-"))
-    except OSError as error:
-        raise UsageError(
-            f"The store host cannot be kept in {target.parent} ({error.strerror}). Set "
-            "XDG_CACHE_HOME to another directory."
-        ) from error
-    try:
+
+    def make(building: Path) -> None:
         jars = class_path_of(release, building)
         _compile(compiler, sources, jars, building)
         _unpack_native_library(jars, building / "native")
-        _rename(building, target)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-    _archive_classes(release, target)
-    _delete_unused(target.parent)
-    return target
 
-
-def _delete_unused(cache: Path) -> None:
-    """Delete the hosts that nobody has used for a long time: each has 20 MB."""
-    for path in cache.glob("kafka-*"):
-        # Another process may delete the same directory.
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < time.time() - UNUSED_S:
-                shutil.rmtree(path)
-
-
-def _rename(building: Path, target: Path) -> None:
-    """Put what was built in its place, unless another process was faster."""
-    try:
-        building.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
+    return built_once(
+        f"kafka-{release}-{key.hexdigest()}", make, lambda made: _archive_classes(release, made)
+    )
 
 
 def _sources(release: str) -> dict[str, str]:

@@ -6,13 +6,16 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from streamproof.errors import UsageError
 
 __all__ = [
+    "BROKER",
     "DEFAULT_RELEASE",
     "OLDEST_RELEASE",
+    "STREAMS",
     "class_path_of",
     "release_numbers",
     "require_release",
@@ -31,6 +34,12 @@ MAVEN_TIMEOUT_S = 600.0
 LONGEST_REASON = 300
 """The most characters of an error of Maven."""
 
+STREAMS = ("org.apache.kafka:kafka-streams:{release}", "org.slf4j:slf4j-nop:1.7.36")
+"""What a store needs. Logging would only cost time."""
+
+BROKER = ("org.apache.kafka:kafka_2.13:{release}", "org.slf4j:slf4j-simple:1.7.36")
+"""What a broker needs. Its log goes to its standard error, and tells why it did not come up."""
+
 _PROJECT = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>streamproof</groupId>
@@ -38,19 +47,16 @@ _PROJECT = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <version>1</version>
   <packaging>pom</packaging>
   <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka-streams</artifactId>
-      <version>{release}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId>
-      <artifactId>slf4j-nop</artifactId>
-      <version>1.7.36</version>
-    </dependency>
+{dependencies}
   </dependencies>
 </project>
 """
+
+_DEPENDENCY = """    <dependency>
+      <groupId>{}</groupId>
+      <artifactId>{}</artifactId>
+      <version>{}</version>
+    </dependency>"""
 
 
 def require_release(release: str) -> None:
@@ -74,16 +80,17 @@ def require_tool(name: str, remedy: str) -> str:
     """The path of a program; UsageError with the remedy if it is not installed."""
     found = shutil.which(name)
     if found is None:
-        raise UsageError(f"Stores of the JVM need the program {name!r}. {remedy}")
+        raise UsageError(f"Kafka on the JVM needs the program {name!r}. {remedy}")
     return found
 
 
-def class_path_of(release: str, directory: Path) -> list[Path]:
-    """The jars of Kafka Streams and of what it needs.
+def class_path_of(release: str, directory: Path, artifacts: Sequence[str] = STREAMS) -> list[Path]:
+    """The jars of some artifacts of Kafka and of what they need.
 
     Args:
         release: the release of Kafka, as ``4.3.1``.
         directory: where the list of jars is kept; Maven keeps the jars.
+        artifacts: the group, name and version of each, with colons between them.
 
     Raises:
         UsageError: Maven is not installed, or cannot get the jars; the message says why.
@@ -95,7 +102,8 @@ def class_path_of(release: str, directory: Path) -> list[Path]:
             return jars
     maven = require_tool("mvn", "Install Maven 3, for example with: apt-get install maven")
     project = directory / "pom.xml"
-    project.write_text(_PROJECT.format(release=release), "utf-8")
+    wanted = [_DEPENDENCY.format(*each.format(release=release).split(":")) for each in artifacts]
+    project.write_text(_PROJECT.format(dependencies="\n".join(wanted)), "utf-8")
     found = directory / "maven-class-path"
     # Without the option, Maven remembers for a day that it could not get a jar.
     command = [maven, "--quiet", "--batch-mode", "--update-snapshots", "--file", str(project)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamproof.errors import UsageError
-from streamproof.stores.jvm import host_build
+from streamproof.stores.jvm import cached_builds, host_build
 from streamproof.stores.jvm.layers import default_layer
 from streamproof.stores.jvm.subjects import command_of, description_of, with_layer, with_release
 
@@ -110,12 +110,12 @@ def test_each_class_of_the_host_has_one_source(release: str) -> None:
     assert alone == (default_layer(release) == "bytes")
 
 
-def test_hosts_that_nobody_uses_are_deleted(tmp_path: Path) -> None:
+def test_builds_that_nobody_uses_are_deleted(tmp_path: Path) -> None:
     """But nothing else of the cache, and nothing that was used of late."""
     now = time.time()
     for name, days in (("kafka-4.3.1-a", 61), ("kafka-4.3.1-b", 59), ("shim", 100)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "host.jar").touch()
         os.utime(tmp_path / name, (now - days * 24 * 3600,) * 2)
-    host_build._delete_unused(tmp_path)
+    cached_builds._delete_unused(tmp_path)
     assert {each.name for each in tmp_path.iterdir()} == {"kafka-4.3.1-b", "shim"}

@@ -1,0 +1,1 @@
+"""Worlds of real processes: brokers and applications of Kafka on this machine."""

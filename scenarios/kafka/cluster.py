@@ -1,0 +1,272 @@
+"""A cluster of one real broker on this machine, or a cluster that is there already.
+
+A broker needs a formatted directory, and takes long to load its classes. Both are prepared once
+for each release, in the user's cache: each start copies the directory, and maps the archive of
+classes into memory.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from streamproof.errors import UsageError
+from streamproof.scenarios.kafka.processes import Processes, RealProcess
+from streamproof.stores.jvm.cached_builds import built_once
+from streamproof.stores.jvm.host_build import CRASHES_TOLD, FAST_START, JAVA_REMEDY
+from streamproof.stores.jvm.kafka_jars import (
+    BROKER,
+    class_path_of,
+    require_release,
+    require_tool,
+)
+
+__all__ = ["Broker", "require_cluster", "start_broker"]
+
+LOOPBACK = "127.0.0.1"
+
+COMING_UP_S = 60.0
+"""A broker takes 2 s to come up, and much longer on a busy machine."""
+
+ANSWER_S = 5.0
+"""The most that a broker may take to accept a connection and to answer a request, in seconds."""
+
+POLL_S = 0.03
+"""The time between two questions to a broker that is coming up, in seconds."""
+
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    # There is one broker.
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # The first group and the first transaction wait until all partitions have loaded.
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # Nobody starts an instance a moment too late here.
+    "group.initial.rebalance.delay.ms": "0",
+    # So that an instance may have a short session: a kill is noticed when the session ends.
+    "group.min.session.timeout.ms": "500",
+    # A misspelled topic is a mistake, and not a new topic.
+    "auto.create.topics.enable": "false",
+}
+"""The settings of a broker that tests want: all else is as Kafka has it."""
+
+
+class Broker:
+    """A broker that was started here.
+
+    Attributes:
+        address: where clients reach it, as ``127.0.0.1:9092``.
+        release: its release of Kafka.
+        process: the JVM.
+    """
+
+    def __init__(self, address: str, release: str, process: RealProcess) -> None:
+        self.address = address
+        self.release = release
+        self.process = process
+
+
+def start_broker(
+    processes: Processes,
+    release: str,
+    *,
+    port: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    coming_up_s: float = COMING_UP_S,
+) -> Broker:
+    """Start a broker, and wait until it serves clients.
+
+    Args:
+        processes: what it belongs to; it ends with them.
+        release: the release of Kafka, as ``4.3.1``.
+        port: where it listens; by default, where nobody does.
+        settings: settings of the broker besides ours, or instead of ours.
+        coming_up_s: how long to wait for it, in seconds.
+
+    Raises:
+        UsageError: Java or Maven is missing, the port is in use, or the broker does not come up;
+            the message has the last lines of its log.
+    """
+    require_release(release)
+    require_tool("java", JAVA_REMEDY)
+    prepared = _prepared(release)
+    port, controller = _free_ports(port)
+    address = f"{LOOPBACK}:{port}"
+    data = processes.directory / "broker"
+    shutil.copytree(prepared / "data", data)
+    _name_cluster(data)
+    properties = _written(
+        processes.directory / "broker.properties", data, port, controller, settings or {}
+    )
+    archive = prepared / "classes.jsa"
+    shared = [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive.is_file() else []
+    command = _java(release, prepared, shared)
+    process = processes.start("broker-0", [*command, "kafka.Kafka", str(properties)])
+    broker = Broker(address, release, process)
+    _await(broker, time.monotonic() + coming_up_s, coming_up_s)
+    return broker
+
+
+def require_cluster(address: str) -> None:
+    """Raise UsageError unless a cluster serves clients at an address, as ``127.0.0.1:9092``."""
+    if not re.fullmatch(r"\S+:\d{1,5}", address):
+        raise UsageError(
+            f"{address!r} is no address of a cluster. Give a host and a port, as in "
+            f"{LOOPBACK}:9092."
+        )
+    try:
+        if _has_brokers(address):
+            return
+        reason = "it has no broker that is ready"
+    except OSError as error:
+        reason = str(error)
+    raise UsageError(f"No cluster of Kafka serves clients at {address}: {reason}.")
+
+
+def _prepared(release: str) -> Path:
+    """The directory with what every broker of a release needs."""
+
+    def make(building: Path) -> None:
+        class_path_of(release, building, BROKER)
+        _format(release, building)
+        _archive_classes(release, building)
+
+    return built_once(f"kafka-{release}-broker", make)
+
+
+def _java(release: str, prepared: Path, options: list[str]) -> list[str]:
+    """The beginning of a command up to the main class."""
+    java = require_tool("java", JAVA_REMEDY)
+    jars = class_path_of(release, prepared, BROKER)
+    logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    words = [java, *FAST_START, *CRASHES_TOLD, logging, *options]
+    return [*words, "-cp", ":".join(map(str, jars))]
+
+
+def _format(release: str, building: Path) -> None:
+    """Format a directory. It knows nothing of ports, so each broker can have a copy."""
+    properties = _written(building / "format.properties", building / "data", 9092, 9093, {})
+    words = [*_java(release, building, []), "kafka.tools.StorageTool", "format"]
+    words += ["--cluster-id", _cluster_id(), "--config", str(properties)]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=COMING_UP_S, cwd=building
+    )
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise UsageError(
+            f"The directory of a broker of Kafka {release} cannot be formatted: "
+            f"{said[-1] if said else 'the tool did not say why'}"
+        )
+
+
+def _archive_classes(release: str, building: Path) -> None:
+    """Let a broker write the classes that it has loaded. Without them it starts in 5 s, not 2 s."""
+    made = building / "classes.jsa"
+    with Processes() as processes:
+        port, controller = _free_ports(None)
+        data = processes.directory / "broker"
+        shutil.copytree(building / "data", data)
+        properties = _written(processes.directory / "broker.properties", data, port, controller, {})
+        command = _java(release, building, [f"-XX:ArchiveClassesAtExit={made}"])
+        process = processes.start("broker-0", [*command, "kafka.Kafka", str(properties)])
+        broker = Broker(f"{LOOPBACK}:{port}", release, process)
+        _await(broker, time.monotonic() + COMING_UP_S, COMING_UP_S)
+        process.stop()
+
+
+def _written(
+    path: Path, data: Path, port: int, controller: int, settings: Mapping[str, str]
+) -> Path:
+    """Write the settings of a broker into a file."""
+    clients = f"PLAINTEXT://{LOOPBACK}:{port}"
+    own = {
+        "log.dirs": str(data),
+        "listeners": f"{clients},CONTROLLER://{LOOPBACK}:{controller}",
+        "advertised.listeners": clients,
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
+    }
+    lines = [f"{name}={value}\n" for name, value in {**SETTINGS, **own, **settings}.items()]
+    path.write_text("".join(lines), "utf-8")
+    return path
+
+
+def _cluster_id() -> str:
+    """A new id, as Kafka writes it."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _name_cluster(data: Path) -> None:
+    """Give a copied directory a cluster of its own: clients of another world must not fit."""
+    path = data / "meta.properties"
+    text = path.read_text("utf-8")
+    path.write_text(re.sub(r"(?m)^cluster\.id=.*", f"cluster.id={_cluster_id()}", text), "utf-8")
+
+
+def _free_ports(wanted: int | None) -> tuple[int, int]:
+    """Two ports of the loopback address that nobody listens on; the first may be given."""
+    with closing(socket.socket()) as first, closing(socket.socket()) as second:
+        # A port is free again at once after a broker that had clients.
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            first.bind((LOOPBACK, wanted or 0))
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"The broker cannot listen on port {wanted} of {LOOPBACK} ({error}). Give another "
+                "port, or none."
+            ) from error
+        second.bind((LOOPBACK, 0))
+        return first.getsockname()[1], second.getsockname()[1]
+
+
+def _await(broker: Broker, deadline: float, patience_s: float) -> None:
+    """Wait until a broker serves clients; UsageError after the deadline or if it ends."""
+    while broker.process.is_running and time.monotonic() < deadline:
+        try:
+            if _has_brokers(broker.address):
+                return
+        except OSError:
+            # It does not listen yet.
+            pass
+        time.sleep(POLL_S)
+    how = f"is not ready after {patience_s:g} s" if broker.process.is_running else "ended"
+    raise UsageError(
+        f"The broker of Kafka {broker.release} did not come up: it {how}. {broker.process.told()}"
+    )
+
+
+def _has_brokers(address: str) -> bool:
+    """Whether a broker answers that its cluster has brokers that are ready.
+
+    It asks for the metadata of no topic (API key 3, version 1, of Kafka's protocol guide). A
+    broker that has not joined its cluster yet answers, too, and is not in the answer.
+    """
+    host, _, port = address.rpartition(":")
+    with closing(socket.create_connection((host.strip("[]"), int(port)), ANSWER_S)) as connection:
+        # The header: key, version, correlation id, no client id. The body: an empty array.
+        request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        with connection.makefile("rb") as answer:
+            # The size, the correlation id, and the number of brokers.
+            begin = answer.read(12)
+    if len(begin) < 12:
+        raise ConnectionError("it closed the connection")
+    _, correlation, brokers = struct.unpack(">iii", begin)
+    if correlation != 1:
+        raise ConnectionError("its answer is not one of Kafka")
+    return bool(brokers > 0)

@@ -1,0 +1,162 @@
+"""Real processes with one directory, which all end with the process that started them.
+
+A guard, a small shell, makes the directory and waits for the end of its standard input. That end
+comes when the owner closes it and when the owner dies in any way, also by SIGKILL. Then the guard
+kills every process of its group, and deletes the directory. So a run that is interrupted leaves
+what a run that ends leaves: nothing.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from streamproof.errors import UsageError
+
+__all__ = ["Processes", "RealProcess"]
+
+STOPPING_S = 30.0
+"""A process that was asked to stop is killed after so long, in seconds."""
+
+SHOWN_LINES = 15
+"""How many lines of the log of a process an error has at most, from the end."""
+
+LONGEST_LINE = 300
+"""The most characters of such a line."""
+
+GUARD = """
+trap '' INT TERM HUP PIPE
+directory=$(mktemp -d -t streamproof-kafka-XXXXXXXX) || exit
+echo "$directory"
+cat >/dev/null
+setsid sh -c '
+    kill -s KILL -- "-$1" 2>/dev/null
+    for attempt in 1 2 3 4 5 6 7 8 9 10; do
+        rm -rf -- "$2" 2>/dev/null && break
+        sleep 0.1
+    done' sh $$ "$directory"
+"""
+"""The program of the guard. The session of its last step is a new one, because the guard kills the
+group that it is in itself. A process that is being killed may still write, so deleting may fail."""
+
+
+class RealProcess:
+    """A process, which writes what it prints into a log.
+
+    Attributes:
+        name: what errors call it.
+        pid: its id.
+    """
+
+    def __init__(self, name: str, log: Path, popen: subprocess.Popen[bytes]) -> None:
+        self.name = name
+        self.pid = popen.pid
+        self._log = log
+        self._popen = popen
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._popen.poll() is None
+
+    def stop(self) -> None:
+        """Ask the process to stop (SIGTERM), and wait for its end."""
+        self._popen.terminate()
+        try:
+            self._popen.wait(STOPPING_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process at once (SIGKILL)."""
+        self._popen.kill()
+        self._popen.wait()
+
+    def told(self) -> str:
+        """What the process wrote last, for the end of an error; it says so if that is nothing."""
+        lines = self._log.read_text("utf-8", "backslashreplace").splitlines()[-SHOWN_LINES:]
+        if not lines:
+            return "It wrote nothing."
+        return "\n".join(["It wrote last:", *(f"  {each[:LONGEST_LINE]}" for each in lines)])
+
+
+class Processes:
+    """The processes of one world, which end with the block or with this process.
+
+    Attributes:
+        directory: for their files; it is deleted after them.
+
+    Raises:
+        UsageError: no directory can be made.
+    """
+
+    def __init__(self) -> None:
+        self._guard = subprocess.Popen(
+            ["sh", "-c", GUARD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # A Ctrl-C at the terminal is for the owner, which ends its processes in order.
+            process_group=0,
+        )
+        self._started: list[RealProcess] = []
+        said = self._read().strip()
+        self.directory = Path(said)
+        if not (said and self.directory.is_dir()):
+            self.close()
+            raise UsageError(f"No directory can be made for the processes of Kafka: {said}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> RealProcess:
+        """Start a process.
+
+        Args:
+            name: its name among the processes, which no other one has.
+            command: its program and arguments.
+            environment: its variables; by default, those of this process.
+        """
+        log = self.directory / f"{name}.log"
+        with log.open("xb") as output:
+            popen = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                env=environment,
+                process_group=self._guard.pid,
+            )
+        self._started.append(RealProcess(name, log, popen))
+        return self._started[-1]
+
+    def close(self) -> None:
+        """End all processes, and delete their files."""
+        stdin, stdout = self._guard.stdin, self._guard.stdout
+        if stdin is None or stdout is None or stdin.closed:
+            return
+        stdin.close()
+        # The last step of the guard holds the pipe until it is done.
+        stdout.read()
+        stdout.close()
+        self._guard.wait()
+        for each in self._started:
+            each.kill()
+
+    def _read(self) -> str:
+        return self._guard.stdout.readline() if self._guard.stdout else ""

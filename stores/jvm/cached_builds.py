@@ -1,0 +1,75 @@
+"""Directories in the user's cache that are built once for each release of Kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from streamproof.errors import UsageError
+from streamproof.user_cache import user_cache
+
+__all__ = ["built_once"]
+
+UNUSED_S = 60 * 24 * 3600.0
+"""What was not used for so long is deleted when something else is built, in seconds."""
+
+
+def built_once(
+    name: str, make: Callable[[Path], None], finish: Callable[[Path], None] | None = None
+) -> Path:
+    """A directory of the cache, which is built unless it is there.
+
+    Args:
+        name: its name, which begins with ``kafka-`` and tells all that the content depends on.
+        make: fills the directory while it has another name, which nobody else uses.
+        finish: adds to the directory in its place what needs its path, and may be missing.
+
+    Raises:
+        UsageError: the cache cannot be written.
+    """
+    target = user_cache() / name
+    if target.is_dir():
+        # The time tells which builds are in use. The cache may be read-only.
+        with contextlib.suppress(OSError):
+            os.utime(target)
+        return target
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        building = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{target.name}-"))
+    except OSError as error:
+        raise UsageError(
+            f"What is built for Kafka cannot be kept in {target.parent} ({error.strerror}). Set "
+            "XDG_CACHE_HOME to another directory."
+        ) from error
+    try:
+        make(building)
+        _rename(building, target)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    if finish is not None:
+        finish(target)
+    _delete_unused(target.parent)
+    return target
+
+
+def _rename(building: Path, target: Path) -> None:
+    """Put what was built in its place, unless another process was faster."""
+    try:
+        building.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+
+
+def _delete_unused(cache: Path) -> None:
+    """Delete the builds that nobody has used for a long time: each has 20 MB."""
+    for path in cache.glob("kafka-*"):
+        # Another process may delete the same directory.
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < time.time() - UNUSED_S:
+                shutil.rmtree(path)
