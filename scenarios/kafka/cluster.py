@@ -22,7 +22,8 @@ from pathlib import Path
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.processes import Processes, RealProcess
 from streamproof.stores.jvm.cached_builds import built_once
-from streamproof.stores.jvm.host_build import CRASHES_TOLD, FAST_START, JAVA_REMEDY
+from streamproof.stores.jvm.host_build import CRASHES_TOLD, FAST_START
+from streamproof.stores.jvm.java_compiler import JAVA_REMEDY
 from streamproof.stores.jvm.kafka_jars import (
     BROKER,
     class_path_of,

@@ -62,12 +62,22 @@ class RealProcess:
         """Whether it has not ended yet."""
         return self._popen.poll() is None
 
+    @property
+    def log(self) -> str:
+        """All that it wrote."""
+        return self._log.read_text("utf-8", "backslashreplace")
+
+    def wait(self, patience_s: float) -> int | None:
+        """Its exit code, negative for a signal; ``None`` if it has not ended after so long."""
+        try:
+            return self._popen.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            return None
+
     def stop(self) -> None:
         """Ask the process to stop (SIGTERM), and wait for its end."""
         self._popen.terminate()
-        try:
-            self._popen.wait(STOPPING_S)
-        except subprocess.TimeoutExpired:
+        if self.wait(STOPPING_S) is None:
             self.kill()
 
     def kill(self) -> None:
@@ -77,7 +87,7 @@ class RealProcess:
 
     def told(self) -> str:
         """What the process wrote last, for the end of an error; it says so if that is nothing."""
-        lines = self._log.read_text("utf-8", "backslashreplace").splitlines()[-SHOWN_LINES:]
+        lines = self.log.splitlines()[-SHOWN_LINES:]
         if not lines:
             return "It wrote nothing."
         return "\n".join(["It wrote last:", *(f"  {each[:LONGEST_LINE]}" for each in lines)])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -19,18 +18,13 @@ from importlib import resources
 from pathlib import Path
 from zipfile import ZipFile
 
-from streamproof.errors import UsageError
 from streamproof.stores import jvm
 from streamproof.stores.jvm.cached_builds import built_once
+from streamproof.stores.jvm.java_compiler import COMPILER_TIMEOUT_S, JAVA_REMEDY, compile_java
 from streamproof.stores.jvm.kafka_jars import class_path_of, release_numbers, require_tool
 from streamproof.stores.jvm.layers import Layer, default_layer
 
-__all__ = ["CRASHES_TOLD", "FAST_START", "JAVA_REMEDY", "host_command"]
-
-JAVA_REMEDY = "Install a JDK from 17 on, for example with: apt-get install openjdk-17-jdk-headless"
-
-COMPILER_TIMEOUT_S = 120.0
-"""The compiler takes a few seconds."""
+__all__ = ["CRASHES_TOLD", "FAST_START", "host_command"]
 
 MAIN = "streamproof.host.Host"
 
@@ -84,7 +78,7 @@ def _built(release: str) -> Path:
 
     def make(building: Path) -> None:
         jars = class_path_of(release, building)
-        _compile(compiler, sources, jars, building)
+        compile_java(sources, jars, building, "host.jar")
         _unpack_native_library(jars, building / "native")
 
     return built_once(
@@ -111,42 +105,6 @@ def _is_within(release: str, range_: str) -> bool:
     end = release_numbers(bound)
     numbers = release_numbers(release)[: len(end)]
     return numbers <= end if way == "to" else numbers >= end
-
-
-def _compile(compiler: str, sources: dict[str, str], jars: list[Path], building: Path) -> None:
-    folder, classes = building / "sources", building / "classes"
-    for name, text in sources.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-    # Without the option each JVM leaves a directory among the temporary files.
-    command = [
-        compiler,
-        "-J-XX:-UsePerfData",
-        "-nowarn",
-        "-d",
-        str(classes),
-        "-cp",
-        ":".join(map(str, jars)),
-    ]
-    done = subprocess.run(
-        [*command, *(str(folder / name) for name in sources)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=COMPILER_TIMEOUT_S,
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise UsageError(
-            "The store host does not compile against this release of Kafka: "
-            f"{said[0] if said else 'the compiler did not say why'}. Take another release."
-        )
-    # The archive of classes takes jars alone.
-    with ZipFile(building / "host.jar", "w") as jar:
-        for path in sorted(classes.rglob("*.class")):
-            jar.write(path, path.relative_to(classes))
-    shutil.rmtree(classes)
 
 
 def _unpack_native_library(jars: list[Path], folder: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from streamproof.errors import UsageError
 
 __all__ = [
+    "APPLICATION",
     "BROKER",
     "DEFAULT_RELEASE",
     "OLDEST_RELEASE",
@@ -39,6 +40,9 @@ STREAMS = ("org.apache.kafka:kafka-streams:{release}", "org.slf4j:slf4j-nop:1.7.
 
 BROKER = ("org.apache.kafka:kafka_2.13:{release}", "org.slf4j:slf4j-simple:1.7.36")
 """What a broker needs. Its log goes to its standard error, and tells why it did not come up."""
+
+APPLICATION = (STREAMS[0], BROKER[1])
+"""What an application needs, with a log like that of a broker."""
 
 _PROJECT = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>

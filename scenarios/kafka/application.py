@@ -1,0 +1,184 @@
+"""Instances of a real application, and the clients that send its input and read its logs.
+
+The applications are the topologies of the simulator, written in Java against Kafka's public API.
+Each instance and each client is a JVM among the processes of the world.
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+from streamproof.errors import UsageError
+from streamproof.scenarios import kafka
+from streamproof.scenarios.kafka.cluster import Broker
+from streamproof.scenarios.kafka.processes import Processes, RealProcess
+from streamproof.stores.jvm.cached_builds import built_once
+from streamproof.stores.jvm.host_build import CRASHES_TOLD, FAST_START
+from streamproof.stores.jvm.java_compiler import JAVA_REMEDY, compile_java
+from streamproof.stores.jvm.kafka_jars import APPLICATION, class_path_of, require_tool
+
+__all__ = ["Application", "RealRecord"]
+
+RUNNING_S = 60.0
+"""An instance takes 4 s until it runs, and much longer on a busy machine."""
+
+CLIENT_S = 60.0
+"""The most that a client may take, in seconds. It gives up itself before that."""
+
+POLL_S = 0.03
+"""The time between two looks at an instance that is starting, in seconds."""
+
+SETTINGS = {
+    # A killed instance is missed after this time. The broker allows so little for this.
+    "session.timeout.ms": "1500",
+    "heartbeat.interval.ms": "300",
+    "num.stream.threads": "1",
+}
+"""The settings of an instance that tests want: all else is as Kafka has it."""
+
+
+class RealRecord(NamedTuple):
+    """A record of a real log.
+
+    Attributes:
+        offset: where it is.
+        key: its key.
+        value: its value; ``None`` is a tombstone.
+        timestamp: in milliseconds.
+    """
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    timestamp: int
+
+
+class Application:
+    """An application on one broker.
+
+    Args:
+        processes: what its JVMs belong to.
+        broker: the broker.
+        topology: the name of the topology, which is also the application id.
+
+    Raises:
+        UsageError: the JDK or Maven is missing.
+    """
+
+    def __init__(self, processes: Processes, broker: Broker, topology: str) -> None:
+        self._processes = processes
+        self._broker = broker
+        self._topology = topology
+        built = _built(broker.release)
+        jars = [built / "application.jar", *class_path_of(broker.release, built, APPLICATION)]
+        logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        java = require_tool("java", JAVA_REMEDY)
+        self._java = [java, *FAST_START, *CRASHES_TOLD, logging, "-cp", ":".join(map(str, jars))]
+        self._clients = 0
+        self._starts = 0
+
+    def start(self, name: str, settings: Mapping[str, str]) -> RealProcess:
+        """Start an instance, and wait until it runs.
+
+        Args:
+            name: the instance, as ``instance-0``; its state directory outlives its processes.
+            settings: settings of Kafka Streams besides ours, or instead of ours.
+
+        Raises:
+            UsageError: it never runs; the message has the last lines of its log.
+        """
+        directory = self._processes.directory
+        own = {
+            "application.id": self._topology,
+            "bootstrap.servers": self._broker.address,
+            "state.dir": str(directory / f"{name}-state"),
+        }
+        self._starts += 1
+        properties = directory / f"{name}-start-{self._starts}.properties"
+        lines = [f"{key}={value}\n" for key, value in {**SETTINGS, **own, **settings}.items()]
+        properties.write_text("".join(lines), "utf-8")
+        words = [*self._java, "streamproof.application.Application"]
+        process = self._processes.start(
+            f"{name}-start-{self._starts}", [*words, self._topology, str(properties)]
+        )
+        deadline = time.monotonic() + RUNNING_S
+        while process.is_running and time.monotonic() < deadline:
+            if "state RUNNING" in process.log.splitlines():
+                return process
+            if "state ERROR" in process.log.splitlines():
+                break
+            time.sleep(POLL_S)
+        said = process.told()
+        process.kill()
+        raise UsageError(f"{name} of the application {self._topology} never runs. {said}")
+
+    def create(self, topics: Mapping[str, int]) -> None:
+        """Create topics, each with a number of partitions."""
+        self._run_client("create", [f"{topic}\t{number}" for topic, number in topics.items()])
+
+    def send(self, topic: str, partition: int, records: Iterable[RealRecord]) -> None:
+        """Send records to a partition; their offsets do not count."""
+        lines = [
+            f"{topic}\t{partition}\t{each.timestamp}\t{_encoded(each.key)}\t{_encoded(each.value)}"
+            for each in records
+        ]
+        self._run_client("send", lines)
+
+    def read(self, topics: Sequence[str], *, committed: bool = True) -> dict[str, list[RealRecord]]:
+        """The records of each partition of some topics now, in order.
+
+        Args:
+            topics: their names.
+            committed: whether records of open and aborted transactions are left out.
+        """
+        isolation = "read_committed" if committed else "read_uncommitted"
+        found: dict[str, list[RealRecord]] = {}
+        for line in self._run_client("read", [], isolation, *topics):
+            partition, offset, timestamp, key, value = line.split("\t")
+            record = RealRecord(int(offset), _decoded(key) or b"", _decoded(value), int(timestamp))
+            found.setdefault(partition, []).append(record)
+        return found
+
+    def _run_client(self, command: str, lines: Sequence[str], *arguments: str) -> list[str]:
+        """Run a client with a file of lines; the lines that the file has afterwards."""
+        self._clients += 1
+        name = f"client-{self._clients}-{command}"
+        file = self._processes.directory / name
+        file.write_text("".join(f"{each}\n" for each in lines), "utf-8")
+        words = [*self._java, "streamproof.application.Clients", self._broker.address]
+        process = self._processes.start(name, [*words, command, str(file), *arguments])
+        if process.wait(CLIENT_S) != 0:
+            said = process.told()
+            process.kill()
+            raise UsageError(f"A client of the cluster failed ({command}). {said}")
+        return file.read_text("utf-8").splitlines()
+
+
+def _built(release: str) -> Path:
+    """The directory with the applications for a release, which is built unless it is there."""
+    with resources.as_file(resources.files(kafka) / "java") as folder:
+        sources = {
+            str(path.relative_to(folder)): path.read_text("utf-8")
+            for path in sorted(folder.rglob("*.java"))
+        }
+    key = blake2b("\0".join(sources.values()).encode(), digest_size=8).hexdigest()
+
+    def make(building: Path) -> None:
+        jars = class_path_of(release, building, APPLICATION)
+        compile_java(sources, jars, building, "application.jar")
+
+    return built_once(f"kafka-{release}-application-{key}", make)
+
+
+def _encoded(value: bytes | None) -> str:
+    return "-" if value is None else b64encode(value).decode()
+
+
+def _decoded(text: str) -> bytes | None:
+    return None if text == "-" else b64decode(text)

@@ -1,0 +1,40 @@
+package streamproof.application;
+
+import java.io.FileReader;
+import java.io.Reader;
+import java.time.Duration;
+import java.util.Properties;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
+
+/** One instance of an application: {@code Application TOPOLOGY PROPERTIES}. */
+public final class Application {
+  private static final Duration CLOSING = Duration.ofSeconds(20);
+
+  private Application() {
+  }
+
+  public static void main(String[] arguments) throws Exception {
+    Properties properties = new Properties();
+    try (Reader reader = new FileReader(arguments[1])) {
+      properties.load(reader);
+    }
+    KafkaStreams streams = new KafkaStreams(topology(arguments[0]), properties);
+    // The owner of the process waits for these lines.
+    streams.setStateListener((now, before) -> System.out.println("state " + now));
+    streams.setUncaughtExceptionHandler(error -> {
+      error.printStackTrace();
+      return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
+    });
+    Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(CLOSING)));
+    streams.start();
+  }
+
+  private static Topology topology(String name) {
+    if (name.equals("count")) {
+      return CountTopology.make();
+    }
+    throw new IllegalArgumentException("There is no topology " + name + ".");
+  }
+}
