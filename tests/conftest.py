@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,18 @@ settings.register_profile(
 settings.load_profile("default")
 
 
+HERE = Path(__file__).parent
+LONG_TESTS: dict[str, str] = tomllib.loads((HERE / "long_tests.toml").read_text("utf-8"))["tests"]
+"""What covers each long test, by the beginning of its name."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Demand of each test that is left to the longer tests that others cover it."""
+    """Mark the long tests, and demand that others cover each of them."""
     for item in items:
+        name = f"{item.path.relative_to(HERE)}::{item.nodeid.partition('::')[2]}"
+        for beginning, covered_by in LONG_TESTS.items():
+            if name.startswith(beginning):
+                item.add_marker(pytest.mark.full(covered_by=covered_by))
         for mark in item.iter_markers("full"):
             if not mark.kwargs.get("covered_by"):
                 raise pytest.UsageError(f"{item.nodeid}: what covers this test? Say covered_by.")
