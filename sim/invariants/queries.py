@@ -1,8 +1,4 @@
-"""Interactive queries against an independent fold: what they show, as of when, and from which copy.
-
-The fold (:mod:`~streamproof.sim.invariants.store_copies`) and the logs say what a copy has and what
-is committed. The isolation level that counts is the one that the query asked for, or the default
-that follows from the configuration, and not the one that the runtime reports.
+"""Interactive queries against an independent fold: what they show, as of when, and how far.
 
 Sources: KIP-892, Interactive Queries; KIP-535; KIP-796.
 """
@@ -10,112 +6,27 @@ Sources: KIP-892, Interactive Queries; KIP-535; KIP-796.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory, LogRecord
-from streamproof.sim.invariants.store_copies import ABSENT, Copy
-from streamproof.sim.network import REQUEST_TIMEOUT_MS
+from streamproof.sim.invariants.query_routes import (
+    OnlyTheActiveCopyAnswers,
+    QueriesAreAnswered,
+    QueriesGoWhereTheyMay,
+    RefusalsAreTrue,
+)
+from streamproof.sim.invariants.served_queries import Queries, Served, Undisturbed
+from streamproof.sim.invariants.store_copies import ABSENT
 from streamproof.sim.trace import Event
 
 __all__ = ["QUERY_INVARIANTS"]
 
-COMMITTED, UNCOMMITTED = "READ_COMMITTED", "READ_UNCOMMITTED"
-
-Rows = dict[bytes, bytes]
 Span = tuple[int, int]
 """A part of a log: from an offset up to another one, both included."""
 
 FAR = 1 << 62
 """An offset after all others."""
-
-
-class Served(NamedTuple):
-    """A query that was answered.
-
-    Attributes:
-        event: the event of the read.
-        asked: the attributes of ``query.asked``.
-        copy: the copy that answered.
-        committed: whether the answer must not show staged writes.
-        rows: the rows of the answer.
-    """
-
-    event: Event
-    asked: Mapping[str, Any]
-    copy: Copy
-    committed: bool
-    rows: Rows
-
-    def has(self, key: bytes) -> bool:
-        """Whether a key is one that the query asks for."""
-        first, last = self.asked["from_key"], self.asked["to_key"]
-        return (first is None or key >= first) and (last is None or key <= last)
-
-    def __str__(self) -> str:
-        number, where = self.event.attributes["query"], self.event.actor
-        return f"query {number} of {self.event.partition} in {where}"
-
-
-class _Queries(Invariant):
-    """An invariant of answers to queries."""
-
-    drawn_from: ClassVar[Mapping[str, Any]] = {"plan": {"query_clients": [2]}}
-
-    def __init__(self, history: LogHistory) -> None:
-        super().__init__(history)
-        # By number, the attributes of a query.
-        self._asked: dict[int, Mapping[str, Any]] = {}
-
-    @property
-    def observers(self) -> Mapping[str, Observer]:
-        return {"query.asked": self._ask, "query.served": self._serve}
-
-    @property
-    def _is_strict(self) -> bool:
-        """Whether the runtime promises that aborted writes are never seen."""
-        return self.history.exactly_once
-
-    def _ask(self, event: Event) -> Iterable[str]:
-        self._asked[event.attributes["query"]] = event.attributes
-        return ()
-
-    def _default_level(self) -> str:
-        default = str(self.history.copies.settings["default_query_isolation"])
-        if default:
-            return default
-        return COMMITTED if self.history.exactly_once and self._is_as_proposed else UNCOMMITTED
-
-    @property
-    def _is_as_proposed(self) -> bool:
-        """Whether the default isolation level is that of the context."""
-        settings = self.history.copies.settings
-        return not settings["default_query_isolation"] and settings["store_rules"] == "proposal"
-
-    def _level(self, asked: Mapping[str, Any]) -> str:
-        """The isolation level that a query is promised."""
-        return str(asked["isolation"]) or self._default_level()
-
-    def _serve(self, event: Event) -> Iterable[str]:
-        asked = self._asked.get(event.attributes["query"])
-        copy = self.history.copies.of(event.process, event.partition)
-        if asked is None or copy is None:
-            return ()
-        committed = self._level(asked) == COMMITTED
-        return self._judge(Served(event, asked, copy, committed, dict(event.attributes["rows"])))
-
-    def _judge(self, served: Served) -> Iterable[str]:
-        """The breaches of one answer."""
-        raise NotImplementedError
-
-    def _behind(self, served: Served, least: Mapping[str, int], told: str) -> Iterator[str]:
-        """The partitions of which the position of an answer is behind ``least``, and why."""
-        position = served.event.attributes["position"]
-        for partition, offset in least.items():
-            self.tried = True
-            if position.get(partition, -1) < offset:
-                reached = position.get(partition, -1)
-                yield f"{served} has the position {reached} of {partition}{told} {offset}"
 
 
 # What an answer shows.
@@ -153,7 +64,7 @@ def _common(one: list[Span], other: list[Span]) -> list[Span]:
     return [(first, last) for first, last in both if first <= last]
 
 
-class _Prefixes(_Queries):
+class _Prefixes(Queries):
     """Compares answers with the changelog: there must be an offset up to which it says the same."""
 
     def _is_prefix(self, served: Served) -> bool:
@@ -220,7 +131,7 @@ def _wrong(served: Served, *, committed: bool) -> str:
     return ""
 
 
-class _Contents(_Queries):
+class _Contents(Queries):
     """An answer of a running copy shows all that the copy has, at the level of the query."""
 
     committed: ClassVar[bool]
@@ -304,7 +215,7 @@ class UncommittedReadShowsStaged(_Contents):
         return any(served.has(key) for key in served.copy.staged)
 
 
-class RangeIsWhole(_Queries):
+class RangeIsWhole(Queries):
     """A range is ascending, and has every entry between its bounds once, and no other."""
 
     name = "a range has the entries between its bounds, in order and once each"
@@ -332,57 +243,8 @@ SLACK_MS = 20_000
 """How much longer than the commit interval a commit may take: longer than slow messages, slow disks
 and delayed markers together."""
 
-DISTURBANCES = (
-    "coordinator.away",
-    "coordinator.back",
-    "disk.emptied",
-    "disk.filled",
-    "disk.full",
-    "group.assigned",
-    "group.left_out",
-    "group.member_left_out",
-    "group.probed",
-    "instance.crashed",
-    "instance.paused",
-    "instance.resumed",
-    "instance.started",
-    "instance.stood_still",
-    "instance.stopped",
-    "instance.went_on",
-    "network.connected",
-    "network.cut",
-    "network.reply_lost",
-    "network.request_lost",
-    "task.corrupted",
-    "task.state",
-    "thread.assigned",
-    "thread.died",
-    "thread.lost",
-    "thread.timed_out",
-    "world.healed",
-)
-"""The events after which commits may be late, or tasks may move."""
 
-
-class _Undisturbed(_Queries):
-    """Demands something of an application that nothing has disturbed for a while."""
-
-    def __init__(self, history: LogHistory) -> None:
-        super().__init__(history)
-        self._disturbed = 0
-
-    @property
-    def observers(self) -> Mapping[str, Observer]:
-        return {**super().observers, **dict.fromkeys(DISTURBANCES, self._disturb)}
-
-    def _disturb(self, event: Event) -> Iterable[str]:
-        # Whoever has lost a request waits that long for the reply.
-        wait_ms = REQUEST_TIMEOUT_MS if event.kind.startswith("network.re") else 0
-        self._disturbed = max(event.time + wait_ms, self._disturbed)
-        return ()
-
-
-class VisibleWithinTheInterval(_Undisturbed):
+class VisibleWithinTheInterval(Undisturbed):
     """Under exactly-once a record is visible at the latest after the commit interval (KIP-892)."""
 
     name = "under exactly-once, a record becomes visible within the commit interval"
@@ -429,7 +291,7 @@ class VisibleWithinTheInterval(_Undisturbed):
 # The isolation level.
 
 
-class _Level(_Queries):
+class _Level(Queries):
     """The level of an answer is the one that was promised."""
 
     def _judge(self, served: Served) -> Iterator[str]:
@@ -488,7 +350,7 @@ class OwnLevelCounts(_Level):
 # Positions and bounds.
 
 
-class BoundIsKept(_Queries):
+class BoundIsKept(Queries):
     """An answer under a position bound is never older than the bound (KIP-796)."""
 
     name = "an answer under a position bound is never older than the bound"
@@ -510,7 +372,7 @@ class BoundIsKept(_Queries):
                 )
 
 
-class PositionIsNotAheadOfTheAnswer(_Queries):
+class PositionIsNotAheadOfTheAnswer(Queries):
     """The position of an answer covers no input whose writes the answer does not show (KIP-796)."""
 
     name = "the position of an answer is not ahead of what it shows"
@@ -530,7 +392,7 @@ class PositionIsNotAheadOfTheAnswer(_Queries):
                 )
 
 
-class PositionCoversTheAnswer(_Queries):
+class PositionCoversTheAnswer(Queries):
     """The position of an answer covers every input whose writes the answer shows (KIP-796)."""
 
     name = "the position of an answer covers what it shows"
@@ -545,7 +407,7 @@ class PositionCoversTheAnswer(_Queries):
         yield from self._behind(served, least, ", but shows the writes of")
 
 
-class PositionsDoNotGoBack(_Queries):
+class PositionsDoNotGoBack(Queries):
     """As long as a copy is open, its position grows, at each level (KIP-796)."""
 
     name = "the positions of one copy do not go back"
@@ -573,7 +435,7 @@ class PositionsDoNotGoBack(_Queries):
         yield from self._behind(served, before, " after")
 
 
-class SessionsDoNotGoBack(_Queries):
+class SessionsDoNotGoBack(Queries):
     """A session that passes on what it has seen as its bound never sees less (KIP-796)."""
 
     name = "an answer under a session's bound is not older than the session's answers before"
@@ -602,201 +464,6 @@ class SessionsDoNotGoBack(_Queries):
                 )
         for partition, offset in position.items():
             seen[partition] = max(offset, seen.get(partition, -1))
-
-
-# Routes.
-
-
-class OnlyTheActiveCopyAnswers(_Queries):
-    """Only a running active task answers, unless the query allows stale reads (KIP-535)."""
-
-    name = "only a running active task answers, unless the query allows stale reads"
-    requirement = "QUERY-113"
-    situation = "a query of the active task came to a copy that does not run"
-
-    @property
-    def observers(self) -> Mapping[str, Observer]:
-        return {**super().observers, "query.refused": self._refused}
-
-    def _refused(self, event: Event) -> Iterable[str]:
-        self.tried |= event.attributes["reason"] == "NOT_ACTIVE"
-        return ()
-
-    def _judge(self, served: Served) -> Iterator[str]:
-        if served.asked["requires_active"] and not self.history.copies.runs(served.copy):
-            yield f"{served} asks for the active task, and is answered by a copy that does not run"
-
-
-class RefusalsAreTrue(_Queries):
-    """A copy refuses a query only for a reason that holds (KIP-796; Kafka, FailureReason)."""
-
-    name = "a query is refused only for a reason that holds"
-    requirement = "QUERY-116"
-    situation = "a process refused a query"
-
-    def __init__(self, history: LogHistory) -> None:
-        super().__init__(history)
-        # By number of a query and process, the sequence number of its arrival or before.
-        self._sent: dict[int, int] = {}
-        # By process and changelog, the event at which a copy was opened or closed last.
-        self._moved: dict[tuple[str, str], int] = {}
-        # By process and task, the event at which a full disk refused a write of the closing task.
-        # Its stores may be closed then, and the task only after another try.
-        self._failed: dict[tuple[str, str], int] = {}
-
-    @property
-    def observers(self) -> Mapping[str, Observer]:
-        return {
-            "disk.full": self._fail,
-            "query.asked": self._ask,
-            "query.sent": self._send,
-            "query.refused": self._refused,
-            "store.found": self._move,
-            "task.closed": self._close,
-        }
-
-    def _send(self, event: Event) -> Iterable[str]:
-        self._sent[event.attributes["query"]] = event.sequence
-        return ()
-
-    def _move(self, event: Event) -> Iterable[str]:
-        self._moved[event.process, event.partition] = event.sequence
-        self._failed.pop((event.process, event.task), None)
-        return ()
-
-    def _close(self, event: Event) -> Iterable[str]:
-        self._moved[event.process, event.task] = event.sequence
-        self._failed.pop((event.process, event.task), None)
-        return ()
-
-    def _fail(self, event: Event) -> Iterable[str]:
-        for task in self.history.copies.suspended(event.process):
-            self._failed[event.process, task] = event.sequence
-        return ()
-
-    def _refused(self, event: Event) -> Iterator[str]:
-        asked = self._asked.get(event.attributes["query"])
-        if asked is None:
-            return
-        self.tried = True
-        copy = self.history.copies.of(event.process, event.partition)
-        reason = event.attributes["reason"]
-        if not self._holds(reason, event, asked, copy):
-            yield f"{event.process} refuses a query of {event.partition}: {reason}, but has it"
-
-    def _holds(
-        self, reason: str, event: Event, asked: Mapping[str, Any], copy: Copy | None
-    ) -> bool:
-        since = self._sent.get(event.attributes["query"], 0)
-        opened = self._moved.get((event.process, event.partition), -1)
-        closed = self._moved.get((event.process, event.task), -1)
-        failed = self._failed.get((event.process, event.task), -1)
-        match reason:
-            case "NOT_PRESENT":
-                return copy is None or opened > since or failed >= 0
-            case "STORE_MIGRATED":
-                return copy is None or max(closed, failed) > since
-            case "NOT_ACTIVE":
-                is_stale = copy is not None and not self.history.copies.runs(copy)
-                return bool(asked["requires_active"]) and is_stale
-            case "NOT_UP_TO_BOUND":
-                return bool(asked["bound"]) and self._is_behind(asked, copy)
-        return reason == "UNKNOWN_QUERY_TYPE"
-
-    def _is_behind(self, asked: Mapping[str, Any], copy: Copy | None) -> bool:
-        if copy is None or self.history.copies.caches:
-            return True
-        position = copy.reflects(committed=self._level(asked) == COMMITTED)
-        return any(position.get(each, -1) < offset for each, offset in asked["bound"].items())
-
-
-class QueriesGoWhereTheyMay(_Queries):
-    """A client asks only processes that the group has given the task (KIP-535)."""
-
-    name = "a query goes to the active copy, or to a standby with leave"
-    requirement = "QUERY-118"
-    situation = "a query of the active copy was sent while the group had standbys"
-    drawn_from: ClassVar[Mapping[str, Any]] = {
-        "plan": {"query_clients": [2], "instances": [2, 3]},
-    }
-
-    def __init__(self, history: LogHistory) -> None:
-        super().__init__(history)
-        # By task, the processes that were ever to have it, as active task and at all.
-        self._active: dict[str, set[str]] = {}
-        self._any: dict[str, set[str]] = {}
-
-    @property
-    def observers(self) -> Mapping[str, Observer]:
-        return {
-            "query.asked": self._ask,
-            "query.sent": self._send,
-            "group.assigned": self._assigned,
-        }
-
-    def _assigned(self, event: Event) -> Iterable[str]:
-        for member in event.attributes["members"].values():
-            for task in member["active"]:
-                self._active.setdefault(task, set()).add(member["process"])
-            for task in (*member["active"], *member["standby"]):
-                self._any.setdefault(task, set()).add(member["process"])
-        return ()
-
-    def _send(self, event: Event) -> Iterator[str]:
-        asked = self._asked.get(event.attributes["query"])
-        process = event.attributes["process"]
-        if asked is None:
-            return
-        active, every = self._active.get(event.task, set()), self._any.get(event.task, set())
-        self.tried |= bool(asked["requires_active"] and every - active)
-        if process not in (active if asked["requires_active"] else every):
-            yield f"{event.actor} asks {process} for {event.partition}, which never was to have it"
-
-
-PATIENCE_MS = 15_000
-"""How long a client may try in vain while the task runs undisturbed."""
-
-
-class QueriesAreAnswered(_Undisturbed):
-    """Once faults have stopped, a query that is tried again is answered (KIP-535)."""
-
-    name = "once faults have stopped, every query is answered"
-    requirement = "QUERY-119"
-    situation = "a query was answered after faults had stopped"
-
-    def __init__(self, history: LogHistory) -> None:
-        super().__init__(history)
-        self._is_healed = False
-        # By client, since when it waits for an answer.
-        self._since: dict[str, int] = {}
-
-    @property
-    def observers(self) -> Mapping[str, Observer]:
-        return {
-            **dict.fromkeys(DISTURBANCES, self._disturb),
-            "query.asked": self._wait,
-            "query.sent": self._send,
-            "query.answered": self._answered,
-        }
-
-    def _disturb(self, event: Event) -> Iterable[str]:
-        self._is_healed |= event.kind == "world.healed"
-        return super()._disturb(event)
-
-    def _wait(self, event: Event) -> Iterable[str]:
-        self._since.setdefault(event.actor, event.time)
-        return ()
-
-    def _answered(self, event: Event) -> Iterable[str]:
-        self.tried |= self._is_healed
-        self._since.pop(event.actor, None)
-        return ()
-
-    def _send(self, event: Event) -> Iterator[str]:
-        since = max(self._since.get(event.actor, event.time), self._disturbed)
-        is_late = event.time - since > PATIENCE_MS and self._is_healed
-        if is_late and self.history.copies.running(event.task):
-            yield f"{event.actor} has asked in vain for {event.partition} since {since} ms"
 
 
 QUERY_INVARIANTS: tuple[type[Invariant], ...] = (

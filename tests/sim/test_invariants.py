@@ -44,7 +44,8 @@ from streamproof.sim.invariants.ownership import (
     OwnersFollowEachOther,
     RestoringIsPaired,
 )
-from streamproof.sim.invariants.queries import RefusalsAreTrue, StandbyShowsAPrefix
+from streamproof.sim.invariants.queries import StandbyShowsAPrefix
+from streamproof.sim.invariants.query_routes import RefusalsAreTrue
 from streamproof.sim.invariants.store_formats import (
     LiveFormatIsThatOfTheAssignment,
     OlderFormatIsDeletedInTime,
