@@ -162,7 +162,7 @@ def test_a_machine_without_java_or_maven(
         (tmp_path / each).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(UsageError, match=rf"need the program '{program}'. Install "):
+    with pytest.raises(UsageError, match=rf"needs the program '{program}'. Install "):
         command_of("kafka:rocksdb")
 
 
