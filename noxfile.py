@@ -93,7 +93,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def tests_full(session: nox.Session) -> None:
-    """Run the other tests: long ones, of which the session `tests` has shorter relatives."""
+    """Run the long tests; tests/long_tests.toml says what covers each in the session `tests`."""
     session.notify("tests", [*SIDE_BY_SIDE, "-m", "full", *session.posargs])
 
 

@@ -11,11 +11,7 @@ from functools import partial
 from typing import Any
 
 from streamproof.conformance.check_run import CheckRun
-from streamproof.conformance.lab import (
-    CHANGELOG,
-    OTHER_CHANGELOG,
-    TopicPartition,
-)
+from streamproof.conformance.lab import CHANGELOG, OTHER_CHANGELOG, TopicPartition
 from streamproof.conformance.program_kinds import ScanMethod, kind_of
 from streamproof.conformance.random_steps import step
 from streamproof.conformance.store_stage import Reader, StoreStage, Value, Writer, raise_to

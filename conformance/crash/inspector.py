@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import shutil
 import signal
@@ -158,7 +159,7 @@ class Inspector:
         changelog = changelog_of(history)
         offsets = dict(zip(partitions_of(history), found.offsets, strict=True))
         records = _missing(changelog, offsets)
-        size = max(RESTORE_BATCH, len(records) // MOST_BATCHES)
+        size = max(RESTORE_BATCH, math.ceil(len(records) / MOST_BATCHES))
         for at in range(0, len(records), size):
             lab.restore(store, records[at : at + size])
         store.commit(ends_of(changelog))

@@ -9,19 +9,17 @@ from __future__ import annotations
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import blake2b
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
 from streamproof.errors import UsageError
 from streamproof.scenarios import kafka
-from streamproof.scenarios.kafka.cluster import Broker
+from streamproof.scenarios.kafka.cluster import WARNINGS_LOGGED, Broker
 from streamproof.scenarios.kafka.processes import Processes, RealProcess
 from streamproof.stores.jvm.cached_builds import built_once
-from streamproof.stores.jvm.host_build import CRASHES_TOLD, FAST_START
-from streamproof.stores.jvm.java_compiler import JAVA_REMEDY, compile_java
-from streamproof.stores.jvm.kafka_jars import APPLICATION, class_path_of, require_tool
+from streamproof.stores.jvm.java_tools import compile_java, java_command, require_java
+from streamproof.stores.jvm.kafka_jars import APPLICATION, class_path_of
 
 __all__ = ["Application", "RealRecord"]
 
@@ -77,9 +75,7 @@ class Application:
         self._topology = topology
         built = _built(broker.release)
         jars = [built / "application.jar", *class_path_of(broker.release, built, APPLICATION)]
-        logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        java = require_tool("java", JAVA_REMEDY)
-        self._java = [java, *FAST_START, *CRASHES_TOLD, logging, "-cp", ":".join(map(str, jars))]
+        self._java = java_command(jars, WARNINGS_LOGGED)
         self._clients = 0
         self._starts = 0
 
@@ -109,9 +105,10 @@ class Application:
         )
         deadline = time.monotonic() + RUNNING_S
         while process.is_running and time.monotonic() < deadline:
-            if "state RUNNING" in process.log.splitlines():
+            lines = process.log.splitlines()
+            if "state RUNNING" in lines:
                 return process
-            if "state ERROR" in process.log.splitlines():
+            if "state ERROR" in lines:
                 break
             time.sleep(POLL_S)
         said = process.told()
@@ -167,13 +164,13 @@ def _built(release: str) -> Path:
             str(path.relative_to(folder)): path.read_text("utf-8")
             for path in sorted(folder.rglob("*.java"))
         }
-    key = blake2b("\0".join(sources.values()).encode(), digest_size=8).hexdigest()
 
     def make(building: Path) -> None:
         jars = class_path_of(release, building, APPLICATION)
         compile_java(sources, jars, building, "application.jar")
 
-    return built_once(f"kafka-{release}-application-{key}", make)
+    depends_on = [require_java("javac"), *sources, *sources.values()]
+    return built_once(f"kafka-{release}-application", depends_on, make)
 
 
 def _encoded(value: bytes | None) -> str:

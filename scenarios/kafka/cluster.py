@@ -15,25 +15,28 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.processes import Processes, RealProcess
 from streamproof.stores.jvm.cached_builds import built_once
-from streamproof.stores.jvm.host_build import CRASHES_TOLD, FAST_START
-from streamproof.stores.jvm.java_compiler import JAVA_REMEDY
-from streamproof.stores.jvm.kafka_jars import (
-    BROKER,
-    class_path_of,
-    require_release,
-    require_tool,
+from streamproof.stores.jvm.java_tools import (
+    CLASSES,
+    java_command,
+    require_java,
+    shared_classes,
 )
+from streamproof.stores.jvm.kafka_jars import BROKER, class_path_of, require_release
 
-__all__ = ["Broker", "require_cluster", "start_broker"]
+__all__ = ["WARNINGS_LOGGED", "Broker", "require_cluster", "start_broker"]
 
 LOOPBACK = "127.0.0.1"
+
+WARNINGS_LOGGED = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+"""The option for a log that tells what went wrong, and nothing else."""
 
 COMING_UP_S = 60.0
 """A broker takes 2 s to come up, and much longer on a busy machine."""
@@ -68,7 +71,7 @@ SETTINGS = {
 """The settings of a broker that tests want: all else is as Kafka has it."""
 
 
-class Broker:
+class Broker(NamedTuple):
     """A broker that was started here.
 
     Attributes:
@@ -77,10 +80,9 @@ class Broker:
         process: the JVM.
     """
 
-    def __init__(self, address: str, release: str, process: RealProcess) -> None:
-        self.address = address
-        self.release = release
-        self.process = process
+    address: str
+    release: str
+    process: RealProcess
 
 
 def start_broker(
@@ -105,23 +107,31 @@ def start_broker(
             the message has the last lines of its log.
     """
     require_release(release)
-    require_tool("java", JAVA_REMEDY)
+    require_java()
     prepared = _prepared(release)
+    command = _java(release, prepared, *shared_classes(prepared))
+    broker = _started(processes, prepared, command, release=release, port=port, settings=settings)
+    _await(broker, coming_up_s)
+    return broker
+
+
+def _started(
+    processes: Processes,
+    prepared: Path,
+    command: Sequence[str],
+    *,
+    release: str,
+    port: int | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Broker:
+    """A broker that is starting with a copy of the formatted directory."""
     port, controller = _free_ports(port)
-    address = f"{LOOPBACK}:{port}"
-    data = processes.directory / "broker"
+    data, properties = processes.directory / "broker", processes.directory / "broker.properties"
     shutil.copytree(prepared / "data", data)
     _name_cluster(data)
-    properties = _written(
-        processes.directory / "broker.properties", data, port, controller, settings or {}
-    )
-    archive = prepared / "classes.jsa"
-    shared = [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive.is_file() else []
-    command = _java(release, prepared, shared)
+    _write(properties, data, port, controller, settings or {})
     process = processes.start("broker-0", [*command, "kafka.Kafka", str(properties)])
-    broker = Broker(address, release, process)
-    _await(broker, time.monotonic() + coming_up_s, coming_up_s)
-    return broker
+    return Broker(f"{LOOPBACK}:{port}", release, process)
 
 
 def require_cluster(address: str) -> None:
@@ -148,22 +158,21 @@ def _prepared(release: str) -> Path:
         _format(release, building)
         _archive_classes(release, building)
 
-    return built_once(f"kafka-{release}-broker", make)
+    depends_on = [require_java(), *BROKER, *map("=".join, SETTINGS.items())]
+    return built_once(f"kafka-{release}-broker", depends_on, make)
 
 
-def _java(release: str, prepared: Path, options: list[str]) -> list[str]:
+def _java(release: str, prepared: Path, *options: str) -> list[str]:
     """The beginning of a command up to the main class."""
-    java = require_tool("java", JAVA_REMEDY)
     jars = class_path_of(release, prepared, BROKER)
-    logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    words = [java, *FAST_START, *CRASHES_TOLD, logging, *options]
-    return [*words, "-cp", ":".join(map(str, jars))]
+    return java_command(jars, WARNINGS_LOGGED, *options)
 
 
 def _format(release: str, building: Path) -> None:
     """Format a directory. It knows nothing of ports, so each broker can have a copy."""
-    properties = _written(building / "format.properties", building / "data", 9092, 9093, {})
-    words = [*_java(release, building, []), "kafka.tools.StorageTool", "format"]
+    properties = building / "format.properties"
+    _write(properties, building / "data", 9092, 9093, {})
+    words = [*_java(release, building), "kafka.tools.StorageTool", "format"]
     words += ["--cluster-id", _cluster_id(), "--config", str(properties)]
     done = subprocess.run(
         words, capture_output=True, text=True, check=False, timeout=COMING_UP_S, cwd=building
@@ -178,22 +187,14 @@ def _format(release: str, building: Path) -> None:
 
 def _archive_classes(release: str, building: Path) -> None:
     """Let a broker write the classes that it has loaded. Without them it starts in 5 s, not 2 s."""
-    made = building / "classes.jsa"
+    command = _java(release, building, f"-XX:ArchiveClassesAtExit={building / CLASSES}")
     with Processes() as processes:
-        port, controller = _free_ports(None)
-        data = processes.directory / "broker"
-        shutil.copytree(building / "data", data)
-        properties = _written(processes.directory / "broker.properties", data, port, controller, {})
-        command = _java(release, building, [f"-XX:ArchiveClassesAtExit={made}"])
-        process = processes.start("broker-0", [*command, "kafka.Kafka", str(properties)])
-        broker = Broker(f"{LOOPBACK}:{port}", release, process)
-        _await(broker, time.monotonic() + COMING_UP_S, COMING_UP_S)
-        process.stop()
+        broker = _started(processes, building, command, release=release)
+        _await(broker, COMING_UP_S)
+        broker.process.stop()
 
 
-def _written(
-    path: Path, data: Path, port: int, controller: int, settings: Mapping[str, str]
-) -> Path:
+def _write(path: Path, data: Path, port: int, controller: int, settings: Mapping[str, str]) -> None:
     """Write the settings of a broker into a file."""
     clients = f"PLAINTEXT://{LOOPBACK}:{port}"
     own = {
@@ -204,7 +205,6 @@ def _written(
     }
     lines = [f"{name}={value}\n" for name, value in {**SETTINGS, **own, **settings}.items()]
     path.write_text("".join(lines), "utf-8")
-    return path
 
 
 def _cluster_id() -> str:
@@ -235,8 +235,9 @@ def _free_ports(wanted: int | None) -> tuple[int, int]:
         return first.getsockname()[1], second.getsockname()[1]
 
 
-def _await(broker: Broker, deadline: float, patience_s: float) -> None:
-    """Wait until a broker serves clients; UsageError after the deadline or if it ends."""
+def _await(broker: Broker, patience_s: float) -> None:
+    """Wait until a broker serves clients; UsageError if it ends, or is not ready after so long."""
+    deadline = time.monotonic() + patience_s
     while broker.process.is_running and time.monotonic() < deadline:
         try:
             if _has_brokers(broker.address):

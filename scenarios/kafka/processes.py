@@ -9,7 +9,7 @@ what a run that ends leaves: nothing.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,12 +47,10 @@ class RealProcess:
     """A process, which writes what it prints into a log.
 
     Attributes:
-        name: what errors call it.
         pid: its id.
     """
 
-    def __init__(self, name: str, log: Path, popen: subprocess.Popen[bytes]) -> None:
-        self.name = name
+    def __init__(self, log: Path, popen: subprocess.Popen[bytes]) -> None:
         self.pid = popen.pid
         self._log = log
         self._popen = popen
@@ -131,15 +129,12 @@ class Processes:
     ) -> None:
         self.close()
 
-    def start(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
-    ) -> RealProcess:
+    def start(self, name: str, command: Sequence[str]) -> RealProcess:
         """Start a process.
 
         Args:
             name: its name among the processes, which no other one has.
             command: its program and arguments.
-            environment: its variables; by default, those of this process.
         """
         log = self.directory / f"{name}.log"
         with log.open("xb") as output:
@@ -149,10 +144,9 @@ class Processes:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
-                env=environment,
                 process_group=self._guard.pid,
             )
-        self._started.append(RealProcess(name, log, popen))
+        self._started.append(RealProcess(log, popen))
         return self._started[-1]
 
     def close(self) -> None:

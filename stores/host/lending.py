@@ -74,7 +74,7 @@ def hand_over(channel: socket.socket) -> None:
             with contextlib.suppress(OSError):
                 told = msgspec.json.encode(_Told.of(host))
                 rights = array("i", host.descriptors)
-                # Before Python 3.14, socket.send_fds ignores its flags: it would wait for room.
+                # socket.send_fds of Python 3.11 ignores its flags, and would wait for room.
                 ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
                 channel.sendmsg([told], ancillary, socket.MSG_DONTWAIT)
 

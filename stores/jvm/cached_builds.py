@@ -7,7 +7,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
 from pathlib import Path
 
 from streamproof.errors import UsageError
@@ -20,19 +21,24 @@ UNUSED_S = 60 * 24 * 3600.0
 
 
 def built_once(
-    name: str, make: Callable[[Path], None], finish: Callable[[Path], None] | None = None
+    name: str,
+    depends_on: Iterable[str],
+    make: Callable[[Path], None],
+    finish: Callable[[Path], None] | None = None,
 ) -> Path:
     """A directory of the cache, which is built unless it is there.
 
     Args:
-        name: its name, which begins with ``kafka-`` and tells all that the content depends on.
+        name: the beginning of its name, which itself begins with ``kafka-`` and the release.
+        depends_on: all else that the content depends on; the name ends with a digest of it.
         make: fills the directory while it has another name, which nobody else uses.
         finish: adds to the directory in its place what needs its path, and may be missing.
 
     Raises:
         UsageError: the cache cannot be written.
     """
-    target = user_cache() / name
+    digest = blake2b("\0".join(depends_on).encode(), digest_size=8).hexdigest()
+    target = user_cache() / f"{name}-{digest}"
     if target.is_dir():
         # The time tells which builds are in use. The cache may be read-only.
         with contextlib.suppress(OSError):

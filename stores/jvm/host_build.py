@@ -13,18 +13,24 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from hashlib import blake2b
 from importlib import resources
 from pathlib import Path
 from zipfile import ZipFile
 
 from streamproof.stores import jvm
 from streamproof.stores.jvm.cached_builds import built_once
-from streamproof.stores.jvm.java_compiler import COMPILER_TIMEOUT_S, JAVA_REMEDY, compile_java
-from streamproof.stores.jvm.kafka_jars import class_path_of, release_numbers, require_tool
+from streamproof.stores.jvm.java_tools import (
+    CLASSES,
+    COMPILER_TIMEOUT_S,
+    compile_java,
+    java_command,
+    require_java,
+    shared_classes,
+)
+from streamproof.stores.jvm.kafka_jars import class_path_of, release_numbers
 from streamproof.stores.jvm.layers import Layer, default_layer
 
-__all__ = ["CRASHES_TOLD", "FAST_START", "host_command"]
+__all__ = ["host_command"]
 
 MAIN = "streamproof.host.Host"
 
@@ -32,14 +38,8 @@ EVERY_RELEASE = "all"
 """The folder with the sources for every release; others are for those up to or from a release on,
 such as ``to-4.2`` and ``from-4.3``."""
 
-FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m")
-"""Most JVMs of a run live for less than a second: what pays off later only costs."""
-
 ANSWERS_APART = ("sh", "-c", 'exec "$@" 3>&1 1>&2', "sh")
 """The answers have a descriptor of their own: the JVM and native code use the standard output."""
-
-CRASHES_TOLD = ("-XX:+ErrorFileToStderr", "-XX:-CreateCoredumpOnCrash")
-"""A JVM that crashes leaves neither a report nor a core in the current directory."""
 
 _NATIVE = {"x86_64": "linux64", "aarch64": "linux-aarch64"}
 """The names that RocksDB gives to machines."""
@@ -57,32 +57,28 @@ def host_command(release: str, store: str, layer: Layer, class_path: Sequence[st
     Raises:
         UsageError: something is missing here; the message says what, and what to do.
     """
-    java = require_tool("java", JAVA_REMEDY)
+    require_java()
     built = _built(release)
-    jars = [*class_path, str(built / "host.jar"), *map(str, class_path_of(release, built))]
-    archive = built / "classes.jsa"
-    words = [*ANSWERS_APART, "env", "ROCKSDB_MUSL_LIBC=false", java, *FAST_START, *CRASHES_TOLD]
-    if archive.is_file() and not class_path:
-        words += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"]
-    words += [f"-Dstreamproof.kafka={release}"]
-    words += [f"-Djava.library.path={built / 'native'}", "-cp", ":".join(jars), MAIN]
-    words += [store, layer]
-    return shlex.join(words)
+    jars: list[Path | str] = [*class_path, built / "host.jar", *class_path_of(release, built)]
+    options = [] if class_path else shared_classes(built)
+    options += [f"-Dstreamproof.kafka={release}", f"-Djava.library.path={built / 'native'}"]
+    words = [*ANSWERS_APART, "env", "ROCKSDB_MUSL_LIBC=false", *java_command(jars, *options)]
+    return shlex.join([*words, MAIN, store, layer])
 
 
 def _built(release: str) -> Path:
     """The directory with the host for a release, which is built unless it is there."""
-    compiler = require_tool("javac", JAVA_REMEDY)
+    compiler = require_java("javac")
     sources = _sources(release)
-    key = blake2b("\0".join([release, compiler, *sources.values()]).encode(), digest_size=8)
 
     def make(building: Path) -> None:
         jars = class_path_of(release, building)
         compile_java(sources, jars, building, "host.jar")
         _unpack_native_library(jars, building / "native")
 
+    depends_on = [compiler, *sources, *sources.values()]
     return built_once(
-        f"kafka-{release}-{key.hexdigest()}", make, lambda made: _archive_classes(release, made)
+        f"kafka-{release}", depends_on, make, lambda made: _archive_classes(release, made)
     )
 
 
@@ -150,4 +146,4 @@ def _archive_classes(release: str, target: Path) -> None:
             timeout=COMPILER_TIMEOUT_S,
         )
     if made.is_file():
-        made.rename(target / "classes.jsa")
+        made.rename(target / CLASSES)

@@ -1,4 +1,4 @@
-"""Compiles our own sources in Java against a release of Kafka."""
+"""The commands of a JDK: how every JVM is started, and how our own sources are compiled."""
 
 from __future__ import annotations
 
@@ -11,12 +11,57 @@ from zipfile import ZipFile
 from streamproof.errors import UsageError
 from streamproof.stores.jvm.kafka_jars import require_tool
 
-__all__ = ["COMPILER_TIMEOUT_S", "JAVA_REMEDY", "compile_java"]
+__all__ = [
+    "CLASSES",
+    "COMPILER_TIMEOUT_S",
+    "compile_java",
+    "java_command",
+    "require_java",
+    "shared_classes",
+]
 
 JAVA_REMEDY = "Install a JDK from 17 on, for example with: apt-get install openjdk-17-jdk-headless"
 
 COMPILER_TIMEOUT_S = 120.0
 """The compiler takes a few seconds."""
+
+FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx512m")
+"""Most JVMs of a run live for less than a second: what pays off later only costs."""
+
+CRASHES_TOLD = ("-XX:+ErrorFileToStderr", "-XX:-CreateCoredumpOnCrash")
+"""A JVM that crashes leaves neither a report nor a core in the current directory."""
+
+CLASSES = "classes.jsa"
+"""The archive of the classes that a JVM has loaded: another JVM maps it into its memory."""
+
+
+def require_java(name: str = "java") -> str:
+    """The path of a program of the JDK.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    return require_tool(name, JAVA_REMEDY)
+
+
+def java_command(class_path: Sequence[Path | str], *options: str) -> list[str]:
+    """The beginning of a command that starts a JVM, up to the main class.
+
+    Args:
+        class_path: jars and directories.
+        options: options of the JVM besides ours.
+
+    Raises:
+        UsageError: Java is not installed.
+    """
+    path = ":".join(map(str, class_path))
+    return [require_java(), *FAST_START, *CRASHES_TOLD, *options, "-cp", path]
+
+
+def shared_classes(built: Path) -> list[str]:
+    """The options for the archive of classes in a directory, if there is one."""
+    archive = built / CLASSES
+    return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive.is_file() else []
 
 
 def compile_java(
@@ -33,7 +78,7 @@ def compile_java(
     Raises:
         UsageError: there is no compiler, or the sources do not fit this release of Kafka.
     """
-    compiler = require_tool("javac", JAVA_REMEDY)
+    compiler = require_java("javac")
     folder, classes = building / "sources", building / "classes"
     for name, text in sources.items():
         path = folder / name
