@@ -105,7 +105,9 @@ class GroupsText:
         if len(program) > lines:
             if not is_first:
                 return []
-            program = [*program[: max(lines - 1, LEAST_PROGRAM)], "… the rest is in the report"]
+            shown = program[: max(lines - 1, LEAST_PROGRAM)]
+            is_cut = len(shown) < len(program)
+            program = [*shown, "… the rest is in the report"] if is_cut else program
         # The program comes first: whoever runs it sees the traceback, too.
         before += _traceback(group.first, lines - len(program))
         return [*before, *(whole(f"    {_in_width(each)}", "cyan") for each in program), *after]
