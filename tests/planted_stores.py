@@ -24,7 +24,14 @@ from streamproof.reports.run_log import read_run_log
 
 PLANTED = Path(__file__).parent / "planted"
 
-RIGHT = {"SqliteRight", "ChecksummedLogRight"}
+RIGHT = {
+    "SqliteRight",
+    "ChecksummedLogRight",
+    "SqliteWalRight",
+    "EventSegmentsRight",
+    "DeltaAndBaseRight",
+    "MappedSlotsRight",
+}
 """The stores that are right, as far as those who planted them can tell."""
 
 MOST_NAMED = 4
