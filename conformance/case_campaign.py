@@ -45,7 +45,7 @@ class CaseCampaign(ABC, Generic[Case]):
                 self._run.evidence.exercised.add(requirement)
             elif self._run.is_new(requirement, shape):
                 self._run.noticed(requirement)
-                self._tries = self._shrink_limit
+                self._tries = self._shrink_limit if self._run.settings.shrinks else 0
                 self._record(*self._shrunk(case, ruling))
 
     def _first_break(

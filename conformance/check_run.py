@@ -51,7 +51,8 @@ class CheckRun(CheckContext):
 
     def record(self, violation: Violation, choices: SavedChoices | None = None) -> None:
         """Keep a violation, with a program that is as short and as sure as can be."""
-        if self.is_new(violation.requirement, violation.shape) and not self.subject.is_remote:
+        shortens = self.settings.shrinks and not self.subject.is_remote
+        if shortens and self.is_new(violation.requirement, violation.shape):
             # A full disk, say, must not take the finding away: its program is long, then.
             with contextlib.suppress(OSError, ValueError, StreamproofError):
                 violation.program = self._tried_out(violation)
@@ -162,13 +163,14 @@ class CheckRun(CheckContext):
 
         # A check may have several properties, each with seeds of its own.
         first, self._seeds = self._seeds, self._seeds + count
+        phases = (Phase.generate, Phase.shrink) if self.settings.shrinks else (Phase.generate,)
         if self.replay is not None:
             self.shrinking(seeded(first))
             return
         shrunk = 0
         for number in range(first, first + count):
             if self._finds_new(seeded(number, Phase.generate)):
-                self.shrinking(seeded(number, Phase.generate, Phase.shrink))
+                self.shrinking(seeded(number, *phases))
                 shrunk += 1
             if shrunk == (most_shrunk or 2 * len(self.check.requirements)):
                 break

@@ -115,16 +115,23 @@ class GroupRun:
         settings: the settings of the run. The group replaces the spec and the guarantee.
         everything: whether to run all checks that apply to a mutant, not only those of its
             requirement.
+        with_right: whether to run the correct counterparts at all.
     """
 
     def __init__(
-        self, mutants: Sequence[Mutant], settings: Settings, *, everything: bool = False
+        self,
+        mutants: Sequence[Mutant],
+        settings: Settings,
+        *,
+        everything: bool = False,
+        with_right: bool = True,
     ) -> None:
         self.mutants = mutants
         self.settings = settings
         self.capabilities: dict[str, Capabilities] = {}
         self.outcomes: dict[tuple[str, str], CheckOutcome] = {}
         self._everything = everything
+        self._with_right = with_right
 
     def run(
         self,
@@ -137,7 +144,7 @@ class GroupRun:
 
         ``on_plan`` receives the number of checks, and ``on_outcome`` each outcome.
         """
-        subjects = {name for each in self.mutants for name in (each.subject, *each.right)}
+        subjects = {name for each in self.mutants for name in self._subjects(each)}
         directory.mkdir(parents=True)
 
         def keep(subject: str, outcome: CheckOutcome) -> None:
@@ -154,11 +161,15 @@ class GroupRun:
             plan = sorted(pairs, key=lambda pair: (-checks[pair[1]].weight, *pair))
             engine.run([(subject, checks[name]) for subject, name in plan], keep)
 
+    def _subjects(self, mutant: Mutant) -> tuple[str, ...]:
+        """A mutant and its correct counterparts, if these run."""
+        return (mutant.subject, *(mutant.right if self._with_right else ()))
+
     def _plan(self, mutant: Mutant) -> set[tuple[str, str]]:
         """The checks for a mutant, each with its subject."""
         asked = [
             (name, load_catalogue()[mutant.requirement])
-            for name in (mutant.subject, *mutant.right)
+            for name in self._subjects(mutant)
             if not self.unsupported(name, mutant.requirement)
         ]
         if self._everything:
@@ -184,7 +195,7 @@ class GroupRun:
 
     def finished(self, mutant: Mutant) -> bool:
         """Whether all checks for a mutant have ended."""
-        loaded = {mutant.subject, *mutant.right} <= self.capabilities.keys()
+        loaded = {*self._subjects(mutant)} <= self.capabilities.keys()
         return loaded and self._plan(mutant) <= self.outcomes.keys()
 
     def result(self, subject: str, identifier: str) -> tuple[RequirementResult, Failure | None]:
@@ -218,7 +229,7 @@ class GroupRun:
             effort=efforts.get(by),
             right={
                 name: self.result(name, mutant.requirement)[0].status
-                for name in mutant.right
+                for name in self._subjects(mutant)[1:]
                 if not self.unsupported(name, mutant.requirement)
             },
             collateral=self._collateral(mutant),
@@ -296,6 +307,7 @@ def row_of(mutant: Mutant, tries: dict[int, Trying]) -> MutantRow:
             check for check, _ in Counter(each.by for each in tries.values()).most_common() if check
         ],
         seeds=list(tries),
+        found=len(tries) - len(survived),
         seconds=round(median(each.seconds for each in efforts), 3) if efforts else None,
         examples=median(each.examples for each in efforts) if efforts else None,
         crashes=median(each.crashes for each in efforts) if efforts else None,
@@ -309,6 +321,7 @@ def group_runs(
     settings: Settings,
     *,
     everything: bool = False,
+    with_right: bool = True,
     most: int = MOST_TOGETHER,
 ) -> list[GroupRun]:
     """Runs of up to ``most`` mutants each. No run has started yet."""
@@ -317,6 +330,7 @@ def group_runs(
             group,
             replace(settings, spec=group[0].spec, guarantee=group[0].guarantee),
             everything=everything,
+            with_right=with_right,
         )
         for group in groups_of(mutants, most)
     ]

@@ -8,10 +8,14 @@ from msgspec import Struct, field
 
 from streamproof.conformance.results import Profile, Status
 
-__all__ = ["MATRIX_VERSION", "AreaRow", "KillMatrix", "MutantOutcome", "MutantRow"]
+__all__ = ["ENOUGH", "MATRIX_VERSION", "AreaRow", "KillMatrix", "MutantOutcome", "MutantRow"]
 
 MATRIX_VERSION = 1
 """Raised when a record changes in a way that an older reader would misread."""
+
+ENOUGH = 0.95
+"""The least share of the seeds that must find a mutant. Below it, the budget of its checks is too
+small, or they draw what the mistake needs too rarely."""
 
 MutantOutcome = Literal["killed", "survived", "false alarm"]
 """``killed``: every seed found the requirement broken. ``survived``: at least one seed did not.
@@ -29,6 +33,7 @@ class MutantRow(Struct, frozen=True, kw_only=True):
         reason: why the mutant is not killed; empty if it is.
         by: the checks that were the quickest to kill the mutant, the most frequent one first.
         seeds: the seeds that were tried.
+        found: with how many of these seeds the requirement was found broken.
         seconds: the time from the start of the quickest check to the kill; the median of the seeds.
         examples: the number of programs and crashes until the kill; the median.
         crashes: the number of crashes among them; the median.
@@ -45,6 +50,7 @@ class MutantRow(Struct, frozen=True, kw_only=True):
     reason: str = ""
     by: list[str] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
+    found: int = 0
     seconds: float | None = None
     examples: float | None = None
     crashes: float | None = None
@@ -55,6 +61,11 @@ class MutantRow(Struct, frozen=True, kw_only=True):
     def area(self) -> str:
         """The area of the requirement."""
         return self.requirement.partition("-")[0]
+
+    @property
+    def rate(self) -> float:
+        """The share of the seeds that found the mutant, which estimates that of all seeds."""
+        return self.found / len(self.seeds) if self.seeds else 0.0
 
 
 class AreaRow(Struct, frozen=True, kw_only=True):

@@ -118,6 +118,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         operation_timeout_s: the time after which a single call on the subject counts as a hang.
         check_timeout_s: the time after which a whole check is given up.
         round: the number of the round; a search with a time budget has several rounds.
+        shrinks: whether failures are made small. Without it, a run only tells what is broken.
     """
 
     guarantee: Guarantee = "exactly-once"
@@ -127,6 +128,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     operation_timeout_s: float = 20.0
     check_timeout_s: float = 1800.0
     round: int = 0
+    shrinks: bool = True
 
     @property
     def limits(self) -> Limits:

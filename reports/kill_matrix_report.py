@@ -48,8 +48,9 @@ def render_matrix(matrix: KillMatrix) -> str:
         ),
         "",
         *_table(
-            "| mutant | mistake | requirement | outcome | by | s | tries | crashes | also breaks |",
-            "|:--|:--|:--|:--|:--|--:|--:|--:|:--|",
+            "| mutant | mistake | requirement | outcome | found | by | s | tries | crashes "
+            "| also breaks |",
+            "|:--|:--|:--|:--|--:|:--|--:|--:|--:|:--|",
             map(_mutant_cells, matrix.rows),
         ),
         "",
@@ -88,6 +89,7 @@ def _mutant_cells(row: MutantRow) -> list[str]:
         row.mistake,
         row.requirement,
         outcome,
+        f"{row.found} of {len(row.seeds)}",
         ", ".join(row.by),
         "" if row.seconds is None else f"{row.seconds:.2f}",
         "" if row.examples is None else f"{row.examples:g}",

@@ -37,7 +37,7 @@ from streamproof.conformance.kill_matrix import (
     row_of,
     select_mutants,
 )
-from streamproof.conformance.kill_results import MATRIX_VERSION, KillMatrix, MutantRow
+from streamproof.conformance.kill_results import ENOUGH, MATRIX_VERSION, KillMatrix, MutantRow
 from streamproof.conformance.mutants import Mutant
 from streamproof.conformance.settings import Settings
 from streamproof.exit_codes import ExitCode
@@ -82,6 +82,15 @@ EverythingOption = Annotated[
     ),
 ]
 
+RatesOption = Annotated[
+    bool,
+    typer.Option(
+        "--rates",
+        help="Only tell how many of the seeds find each mutant, and which mutants too few find: "
+        "shrink no failure, and run no right store.",
+    ),
+]
+
 OutOption = Annotated[
     Path, typer.Option(metavar="DIR", help="Write mutants.json and mutants.md to DIR.")
 ]
@@ -96,6 +105,7 @@ def mutants(
     seeds: SeedsOption = 1,
     seed: FirstSeed = 0,
     everything: EverythingOption = False,
+    rates: RatesOption = False,
     jobs: Checks = CORES,
     out: OutOption = DEFAULT_OUT,
     work_dir: WorkDirectory = None,
@@ -105,8 +115,8 @@ def mutants(
     Each mutant is a store with one mistake, and runs against the requirement that must catch it.
 
     Exit codes:
-      0    every mutant is caught, and no right store is blamed
-      1    a mutant survives, or a right store is blamed
+      0    every mutant is caught, and no right store is blamed; with --rates, by enough seeds
+      1    a mutant survives, or a right store is blamed; with --rates, too few seeds catch one
       3    the command line is wrong
       130  interrupted; what was done by then is kept
     """
@@ -116,7 +126,7 @@ def mutants(
         console.print(_listed(chosen))
         return
     make_directory(out)
-    matrix = _run(console, chosen, _Asked(profile, seed, seeds, everything, jobs, work_dir))
+    matrix = _run(console, chosen, _Asked(profile, seed, seeds, everything, rates, jobs, work_dir))
     paths = {out / "mutants.json": msgspec.json.format(msgspec.json.encode(matrix), indent=2)}
     paths[out / "mutants.md"] = render_matrix(matrix).encode()
     for path, content in paths.items():
@@ -126,7 +136,8 @@ def mutants(
         console.print(f"Report: {escape(str(path))}", soft_wrap=True)
     if not matrix.complete:
         raise typer.Exit(ExitCode.INTERRUPTED)
-    raise typer.Exit(0 if _killed(matrix) == len(matrix.rows) else ExitCode.FAILURE)
+    caught = not _rarely_found(matrix) if rates else _killed(matrix) == len(matrix.rows)
+    raise typer.Exit(0 if caught else ExitCode.FAILURE)
 
 
 class _Asked(NamedTuple):
@@ -136,6 +147,7 @@ class _Asked(NamedTuple):
     seed: int
     seeds: int
     everything: bool
+    rates: bool
     jobs: int
     work_dir: Path | None
 
@@ -148,8 +160,9 @@ def _run(console: Console, chosen: list[Mutant], asked: _Asked) -> KillMatrix:
     with contextlib.suppress(KeyboardInterrupt):
         with work_directory(asked.work_dir) as directory, _Progress(console) as progress:
             for seed in range(asked.seed, asked.seed + asked.seeds):
-                settings = Settings(profile=asked.profile, seed=seed)
-                runs = group_runs(chosen, settings, everything=asked.everything)
+                settings = Settings(profile=asked.profile, seed=seed, shrinks=not asked.rates)
+                with_right, everything = not asked.rates, asked.everything
+                runs = group_runs(chosen, settings, everything=everything, with_right=with_right)
                 for group in runs:
                     place = directory / "group"
                     group.run(place, asked.jobs, progress.planned, progress.watch(group, tries))
@@ -224,6 +237,26 @@ class _Progress:
             self._console.print(Text(line, style="red"), soft_wrap=True)
 
 
+def _show_rates(console: Console, matrix: KillMatrix) -> None:
+    """Name the mutants that were found too rarely, and count the others."""
+    rarely = _rarely_found(matrix)
+    for row in rarely:
+        line = (
+            f"✗ {row.mutant}, {row.requirement}: found with {row.found} of {len(row.seeds)} seeds"
+        )
+        console.print(Text(line, style="red"), soft_wrap=True)
+    console.print(
+        f"{len(matrix.rows) - len(rarely)} of {len(matrix.rows)} mutants were found with at least "
+        f"{ENOUGH:.0%} of their seeds.",
+        soft_wrap=True,
+    )
+
+
+def _rarely_found(matrix: KillMatrix) -> list[MutantRow]:
+    """The mutants that too small a share of the seeds has found, the least first."""
+    return sorted((row for row in matrix.rows if row.rate < ENOUGH), key=lambda row: row.rate)
+
+
 def _killed(matrix: KillMatrix) -> int:
     return sum(row.outcome == "killed" for row in matrix.rows)
 
@@ -276,6 +309,8 @@ def _show(console: Console, matrix: KillMatrix) -> None:
             console.print(Text(line, style="red"), soft_wrap=True)
         elif row.collateral:
             console.print(f"{row.mutant} also breaks {', '.join(row.collateral)}", soft_wrap=True)
+    if matrix.seeds > 1:
+        _show_rates(console, matrix)
     head = "" if matrix.complete else "Interrupted. "
     console.print(
         f"{head}{_killed(matrix)} of {len(matrix.rows)} mutants killed by their requirement, "

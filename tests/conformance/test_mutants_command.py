@@ -84,6 +84,16 @@ def test_all_requirements_can_be_asked(command_line: CommandLine) -> None:
     assert set(row.collateral) <= load_catalogue().keys()
 
 
+def test_rates_are_told_without_right_stores(command_line: CommandLine) -> None:
+    """A mutant that every seed finds is found by enough of them."""
+    code, text, matrix = run(command_line, "empty_value_deletes", "--rates", "--seeds", "2")
+    assert code == 0, text
+    assert "1 of 1 mutants were found with at least 95% of their seeds." in text
+    assert matrix is not None
+    (row,) = matrix.rows
+    assert (row.found, row.rate, row.right) == (2, 1.0, {})
+
+
 def test_ctrl_c_keeps_what_is_done(command_line: CommandLine) -> None:
     """What was found out is written, as an incomplete matrix, and nothing is left behind."""
     out, log = command_line.out, command_line.cwd / "printed"
@@ -149,6 +159,7 @@ def test_one_seed_that_misses_it_is_enough_to_survive() -> None:
     missed = Trying("pass", "", "", None, {"rocksdb": "pass"}, [])
     row = row_of(MUTANT, {0: KILLED, 7: missed})
     assert (row.outcome, row.reason) == ("survived", "pass with seed 7")
+    assert (row.found, row.rate) == (1, 0.5)
 
 
 @pytest.mark.parametrize("status", ["fail", "skip", "error"])
@@ -206,7 +217,7 @@ def test_the_page_in_markdown() -> None:
     assert page.startswith("## 1 of 2 mutants killed\n")
     assert "Interrupted" in page
     (line,) = (each for each in page.splitlines() if "KV-008 | killed |" in each)
-    assert "| KV-008 | killed | kv.empty\\_value\\_is\\_a\\_value | 2.00 | 5 | 1 |" in line
+    assert "| killed | 1 of 1 | kv.empty\\_value\\_is\\_a\\_value | 2.00 | 5 | 1 |" in line
     assert "SURVIVED: a \\| b" in page
     assert "| Point operations | " in page
 
