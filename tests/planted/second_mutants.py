@@ -591,7 +591,9 @@ class _SnapshotView:
 
     def get(self, key):
         require_key(key)
-        return self._latest().get(key)
+        snapshot = self._latest()
+        found = next(iter(snapshot.items(from_key=key)), None)
+        return None if found is None or found[0] != key else found[1]
 
     def _rows(self, low, high, *, reverse=False):
         self._latest()
