@@ -242,6 +242,17 @@ def planted(session: nox.Session) -> None:
 
 
 @nox.session
+def planted_runtime(session: nox.Session) -> None:
+    """Search for mistakes that a stranger planted in the runtime: half an hour.
+
+    The arguments are `--budget TIME`, `--seed N` and names of mistakes.
+    """
+    install(session)
+    script = str(ROOT / "tests" / "planted_runtime.py")
+    session.run("python", "-P", script, *session.posargs)
+
+
+@nox.session
 def exploration(session: nox.Session) -> None:
     """Explore the simulator: `seeds FROM TO` finds nothing, `defects TO [NAME ...]` finds each."""
     install(session)
