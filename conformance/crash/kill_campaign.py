@@ -1,8 +1,10 @@
 """Kills programs at many points, and judges the state after each kill.
 
-Between operations and at system calls, most states are derived from one recorded run. If they show
-no new failure, only a sample of the points is killed for real. If they do, every point is: so what
-a report says of a store, a dead process has shown.
+Between operations and at system calls, most states are derived from one recorded run. A new
+failure among them counts only if a real kill at the same point shows it, too. If none does, every
+point is killed for real; otherwise a sample is. A failure is made small with recordings as well,
+and a real kill confirms the smaller program. So what a report says of a store, a dead process has
+shown.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ import contextlib
 import itertools
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash import triggers
@@ -54,6 +56,11 @@ CONFIRMATIONS = 3
 A store may write in the background. A program that fails by luck alone shows a reader nothing.
 """
 
+TRIES_OF_A_STATE = 12
+"""The most real kills that look for the failure of one derived state."""
+
+T = TypeVar("T")
+
 
 class KillCampaign(ProgramCampaign[Crashed]):
     """The crashes of one check.
@@ -73,6 +80,8 @@ class KillCampaign(ProgramCampaign[Crashed]):
         self._derived = DerivedKills(run)
         self.left = limit
         self._before = before
+        # While a failure is made small with recordings: the ever smaller cases that broke again.
+        self._told: list[tuple[Crashed, Ruling]] | None = None
 
     def _sees_syscalls(self) -> bool:
         """Whether system calls can be points on this machine; notes the reason if they cannot."""
@@ -169,7 +178,10 @@ class KillCampaign(ProgramCampaign[Crashed]):
             self._note(crashed, rulings)
 
     def _keeps_promises_derived(self, program: Program, points: Sequence[CrashPoint]) -> bool:
-        """Whether there are derived states of such points, and they show no new failure."""
+        """Whether there are derived states of such points, and kills show each new failure, too.
+
+        Each of these failures is recorded as a kill shows it.
+        """
         if len(points) < FEWEST_DERIVED or points[0].kind not in DERIVABLE:
             return False
         states = self._derived.crashes(program, points, self._before)
@@ -177,10 +189,23 @@ class KillCampaign(ProgramCampaign[Crashed]):
             return False
         while batch := list(itertools.islice(states, BATCH)):
             for crashed, rulings in self._judge(batch):
-                if any(self._is_news(crashed, each) for each in rulings):
+                if not all(self._is_shown(crashed, each) for each in rulings):
                     return False
                 self._count_crash(crashed)
                 self._note(crashed, rulings)
+        return True
+
+    def _is_shown(self, state: Crashed, ruling: Ruling) -> bool:
+        """Whether a real kill shows what a derived state breaks, unless that is no news."""
+        if not self._is_news(state, ruling):
+            return True
+        self._tries = TRIES_OF_A_STATE
+        shown = self._broken_again(_as_killed(state), ruling)
+        if shown is None:
+            return False
+        crashed, found = shown
+        self._count_crash(crashed)
+        self._note(crashed, [found])
         return True
 
     def _is_news(self, crashed: Crashed, ruling: Ruling) -> bool:
@@ -211,9 +236,10 @@ class KillCampaign(ProgramCampaign[Crashed]):
         self, program: Program, points: Sequence[CrashPoint], *, search: bool = True
     ) -> Iterator[tuple[Crashed, list[Ruling]]]:
         """Kill a program at each point; yield each crash with its rulings."""
-        for at in range(0, len(points), BATCH):
+        # A search needs all; whoever looks for one failure stops at the first that shows it.
+        for batch in _batches(points, BATCH if search else 1):
             crashes = []
-            for crashed in self._engine.kill_all(program, points[at : at + BATCH], self._before):
+            for crashed in self._engine.kill_all(program, batch, self._before):
                 if crashed.error:
                     yield crashed, [_raised(crashed)]
                 elif crashed.reached or crashed.point.kind == "boundary":
@@ -239,7 +265,45 @@ class KillCampaign(ProgramCampaign[Crashed]):
         if case.error and case.point.kind in FAULTS:
             # The error may be a hang, and shrinking would wait for the hang again and again.
             return case, ruling
-        return self._with_fewer_operations(*self._cut(case, ruling))
+        told = self._shrunk_by_recordings(case, ruling)
+        return told or self._with_fewer_operations(*self._cut(case, ruling))
+
+    def _shrunk_by_recordings(self, case: Crashed, ruling: Ruling) -> tuple[Crashed, Ruling] | None:
+        """A smaller case that recordings have told and a real kill has shown; ``None`` without one.
+
+        It takes half of the tries at most. The rest is for real kills.
+        """
+        if case.error or case.point.kind not in DERIVABLE:
+            return None
+        half = self._tries // 2
+        self._tries -= half
+        self._told = told = []
+        try:
+            told.append(self._cut(case, ruling))
+            self._with_fewer_operations(*told[0])
+        finally:
+            self._told = None
+        self._tries += half
+        # Threads may take other turns in a kill than in a recording: then a larger program may do.
+        for number in dict.fromkeys(len(told) >> shift for shift in range(3)):
+            if shown := self._broken_again(*told[max(number - 1, 0)]):
+                return shown
+        return None
+
+    def _broken_again(self, case: Crashed, ruling: Ruling) -> tuple[Crashed, Ruling] | None:
+        """The failure of a case as a real kill shows it; each time, if that is between operations.
+
+        A store may write in the background, so a few more kills may be needed for the first one.
+        """
+        broken = case, ruling
+        times = 1 + CONFIRMATIONS if case.point.kind == "boundary" else 1
+        for _ in range(times):
+            again = self._crashes_like(broken[0].program, broken[0].point)
+            found = self._first_break(again, self._broken_by(*broken))
+            if found is None:
+                return None
+            broken = found
+        return broken
 
     def _cut(self, crashed: Crashed, ruling: Ruling) -> tuple[Crashed, Ruling]:
         """End the program with the operation that died, and count in that operation only."""
@@ -264,23 +328,31 @@ class KillCampaign(ProgramCampaign[Crashed]):
     ) -> tuple[Crashed, Ruling] | None:
         """The failure without some operations, if it occurs each time."""
         broken = super()._without(case, ruling, start, end)
-        for _ in range(CONFIRMATIONS if case.point.kind == "boundary" else 0):
-            if broken is None:
-                return None
-            smaller, found = broken
-            again = self._crashes_like(smaller.program, smaller.point)
-            broken = self._first_break(again, self._broken_by(smaller, found))
+        if broken is not None and self._told is not None:
+            self._told.append(broken)
+        elif broken is not None and case.point.kind == "boundary":
+            return self._broken_again(*broken)
         return broken
 
     def _crashes_like(
         self, program: Program, point: CrashPoint
     ) -> Iterator[tuple[Crashed, list[Ruling]]]:
-        """Kill a program at a point, or at other points of its kind in the same operation."""
-        points = [point]
+        """Kill a program at a point, and then at other points of its kind in the same operations.
+
+        While recordings tell, look at the states that they tell instead.
+        """
+        if self._told is not None:
+            states = self._derived.near(program, point, SHRINK_POINTS, self._before)
+            for batch in _batches(states, 1):
+                for crashed, rulings in self._judge(batch):
+                    yield _as_killed(crashed), rulings
+            return
+        yield from self._judged(program, [point], search=False)
         if point.kind != "boundary":
             count = self._engine.count(program, point, self._before)
-            points = [replace(point, n=n) for n in spread(count, SHRINK_POINTS)]
-        yield from self._judged(program, points, search=False)
+            others = sorted(spread(count, SHRINK_POINTS), key=lambda n: abs(n - point.n))
+            points = [replace(point, n=n) for n in others if n != point.n]
+            yield from self._judged(program, points, search=False)
 
     # Writing failures down.
 
@@ -305,6 +377,26 @@ class KillCampaign(ProgramCampaign[Crashed]):
     def _death(self, case: Crashed, name: str) -> list[str]:
         # A program that goes on after a failed call is judged with what ended it.
         return [f"{'error = ' if case.point.kind in FAULTS else ''}lab.crash({name})"]
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """All items in ever larger batches, of which the first has ``size``, and none above ``BATCH``.
+
+    Whoever stops at one of the first items needs few of them.
+    """
+    some = iter(items)
+    while batch := list(itertools.islice(some, size)):
+        yield batch
+        size = min(2 * size, BATCH)
+
+
+def _as_killed(state: Crashed) -> Crashed:
+    """A derived state, as a kill leaves it that ends the program there."""
+    operation = state.started - 1
+    point = CrashPoint("syscall", operation, state.point.n + 1)
+    if state.started == state.finished:
+        point = CrashPoint("boundary", state.started)
+    return replace(state, program=Program(state.program.operations[: state.started]), point=point)
 
 
 def _place(crashed: Crashed) -> str:

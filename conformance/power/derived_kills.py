@@ -7,7 +7,7 @@ Looking at such a state saves the run of the program up to that moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from streamproof.conformance.check_context import CheckContext
@@ -17,7 +17,7 @@ from streamproof.conformance.crash.program import Program
 from streamproof.conformance.power.disk_states import digest_of
 from streamproof.conformance.power.power_engine import PowerEngine, Recording
 from streamproof.conformance.power.syscall_recorder import recorder_is_loaded
-from streamproof.conformance.power.syscall_trace import SyscallTrace, write_tree
+from streamproof.conformance.power.syscall_trace import SyscallTrace, Tree, write_tree
 from streamproof.conformance.sampling import spread
 
 __all__ = ["DERIVABLE", "DerivedKills"]
@@ -58,10 +58,33 @@ class DerivedKills:
             return None
         return self._left(recording, sorted({*_moments(recording.trace, points)}))
 
+    def near(
+        self, program: Program, point: CrashPoint, limit: int, before: Crashed | None
+    ) -> Iterator[Crashed]:
+        """Up to ``limit`` states that kills at a point, and at others of its kind near it, leave.
+
+        The nearest come first, and they are made lazily. There are none if they cannot be derived.
+        """
+        recording = self._recording(program, before)
+        if recording is None:
+            return
+        trace = recording.trace
+        wanted = trace.started[point.operation] + point.n - 1 if point.kind == "syscall" else 0
+        moments = {*_moments(trace, [point] * (limit if point.kind == "syscall" else 1))}
+        nearest = sorted(moments, key=lambda moment: (abs(moment[0] - wanted), moment))
+        disk = recording.disk()
+        yield from self._made(recording, ((each, disk.tree(each[0])) for each in nearest))
+
     def _left(self, recording: Recording, moments: Sequence[Moment]) -> Iterator[Crashed]:
         trees = recording.disk().trees(after for after, _, _ in moments)
+        return self._made(recording, zip(moments, trees, strict=True))
+
+    def _made(
+        self, recording: Recording, states: Iterable[tuple[Moment, Tree]]
+    ) -> Iterator[Crashed]:
+        """The different ones among some states, each in a directory of its own."""
         seen = set()
-        for (after, started, returned), tree in zip(moments, trees, strict=True):
+        for (after, started, returned), tree in states:
             looks = digest_of(tree), started, returned
             if looks not in seen:
                 seen.add(looks)

@@ -79,6 +79,12 @@ def test_a_failure_is_what_a_real_kill_has_shown() -> None:
         assert point.kind == "boundary"
 
 
+def test_a_failure_needs_few_real_kills() -> None:
+    """Recordings find it and make it small; kills show it, and are tried at a sample of points."""
+    evidence = outcome_of(FAULTY, "crash.between_operations").evidence
+    assert evidence.crash_points["derived"] > 3 * evidence.crash_points["boundary"] > 0
+
+
 def test_a_store_that_keeps_its_data_elsewhere_is_not_blamed() -> None:
     """The directories that a recording leads to are empty, but the store is right."""
     outcome = outcome_of(ELSEWHERE, "crash.between_operations")
