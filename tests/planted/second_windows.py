@@ -186,7 +186,7 @@ class DropsCountedTwice(_MeteredSessionStore):
     """The metric of dropped records gets the number of all records dropped so far at each commit, and not that of new ones."""
 
     def __init__(self, name="store"):
-        super().__init__(_Sessions(name), "rocksdb-session")
+        super().__init__(_Sessions(name), "rocksdb")
 
     def _record_drops(self):
         if self._inner.dropped_records > 0:
