@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamproof.sim.invariants import InvariantViolation
+from streamproof.sim.invariants.judging import EVERYTHING_SEEN, Unseen
 from streamproof.sim.trace import Event
 from streamproof.sim.world_plan import Plan
 
@@ -30,6 +31,8 @@ class RecordedRun:
         title: one line about the run; empty if it has no title.
         story: a few sentences on what happens and why it matters.
         surprises: the differences from the expected result, a sentence each.
+        unseen: what the events do not tell.
+        unjudged: by invariant, why it was not judged.
     """
 
     name: str
@@ -43,6 +46,8 @@ class RecordedRun:
     title: str = ""
     story: str = ""
     surprises: Sequence[str] = ()
+    unseen: Unseen = EVERYTHING_SEEN
+    unjudged: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -7,18 +7,18 @@ from the same table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import Any, Self
 
 import msgspec
 
 from streamproof.errors import UsageError
 from streamproof.sim.arrow import pa, pq
-from streamproof.sim.event_kinds import KINDS
+from streamproof.sim.attribute_codec import attribute_decoder, attribute_encoder
+from streamproof.sim.invariants.judging import EVERYTHING_SEEN, Unseen
 from streamproof.sim.trace import Event
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "events_of",
     "read_trace",
     "require_trace",
+    "unseen_of",
 ]
 
 BATCH = 16_384
@@ -43,6 +44,9 @@ SCHEMA_VERSION = 1
 
 VERSION_KEY = b"streamproof.events"
 """The key of the version in the metadata of a file's schema; a file without it has version 1."""
+
+UNSEEN_KEY = b"streamproof.unseen"
+"""The key of what a trace does not tell, as JSON; a file without it tells everything."""
 
 SCHEMA = pa.schema(
     [
@@ -59,10 +63,6 @@ SCHEMA = pa.schema(
 )
 """The columns of a trace; ``attributes`` is a JSON object."""
 
-# The encoder must keep the order inside attributes: invariants that read the trace again may
-# depend on it.
-_json = msgspec.json.Encoder()
-
 
 class TraceFile:
     """Writes the events of a run to a Parquet file; a context manager that is called with events.
@@ -72,12 +72,16 @@ class TraceFile:
     Args:
         path: the file; an existing file is replaced.
         run: the name of the run.
+        unseen: what the events do not tell.
     """
 
-    def __init__(self, path: Path, run: str) -> None:
+    def __init__(self, path: Path, run: str, unseen: Unseen = EVERYTHING_SEEN) -> None:
         self._run = run
         self._events: list[Event] = []
-        schema = SCHEMA.with_metadata({VERSION_KEY: str(SCHEMA_VERSION)})
+        metadata: dict[bytes, bytes | str] = {VERSION_KEY: str(SCHEMA_VERSION)}
+        if unseen != EVERYTHING_SEEN:
+            metadata[UNSEEN_KEY] = msgspec.json.encode(unseen)
+        schema = SCHEMA.with_metadata(metadata)
         self._writer = pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=REPEATED)
 
     def __call__(self, event: Event) -> None:
@@ -118,7 +122,7 @@ def batch_of(run: str, events: Sequence[Event]) -> pa.RecordBatch:
     columns: dict[str, Any] = {"run": pa.repeat(run, len(events))}
     for name in SCHEMA.names[1:-1]:
         columns[name] = list(map(attrgetter(name), events))
-    columns["attributes"] = [_json.encode(event.attributes) for event in events]
+    columns["attributes"] = [attribute_encoder.encode(event.attributes) for event in events]
     return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
 
 
@@ -137,7 +141,7 @@ def events_of(rows: pa.RecordBatch | pa.Table, *, complete: bool = True) -> Iter
     """
     runs, *columns, texts = (_values(rows, name) for name in SCHEMA.names)
     sequences, kinds = columns[0], columns[3]
-    decoders = {kind: _decoder(kind, complete=complete) for kind in set(kinds)}
+    decoders = {kind: attribute_decoder(kind, complete=complete) for kind in set(kinds)}
 
     def attributes() -> Iterator[dict[str, Any]]:
         for run, sequence, kind, text in zip(runs, sequences, kinds, texts, strict=True):
@@ -164,16 +168,6 @@ def _values(rows: pa.RecordBatch | pa.Table, name: str) -> list[Any]:
     return values
 
 
-@cache
-def _decoder(kind: str, *, complete: bool) -> msgspec.json.Decoder[dict[str, Any]]:
-    """Reads the attributes of a kind of events."""
-    known = KINDS.get(kind)
-    if known is None:
-        return msgspec.json.Decoder(dict[str, Any])
-    types: Any = {name: each.type for name, each in known.attributes.items()}
-    return msgspec.json.Decoder(TypedDict("Attributes", types, total=complete))  # type: ignore[operator]
-
-
 def require_trace(path: Path) -> None:
     """Check that a file is a trace. This reads only its footer, which holds the schema.
 
@@ -185,6 +179,29 @@ def require_trace(path: Path) -> None:
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
     _require_schema(path, schema)
+
+
+def unseen_of(paths: Iterable[Path]) -> Unseen:
+    """What the events in some traces do not tell.
+
+    Raises:
+        UsageError: a file says so in a form that this streamproof cannot read.
+    """
+    kinds: dict[str, str] = {}
+    logs = ""
+    for path in paths:
+        text = (pq.read_schema(path).metadata or {}).get(UNSEEN_KEY)
+        if text is not None:
+            try:
+                found = msgspec.json.decode(text, type=Unseen)
+            except msgspec.DecodeError as error:
+                raise UsageError(
+                    f"{path} does not say in a known form what it lacks: {error}. Make the trace "
+                    "again."
+                ) from error
+            kinds |= found.kinds
+            logs = logs or found.logs
+    return Unseen(kinds, logs)
 
 
 def read_trace(path: Path) -> Iterator[Event]:

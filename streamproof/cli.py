@@ -40,6 +40,9 @@ COMMANDS = {
     "replay": CommandEntry(
         "replay:replay", "Play a scenario, show a trace, or run a saved failure again."
     ),
+    "record": CommandEntry(
+        "record:record", "Print the option that records a Kafka Streams application."
+    ),
     "explore": CommandEntry(
         "explore:explore", "Explore simulated worlds, and shrink what breaks a promise."
     ),

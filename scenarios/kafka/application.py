@@ -9,16 +9,14 @@ from __future__ import annotations
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
 from streamproof.errors import UsageError
-from streamproof.scenarios import kafka
+from streamproof.scenarios.kafka.builds import built_application, recorder_option
 from streamproof.scenarios.kafka.cluster import WARNINGS_LOGGED, Broker
 from streamproof.scenarios.kafka.processes import Processes, RealProcess
-from streamproof.stores.jvm.cached_builds import built_once
-from streamproof.stores.jvm.java_tools import compile_java, java_command, require_java
+from streamproof.stores.jvm.java_tools import java_command
 from streamproof.stores.jvm.kafka_jars import APPLICATION, class_path_of
 
 __all__ = ["Application", "RealRecord"]
@@ -31,6 +29,9 @@ CLIENT_S = 60.0
 
 POLL_S = 0.03
 """The time between two looks at an instance that is starting, in seconds."""
+
+SMALL = "-Xmx256m"
+"""Several JVMs run at a time, and none has much to keep."""
 
 SETTINGS = {
     # A killed instance is missed after this time. The broker allows so little for this.
@@ -64,18 +65,22 @@ class Application:
         processes: what its JVMs belong to.
         broker: the broker.
         topology: the name of the topology, which is also the application id.
+        recording: the directory where its instances are recorded; by default, they are not.
 
     Raises:
         UsageError: the JDK or Maven is missing.
     """
 
-    def __init__(self, processes: Processes, broker: Broker, topology: str) -> None:
+    def __init__(
+        self, processes: Processes, broker: Broker, topology: str, recording: Path | None = None
+    ) -> None:
         self._processes = processes
         self._broker = broker
         self._topology = topology
-        built = _built(broker.release)
+        built = built_application(broker.release)
         jars = [built / "application.jar", *class_path_of(broker.release, built, APPLICATION)]
-        self._java = java_command(jars, WARNINGS_LOGGED)
+        self._recording = recording
+        self._java = java_command(jars, WARNINGS_LOGGED, SMALL)
         self._clients = 0
         self._starts = 0
 
@@ -99,7 +104,8 @@ class Application:
         properties = directory / f"{name}-start-{self._starts}.properties"
         lines = [f"{key}={value}\n" for key, value in {**SETTINGS, **own, **settings}.items()]
         properties.write_text("".join(lines), "utf-8")
-        words = [*self._java, "streamproof.application.Application"]
+        recorder = [recorder_option(self._recording, name)] if self._recording else []
+        words = [self._java[0], *recorder, *self._java[1:], "streamproof.application.Application"]
         process = self._processes.start(
             f"{name}-start-{self._starts}", [*words, self._topology, str(properties)]
         )
@@ -155,22 +161,6 @@ class Application:
             process.kill()
             raise UsageError(f"A client of the cluster failed ({command}). {said}")
         return file.read_text("utf-8").splitlines()
-
-
-def _built(release: str) -> Path:
-    """The directory with the applications for a release, which is built unless it is there."""
-    with resources.as_file(resources.files(kafka) / "java") as folder:
-        sources = {
-            str(path.relative_to(folder)): path.read_text("utf-8")
-            for path in sorted(folder.rglob("*.java"))
-        }
-
-    def make(building: Path) -> None:
-        jars = class_path_of(release, building, APPLICATION)
-        compile_java(sources, jars, building, "application.jar")
-
-    depends_on = [require_java("javac"), *sources, *sources.values()]
-    return built_once(f"kafka-{release}-application", depends_on, make)
 
 
 def _encoded(value: bytes | None) -> str:

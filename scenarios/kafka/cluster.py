@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streamproof.errors import UsageError
+from streamproof.scenarios.kafka.builds import recorder_option
 from streamproof.scenarios.kafka.processes import Processes, RealProcess
 from streamproof.stores.jvm.cached_builds import built_once
 from streamproof.stores.jvm.java_tools import (
@@ -65,6 +66,8 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     # So that an instance may have a short session: a kill is noticed when the session ends.
     "group.min.session.timeout.ms": "500",
+    # The times of records are those of a scenario, which begins at 0: no record is too old.
+    "log.retention.ms": "-1",
     # A misspelled topic is a mistake, and not a new topic.
     "auto.create.topics.enable": "false",
 }
@@ -92,6 +95,7 @@ def start_broker(
     port: int | None = None,
     settings: Mapping[str, str] | None = None,
     coming_up_s: float = COMING_UP_S,
+    recording: Path | None = None,
 ) -> Broker:
     """Start a broker, and wait until it serves clients.
 
@@ -101,6 +105,7 @@ def start_broker(
         port: where it listens; by default, where nobody does.
         settings: settings of the broker besides ours, or instead of ours.
         coming_up_s: how long to wait for it, in seconds.
+        recording: the directory where its logs are recorded; by default, they are not.
 
     Raises:
         UsageError: Java or Maven is missing, the port is in use, or the broker does not come up;
@@ -109,7 +114,8 @@ def start_broker(
     require_release(release)
     require_java()
     prepared = _prepared(release)
-    command = _java(release, prepared, *shared_classes(prepared))
+    options = [recorder_option(recording)] if recording else []
+    command = _java(release, prepared, *shared_classes(prepared), *options)
     broker = _started(processes, prepared, command, release=release, port=port, settings=settings)
     _await(broker, coming_up_s)
     return broker

@@ -121,6 +121,14 @@ class Picture:
     is_explained: bool
 
     @property
+    def held(self) -> str:
+        """What to say of a run without a violation, without the end of the sentence."""
+        unjudged = len(self.played.unjudged)
+        if not unjudged:
+            return "Every invariant held"
+        return f"Every judged invariant held; {unjudged} were not judged"
+
+    @property
     def title(self) -> str:
         """The title of the run; empty without one."""
         return harmless(self.played.title)

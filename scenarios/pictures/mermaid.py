@@ -73,7 +73,7 @@ def _notes(picture: Picture) -> Iterator[str]:
         yield _broken_up(f"Defect {name}: {what}" if what else f"Defect {name}")
     found = picture.violation
     if found is None:
-        yield "Every invariant held"
+        yield picture.held
         return
     yield _broken_up(f"✗ {found.requirement} is broken: {found.invariant}")
     yield _broken_up(found.message)

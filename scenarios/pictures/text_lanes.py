@@ -177,9 +177,9 @@ def _ending(picture: Picture, width: int) -> Iterator[str]:
     if found is not None:
         yield from _broken(found, width)
     elif not picture.surprises:
-        yield "Every invariant held."
+        yield f"{picture.held}."
     if picture.surprises:
-        held = "Every invariant held, but this" if found is None else "This"
+        held = f"{picture.held}, but this" if found is None else "This"
         yield from _wrapped(f"{held} is not the expected run:", width, "  ", "X ")
         for each in picture.surprises:
             yield from _wrapped(f"{sentence(each)}.", width, "    ", "  - ")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from streamproof.errors import SuiteError
-from streamproof.sim.invariants.log_history import LogHistory
+from streamproof.sim.invariants.log_history import LogHistory, LogsUnknownError, UnknownLogs
 from streamproof.sim.trace import Event
 
 __all__ = ["Invariant", "InvariantError", "InvariantViolation", "Observer", "Watch"]
@@ -82,15 +82,26 @@ class Watch:
     Args:
         invariants: the invariants to check.
         exactly_once: the guarantee under which the application runs.
+        has_logs: whether the events tell all that was ever written to the logs.
 
     Attributes:
         history: the logs, folded from the events so far.
+        unjudged: the names of the invariants that asked for a log that is not known. What they
+            found does not count.
         violations: the breaches, in the order in which they were found.
         broken: called once, at the first breach.
     """
 
-    def __init__(self, invariants: Iterable[type[Invariant]], *, exactly_once: bool) -> None:
-        self.history = LogHistory(exactly_once=exactly_once)
+    def __init__(
+        self,
+        invariants: Iterable[type[Invariant]],
+        *,
+        exactly_once: bool,
+        has_logs: bool = True,
+    ) -> None:
+        make = LogHistory if has_logs else UnknownLogs
+        self.history = make(exactly_once=exactly_once)
+        self.unjudged: set[str] = set()
         self.broken: Callable[[], None] = lambda: None
         self._invariants = [each(self.history) for each in invariants]
         self._observers: dict[str, list[tuple[Invariant, Observer]]] = {}
@@ -110,6 +121,8 @@ class Watch:
             try:
                 for message in observe(event):
                     self._note(invariant, message, event)
+            except LogsUnknownError:
+                self._give_up(invariant)
             except Exception as error:
                 raise _raised(invariant, error, event) from error
 
@@ -128,11 +141,20 @@ class Watch:
             try:
                 for message in invariant.at_end():
                     self._note(invariant, message, None)
+            except LogsUnknownError:
+                self._give_up(invariant)
             except Exception as error:
                 raise _raised(invariant, error, None) from error
         return self.violations
 
+    def _give_up(self, invariant: Invariant) -> None:
+        """Judge by an invariant no more, and forget what it found: it lacks a log."""
+        self.unjudged.add(invariant.name)
+        self.violations = [each for each in self.violations if each.invariant != invariant.name]
+
     def _note(self, invariant: Invariant, message: str, event: Event | None) -> None:
+        if invariant.name in self.unjudged:
+            return
         if not self.violations:
             self.broken()
         self.violations.append(

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from typing import Any, Never
 
 from msgspec import Struct
 
+from streamproof.errors import SuiteError
 from streamproof.sim.invariants.foreign_appends import Unseen
 from streamproof.sim.invariants.store_copies import Copies
 from streamproof.sim.trace import Event
 
-__all__ = ["Log", "LogHistory", "LogRecord"]
+__all__ = ["Log", "LogHistory", "LogRecord", "LogsUnknownError", "UnknownLogs"]
 
 FAULTS = (
     "instance.crashed",
@@ -219,3 +221,36 @@ class LogHistory:
         last = {each.key: each.offset for each in records if each.offset < cleaned}
         left = [each for each in batch if last.get(each.key, -1) <= each.offset]
         return left if len(left) == event.attributes["records"] else batch
+
+
+class LogsUnknownError(SuiteError):
+    """An invariant asked for a log of a run whose logs are not known."""
+
+
+class UnknownLogs(LogHistory):
+    """The history of a run whose logs nobody has recorded, or not from their beginning.
+
+    Whoever asks for a log gets :class:`LogsUnknownError`, rather than an empty log.
+    """
+
+    def __init__(self, *, exactly_once: bool) -> None:
+        super().__init__(exactly_once=exactly_once)
+        self._seen_by = {kind: [self._fail] for kind in FAULTS}
+        for name in ("logs", "committed", "compacted", "stored", "unseen", "copies"):
+            delattr(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute that this history does not have."""
+        self._refuse(name)
+
+    def log(self, partition: str) -> Log:
+        """Refuse: the log is not known."""
+        self._refuse(partition)
+
+    def visible(self, partition: str, start: int = 0) -> Iterator[LogRecord]:
+        """Refuse: the log is not known."""
+        self._refuse(f"{partition} from {start} on")
+
+    @staticmethod
+    def _refuse(what: str) -> Never:
+        raise LogsUnknownError(f"The logs of this run are not known: {what} was asked for.")

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from zipfile import ZipFile
 
 from streamproof.errors import UsageError
@@ -65,7 +66,11 @@ def shared_classes(built: Path) -> list[str]:
 
 
 def compile_java(
-    sources: Mapping[str, str], class_path: Sequence[Path], building: Path, jar_name: str
+    sources: Mapping[str, str],
+    class_path: Sequence[Path],
+    building: Path,
+    jar_name: str,
+    manifest: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Compile sources of our own into a jar.
 
@@ -74,6 +79,7 @@ def compile_java(
         class_path: the jars that they need.
         building: the directory for the jar.
         jar_name: the name of the jar.
+        manifest: what the manifest of the jar has, by attribute; without any, there is none.
 
     Raises:
         UsageError: there is no compiler, or the sources do not fit this release of Kafka.
@@ -109,6 +115,9 @@ def compile_java(
         )
     # The archive of classes takes jars alone.
     with ZipFile(building / jar_name, "w") as jar:
+        if manifest:
+            lines = [f"{name}: {value}\n" for name, value in manifest.items()]
+            jar.writestr("META-INF/MANIFEST.MF", "".join(["Manifest-Version: 1.0\n", *lines]))
         for path in sorted(classes.rglob("*.class")):
             jar.write(path, path.relative_to(classes))
     shutil.rmtree(classes)

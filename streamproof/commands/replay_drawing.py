@@ -50,8 +50,10 @@ def summary(played: RecordedRun, how: str = "") -> str:
         how: what else there is to say of that.
     """
     found = played.violations
-    came = f"{found[0].requirement} is broken" if found else "every promise is kept"
-    return ", ".join(filter(None, [came, how, f"{len(played.events):,} events"]))
+    kept = "every judged promise is kept" if played.unjudged else "every promise is kept"
+    came = f"{found[0].requirement} is broken" if found else kept
+    without = f"{len(played.unjudged)} promises not judged" if played.unjudged else ""
+    return ", ".join(filter(None, [came, how, without, f"{len(played.events):,} events"]))
 
 
 def draw(console: Console, played: RecordedRun, view: View, *, is_only: bool = True) -> None:
@@ -146,7 +148,7 @@ def _write(played: RecordedRun, format_: Format, path: Path) -> None:
         # Imported here, because only a trace needs Arrow.
         from streamproof.sim.trace_files import TraceFile
 
-        with TraceFile(path, played.name) as file:
+        with TraceFile(path, played.name, played.unseen) as file:
             for event in played.events:
                 file(event)
     else:

@@ -22,7 +22,7 @@ from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.scenario import Scenario
 from streamproof.scenarios.state.walk import step as walk
 
-__all__ = ["print_repeated", "print_why", "show_scenarios", "show_traces"]
+__all__ = ["print_repeated", "print_unjudged", "print_why", "show_scenarios", "show_traces"]
 
 EXIT_CODES = {
     "broken": ExitCode.SUITE_ERROR,
@@ -80,6 +80,18 @@ def show_traces(console: Console, runs: Iterable[RecordedRun], view: View) -> No
             walk(each, console, input)
         else:
             draw(console, each, view)
+        print_unjudged(console, each)
+
+
+def print_unjudged(console: Console, run: RecordedRun) -> None:
+    """Say which promises were not judged, and why; those of one reason stand together."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in run.unjudged.items():
+        by_reason.setdefault(reason, []).append(name)
+    if by_reason:
+        console.print("  [dim]Not judged, as the recording lacks what they need:[/]")
+    for reason, names in sorted(by_reason.items()):
+        console.print(Padding(Text(f"{'; '.join(names)}: {reason}", style="dim"), (0, 0, 0, 4)))
 
 
 def print_why(console: Console, reasons: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Reading the runs of traces, and judging each by all invariants."""
+"""Reading the runs of traces and recordings, and judging each by all invariants."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 
 from streamproof.errors import UsageError
 from streamproof.reports.pipeline.rechecking.event_files import event_files
-from streamproof.reports.pipeline.rechecking.run_invariants import KNOWN, in_order, violations_in
+from streamproof.reports.pipeline.rechecking.run_invariants import KNOWN, in_order, judgement_of
 from streamproof.reports.pipeline.rechecking.validation import DUPLICATE
+from streamproof.scenarios.kafka.recording import is_recording, read_recording
 from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.sim.arrow import pa, pq
 from streamproof.sim.invariants import InvariantError
-from streamproof.sim.trace_files import BATCH, SCHEMA, events_of
+from streamproof.sim.invariants.judging import Unseen
+from streamproof.sim.trace import Event
+from streamproof.sim.trace_files import BATCH, SCHEMA, events_of, unseen_of
 
 __all__ = ["read_runs"]
 
@@ -23,16 +26,20 @@ MOST_NAMED = 10
 
 
 def read_runs(paths: Sequence[Path], names: Sequence[str]) -> list[RecordedRun]:
-    """Read runs from traces, and judge them by all invariants.
+    """Read runs from traces or recordings, and judge them by all invariants.
 
     Args:
-        paths: traces, directories of traces, and directories of campaigns.
+        paths: traces, directories of traces, directories of campaigns; or directories with the
+            recordings of real processes, each of which is one run.
         names: the runs to read; may be empty if there is only one.
 
     Raises:
         UsageError: there is no such run, several runs and none of them named, or a file or a run
             that cannot be read.
     """
+    recordings = [each for each in paths if is_recording(each)]
+    if recordings:
+        return _recorded(paths, recordings, names)
     places = _places(event_files(paths))
     where = " ".join(map(str, paths))
     if not places:
@@ -47,6 +54,22 @@ def read_runs(paths: Sequence[Path], names: Sequence[str]) -> list[RecordedRun]:
     for name in dict.fromkeys(names) or places:
         command = [*again, "--run", name] if len(places) > 1 else again
         runs.append(_read(name, places[name], shlex.join(command)))
+    return runs
+
+
+def _recorded(
+    paths: Sequence[Path], recordings: Sequence[Path], names: Sequence[str]
+) -> list[RecordedRun]:
+    """The runs of recordings, each with the name of its directory."""
+    if len(recordings) < len(paths):
+        raise UsageError("Traces and recordings are replayed one kind at a time.")
+    if names:
+        raise UsageError("--run names a run of a trace, and a recording is one run: leave it out.")
+    runs = []
+    for path in recordings:
+        events, unseen = read_recording(path)
+        command = shlex.join(["streamproof", "replay", str(path)])
+        runs.append(_judged(path.resolve().name, events, unseen, command))
     return runs
 
 
@@ -90,7 +113,7 @@ def _table(path: Path, columns: list[str], run: str | None = None) -> pa.Table:
 
 
 def _read(name: str, files: Sequence[Path], command: str) -> RecordedRun:
-    """One run, with what does not hold in it.
+    """One run of a trace, with what does not hold in it.
 
     Raises:
         UsageError: events of it are missing, or tell too little.
@@ -99,7 +122,22 @@ def _read(name: str, files: Sequence[Path], command: str) -> RecordedRun:
         rows = pa.concat_tables(_table(each, SCHEMA.names, name) for each in files)
         single = in_order(rows)
         events = list(chain.from_iterable(map(events_of, single.to_batches(BATCH))))
-        violations = violations_in(iter(events), KNOWN)
+    except UsageError as error:
+        raise UsageError(f"Run {name!r} cannot be shown: {error}") from error
+    twice = DUPLICATE % (len(rows), len(single)) if len(single) < len(rows) else ""
+    return _judged(name, events, unseen_of(files), command, twice)
+
+
+def _judged(
+    name: str, events: list[Event], unseen: Unseen, command: str, story: str = ""
+) -> RecordedRun:
+    """A run, with what does not hold in it.
+
+    Raises:
+        UsageError: events of it are missing.
+    """
+    try:
+        judged = judgement_of(iter(events), KNOWN, unseen)
     except InvariantError as error:
         text = str(error).removesuffix(" This is a mistake in the simulator.")
         raise UsageError(
@@ -107,5 +145,15 @@ def _read(name: str, files: Sequence[Path], command: str) -> RecordedRun:
         ) from error
     except UsageError as error:
         raise UsageError(f"Run {name!r} cannot be shown: {error}") from error
-    twice = DUPLICATE % (len(rows), len(single)) if len(single) < len(rows) else ""
-    return RecordedRun(name, None, (), events, violations, "", command=command, story=twice)
+    return RecordedRun(
+        name,
+        None,
+        (),
+        events,
+        judged.violations,
+        "",
+        command=command,
+        story=story,
+        unseen=unseen,
+        unjudged=judged.unjudged,
+    )

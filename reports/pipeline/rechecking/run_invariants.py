@@ -24,6 +24,12 @@ from streamproof.reports.pipeline.rechecking.validation import (
 )
 from streamproof.sim.arrow import pa, pc
 from streamproof.sim.invariants import INVARIANTS, Invariant, InvariantViolation, Watch
+from streamproof.sim.invariants.judging import (
+    EVERYTHING_SEEN,
+    Judgement,
+    Unseen,
+    judgeable,
+)
 from streamproof.sim.trace import Event
 from streamproof.sim.trace_files import BATCH, SCHEMA, events_of
 
@@ -37,6 +43,7 @@ __all__ = [
     "find_invariants",
     "in_order",
     "judge",
+    "judgement_of",
     "recheck",
     "violations_in",
 ]
@@ -179,7 +186,7 @@ def in_order(rows: pa.Table) -> pa.Table:
 def violations_in(
     events: Iterator[Event], invariants: Sequence[type[Invariant]]
 ) -> list[InvariantViolation]:
-    """The violations in a run, in the order in which they are found.
+    """The violations in a run that tells everything, in the order in which they are found.
 
     Args:
         events: the events of the run, in order; there is at least one.
@@ -189,10 +196,29 @@ def violations_in(
         UsageError: the run does not begin with the event that has the guarantee.
         InvariantError: an invariant raised an error, because an event is missing.
     """
+    return judgement_of(events, invariants, EVERYTHING_SEEN).violations
+
+
+def judgement_of(
+    events: Iterator[Event], invariants: Sequence[type[Invariant]], unseen: Unseen
+) -> Judgement:
+    """What comes of judging a run.
+
+    Args:
+        events: the events of the run, in order; there is at least one.
+        invariants: the invariants to check.
+        unseen: what the events do not tell.
+
+    Raises:
+        UsageError: the run does not begin with the event that has the guarantee.
+        InvariantError: an invariant raised an error, because an event is missing.
+    """
     first = next(events)
     if first.kind != START:
         raise UsageError(WRONG_START % first.kind)
-    watch = Watch(_watched(invariants), exactly_once=first.attributes["exactly_once"])
+    exactly_once = first.attributes["exactly_once"]
+    able, unjudged = judgeable(_watched(invariants), unseen, exactly_once=exactly_once)
+    watch = Watch(able, exactly_once=exactly_once, has_logs=not unseen.logs)
     watch(first)
     healed = False
     for event in events:
@@ -202,7 +228,11 @@ def violations_in(
     was_ended = any(each.invariant in ours for each in watch.violations)
     found = watch.end() if healed and not was_ended else watch.violations
     names = {each.name for each in invariants}
-    return [each for each in found if each.invariant in names]
+    unjudged |= dict.fromkeys(watch.unjudged, unseen.logs)
+    reasons = {name: reason for name, reason in unjudged.items() if name in names}
+    violations = [each for each in found if each.invariant in names]
+    broken = {each.invariant for each in violations}
+    return Judgement(violations, reasons, len(names - reasons.keys() - broken))
 
 
 def _watched(invariants: Sequence[type[Invariant]]) -> list[type[Invariant]]:

@@ -1,0 +1,92 @@
+package streamproof.recorder;
+
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/**
+ * The file of one process: a line of JSON for each event, which is with the kernel before the
+ * process goes on. So a kill loses at most a part of the last line.
+ *
+ * <p>Each line has the monotonic clock of the machine in nanoseconds, which all processes share. It
+ * is read under the lock under which the line is written, so the lines are in the order of time.
+ */
+final class Recording {
+  private static final int POLL_MS = 1;
+
+  private final FileOutputStream out;
+  private final Holds holds;
+  private final Path directory;
+  private final String id;
+  private long written;
+
+  Recording(Path directory) throws IOException {
+    this.directory = directory;
+    Files.createDirectories(directory);
+    // A process id may come again.
+    id = ProcessHandle.current().pid() + "-" + System.nanoTime();
+    out = new FileOutputStream(directory.resolve(id + ".events").toFile());
+    holds = Holds.read(directory);
+  }
+
+  /** Write a line about the recording itself. */
+  void tell(String what, Map<String, ?> details) {
+    Map<String, Object> line = new LinkedHashMap<>();
+    line.put("about", what);
+    line.putAll(details);
+    synchronized (this) {
+      line.put("at", System.nanoTime());
+      write(line);
+    }
+  }
+
+  /** Write an event, and hold the process there if a hold is for this event. */
+  synchronized void event(Line event) {
+    Map<String, Object> line = new LinkedHashMap<>();
+    line.put("at", System.nanoTime());
+    line.put("actor", event.actor());
+    line.put("kind", event.kind());
+    line.put("task", event.task());
+    line.put("partition", event.partition());
+    line.put("offset", event.offset());
+    line.put("attributes", event.attributes());
+    String hold = holds.of(event);
+    if (hold != null) {
+      line.put("hold", hold);
+    }
+    line.put("number", written);
+    write(line);
+    if (hold != null) {
+      await(hold);
+    }
+  }
+
+  /** Stand still until somebody makes the file that lets this process go on. */
+  private void await(String hold) {
+    Path go = directory.resolve("go-" + id + "-" + (written - 1));
+    try {
+      while (!Files.exists(go) && !holds.isOver(hold)) {
+        Thread.sleep(POLL_MS);
+      }
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private void write(Map<String, Object> line) {
+    StringBuilder text = new StringBuilder();
+    Json.write(text, line);
+    text.append('\n');
+    try {
+      out.write(text.toString().getBytes(StandardCharsets.UTF_8));
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+    written++;
+  }
+}

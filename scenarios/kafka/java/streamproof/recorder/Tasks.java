@@ -1,0 +1,86 @@
+package streamproof.recorder;
+
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+
+/** What becomes of tasks: their states, their roles, and how they are closed. */
+final class Tasks {
+  /** Tasks that change their role: the next object for the same task goes on with its stores. */
+  private static final Set<String> RECYCLED = ConcurrentHashMap.newKeySet();
+
+  private static final Set<String> CORRUPTED = ConcurrentHashMap.newKeySet();
+
+  private Tasks() {
+  }
+
+  static void state(Seen call) {
+    Object task = call.self();
+    boolean isActive = (Boolean) Reflect.call(task, "isActive");
+    String id = Reflect.call(task, "id").toString();
+    String before = state(Reflect.call(task, "state"), isActive);
+    String after = state(call.argument(0), isActive);
+    if (isRecycled(id)) {
+      if (after.equals("CLOSED")) {
+        // The old object ends; the task goes on.
+        return;
+      }
+      if (before.equals("CREATED") && after.equals("RESTORING")) {
+        RECYCLED.remove(here(id));
+        before = "SUSPENDED";
+      }
+    }
+    // A corrupted task is created anew with the same object, as every task is created.
+    if (!before.equals(after) && !after.equals("CREATED")) {
+      Events.emit(Line.of(Events.thread(), "task.state").task(id)
+          .with("before", before).with("after", after));
+    }
+  }
+
+  /** A standby that follows its changelog is RUNNING for Kafka, and RESTORING in an event. */
+  private static String state(Object state, boolean isActive) {
+    String name = state.toString();
+    return name.equals("RUNNING") && !isActive ? "RESTORING" : name;
+  }
+
+  static void recycled(Seen call) {
+    String id = Reflect.call(call.self(), "id").toString();
+    Contents.tell("store.recycled", Reflect.field(call.self(), "stateMgr"));
+    boolean becomesActive = !(Boolean) Reflect.call(call.self(), "isActive");
+    Events.emit(Line.of(Events.thread(), "task.recycled").task(id)
+        .with("is_active", becomesActive));
+    RECYCLED.add(here(id));
+  }
+
+  static boolean isRecycled(String id) {
+    return RECYCLED.contains(here(id));
+  }
+
+  static void corrupted(Seen call) {
+    for (Object each : (Set<?>) call.argument(0)) {
+      CORRUPTED.add(here(each.toString()));
+      Events.emit(Line.of(Events.thread(), "task.corrupted").task(each));
+    }
+  }
+
+  static void closing(Seen call) {
+    if ((Boolean) call.argument(2)) {
+      Contents.tell("store.closing", call.argument(4));
+    }
+  }
+
+  static void closed(Seen call) {
+    boolean clean = (Boolean) call.argument(2);
+    boolean wiped = !clean && (Boolean) call.argument(3);
+    String id = Reflect.field(call.argument(4), "taskId").toString();
+    RECYCLED.remove(here(id));
+    String closing = CORRUPTED.remove(here(id)) ? "CORRUPTED" : clean ? "CLEAN" : "DIRTY";
+    Events.emit(Line.of(Events.thread(), "task.closed").task(id).with("closing", closing));
+    if (wiped && call.succeeded()) {
+      Events.emit(Line.of(Events.thread(), "task.wiped").task(id));
+    }
+  }
+
+  private static String here(String id) {
+    return Events.here() + " " + id;
+  }
+}

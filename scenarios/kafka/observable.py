@@ -1,0 +1,86 @@
+"""Which kinds of events are recorded of real processes, and which cannot be observed, with why.
+
+The recorder itself lists the kinds that an application and a broker tell; a test holds these lists
+and ``KINDS`` together, so that a new kind has to be put on one side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["MERGED", "OF_BROKERS", "OF_THE_DRIVER", "UNOBSERVED"]
+
+OF_BROKERS = frozenset(
+    {
+        "log.appended",
+        "log.compacted",
+        "log.deleted",
+        "offsets.added",
+        "offsets.committed",
+        "transaction.decided",
+        "transaction.marker",
+    }
+)
+"""What a recorded broker tells: whatever is written to its logs."""
+
+MERGED = frozenset({"application.started", "instance.crashed"})
+"""What follows from the recordings as a whole."""
+
+OF_THE_DRIVER = frozenset(
+    {
+        "coordinator.away",
+        "coordinator.back",
+        "disk.emptied",
+        "disk.filled",
+        "disk.full",
+        "disk.power_lost",
+        "instance.retired",
+        "instance.stood_still",
+        "instance.went_on",
+        "network.connected",
+        "network.cut",
+        "network.reply_lost",
+        "network.request_lost",
+        "upgrade.awaited",
+        "workload.ended",
+        "world.healed",
+    }
+)
+"""What happens only if whoever plays a scenario makes it happen, who then records it."""
+
+UNOBSERVED: Mapping[str, str] = {
+    "disk.listed": "Kafka has no formats of stores side by side",
+    "global.applied": "the recorder does not follow global stores",
+    "global.committed": "the recorder does not follow global stores",
+    "global.opened": "the recorder does not follow global stores",
+    "global.restored": "the recorder does not follow global stores",
+    "group.assigned": "the recorder does not see what the leader decides",
+    "group.left_out": "the recorder does not see why a member joins again",
+    "group.member_left_out": "the recorder does not see what the coordinator of a group decides",
+    "group.probed": "the recorder does not see what the leader decides",
+    "group.refused": "the recorder does not see what the leader decides",
+    "instance.prepared": "Kafka has no upgrade in place",
+    "instance.ready": "Kafka has no roll-over",
+    "query.answered": "the recorder does not follow queries",
+    "query.asked": "the recorder does not follow queries",
+    "query.lost": "the recorder does not follow queries",
+    "query.refused": "the recorder does not follow queries",
+    "query.sent": "the recorder does not follow queries",
+    "query.served": "the recorder does not follow queries",
+    "state.cleaned": "the recorder does not see what the cleaner of state directories deletes",
+    "state.found": "the recorder does not see what is found at the start of a process",
+    "state.opened": "the recorder does not see what is found at the start of a process",
+    "store.flushed": "RocksDB flushes by itself, in native code",
+    "store.rebuilt": "Kafka has no formats of stores side by side",
+    "thread.answered": "the recorder does not read assignments",
+    "thread.metrics": "nobody reads the metrics",
+    "thread.staged": "the stores of Kafka up to 4.3 stage nothing",
+    "thread.timed_out": "the recorder does not see which requests time out",
+    "transaction.id_expired": "the recorder does not see which transactional ids expire",
+    "transaction.timed_out": "in a log, this looks like any other abort",
+    "updater.died": "the recorder does not see how a state updater ends",
+    "updater.failed": "the recorder does not see why a state updater gives up a task",
+    "updater.metrics": "nobody reads the metrics",
+    "updater.turned": "the recorder does not see what a state updater is busy with",
+}
+"""The kinds that are never recorded, each with the reason."""
