@@ -42,6 +42,7 @@ from streamproof.conformance.zygote import (
     status_path,
 )
 from streamproof.errors import UsageError
+from streamproof.stores.jvm.subjects import prepare
 
 __all__ = ["CheckTask", "Engine", "work_directory"]
 
@@ -323,7 +324,11 @@ class Engine:
             UsageError: a subject cannot be loaded.
         """
         self._nursery = self._nursery or _Nursery(self._directory, self._preloaded)
-        for subject in subjects:
+        names = list(subjects)
+        for subject in names:
+            # The time limit for loading is not for the download of jars, nor for a compiler.
+            prepare(subject)
+        for subject in names:
             directory = self._directory / f"subject-{len(self._zygotes)}"
             self._zygotes[subject] = _Zygote(subject, self._settings, directory, self._nursery)
         return {name: zygote.wait_ready() for name, zygote in self._zygotes.items()}

@@ -46,6 +46,12 @@ SHOWN = {
         "rocksdb, range from b to a: nothing",
         "in-memory, range from b to a: java.lang.IllegalArgumentException: inconsistent range",
     ],
+    "VersionedStoresForgetThePosition": [
+        "rocksdb, after offset 0: Position{position={in={0=0}}}",
+        "rocksdb, opened again: value, Position{position={in={0=0}}}",
+        "rocksdb-versioned, after offset 0: Position{position={in={0=0}}}",
+        "rocksdb-versioned, opened again: value, Position{position={}}",
+    ],
     "WindowRangesMissKeys": [
         r"rocksdb, with the keys a and a\0, range from a to a\0: [long]",
         r"in-memory, with the keys a and a\0, range from a to a\0: [short, long]",

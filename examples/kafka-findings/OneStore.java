@@ -63,6 +63,19 @@ final class OneStore {
     }
   }
 
+  /** Opens a store, uses it while a record is processed, and closes it; its files stay. */
+  @SuppressWarnings({"unchecked", "resource"})
+  static <S extends StateStore> void leave(
+      StoreBuilder<? super S> builder, String directory, Consumer<S> use) {
+    // The driver is not closed: its clean-up would delete the files.
+    var driver =
+        driver(builder, directory, () -> new Using(builder.name(), store -> use.accept((S) store)));
+    var input = driver.createInputTopic("in", new BytesSerializer(), new BytesSerializer());
+    // The task commits after the record.
+    input.pipeInput(Bytes.wrap(new byte[0]), Bytes.wrap(new byte[0]));
+    driver.getAllStateStores().get(builder.name()).close();
+  }
+
   private static TopologyTestDriver driver(StoreBuilder<?> builder, String directory) {
     return driver(builder, directory, () -> new Using(builder.name(), store -> {}));
   }

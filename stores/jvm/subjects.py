@@ -22,6 +22,7 @@ __all__ = [
     "command_of",
     "description_of",
     "is_of_the_jvm",
+    "prepare",
     "take_class_path",
     "with_layer",
     "with_release",
@@ -30,6 +31,7 @@ __all__ = [
 KAFKA = {
     "kafka:rocksdb": "Kafka's RocksDBStore, as Stores.persistentKeyValueStore gives it.",
     "kafka:rocksdb-timestamped": "Kafka's RocksDBTimestampedStore, with record timestamps.",
+    "kafka:rocksdb-versioned": "Kafka's RocksDBVersionedStore: the latest version of each key.",
     "kafka:rocksdb-window": "Kafka's RocksDBWindowStore: windows of 10 s, kept for 180 s.",
     "kafka:rocksdb-timestamped-window": "Kafka's RocksDBTimestampedWindowStore.",
     "kafka:rocksdb-session": "Kafka's RocksDBSessionStore: sessions, kept for 180 s.",
@@ -142,6 +144,16 @@ def class_path_options(names: Iterable[str]) -> list[str]:
     """The options of a command line that finds these subjects wherever it is typed."""
     path = next(filter(None, map(class_path_for, names)), "")
     return ["--classpath", path] if path else []
+
+
+def prepare(name: str) -> None:
+    """Build what a subject of this name needs, if it is a store of the JVM; minutes at first use.
+
+    Raises:
+        UsageError: as in :func:`command_of`.
+    """
+    if is_of_the_jvm(name):
+        command_of(name)
 
 
 def command_of(name: str) -> str:

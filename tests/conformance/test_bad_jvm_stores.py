@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command_lines import CommandLine, Ended
 
+from streamproof.conformance.check_engine import Engine
+from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import load_subject
 from streamproof.errors import UsageError
+from streamproof.stores.jvm import subjects
 from streamproof.stores.jvm.subjects import command_of
 
 BAD = "java:com.acme.BadStores"
@@ -164,6 +168,22 @@ def test_a_machine_without_java_or_maven(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(UsageError, match=rf"needs the program '{program}'. Install "):
         command_of("kafka:rocksdb")
+
+
+def test_the_first_use_of_a_release_has_no_limit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The jars come and the host is built before the time for loading the subject begins."""
+
+    def command_of(name: str) -> str:
+        raise UsageError(f"{name} is built in process {os.getpid()}")
+
+    monkeypatch.setattr(subjects, "command_of", command_of)
+    with (
+        Engine(Settings(), tmp_path, jobs=1) as engine,
+        pytest.raises(UsageError, match=f"kafka:rocksdb is built in process {os.getpid()}"),
+    ):
+        engine.load(["in-memory", "kafka:rocksdb"])
 
 
 def test_maven_that_reaches_nothing(clean: CommandLine, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from streamproof.stores.api import (
     StateStoreContext,
     TopicPartition,
 )
+from streamproof.stores.errors import NullArgumentError
 from streamproof.stores.host.client import kill_hosts
 from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE
 from streamproof.stores.jvm.subjects import command_of
@@ -110,6 +111,26 @@ def test_windows_with_timestamps(opened: Any) -> None:
     store.close()
 
 
+def test_the_latest_versions(opened: Any) -> None:
+    """Whatever time a record has, it is later than what was written before."""
+    store, _ = opened("kafka:rocksdb-versioned")
+    changelog = TopicPartition("changelog", 0)
+    store.put_all([(b"a", b"1"), (b"b", b"1")])
+    with pytest.raises(NullArgumentError):
+        store.put_all([(b"a", b"2"), (None, b"2")])
+    assert store.put_if_absent(b"a", b"2") == b"1"
+    assert store.put_if_absent(b"c", b"1") is None
+    store.restore([ChangelogRecord(b"b", b"2", 7, 0), ChangelogRecord(b"c", None, 8, 0)])
+    store.commit({changelog: 8})
+    store.close()
+    store, _ = opened("kafka:rocksdb-versioned")
+
+    assert [store.get(each) for each in (b"a", b"b", b"c")] == [b"1", b"2", None]
+    assert (store.delete(b"b"), store.get(b"b")) == (b"2", None)
+    assert store.committed_offset(changelog) == 8
+    store.close()
+
+
 def test_sessions_and_what_comes_too_late(opened: Any) -> None:
     """The count of dropped records is that of Kafka's metric."""
     store, _ = opened("kafka:in-memory-session")
@@ -133,6 +154,7 @@ BY_TIME = {**KEPT, "segment_interval_ms": 0, "expiry": "record", "scan_order": "
 @pytest.mark.parametrize(
     ("subject", "claims"),
     [
+        ("kafka:rocksdb-versioned", {"timestamped": False, "scan": False, "position": True}),
         ("kafka:rocksdb-timestamped", {"kind": "key-value", "timestamped": True}),
         ("kafka:rocksdb-window", {"kind": "window", "window_size_ms": 10_000, **SEGMENTED}),
         ("kafka:rocksdb-session", {"kind": "session", "manages_offsets": True, **SEGMENTED}),
@@ -214,6 +236,7 @@ def test_options_name_the_classes_and_the_release(command_line: CommandLine, cla
         (("kafka:rocksdb", "--classpath", "x"), "--classpath is for stores of your own:"),
         (("kafka:rocksdb", "--kafka", "3.8.1"), "Kafka 3.8.1 is too old to be verified."),
         (("kafka:rocksdb", "--layer", "cake"), "--layer: there is no layer 'cake'."),
+        (("kafka:rocksdb-versioned", "--layer", "metered"), "A versioned store takes no cache"),
         (("kafka:rocksdb@4.2.2", "--layer", "bytes"), "The stores of Kafka 4.2.2 keep no offsets"),
         (("java:com.acme.A",), "needs your classes: name their jars and directories"),
         (("java:com.acme.A", "--classpath", "a.jar"), "There is no jar 'a.jar'."),

@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.utils.AppInfoParser;
@@ -72,7 +73,7 @@ abstract class Operations {
       case "dropped_records":
         return setting.droppedRecords();
       case "restore":
-        layer.restore(RestoredRecords.of(request));
+        layer.restore(restored(request));
         return null;
       case "approximate_num_uncommitted_entries":
       case "approximate_num_uncommitted_bytes":
@@ -119,6 +120,11 @@ abstract class Operations {
             Math.toIntExact((Long) input.get(1)),
             (String) input.get(0),
             new RecordHeaders());
+  }
+
+  /** The records of a request that restores. */
+  List<ConsumerRecord<byte[], byte[]>> restored(Request request) {
+    return RestoredRecords.of(request);
   }
 
   /** Perform an operation that reads. */

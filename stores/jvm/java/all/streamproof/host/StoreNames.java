@@ -16,6 +16,8 @@ import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.StoreBuilder;
 import org.apache.kafka.streams.state.StoreSupplier;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.VersionedBytesStore;
+import org.apache.kafka.streams.state.VersionedBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowStore;
 
@@ -31,6 +33,8 @@ final class StoreNames {
   private static final Map<String, Supplier<StoreSupplier<?>>> OF_KAFKA =
       Map.of(
           "kafka:rocksdb", () -> Stores.persistentKeyValueStore(NAME),
+          "kafka:rocksdb-versioned",
+              () -> Stores.persistentVersionedKeyValueStore(NAME, RETENTION),
           "kafka:rocksdb-timestamped", () -> Stores.persistentTimestampedKeyValueStore(NAME),
           "kafka:rocksdb-window",
               () -> Stores.persistentWindowStore(NAME, RETENTION, WINDOW, false),
@@ -75,8 +79,13 @@ final class StoreNames {
   }
 
   /** The store of a supplier or builder, with the layers of a processor if these are asked for. */
-  private static Object stored(Object given, String layer) {
+  private static Object stored(Object given, String layer) throws UnusableStoreException {
     if (layer.equals("metered")) {
+      if (given instanceof VersionedBytesStoreSupplier) {
+        throw new UnusableStoreException(
+            "A versioned store takes no cache, so it is not verified in the layer metered. Take "
+                + "the layer bytes or task.");
+      }
       return MeteredStores.of(given);
     }
     if (given instanceof StoreSupplier) {
@@ -103,6 +112,9 @@ final class StoreNames {
 
   /** The operations on a store; null if it is no store that can be served. */
   private static Operations operations(Object given, Object store) {
+    if (store instanceof VersionedBytesStore) {
+      return new VersionedOperations((VersionedBytesStore) store);
+    }
     if (store instanceof KeyValueStore) {
       return new KeyValueOperations((KeyValueStore<?, ?>) store);
     }

@@ -22,9 +22,10 @@ final class StoreAlone implements Layer {
   StoreAlone(StateStore store, TaskSetting setting) {
     this.store = store;
     context = new StoreContext(setting);
-    // The changelog has plain values. The runtime puts the timestamp of the record before each.
+    // The changelog has plain values. The runtime puts the timestamp of the record before each,
+    // but a versioned store takes it from the record.
     converter =
-        WrappedStateStore.isTimestamped(store)
+        WrappedStateStore.isTimestamped(store) && !WrappedStateStore.isVersioned(store)
             ? RecordConverters.rawValueToTimestampedValue()
             : RecordConverters.identity();
   }
