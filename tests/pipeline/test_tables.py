@@ -56,9 +56,10 @@ def assert_same(name: str, found: list[oracle.Row], expected: list[oracle.Row]) 
 
 
 def test_every_table_has_what_the_runs_say(spark: SparkSession, tmp_path: Path) -> None:
-    """Of so many runs that each cell has several, and some are flaky."""
+    """Of so many runs that each cell has several, and some are flaky; some tables at once."""
     told = write_runs(tmp_path, draw_runs(7, 120))
     found = tables(spark, tmp_path)
+    found.begin("matrix", "verdicts", "strength", "trends", "flaky")
 
     for name, expected in ORACLES.items():
         wanted = expected(told)
@@ -116,7 +117,7 @@ def digests(spark: SparkSession, paths: list[str], tasks: int, *values: str) -> 
 
 
 def test_tables_do_not_depend_on_cores_or_order(spark: SparkSession, tmp_path: Path) -> None:
-    """One worker for everything, or many in another order: the same bytes."""
+    """The driver reads everything, or many workers do in another order: the same bytes."""
     paths = [each.path for each in write_runs(tmp_path, draw_runs(9, 24))]
     shuffled = Random(1).sample(paths, len(paths))
 

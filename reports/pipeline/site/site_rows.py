@@ -46,6 +46,12 @@ if TYPE_CHECKING:
 
 __all__ = ["read_rows"]
 
+_TABLES = (
+    *("strength", "verdicts", "trends", "matrix", "flaky", "requirements", "subjects"),
+    *("situations", "marks_never", "restoration_times", "waiting_times"),
+)
+"""The tables of every report: what takes long comes first."""
+
 _Record = dict[str, Any]
 _Row = TypeVar("_Row")
 
@@ -81,7 +87,9 @@ def read_rows(
         before = load(*baseline, master=master, remote=remote) if baseline else None
         if before:
             stack.callback(before.close)
+        # The first table reads the logs; the others wait for these rows alone.
         problems = _converted(tables.problems(), ReadingProblem)
+        tables.begin(*_TABLES)
         unread = {problem.path for problem in problems}
         campaigns = [
             each

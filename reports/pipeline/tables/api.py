@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pandas import DataFrame
@@ -17,6 +18,18 @@ __all__ = ["Tables", "load_tables"]
 BYTES_A_PARTITION = 64 * 1024 * 1024
 """Bytes of logs for each partition of the tables: about 100,000 results."""
 
+SIDE_BY_SIDE = 4
+"""The most tables that are made at the same time: Spark plans each on one core."""
+
+_FEW_ROWS = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings for logs that are :attr:`~.sources.Sources.few`: planning the tables, and compiling code
+for them, takes several times as long as going through the rows."""
+
 
 def load_tables(
     *paths: Path | str, master: str = "", remote: str = "", spark: SparkSession | None = None
@@ -25,7 +38,7 @@ def load_tables(
     sources = find_sources(*paths)
     # Spark's default of 200 partitions is for far more rows: each costs as much as thousands.
     partitions = max(4, sources.size // BYTES_A_PARTITION)
-    settings = {"spark.sql.shuffle.partitions": str(partitions)}
+    settings = _FEW_ROWS if sources.few else {"spark.sql.shuffle.partitions": str(partitions)}
     spark = spark or session(master, remote, "streamproof tables", settings)
     return Tables(SparkTables(spark, sources))
 
@@ -45,42 +58,54 @@ class Tables:
 
     def __init__(self, spark: SparkTables) -> None:
         self.spark = spark
+        self._pool = ThreadPoolExecutor(SIDE_BY_SIDE)
+        self._begun: dict[str, Future[DataFrame]] = {}
+
+    def begin(self, *names: str) -> None:
+        """Make some tables side by side, while the caller goes on; their methods wait for them.
+
+        Args:
+            names: the names of the methods.
+        """
+        for name in names:
+            if name not in self._begun:
+                self._begun[name] = self._pool.submit(self._make, name)
 
     def runs(self) -> DataFrame:
         """Each run, with its verdict."""
-        return _pandas(self.spark.runs())
+        return self._made("runs")
 
     def subjects(self) -> DataFrame:
         """Each subject in each run."""
-        return _pandas(self.spark.subjects())
+        return self._made("subjects")
 
     def requirements(self) -> DataFrame:
         """Each requirement, as the newest run describes it."""
-        return _pandas(self.spark.requirements())
+        return self._made("requirements")
 
     def results(self) -> DataFrame:
         """The result of each requirement for each subject in each run."""
-        return _pandas(self.spark.results())
+        return self._made("results")
 
     def failures(self) -> DataFrame:
         """Each way in which a run found a promise broken."""
-        return _pandas(self.spark.failures())
+        return self._made("failures")
 
     def matrix(self) -> DataFrame:
         """The combined and the newest status of each requirement of each subject and version."""
-        return _pandas(self.spark.matrix())
+        return self._made("matrix")
 
     def verdicts(self) -> DataFrame:
         """The verdict on each subject and version."""
-        return _pandas(self.spark.verdicts())
+        return self._made("verdicts")
 
     def strength(self) -> DataFrame:
         """The evidence for each requirement of each subject and version."""
-        return _pandas(self.spark.strength())
+        return self._made("strength")
 
     def trends(self) -> DataFrame:
         """How each subject does over versions, and over days."""
-        return _pandas(self.spark.trends())
+        return self._made("trends")
 
     def difference(self, baseline: Tables) -> DataFrame:
         """The requirements whose status differs from that in a baseline.
@@ -92,39 +117,47 @@ class Tables:
 
     def flaky(self) -> DataFrame:
         """The requirements that held in some runs and were broken in others."""
-        return _pandas(self.spark.flaky())
+        return self._made("flaky")
 
     def restorations(self) -> DataFrame:
         """Each restoration in simulated worlds."""
-        return _pandas(self.spark.restorations())
+        return self._made("restorations")
 
     def restoration_times(self) -> DataFrame:
         """The distributions of restorations."""
-        return _pandas(self.spark.restoration_times())
+        return self._made("restoration_times")
 
     def waits(self) -> DataFrame:
         """Each time that a simulated task waited."""
-        return _pandas(self.spark.waits())
+        return self._made("waits")
 
     def waiting_times(self) -> DataFrame:
         """The distributions of waits."""
-        return _pandas(self.spark.waiting_times())
+        return self._made("waiting_times")
 
     def situations(self) -> DataFrame:
         """How often each interesting situation came about."""
-        return _pandas(self.spark.situations())
+        return self._made("situations")
 
     def marks_never(self) -> DataFrame:
         """The situations that no run has seen."""
-        return _pandas(self.spark.marks_never())
+        return self._made("marks_never")
 
     def problems(self) -> DataFrame:
         """The files and lines that could not be read, or were left out."""
-        return _pandas(self.spark.problems())
+        return self._made("problems")
 
     def close(self) -> None:
         """Release the rows that Spark has read; these tables cannot be made again."""
+        self._pool.shutdown(cancel_futures=True)
         self.spark.close()
+
+    def _made(self, name: str) -> DataFrame:
+        begun = self._begun.pop(name, None)
+        return begun.result() if begun else self._make(name)
+
+    def _make(self, name: str) -> DataFrame:
+        return _pandas(getattr(self.spark, name)())
 
 
 def _pandas(table: SparkDataFrame) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property, reduce
 from pathlib import Path
+from threading import RLock
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -50,6 +51,8 @@ class Base:
         self._rows = staged_rows(spark, sources).persist(StorageLevel.MEMORY_AND_DISK)
         self._dropped = _dropped(self._all("runs")).persist(StorageLevel.MEMORY_AND_DISK)
         self._kept: dict[str, DataFrame] = {}
+        # Several tables may be made side by side.
+        self._lock = RLock()
 
     @cached_property
     def _has_copies(self) -> bool:
@@ -71,9 +74,10 @@ class Base:
             name: the name of the table.
             make: makes the table from these rows.
         """
-        if name not in self._kept:
-            self._kept[name] = make(self).persist(StorageLevel.MEMORY_AND_DISK)
-        return self._kept[name]
+        with self._lock:
+            if name not in self._kept:
+                self._kept[name] = make(self).persist(StorageLevel.MEMORY_AND_DISK)
+            return self._kept[name]
 
     def events(self) -> DataFrame:
         """The events that campaigns kept, with the ``path`` of their run; logs have no events."""
@@ -89,7 +93,9 @@ class Base:
 
     def _once(self, found: DataFrame) -> DataFrame:
         """Some rows, without those of duplicate runs."""
-        if not self._has_copies:
+        with self._lock:
+            has_copies = self._has_copies
+        if not has_copies:
             return found
         return found.join(self._dropped.select("path"), "path", "left_anti")
 

@@ -59,15 +59,18 @@ _SCHEMA = pa.schema([(name, _ARROW[type_]) for name, type_ in _TRAVELLING.items(
 
 
 def staged_rows(spark: SparkSession, sources: Sources) -> DataFrame:
-    """The rows of all kinds in the logs, which are read on demand.
+    """The rows of all kinds in the logs. Workers read the logs on demand, the driver reads few now.
 
     Args:
         spark: the session.
         sources: the logs. Driver and workers see them at the same paths.
     """
+    if sources.few:
+        paths = pa.RecordBatch.from_pydict({"path": pa.array(sources.logs, pa.string())})
+        return spark.createDataFrame(pa.Table.from_batches(_read([paths]), _SCHEMA))
     tasks = max(1, min(len(sources.logs), -(-sources.size // BYTES_A_TASK)))
-    paths = spark.createDataFrame([(path,) for path in sources.logs], "path string")
-    return paths.repartition(tasks).mapInArrow(_read, _sql(_TRAVELLING))
+    told = spark.createDataFrame([(path,) for path in sources.logs], "path string")
+    return told.repartition(tasks).mapInArrow(_read, _sql(_TRAVELLING))
 
 
 def base_table(rows: DataFrame, kind: str) -> DataFrame:
