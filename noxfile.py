@@ -253,6 +253,14 @@ def planted_runtime(session: nox.Session) -> None:
 
 
 @nox.session
+def saved_programs(session: nox.Session) -> None:
+    """Run all programs that the mutants leave: an hour; arguments are mutants and options."""
+    install(session)
+    script = str(ROOT / "tests" / "saved_programs.py")
+    session.run("python", "-P", script, *session.posargs)
+
+
+@nox.session
 def exploration(session: nox.Session) -> None:
     """Explore the simulator: `seeds FROM TO` finds nothing, `defects TO [NAME ...]` finds each."""
     install(session)

@@ -12,7 +12,7 @@ from streamproof.conformance.check_registry import Check
 from streamproof.conformance.disk_room import why_no_room
 from streamproof.conformance.failure_shapes import MOST_SHAPES, shape_of_words
 from streamproof.conformance.lab import Lab
-from streamproof.conformance.program_text import explained
+from streamproof.conformance.program_text import explained, fails_by_itself
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay, SavedChoices
 from streamproof.conformance.settings import Settings, derive_seed
@@ -121,15 +121,27 @@ class CheckContext:
             expected=self._without_paths(violation.expected),
             found=self._without_paths(violation.found),
             program=explained(self._without_paths(violation.program)),
-            shape=violation.shape or shape_of_words(violation.expected, violation.found),
+            shape=_shape_of(violation),
             traceback=self._without_paths(violation.traceback),
             choices=choices or SavedChoices(),
         )
-        key = (finding.requirement, finding.shape)
-        known = self.findings.get(key)
-        if known is None or len(finding.program) < len(known.program):
-            self.findings[key] = finding
+        known = self.known(violation)
+        if known is None or _size(finding.program) < _size(known.program):
+            self.findings[finding.requirement, finding.shape] = finding
+
+    def known(self, violation: Violation) -> CheckFinding | None:
+        """The finding so far that has the requirement and the shape of a violation."""
+        return self.findings.get((violation.requirement, _shape_of(violation)))
 
     def _without_paths(self, text: str) -> str:
         """A text without the names of temporary directories, which would differ in every run."""
         return re.sub(rf"{re.escape(str(self.directory))}/t\d+/task", "<task directory>", text)
+
+
+def _shape_of(violation: Violation) -> str:
+    return violation.shape or shape_of_words(violation.expected, violation.found)
+
+
+def _size(program: str) -> tuple[bool, bool, int]:
+    """The size of a program to a reader, to whom none at all is the largest."""
+    return not program, not fails_by_itself(program), len(program)

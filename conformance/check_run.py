@@ -20,6 +20,7 @@ from streamproof.conformance.generators import Generators, mine_literals
 from streamproof.conformance.lab import Lab
 from streamproof.conformance.program_runs import made_sure
 from streamproof.conformance.program_shrinking import passes, shorter, too_long
+from streamproof.conformance.program_text import fails_by_itself
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay, SavedChoices
 from streamproof.conformance.settings import Settings, derive_seed
@@ -52,11 +53,20 @@ class CheckRun(CheckContext):
     def record(self, violation: Violation, choices: SavedChoices | None = None) -> None:
         """Keep a violation, with a program that is as short and as sure as can be."""
         shortens = self.settings.shrinks and not self.subject.is_remote
-        if shortens and self.is_new(violation.requirement, violation.shape):
+        if shortens and self._may_be_kept(violation):
             # A full disk, say, must not take the finding away: its program is long, then.
             with contextlib.suppress(OSError, ValueError, StreamproofError):
                 violation.program = self._tried_out(violation)
         super().record(violation, choices)
+
+    def _may_be_kept(self, violation: Violation) -> bool:
+        """Whether the program of a violation is shorter than the known one, or surer."""
+        known = self.known(violation)
+        if known is None or not violation.program:
+            return bool(violation.program)
+        if fails_by_itself(known.program):
+            return len(violation.program) < len(known.program)
+        return violation.program not in known.program
 
     def _tried_out(self, violation: Violation) -> str:
         """The program of a violation, after runs with the subject and with right stores."""

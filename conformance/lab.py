@@ -48,7 +48,8 @@ from streamproof.conformance.process_resources import (
 from streamproof.conformance.results import Guarantee, Spec
 from streamproof.conformance.subject import Subject, load_subject
 from streamproof.conformance.violations import brief
-from streamproof.errors import UsageError
+from streamproof.errors import NotTriedError, StartAnewError, UsageError
+from streamproof.exit_codes import ExitCode
 from streamproof.search_path import search_directory
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
@@ -120,8 +121,23 @@ def _start_anew(*, loaded: bool) -> None:
     with contextlib.suppress(OSError):
         directory.rmdir()
     # A program that was started anew in vain must not be started anew for ever.
+    in_pytest = "pytest" in sys.modules and "PYTEST_CURRENT_TEST" in os.environ
     if "LD_PRELOAD" not in preloaded or triggers.WHY_UNSEEN in os.environ:
-        raise UsageError(f"System calls cannot be seen here: {preloaded[triggers.WHY_UNSEEN]}.")
+        why = preloaded[triggers.WHY_UNSEEN]
+        refused = NotTriedError(
+            f"This cannot be tried here, because system calls cannot be seen: {why}."
+        )
+        if in_pytest:
+            raise refused
+        # A program that ends with 1 says that the store is wrong.
+        sys.stderr.write(f"streamproof: {refused}\n")
+        raise SystemExit(ExitCode.PARTIAL)
+    if in_pytest:
+        raise StartAnewError(
+            "System calls are seen only by a process that was started for it. The pytest plugin "
+            "of streamproof starts one for this test, unless the plugin is disabled.",
+            preloaded,
+        )
     os.execve(  # noqa: S606 - the program itself, as it was started
         sys.executable, sys.orig_argv, {**os.environ, **preloaded}
     )
@@ -222,10 +238,12 @@ class Lab:
         """Make system calls countable: start this program anew, with a shim between it and libc.
 
         Call this first, in a program that is a file. It returns in the program that was started
-        anew, where it does nothing.
+        anew, where it does nothing. Where system calls cannot be seen, the program says why, and
+        ends with 2.
 
         Raises:
-            UsageError: system calls cannot be seen here; the message says why.
+            NotTriedError: in pytest, system calls cannot be seen here; the test is skipped.
+            StartAnewError: in pytest, whose plugin starts a process for the test.
         """
         _start_anew(loaded=triggers.shim_is_loaded())
 
@@ -234,7 +252,7 @@ class Lab:
         """Make system calls recordable for ``power_loss``, as ``count_system_calls`` does.
 
         Raises:
-            UsageError: system calls cannot be seen here; the message says why.
+            NotTriedError, StartAnewError: in pytest; see :meth:`count_system_calls`.
         """
         _start_anew(loaded=recorder_is_loaded())
 

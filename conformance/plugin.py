@@ -7,11 +7,15 @@ your own, :class:`streamproof.StateStoreConformance` does the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from streamproof.errors import NotTriedError, StartAnewError
 from streamproof.search_path import search_directory
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ __all__ = [
     "pytest_addoption",
     "pytest_configure",
     "pytest_generate_tests",
+    "pytest_pyfunc_call",
     "streamproof_settings",
     "streamproof_verifier",
 ]
@@ -83,6 +88,50 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for each in requirements_that_bind("store")
     ]
     metafunc.parametrize("requirement", parameters)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run a test in a process of its own if it has to see system calls, as some programs have."""
+    try:
+        return (yield)
+    except (NotTriedError, StartAnewError) as error:
+        raised = error
+    # Out of the block above, no report shows that error as the cause.
+    if isinstance(raised, NotTriedError):
+        pytest.skip(str(raised))
+    _run_apart(pyfuncitem, raised.environment)
+    return True
+
+
+def _run_apart(test: pytest.Function, environment: dict[str, str]) -> None:
+    """Run a test in a process with more variables in its environment, and fail if it fails."""
+    config = test.config
+    name = "::".join([str(test.path), *test.nodeid.split("::")[1:]])
+    command = [sys.executable, "-P", "-m", pytest.__name__, "-q", f"--rootdir={config.rootpath}"]
+    command += [f"--config-file={config.inipath}"] if config.inipath else []
+    # The options of the project count, but one test needs no workers and covers little.
+    command += [
+        option
+        for plugin, option in {"xdist": "-n0", "_cov": "--no-cov"}.items()
+        if config.pluginmanager.hasplugin(plugin)
+    ]
+    inherited = {
+        each: value for each, value in os.environ.items() if not each.startswith("PYTEST_XDIST")
+    }
+    paths = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [*command, name],
+        cwd=config.invocation_params.dir,
+        env={**inherited, **environment, "PYTHONPATH": paths},
+        capture_output=True,
+        check=False,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode:
+        said = f"{done.stdout}{done.stderr}"
+        pytest.fail(f"The test failed in a process that sees system calls:\n{said}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

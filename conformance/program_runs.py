@@ -4,9 +4,10 @@ The threads of a store go on while the doomed process dies, and a store may draw
 what a check has found once may be missing the next time, and a program that says otherwise would
 mislead. Most programs are run in a fork of the check, which takes no time. One that writes a lot is
 run as its reader will run it: how far such threads come depends on the disk and on preloaded
-libraries. Two kinds of programs are not run. What one shows that records system calls follows from
-the recording. And a check with threads of a store cannot be forked safely: they may hold a lock. A
-check that kills has no such threads, because it never opens a store itself.
+libraries. A check with threads of a store cannot be forked safely: they may hold a lock. So its
+programs with threads are run in that way, too. Two kinds of programs are not run. What one shows
+that records system calls follows from the recording. And what one thread does in such a check is
+the same each time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ RUNS = 5
 FEW_RUNS = 2
 """The number of times in a row that any other program has to fail."""
 
-_THREADED = ("lab.crash(", "lab.meet(", "lab.simulate(")
+_THREADED = ("lab.crash(", "lab.meet(", "lab.simulate(", "Thread(")
 """Calls after which the outcome may depend on threads: of the store, or of its runtime."""
 
 _LOOP = "    for n in range("
@@ -52,12 +53,14 @@ def made_sure(program: str, directory: Path, status: RunningCall) -> str:
     """
     if "Lab.record_system_calls(" in program or ONLY_SHOWN in program:
         return program
-    if "lab.crash(" not in program and _has_threads():
+    is_threaded = any(call in program for call in _THREADED)
+    has_threads = "lab.crash(" not in program and _has_threads()
+    if has_threads and not is_threaded:
         return program
-    runs = RUNS if any(call in program for call in _THREADED) else FEW_RUNS
+    runs = RUNS if is_threaded else FEW_RUNS
     try:
         with status.operation("a program of the report"):
-            fails = _fails_anew if _LOOP in program else _fails
+            fails = _fails_anew if has_threads or _LOOP in program else _fails
             is_sure = all(fails(program, directory) for _ in range(runs))
     finally:
         shutil.rmtree(directory.parent, ignore_errors=True)

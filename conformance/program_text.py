@@ -52,6 +52,8 @@ PREAMBLE = "from streamproof import {names}"
 
 OTHER_IMPORTS = {
     "with suppress(": "from contextlib import suppress",
+    "setswitchinterval(": "from sys import setswitchinterval",
+    "Thread(": "from threading import Thread",
     "islice(": "from itertools import islice",
     "AbstractTransaction)": ("from streamproof.stores.transactions import AbstractTransaction"),
     "ValueAndTimestamp(": "from streamproof.stores.timestamps import ValueAndTimestamp",

@@ -44,6 +44,9 @@ or shapes changes, or when a check changes its name or its use of the seed. A fi
 is refused.
 """
 
+LONGEST_FOLDER = 60
+"""The most characters of a subject in the name of its folder."""
+
 FAILURES = "failures"
 """The folder in the output directory for the failures of a run."""
 
@@ -170,11 +173,19 @@ class _Header(Struct, frozen=True, kw_only=True):
 
 
 def folder_of(subject: str) -> str:
-    """The name of a folder for a subject; two subjects never share one."""
-    slug = re.sub(r"[^A-Za-z0-9._]+", "-", subject).strip("-.")[-60:]
-    if slug == subject:
-        return slug
-    return f"{slug}-{blake2b(subject.encode(), digest_size=3).hexdigest()}"
+    """The name of a folder for a subject; two subjects never share one.
+
+    Of a long name it is the end, which tells more than the beginning, without a half word.
+    """
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", subject).strip("-.")
+    if len(slug) > LONGEST_FOLDER:
+        end = slug[-LONGEST_FOLDER - 1 :]
+        slug = re.sub(r"^[^.-]*[.-]+", "", end)[-LONGEST_FOLDER:]
+    return slug if slug == subject else f"{slug}-{_digest(subject)}"
+
+
+def _digest(subject: str) -> str:
+    return blake2b(subject.encode(), digest_size=3).hexdigest()
 
 
 def read_failure(path: Path) -> SavedFailure:
@@ -213,7 +224,9 @@ def read_bank(
     found: list[SavedFailure] = []
     warnings: list[tuple[str, str]] = []
     for subject in subjects:
-        for path in sorted((bank / folder_of(subject)).glob("*.json")):
+        # Earlier versions cut long names elsewhere, and kept the digest.
+        folders = {bank / folder_of(subject), *bank.glob(f"*-{_digest(subject)}")}
+        for path in sorted(path for folder in folders for path in folder.glob("*.json")):
             try:
                 saved = read_failure(path)
             except UsageError as error:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import importlib
 import inspect
+import re
 import sys
 from typing import Annotated, Any, NamedTuple, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from streamproof.errors import StreamproofError, SuiteError
 from streamproof.exit_codes import ExitCode
@@ -85,6 +86,36 @@ class _Commands(TyperGroup):
             formatter.write_dl([(name, each.summary) for name, each in COMMANDS.items()])
 
 
+_OF_TYPES = re.compile(r" <(?:list\[)?\w+\]?>$")
+"""The type of an argument in help; its description says more."""
+
+_RANGE = re.compile(r"x>=([\d.]+)(?=[\];])")
+"""The smallest value of a number in help."""
+
+
+class _Command(TyperCommand):
+    """A command with plain help."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The arguments as a person writes them."""
+        return [
+            each.replace("{", "").replace("}", "") for each in super().collect_usage_pieces(ctx)
+        ]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write down the arguments and the options, each with its description."""
+        sections: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
+        for each in self.get_params(ctx):
+            if record := each.get_help_record(ctx):
+                name, text = record
+                told = _OF_TYPES.sub("", name), _RANGE.sub(r"at least \1", text)
+                sections[each.param_type_name].append(told)
+        for kind, records in sections.items():
+            if records:
+                with formatter.section(f"{kind.capitalize()}s"):
+                    formatter.write_dl(records)
+
+
 def _load(name: str) -> Any:
     """Import a command."""
     module, _, attribute = COMMANDS[name].function.partition(":")
@@ -92,7 +123,7 @@ def _load(name: str) -> Any:
     # Without this mark, the exit codes would be wrapped into one paragraph.
     text = inspect.cleandoc(function.__doc__).replace("Exit codes:", "\b\nExit codes:")
     command = typer.Typer(add_completion=False, rich_markup_mode=None)
-    command.command(name, help=text)(function)
+    command.command(name, cls=_Command, help=text)(function)
     return typer.main.get_command(command)
 
 
@@ -147,9 +178,11 @@ def main() -> None:
         if error.errno not in UNWRITABLE:
             raise
         where = f"{error.filename}: " if error.filename else ""
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        first = "Free some space" if is_full else "Give this user the right to do that"
         print(
-            f"streamproof: {where}{error.strerror}. Free some space, or choose directories that "
-            "can be written.",
+            f"streamproof: {where}{error.strerror}. {first}, or choose directories that can be "
+            "written.",
             file=sys.stderr,
         )
         code = ExitCode.USAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shlex
 import subprocess
 import sys
@@ -49,6 +50,16 @@ def test_the_help_of_a_command(name: str, tmp_path: Path) -> None:
         assert parameter.help
         assert parameter.help.endswith(".")
     assert max(map(len, text.splitlines())) < 80
+    assert not re.search(r"list\[|x>=|[{]\w+[}]\.\.\.", text)
+
+
+def test_requirements_may_be_named_one_by_one(tmp_path: Path) -> None:
+    smoke = ("--profile", "smoke", "--seed", "1", "--no-bank")
+    run("verify", "in-memory", "--only", "KV-001", "--only", "KV-002,KV-001", *smoke, cwd=tmp_path)
+    assert read_run_log(tmp_path / "streamproof-out" / "run.ndjson").header.only == [
+        "KV-001",
+        "KV-002",
+    ]
 
 
 def test_defaults_that_help_names_are_those_of_an_exploration(tmp_path: Path) -> None:

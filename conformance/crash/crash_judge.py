@@ -290,12 +290,19 @@ def _exact(history: History, candidates: list[Commit], seen: Observation) -> Ite
             yield Ruling(
                 "CRASH-004" if early else "CRASH-003",
                 f"{render(key)} to be {wanted_text}, as of the committed offset",
-                f"{brief_source(found)}, which was not committed" if early else brief_source(found),
+                _too_early(found) if early else brief_source(found),
                 f"store.get({render(key)})",
                 found,
             )
     held = ("CRASH-003", "CRASH-004", "CRASH-005", "CRASH-006")
     yield from (Ruling(requirement) for requirement in held)
+
+
+def _too_early(found: bytes | None) -> str:
+    """A value, or the lack of one, that is of a write after the last commit."""
+    if found is None:
+        return "None: the key was deleted, which was not committed"
+    return f"{brief_source(found)}, which was not committed"
 
 
 def _replayable(history: History, candidates: list[Commit], seen: Observation) -> Iterator[Ruling]:

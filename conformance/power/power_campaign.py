@@ -11,8 +11,9 @@ from typing import Any
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.crash import triggers
 from streamproof.conformance.crash.crash_judge import POSITION, history_of
-from streamproof.conformance.crash.crash_records import Crashed
+from streamproof.conformance.crash.crash_records import Crashed, CrashPoint
 from streamproof.conformance.crash.inspector import BATCH
+from streamproof.conformance.crash.kill_engine import KillEngine
 from streamproof.conformance.crash.program import Program
 from streamproof.conformance.crash.program_campaign import ProgramCampaign, lines_of
 from streamproof.conformance.failure_shapes import shape_of_words
@@ -108,6 +109,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
         self._engine = PowerEngine(run)
         self._file_system = file_system
         self._left = limit
+        self._latest: tuple[Program, CrashPoint, str] | None = None
 
     def lose(
         self,
@@ -264,8 +266,39 @@ class PowerCampaign(ProgramCampaign[Loss]):
         return {"losses": [_encoded(each) for each in case.chain]}
 
     def _tried(self, case: Loss, ruling: Ruling) -> str:
-        where = ", ".join(_where(each) for each in case.chain)
+        where = ", ".join(self._where(each) for each in case.chain)
         return f"{where}, open, read, replay the changelog"
+
+    def _where(self, loss: Loss) -> str:
+        """The loss of power, in words."""
+        operation = loss.recording.program.operations[max(loss.crashed.started - 1, 0)]
+        call = self._last_call(loss)
+        return f"cut the power in {operation.name}() after call {call}, lose {_lost(loss)}"
+
+    def _last_call(self, loss: Loss) -> str:
+        """The last call before the loss of power, with its number and the line of the store."""
+        after = loss.state.after
+        number, _, call = _described(loss.recording.trace, after).partition(": ")
+        place = self._place(loss)
+        return f"{number} ({call}{f', {place}' if place else ''})"
+
+    def _place(self, loss: Loss) -> str:
+        """The line of the store that made the last call before the loss; empty if unknown.
+
+        A process that dies before this call tells the line.
+        """
+        recording = loss.recording
+        operation = max(loss.crashed.started - 1, 0)
+        number = loss.state.after - recording.trace.started[operation]
+        is_known = recording.before is None and recording.trace.counts_all(operation)
+        if not (is_known and number and self._run.settings.shrinks):
+            return ""
+        program, point = recording.program, CrashPoint("syscall", operation, number)
+        if self._latest is None or self._latest[:2] != (program, point):
+            crashed = KillEngine(self._run).kill(program, point)
+            shutil.rmtree(crashed.directory.parent, ignore_errors=True)
+            self._latest = program, point, crashed.place
+        return self._latest[2]
 
     def _crashed(self, case: Loss) -> Crashed:
         return case.crashed
@@ -279,7 +312,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
         # A store that is mended makes other calls, so the end of all calls gets no number.
         after = [f"after={state.after}"] if state.after < len(trace.calls) else []
         arguments = [name, *after]
-        comments = [f"# The power is cut after call {_described(trace, state.after)}."]
+        comments = [f"# The power is cut after call {self._last_call(case)}."]
         if _loses_all(case.recording.disk(), state):
             comments.append("# All unsynced data is lost.")
         else:
@@ -330,11 +363,14 @@ def _described(trace: SyscallTrace, number: int) -> str:
     return f"{number}: {trace.describe(number)}" if number else "0: nothing has been written"
 
 
-def _where(loss: Loss) -> str:
-    """The loss of power, in words."""
-    operation = loss.recording.program.operations[max(loss.crashed.started - 1, 0)]
-    number, _, call = _described(loss.recording.trace, loss.state.after).partition(": ")
-    calls = f"{len(loss.state.lost)} earlier calls" if loss.state.lost else ""
-    torn = "a part of one write" if loss.state.torn else ""
-    lost = " and ".join(filter(None, (calls, torn))) or "nothing"
-    return f"cut the power in {operation.name}() after call {number} ({call}), lose {lost}"
+def _lost(loss: Loss) -> str:
+    """What a loss of power loses, in words."""
+    trace, state = loss.recording.trace, loss.state
+    if _loses_all(loss.recording.disk(), state) and state.lost:
+        return "all that was not synced"
+    calls = f"{len(state.lost)} of the calls before"
+    if len(state.lost) == 1:
+        (number,) = state.lost
+        calls = "that call" if number == state.after else f"call {_described(trace, number)}"
+    torn = "a part of one write" if state.torn else ""
+    return " and ".join(filter(None, (calls if state.lost else "", torn))) or "nothing"

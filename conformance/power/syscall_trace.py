@@ -114,6 +114,13 @@ class SyscallTrace:
         started = sum(each <= after for each in self.started)
         return started, sum(each <= after for each in self.returned)
 
+    def counts_all(self, operation: int) -> bool:
+        """Whether the shim has counted just the recorded calls of an operation that returned."""
+        if operation >= len(self.returned):
+            return False
+        recorded = self.returned[operation] - self.started[operation]
+        return recorded == self.counted[operation + 1] - self.counted[operation]
+
     def describe(self, number: int) -> str:
         """A call, in words."""
         names = {self.root: "the directory"}

@@ -60,11 +60,12 @@ ListOption = Annotated[
 ]
 
 OnlyOption = Annotated[
-    str,
+    list[str] | None,
     typer.Option(
         metavar="IDS",
         show_default=False,
-        help="Run only mutants that break these requirements or areas, separated by commas.",
+        help="Run only mutants that break these requirements or areas, separated by commas. "
+        "Repeatable.",
     ),
 ]
 
@@ -100,7 +101,7 @@ def mutants(
     names: NamesArgument = None,
     *,
     list_: ListOption = False,
-    only: OnlyOption = "",
+    only: OnlyOption = None,
     profile: ProfileOption = "quick",
     seeds: SeedsOption = 1,
     seed: FirstSeed = 0,
@@ -121,7 +122,7 @@ def mutants(
       130  interrupted; what was done by then is kept
     """
     console = terminal()
-    chosen = select_mutants(names or [], names_in(only))
+    chosen = select_mutants(names or [], names_in(only or ()))
     if list_:
         console.print(_listed(chosen))
         return

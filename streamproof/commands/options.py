@@ -112,9 +112,9 @@ StoreLayer = Annotated[
         "--layer",
         metavar="LAYER",
         show_default=False,
-        help="Run java: and kafka: subjects that name no layer as bytes, which is the store alone, "
-        "as metered, which is the store as a processor sees it, or as task, which is the store "
-        "under the state manager of a task. Default: bytes from Kafka 4.3 on, else task.",
+        help="Run java: and kafka: subjects that name no layer in this one: bytes (the store "
+        "alone), metered (the store as a processor sees it) or task (the store under the state "
+        "manager of a task). Default: bytes from Kafka 4.3 on, else task.",
     ),
 ]
 
@@ -156,6 +156,7 @@ def make_directory(out: Path) -> None:
         ) from error
 
 
-def names_in(text: str) -> tuple[str, ...]:
-    """The names in a list that is separated by commas."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def names_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """The names in lists, each of which is separated by commas."""
+    names = (name.strip() for text in texts for name in text.split(","))
+    return tuple(dict.fromkeys(filter(None, names)))

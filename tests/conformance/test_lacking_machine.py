@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,4 +126,25 @@ def test_a_disk_that_takes_no_more_is_told_in_one_line(
     assert capsys.readouterr().err == (
         "streamproof: out/run.ndjson: No space left on device. Free some space, or choose "
         "directories that can be written.\n"
+    )
+
+
+@pytest.mark.parametrize("method", ["count_system_calls", "record_system_calls"])
+def test_a_program_that_cannot_be_tried_does_not_blame_the_store(
+    tmp_path: Path, method: str
+) -> None:
+    """It ends with 2, in one sentence."""
+    program = tmp_path / "program.py"
+    program.write_text(f"from streamproof import Lab\nLab.{method}()\nraise AssertionError\n")
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-P", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"streamproof: This cannot be tried here, because system calls cannot be seen: {WHY}.\n"
     )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
+from saved_programs import UNSURE, ProgramRunner, alike
 
 from streamproof.conformance.catalogue import load_catalogue
 from streamproof.conformance.check_engine import Engine, work_directory
@@ -21,22 +19,10 @@ from streamproof.conformance.mutants import MUTANTS, Mutant
 from streamproof.conformance.program_text import LONGEST_PROGRAM, ONLY_SHOWN, WHY_LONG
 from streamproof.conformance.results import Profile
 from streamproof.conformance.settings import Settings
-from streamproof.conformance.subject import load_subject
 from streamproof.conformance.verify_session import Observer, Session, select_requirements
 
 SETTINGS = Settings(seed=0, operation_timeout_s=120.0)
 """No mutant hangs, so a call that takes long is one of a busy machine."""
-
-UNSURE = {
-    "commit_row_by_row": "another thread has to scan during a commit",
-    "committing_threads_share_a_batch": "two threads have to commit at once",
-    "newest_segment_offset": "threads of RocksDB have to flush one segment before another",
-    "offsets_of_all_stores_together": "the store goes through a set, whose order differs each time",
-    "offsets_in_a_write_before_rows": "threads of RocksDB have to flush between two writes",
-    "restored_in_any_order": "the store draws the order at random",
-    "unclean_stop_unnoticed": "threads of RocksDB have to flush what is not committed",
-}
-"""Mutants whose program cannot make sure that it shows the failure, each with the reason."""
 
 MOST = 2
 """How many mutants are run together: the runs of all must end within the limit of one test."""
@@ -129,35 +115,16 @@ def assert_small(program: str) -> None:
     assert repeated <= 3, program
 
 
-RunProgram = Callable[[str], tuple[int, str]]
-
-
 @pytest.fixture(scope="module")
-def run_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunProgram]:
-    """Runs a program as a process of its own would, and returns its exit code and its output."""
-    directories = (tmp_path_factory.mktemp("program") for _ in iter(int, 1))
-    command = [sys.executable, "-P", str(Path(__file__).parents[1] / "program_runner.py")]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as runner:
-        assert runner.stdin is not None
-        assert runner.stdout is not None
-
-        def run(program: str) -> tuple[int, str]:
-            path = next(directories) / "program.py"
-            path.write_text(program)
-            print(path, file=runner.stdin, flush=True)
-            code = int(runner.stdout.readline())
-            output = path.with_suffix(".out").read_text(errors="replace")
-            shutil.rmtree(path.parent)
-            return code, output
-
-        yield run
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramRunner]:
+    """Runs programs as processes of their own would."""
+    with ProgramRunner(tmp_path_factory.mktemp("programs")) as runner:
+        yield runner
 
 
 @each_mutant
 def test_the_program_fails_until_the_store_is_mended(
-    mutant: Mutant, runs_of: RunsOf, run_program: RunProgram
+    mutant: Mutant, runs_of: RunsOf, runner: ProgramRunner
 ) -> None:
     """With the wrong store it ends with 1, and with a right one with 0; else it says so first."""
     runs = runs_of(mutant)
@@ -165,33 +132,14 @@ def test_the_program_fails_until_the_store_is_mended(
     assert failure is not None
     is_sure = ONLY_SHOWN not in failure.program.splitlines()[:2]
     assert is_sure or mutant.name in UNSURE, failure.program
-    code, output = run_program(failure.program)
+    code, output = runner.run(failure.program)
     if mutant.name in UNSURE:
         assert code in ((0, 1) if is_sure else (1, 2)), (output, failure.program)
     else:
         assert code == 1, (output, failure.program)
     for name in alike(mutant.subject, runs.trying(mutant).right)[:1]:
-        code, output = run_program(failure.program.replace(mutant.subject, name))
+        code, output = runner.run(failure.program.replace(mutant.subject, name))
         assert code == (0 if is_sure else 2), (output, failure.program)
-
-
-def alike(subject: str, right: Iterable[str]) -> list[str]:
-    """The right stores that a program of a subject can run with, the most similar one first.
-
-    A program on keys does not run on windows, and one that goes on after a kill does not run on a
-    store that asks to be wiped then, because it has no transactions.
-    """
-    kind, claims = kind_of(subject)
-    kinds = {name: kind_of(name) for name in right}
-    fitting = [name for name in right if kinds[name][0] == kind]
-    return sorted(fitting, key=lambda name: len(kinds[name][1] ^ claims))
-
-
-def kind_of(subject: str) -> tuple[tuple[str, bool], set[tuple[str, bool | int | str]]]:
-    """How a program opens a subject, whether the subject has transactions, and all its claims."""
-    loaded = load_subject(subject)
-    kind = loaded.opener, loaded.capabilities.transactional
-    return kind, set(loaded.info().capabilities.items())
 
 
 @each_mutant

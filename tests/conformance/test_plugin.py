@@ -166,3 +166,51 @@ def test_other_tests_are_left_alone(pytester: pytest.Pytester) -> None:
         """
     )
     run(pytester).assert_outcomes(passed=3)
+
+
+DIES_AT_A_CALL = f"""
+    from streamproof import CHANGELOG, Lab
+
+    def journal_of_a_killed_store():
+        Lab.count_system_calls()
+        lab = Lab("{SUBJECTS / "journal_store.py"}:make")
+
+        def doomed():
+            store = lab.open()
+            lab.arm(syscall=3)
+            store.commit({{CHANGELOG: 1}})
+
+        lab.crash(doomed)
+        return (lab.directory / "journal").read_text()
+
+    def test_right():
+        assert journal_of_a_killed_store() == "open;0;1;"
+
+    def test_wrong():
+        assert journal_of_a_killed_store() == "nothing"
+
+    def test_other():
+        pass
+"""
+"""Tests that need to see system calls, and one that does not."""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_test_that_sees_system_calls(pytester: pytest.Pytester, workers: str) -> None:
+    """It runs in a process of its own, with the options of the project, and shows how it failed."""
+    pytest.importorskip("xdist")
+    pytester.makepyfile(test_mine=DIES_AT_A_CALL)
+    result = run(pytester, "-n", workers)
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*journal_of_a_killed_store() == *nothing*", "*'open;0;1;'*"])
+
+
+def test_without_a_compiler_such_a_test_is_skipped(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure would say that the store is wrong."""
+    monkeypatch.setenv("PATH", str(pytester.path))
+    pytester.makepyfile(test_mine=DIES_AT_A_CALL)
+    result = run(pytester, "-rs")
+    result.assert_outcomes(passed=1, skipped=2)
+    result.stdout.fnmatch_lines(["*This cannot be tried here*install gcc or clang.*"])

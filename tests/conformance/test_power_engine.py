@@ -386,12 +386,23 @@ def test_a_printed_program_shows_what_was_found(mutant: str, check: str, tmp_pat
         assert not list(tmp_path.glob("streamproof-*"))
 
 
+def test_a_loss_names_the_line_of_the_store() -> None:
+    """The line that made the last call before the loss, and what is lost."""
+    outcome = outcome_of(f"{MUTANTS}:directory_never_synced", "power.after_commits")
+    tried = [each.tried for each in outcome.findings]
+    place = r"power_mutants\.py:\d+ \S.*"
+    wanted = rf"cut the power in \w+\(\) after call \d+ \(.+, {place}\), lose .+, open, read, .*"
+
+    assert tried
+    assert all(re.fullmatch(wanted, each) for each in tried), tried
+
+
 def as_printed(finding: CheckFinding) -> str:
     """What a program prints for what a report shows: offsets as those of two partitions."""
     found = finding.found
     if "raised " in found:
         return found.partition("raised ")[2].partition(":")[0]
-    found = found.partition(", which was not")[0]
+    found = found.partition(", which was not")[0].partition(": the key was")[0]
     if found == "{}":
         # Nothing was found for any key, or for any partition.
         return "None}" if "store.get(key) for key" in finding.program else "[None, None]"

@@ -190,6 +190,31 @@ def test_subjects_never_share_a_folder() -> None:
     assert max(map(len, folders)) < 100
 
 
+@pytest.mark.parametrize(
+    ("subject", "start"),
+    [
+        (
+            f"{POWER}:renamed_before_it_is_synced",
+            "mutants.power_mutants-renamed_before_it_is_synced-",
+        ),
+        (f"{'x' * 80}.stores:make", "stores-make-"),
+        ("x" * 80, f"{'x' * 60}-"),
+    ],
+)
+def test_a_long_name_is_cut_between_words(subject: str, start: str) -> None:
+    assert folder_of(subject)[:-6] == start
+
+
+def test_a_bank_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    """It cut the names of its folders elsewhere."""
+    long = msgspec.structs.replace(saved(), subject=f"{POWER}:renamed_before_it_is_synced")
+    Archive(tmp_path, None).save(long)
+    (folder,) = (tmp_path / "failures").iterdir()
+    folder.rename(folder.with_name(f"oof.conformance.{folder.name}"))
+
+    assert read_bank(tmp_path / "failures", [long.subject]) == ([long], [])
+
+
 def test_clearing_removes_only_what_was_saved(tmp_path: Path) -> None:
     """Anything else in the folder is somebody's."""
     Archive(tmp_path, None).save(saved())
