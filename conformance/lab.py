@@ -22,7 +22,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -43,6 +43,7 @@ from streamproof.conformance.process_resources import (
     children,
     count_handles,
     count_threads,
+    families,
     open_files,
 )
 from streamproof.conformance.results import Guarantee, Spec
@@ -66,6 +67,7 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.errors import TaskCorruptedError
+from streamproof.stores.host.process import hosts
 from streamproof.stores.metrics import Level, Metrics
 from streamproof.stores.runtime.builder import StoreBuilder
 from streamproof.stores.runtime.restoration import Restoration, StateRestoreListener
@@ -517,24 +519,30 @@ class Lab:
             self._cycles += 1
 
     def open_files(self) -> list[str]:
-        """The files in the directory that this process has open."""
+        """The files in the directory that this process has open, or the hosts of its stores."""
         gc.collect()
-        return open_files(self.directory)
+        return open_files(self.directory, self._holders())
 
     def handles(self) -> int:
-        """How many descriptors this process has open: files, pipes, sockets."""
+        """How many descriptors are open here, or in the hosts of stores: files, pipes, sockets."""
         gc.collect()
-        return count_handles()
+        return count_handles(self._holders())
 
     def threads(self) -> int:
-        """How many threads this process has."""
+        """How many threads this process has, or the hosts of its stores."""
         gc.collect()
-        return count_threads()
+        return count_threads(self._holders())
 
     def processes(self) -> int:
-        """How many processes this process has started and not waited for."""
+        """How many processes this one has started, or those of the hosts; none that has ended."""
         gc.collect()
-        return len(children())
+        return len(self._holders()) if self.subject.is_remote else len(children())
+
+    def _holders(self) -> Sequence[int | None]:
+        """The processes that hold what a store uses: the hosts and their families, or this one."""
+        if not self.subject.is_remote:
+            return (None,)
+        return families(each.pid for each in hosts())
 
     def directories(self) -> list[str]:
         """The directories below the directory of this lab, with ``/``, sorted."""

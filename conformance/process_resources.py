@@ -1,4 +1,4 @@
-"""The files, threads and child processes of a process, and the files that it wrote elsewhere.
+"""The files, threads and child processes of processes, and the files that one wrote elsewhere.
 
 Most facts come from ``/proc``, which also shows the files that databases in C have open. A file
 that is written and closed at once does not show there. Only an audit hook sees such a file, and
@@ -28,36 +28,53 @@ _DELETED = " (deleted)"
 """The suffix that the system adds to the name of a file that is deleted but still open."""
 
 
-def _links() -> dict[int, str]:
-    """The paths behind the open descriptors of this process."""
+def _links(process: int | None = None) -> dict[int, str]:
+    """The paths behind the open descriptors of a process; ``None`` is this one."""
     found = {}
-    for link in list(Path("/proc/self/fd").iterdir()):
-        # The descriptor that lists the directory is gone by now.
-        with contextlib.suppress(OSError):
-            found[int(link.name)] = str(link.readlink())
+    with contextlib.suppress(FileNotFoundError):
+        for link in list(Path(f"/proc/{process or 'self'}/fd").iterdir()):
+            # The descriptor that lists the directory is gone by now.
+            with contextlib.suppress(OSError):
+                found[int(link.name)] = str(link.readlink())
     return found
 
 
-def open_files(directory: Path) -> list[str]:
-    """The files below a directory that this process has open."""
+def open_files(directory: Path, processes: Iterable[int | None] = (None,)) -> list[str]:
+    """The files below a directory that processes have open, by default this one."""
     base = f"{os.path.realpath(directory)}/"
-    below = {path.removesuffix(_DELETED) for path in _links().values() if path.startswith(base)}
+    paths = {path for each in processes for path in _links(each).values()}
+    below = {path.removesuffix(_DELETED) for path in paths if path.startswith(base)}
     return sorted(path.removeprefix(base) for path in below)
 
 
-def count_handles() -> int:
-    """The number of open descriptors of this process: files, pipes, sockets."""
-    return len(_links())
+def count_handles(processes: Iterable[int | None] = (None,)) -> int:
+    """The number of open descriptors of processes, by default this one: files, pipes, sockets."""
+    return sum(len(_links(each)) for each in processes)
 
 
-def count_threads() -> int:
-    """The number of threads of this process, threads of libraries included."""
-    return len(list(Path("/proc/self/task").iterdir()))
+def count_threads(processes: Iterable[int | None] = (None,)) -> int:
+    """The number of threads of processes, by default this one, threads of libraries included."""
+    found = 0
+    for each in processes:
+        with contextlib.suppress(FileNotFoundError):
+            found += len(list(Path(f"/proc/{each or 'self'}/task").iterdir()))
+    return found
 
 
-def children() -> list[int]:
-    """The processes that this process has started and not waited for."""
-    return [pid for pid, parent, _ in _processes() if parent == os.getpid()]
+def children(of: Iterable[int] | None = None) -> list[int]:
+    """The processes that some processes have started and not waited for; by default this one."""
+    parents = {os.getpid()} if of is None else {*of}
+    return [pid for pid, parent, _ in _processes() if parent in parents]
+
+
+def families(of: Iterable[int]) -> list[int]:
+    """Some processes, and all that descend from them."""
+    found: set[int] = set()
+    new = {*of}
+    while new:
+        found |= new
+        new = {*children(new)} - found
+    return sorted(found)
 
 
 def members(group: int) -> list[int]:

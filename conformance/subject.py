@@ -91,6 +91,11 @@ class Subject:
         return isinstance(self.factory, HostFactory)
 
     @property
+    def ends_with_process(self) -> bool:
+        """Whether the store lives in a process of its own that ends when the store is closed."""
+        return isinstance(self.factory, HostFactory) and not self.factory.reopens
+
+    @property
     def takes_name(self) -> bool:
         """Whether the factory has a parameter ``name``, and so makes stores of several names."""
         try:

@@ -185,6 +185,15 @@ class Trial:
         if self.lab.subject.is_remote:
             raise Skipped(why)
 
+    def require_lasting(self, why: str) -> None:
+        """Skip the check if the process of the store ends at its close; ``why`` tells the reason.
+
+        Raises:
+            Skipped: the process ends.
+        """
+        if self.lab.subject.ends_with_process:
+            raise Skipped(why)
+
     def held(self) -> None:
         """Record that the promise was tested and held."""
         self.run.evidence.exercised.add(self.requirement)

@@ -61,7 +61,7 @@ def nothing_is_left_elsewhere(t: Trial) -> None:
 @check("LIFE-015")
 def a_closed_store_holds_no_file(t: Trial) -> None:
     """Close a store, and list the files in its directory that are still open."""
-    t.require_local(ENDS_WITH_ITS_PROCESS)
+    t.require_lasting(ENDS_WITH_ITS_PROCESS)
     t.claim("LIFE-015", "write, commit and close, and list the open files")
     store = t.open()
     store.put(b"a", b"1")
@@ -73,7 +73,7 @@ def a_closed_store_holds_no_file(t: Trial) -> None:
 @check("LIFE-016", "LIFE-017", "LIFE-018")
 def nothing_piles_up(t: Trial) -> None:
     """Open and close a store many times, and count the handles, threads and processes."""
-    t.require_local(ENDS_WITH_ITS_PROCESS)
+    t.require_lasting(ENDS_WITH_ITS_PROCESS)
     counted = (
         ("LIFE-016", "handles", t.lab.handles),
         ("LIFE-017", "threads", t.lab.threads),

@@ -42,7 +42,7 @@ from streamproof.conformance.value_codec import decode_value, encode_value
 __all__ = ["KillCampaign", "describe"]
 
 REAL_SHARE = 8
-"""One in this number of points is killed for real even if the derived states keep every promise."""
+"""One in this number of points, and at least one, is killed for real, whatever else is known."""
 
 FEWEST_DERIVED = 3
 """The fewest points for which a recorded run costs less than the kills."""
@@ -173,7 +173,8 @@ class KillCampaign(ProgramCampaign[Crashed]):
         self.left -= len(points)
         program = self._resumed(program, self._before)
         if self._keeps_promises_derived(program, points):
-            points = [points[n - 1] for n in spread(len(points), -(-len(points) // REAL_SHARE))]
+            sample = spread(len(points), max(1, len(points) // REAL_SHARE))
+            points = [points[n - 1] for n in sample]
         for crashed, rulings in self._judged(program, points):
             self._note(crashed, rulings)
 

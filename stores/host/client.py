@@ -32,6 +32,7 @@ from streamproof.stores.capabilities import Capabilities, Kind
 from streamproof.stores.checkpoint import changelog_partition
 from streamproof.stores.errors import InvalidStateStoreError
 from streamproof.stores.host.process import (
+    DIRECTORY,
     HostCommand,
     HostProcess,
     die_with_hosts,
@@ -69,6 +70,7 @@ class HostFactory:
     Attributes:
         hello: the host's name, version and claims.
         capabilities: the capabilities that the host claims.
+        reopens: whether a host opens one store after another.
 
     Raises:
         UsageError: the host cannot be started, or does not speak the protocol.
@@ -94,6 +96,7 @@ class HostFactory:
                 host.leave()
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+        self.reopens = self.hello.reopens and DIRECTORY not in command
         self.capabilities = self._claimed()
 
     def _claimed(self) -> Capabilities:

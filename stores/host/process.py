@@ -26,7 +26,7 @@ from streamproof.stores.errors import ProcessorStateError, StoreError
 from streamproof.stores.host.adopted_process import UNKNOWN_CODE, AdoptedProcess
 from streamproof.stores.host.protocol import KINDS, MAX_LINE_BYTES, PROTOCOL, Hello, HostReply
 
-__all__ = ["HostCommand", "HostProcess", "die_with_hosts", "host_for", "kill_hosts"]
+__all__ = ["HostCommand", "HostProcess", "die_with_hosts", "host_for", "hosts", "kill_hosts"]
 
 HELLO_TIMEOUT_S = 20.0
 """How long a host may take to start and to say hello, in seconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -189,6 +190,8 @@ class StoreHost:
         # The closed store answers until another one is open.
         if request.get("on") is None:
             self._is_open = False
+            # What the store held in cycles is released before anybody looks.
+            gc.collect()
 
     def _op_is_open(self, request: Request) -> bool:
         return bool(self._target(request).is_open)

@@ -157,6 +157,17 @@ def test_threads_and_streams_that_a_store_must_not_use(clean: CommandLine) -> No
     assert ended.code == 0, ended.stdout
 
 
+def test_threads_that_a_store_leaves_are_counted(clean: CommandLine) -> None:
+    """The JVM serves one opening after another, and so shows what each of them leaves."""
+    right, only = "java:com.acme.Stores#right", "LIFE-015,LIFE-016,LIFE-017,LIFE-018"
+    ended = clean.verify(f"{BAD}$LeavesThreads", right, "--only", only)
+
+    found = {each.requirement: each.status for each in ended.log.results if each.subject == right}
+    assert found == {"LIFE-015": "unsupported", **dict.fromkeys(only.split(",")[1:], "pass")}
+    failures = {(each.subject, each.requirement) for each in ended.log.failures}
+    assert failures == {(f"{BAD}$LeavesThreads", "LIFE-017")}
+
+
 @pytest.mark.parametrize("program", ["java", "javac", "mvn"])
 def test_a_machine_without_java_or_maven(
     program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
