@@ -215,6 +215,21 @@ def kafka_releases(session: nox.Session) -> None:
 
 
 @nox.session
+def fidelity_decisions(session: nox.Session) -> None:
+    """Hold the simulator's decisions against Kafka's classes; it needs a JDK and Maven.
+
+    The arguments are how many histories for each decision, 100,000 by default, which takes half an
+    hour, and words of the decisions to compare, all by default.
+    """
+    install(session)
+    tests_folder = ROOT / "tests"
+    session.run(
+        *("python", "-P", str(tests_folder / "fidelity_decisions.py"), *session.posargs),
+        env={"PYTHONPATH": str(tests_folder)},
+    )
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Run every benchmark, or those named by the arguments."""
     install(session, extras="spark")

@@ -50,7 +50,7 @@ def current_lag(
     """The lag of a consumer, from its memory: the call never blocks.
 
     As proposed, the call never leads to a request: a later fetch brings the end. As Kafka ships it,
-    the consumer requests an unknown end in the background.
+    the consumer requests an unknown end in the background, even while it has no position.
 
     Args:
         position: the next offset to fetch; ``None`` while the consumer looks for one.
@@ -60,11 +60,9 @@ def current_lag(
         asked: whether the consumer has asked for the end, and waits for the answer.
         mode: the rule of the proposal, or the one that Kafka ships.
     """
-    if position is None:
-        return LagAnswer(None, False)
     if end is None:
         return LagAnswer(None, mode == "kafka" and not asked)
-    return LagAnswer(end - position, False)
+    return LagAnswer(None if position is None else end - position, False)
 
 
 def offset_sum(next_offsets: Iterable[int | None]) -> int:

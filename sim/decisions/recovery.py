@@ -94,11 +94,14 @@ def opening(traits: Traits, found: FoundStore) -> Recovery:
     transaction, and no replay removes them. A store that stages its writes cannot have any. Under
     at-least-once a replay of the changelog repairs every state.
     """
-    if not (traits.logged and traits.persistent):
+    if not traits.persistent:
         return Recovery(wipe=False)
     distrusted = traits.exactly_once and not traits.transactional
     if distrusted and found.unclean:
+        # A store that says so itself does not know whether it has a changelog.
         return Recovery(wipe=True)
+    if not traits.logged:
+        return Recovery(wipe=False)
     if found.offset is None:
         return Recovery(wipe=distrusted and not found.empty)
     if found.offset == OFFSET_UNKNOWN:

@@ -377,7 +377,7 @@ class StateUpdater:
         # While an active task restores, the standbys wait.
         if self._restoring or not behind:
             return 0
-        if self._host.now - self._last_limits < self._config.commit_interval_ms:
+        if self._host.now - self._last_limits <= self._config.commit_interval_ms:
             return 0
         self._last_limits = self._host.now
         applied = 0

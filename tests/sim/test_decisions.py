@@ -75,7 +75,7 @@ class TestLag:
         """Known only with a position and an end; as shipped, the end is asked for once."""
         assert current_lag(position, end, asked=asked) == answer
         shipped = current_lag(position, end, asked=asked, mode="kafka")
-        asks = position is not None and end is None and not asked
+        asks = end is None and not asked
         assert shipped == answer._replace(ask_for_end=asks)
 
     def test_the_sum_of_a_task(self) -> None:
@@ -140,9 +140,14 @@ class TestRecovery:
     def test_what_has_no_changelog_or_no_files_is_not_asked(self) -> None:
         """There is nothing to restore from, or nothing that was left."""
         for traits in (EOS._replace(logged=False), EOS._replace(persistent=False)):
-            assert opening(traits, FoundStore(None, empty=False, unclean=True)) == Recovery(
-                wipe=False
-            )
+            assert opening(traits, FoundStore(None, empty=False)) == Recovery(wipe=False)
+
+    def test_a_store_without_changelog_that_was_not_closed_is_distrusted(self) -> None:
+        """The store says so itself, and does not know whether it has a changelog."""
+        found = FoundStore(None, empty=False, unclean=True)
+
+        assert opening(EOS._replace(logged=False), found) == Recovery(wipe=True)
+        assert opening(EOS._replace(persistent=False), found) == Recovery(wipe=False)
 
     @pytest.mark.parametrize(
         ("closing", "commits"),
