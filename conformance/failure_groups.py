@@ -10,8 +10,10 @@ failures of one subject probably share a cause if
 - or the process stops in the same operation, and what is found afterwards is wrong alike: a lost
   insert, update or delete is a lost write;
 - or the same scan leaves out, adds or mixes up entries in the same way;
+- or both read on in an iterator that was open during writes, whatever comes of that;
 - or the same call raises the same error;
-- or both are about whole applications, in simulated worlds;
+- or both are about whole applications, in simulated worlds, or the world finds the unusual value
+  that the simpler program writes;
 - or the requirement of one implies that of the other, and both fail in the same way.
 
 The rule compares with the simplest failure of a group alone. So a promise that says much, such as
@@ -46,8 +48,14 @@ _SCANNED = re.compile(r"assert list\(\w+\.(\w+)\(")
 _LOST_WRITES = ("missing", "stale", "changed", "extra")
 _AFTER = re.compile(r"-after-\w+$")
 
+_ITERATOR = re.compile(r"^(entries\d*) = \w+\.", re.MULTILINE)
+_WRITES = re.compile(r"\.(?:put|put_all|put_if_absent|delete|restore|remove)\(")
+
 _TRAITS = {
-    "an empty value": re.compile(rf"(?:{_BYTES.pattern}), b''[,)]"),
+    # A world says it of the changelog.
+    "an empty value": re.compile(
+        rf"(?:{_BYTES.pattern}), b''[,)]|changelog says b''$", re.MULTILINE
+    ),
     "an empty key": re.compile(r"\(b'', (?!\))"),
     "a large value": re.compile(r"\* \d{4,}"),
 }
@@ -124,16 +132,22 @@ def _share_a_cause(first: Failure, other: Failure) -> bool:
     """Whether a failure probably has the cause of a simpler one."""
     if first.subject != other.subject or bool(first.known) != bool(other.known):
         return False
+    if _reads_on(first) and _reads_on(other):
+        return True
     if first.shape.startswith("raised-"):
         return first.shape == other.shape and _found(first) == _found(other)
-    if _WORLD in first.program and _WORLD in other.program:
-        return True
+    if _WORLD in other.program:
+        finds_trait = bool(_traits(first)) and _traits(first) <= _traits(other)
+        return finds_trait or _WORLD in first.program
     if not (first.program and other.program):
         return False
     if _stop(first) or _stop(other):
         return _stop(first) == _stop(other) and _found_after_stop(first) == _found_after_stop(other)
-    if _how(first) != _how(other):
-        return False
+    return _how(first) == _how(other) and _writes_alike(first, other)
+
+
+def _writes_alike(first: Failure, other: Failure) -> bool:
+    """Whether two programs that fail in the same way do the same, or ask for the same."""
     if _traits(first) and _traits(first) <= _traits(other):
         return True
     if _implies(first.requirement, other.requirement):
@@ -164,6 +178,20 @@ def _scanned(failure: Failure) -> str:
     return str(asked[-1]) if asked else ""
 
 
+def _reads_on(failure: Failure) -> bool:
+    """Whether the last line of a program reads an iterator that was open during writes."""
+    program = failure.program
+    if _WORLD in program or _stop(failure):
+        return False
+    *_, opened = [*_ITERATOR.finditer(program)] or [None]
+    if opened is None or not _WRITES.search(program, opened.end()):
+        return False
+    # The close of a store, or of the iterator, is another story.
+    last = program.rstrip().splitlines()[-1]
+    reads = re.search(rf"\b(?:list|next)\({opened[1]}\b", program[opened.end() :])
+    return bool(reads) and ".close()" not in program and not last.startswith("raise")
+
+
 def _found(failure: Failure) -> str:
     """What was found, without the values in it."""
     return _NUMBER.sub("0", _BYTES.sub("b", failure.found))
@@ -183,7 +211,8 @@ def _traits(failure: Failure) -> frozenset[str]:
 
     A shrinker makes all values usual that need not be unusual.
     """
-    return frozenset(name for name, pattern in _TRAITS.items() if pattern.search(failure.program))
+    text = f"{failure.program}\n{failure.found}"
+    return frozenset(name for name, pattern in _TRAITS.items() if pattern.search(text))
 
 
 @cache

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import shlex
 from functools import cache
 
 from jinja2 import Environment
+from markupsafe import Markup, escape
 
 from streamproof.reports.headlines import headline, subline
 from streamproof.reports.report_view import ReportView
 from streamproof.reports.templating import asset, environment
-from streamproof.reports.wording import OUTCOMES, STATUSES, STRENGTHS, duration
+from streamproof.reports.wording import CRASH_KINDS, OUTCOMES, STATUSES, STRENGTHS, duration, moment
 
 __all__ = ["render_html"]
 
@@ -42,5 +44,12 @@ def render_html(view: ReportView) -> str:
 @cache
 def _environment() -> Environment:
     found = environment()
-    found.filters.update(duration=duration, quoted=shlex.quote)
+    found.filters.update(duration=duration, moment=moment, quoted=shlex.quote)
+    found.filters.update(crash_kind=lambda kind: CRASH_KINDS.get(kind, kind), ticked=_ticked)
     return found
+
+
+def _ticked(text: str) -> Markup:
+    """A text in which code stands between backticks, as the catalogue has it."""
+    # What is escaped here comes from the catalogue; a backtick stays one.
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from streamproof.conformance.results import Strength
 from streamproof.conformance.verdict_rule import Outcome, Shown
 
 __all__ = [
+    "CRASH_KINDS",
     "OUTCOMES",
     "STATUSES",
     "STRENGTHS",
     "duration",
+    "moment",
     "plural",
 ]
 
@@ -46,6 +50,26 @@ OUTCOMES: dict[Outcome, str] = {
     "success": "Nothing is broken, and every core requirement that was tested was kept.",
 }
 """Every verdict and its meaning, the worst first."""
+
+
+CRASH_KINDS = {
+    "boundary": "between two calls",
+    "line": "before a line of Python",
+    "syscall": "before a system call",
+    "derived": "worked out",
+    "power": "by a loss of power",
+    "enospc": "on a full disk",
+    "eio": "on a broken disk",
+}
+"""The kinds of crashes, behind the number of each."""
+
+
+def moment(text: str) -> str:
+    """A moment of a log for readers: ``2026-11-24 15:38 UTC``; any other text stays as it is."""
+    try:
+        return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        return text
 
 
 def plural(count: int, noun: str, several: str = "") -> str:

@@ -62,6 +62,9 @@ def opened(requirement: str, shape: str, line: str, **changes: Any) -> Failure:
     return failure(requirement, shape, "store = lab.open()", line, **changes)
 
 
+READ_ON = "entries = store.all()\n{}\nlist(entries)"
+
+
 SAME = {
     "a program within another one": (
         get_lost("KV-001"),
@@ -123,6 +126,21 @@ SAME = {
         opened("ISO-006", "raised-KeyError-get", "view.get(b'a')", found="KeyError: b'a'"),
         opened("ISO-010", "raised-KeyError-get", "view.get(b'bc')", found="KeyError: b'bc'"),
     ),
+    "an iterator that is open during writes": (
+        opened("RANGE-011", "changed-entries", READ_ON.format("store.put(b'c', b'3')")),
+        opened("RANGE-010", "raised-KeyError-call", READ_ON.format("store.put(b'c', None)")),
+    ),
+    "an empty value in a world": (
+        opened("KV-008", "missing-value", "store.put(b'a', b'')"),
+        failure(
+            "PROTOCOL-004",
+            "changed-content",
+            "# 5,355 ms: a commit",
+            "# 6,052 ms: another one",
+            "mistake = lab.simulate(world=4)",
+            found="the store has b'key-0' = None, but its changelog says b''",
+        ),
+    ),
     "two worlds": (
         failure("PROTOCOL-001", "changed-content", "lab.simulate(world=1)"),
         failure("PROTOCOL-003", "raised-KeyError", "lab.simulate(world=1, seed=3)"),
@@ -133,6 +151,21 @@ OTHER = {
     "another way to be wrong": (
         get_lost("KV-001"),
         opened("KV-004", "stale-value", "store.put(b'a', b'1')"),
+    ),
+    "an iterator during writes, and one that outlives its store": (
+        opened("RANGE-011", "changed-entries", READ_ON.format("store.put(b'c', b'3')")),
+        opened("RANGE-005", "changed-entries", READ_ON.format("store.put(b'c', 1); store.close()")),
+    ),
+    "an empty value and another one in a world": (
+        opened("KV-008", "missing-value", "store.put(b'a', b'')"),
+        failure(
+            "PROTOCOL-004",
+            "changed-content",
+            "# 5,355 ms: a commit",
+            "# 6,052 ms: another one",
+            "mistake = lab.simulate(world=4)",
+            found="the store has b'key-0' = None, but its changelog says b'1'",
+        ),
     ),
     "an empty value and a lost one": (
         get_lost("KV-001", "store.commit({CHANGELOG: 7})"),
