@@ -83,7 +83,7 @@ class CheckRun(CheckContext):
             program = violation.weaker
         if too_long(program):
             program = shorter(program, self.subject, make_lab, self.status)
-        return made_sure(program, self.new_directory(), self.status)
+        return made_sure(program, self.new_directory())
 
     def generators(self) -> Generators:
         """The strategies for this subject."""

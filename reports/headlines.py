@@ -34,10 +34,10 @@ def clause(subject: SubjectView) -> str:
 
 
 def _asked(subject: SubjectView, count: int, noun: str) -> str:
-    """All requirements of a kind that the run asked; of a part of them, only as many."""
-    return (
-        f"{plural(count, noun)} out of a part" if subject.of_core else f"all {plural(count, noun)}"
-    )
+    """All requirements of a kind that the run asked; of a part of them, it says so."""
+    if not subject.of_core:
+        return f"all {plural(count, noun)}"
+    return f"the {plural(count, noun)} that this run asked for"
 
 
 def headline(view: ReportView) -> str:
@@ -73,10 +73,14 @@ def of_part(view: ReportView) -> str:
     if not view.is_part:
         return ""
     asked = f"This run asked only {cell(', '.join(view.header.only), 80)}"
-    of_core = max((each.of_core for each in view.subjects), default=0)
-    core = max((each.core.asked for each in view.subjects), default=0)
-    count = f", {core:,} of {plural(of_core, 'core requirement')}" if of_core else ""
-    return f"{asked}{count}. It is no verdict on the others."
+    count = ""
+    if len(view.subjects) == 1:
+        (subject,) = view.subjects
+        of_core = subject.of_core
+        count = (
+            f", {subject.core.asked:,} of {plural(of_core, 'core requirement')}" if of_core else ""
+        )
+    return f"{asked}{count}. It is no verdict on the other requirements."
 
 
 def _untried(view: ReportView) -> str:

@@ -327,7 +327,7 @@ def _kept(broken: Sequence[str]) -> str:
 def _more(each: Measured) -> str:
     least, most = sorted([each.first, each.second])
     if each.measure.is_time:
-        return f"a {each.measure.name} that is {most - least:,} ms longer"
+        return f"a {each.measure.name} of {most:,} ms, not {least:,} ms"
     return f"more {each.measure.name} ({most:,}, not {least:,})"
 
 

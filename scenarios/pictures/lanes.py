@@ -23,6 +23,7 @@ from streamproof.scenarios.pictures.violation_text import ExplainedViolation, ex
 from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.sim.defects import DEFECTS
 from streamproof.sim.event_kinds import Look
+from streamproof.sim.rolling_upgrade import UPGRADES
 from streamproof.sim.trace import Event
 
 __all__ = ["Item", "Lane", "Picture", "chosen", "merged", "picture"]
@@ -246,8 +247,16 @@ def _about(played: RecordedRun) -> tuple[str, ...]:
         stores if plan.persistent else f"{stores}, and are in memory only",
         _instances(plan.instances),
         f"commit every {plan.config.commit_interval_ms:,} ms",
-        *([f"upgrade {plan.upgrade}"] if plan.upgrade else []),
+        *_releases(plan.upgrade),
     )
+
+
+def _releases(upgrade: str) -> tuple[str, ...]:
+    """The releases that the instances run, if a plan has an upgrade."""
+    names = list(dict.fromkeys(each.name for each in UPGRADES.get(upgrade, ())))
+    if len(names) == 1:
+        return (f"release {names[0]}",)
+    return (f"upgrade {upgrade}: release {', then '.join(names)}",) if names else ()
 
 
 def _instances(count: int) -> str:

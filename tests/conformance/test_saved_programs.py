@@ -25,7 +25,6 @@ from streamproof.conformance.program_text import (
     has_source,
     render_program,
 )
-from streamproof.conformance.running_call import RunningCall
 from streamproof.stores.api import IsolationLevel
 from streamproof.stores.errors import StoreError
 from streamproof.stores.windows import Window, Windowed
@@ -196,9 +195,8 @@ def test_a_program_is_run_before_it_is_believed(
 ) -> None:
     monkeypatch.setattr(program_runs, "_has_threads", lambda: False)
     program = render_program("in-memory", "exactly-once", [*before, *NOTED[:1], end])
-    status = RunningCall(tmp_path / "status", create=True)
     (tmp_path / "t1" / "task").mkdir(parents=True)
-    sure = made_sure(program, tmp_path / "t1" / "task", status)
+    sure = made_sure(program, tmp_path / "t1" / "task")
 
     assert fails_by_itself(sure) is is_sure
     assert sure == (program if is_sure else f"{ONLY_SHOWN}\n{program}{END_OF_SHOWN}\n")
@@ -207,12 +205,11 @@ def test_a_program_is_run_before_it_is_believed(
 
 def test_a_process_with_threads_is_not_forked_for_a_program(tmp_path: Path) -> None:
     right = render_program("in-memory", "exactly-once", [*NOTED[:1], "assert True"])
-    status = RunningCall(tmp_path / "status", create=True)
     done = Event()
     thread = Thread(target=done.wait)
     thread.start()
     try:
-        assert made_sure(right, tmp_path, status) == right
+        assert made_sure(right, tmp_path) == right
     finally:
         done.set()
         thread.join()

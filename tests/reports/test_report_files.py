@@ -361,8 +361,8 @@ def test_the_badge_of_a_part_is_never_that_of_a_whole(
 def test_every_report_says_that_it_is_about_a_part() -> None:
     view = build_view(part_of(good_log(), 49))
     told = "This run asked only KV, CRASH-001, 2 of 49 core requirements. "
-    told += "It is no verdict on the others."
-    kept = "rocksdb keeps 2 core requirements out of a part"
+    told += "It is no verdict on the other requirements."
+    kept = "rocksdb keeps the 2 core requirements that this run asked for"
     page = render_html(view)
     assert page.count("success, in part</span>") == 2
     assert f"<title>{kept} · streamproof</title>" in page
