@@ -50,13 +50,22 @@ class CheckRun(CheckContext):
         self._examples = KeptExamples(replay.choices.examples if replay else ())
         self._seeds = 0
 
-    def record(self, violation: Violation, choices: SavedChoices | None = None) -> None:
-        """Keep a violation, with a program that is as short and as sure as can be."""
+    def record(
+        self,
+        violation: Violation,
+        choices: SavedChoices | None = None,
+        *,
+        is_whole: bool = False,
+    ) -> None:
+        """Keep a violation, with a program that is as short and as sure as can be.
+
+        ``is_whole`` programs have all that a check did before, and nobody has shortened them.
+        """
         shortens = self.settings.shrinks and not self.subject.is_remote
         if shortens and self._may_be_kept(violation):
             # A full disk, say, must not take the finding away: its program is long, then.
             with contextlib.suppress(OSError, ValueError, StreamproofError):
-                violation.program = self._tried_out(violation)
+                violation.program = self._tried_out(violation, is_whole=is_whole)
         super().record(violation, choices)
 
     def _may_be_kept(self, violation: Violation) -> bool:
@@ -68,7 +77,7 @@ class CheckRun(CheckContext):
             return len(violation.program) < len(known.program)
         return violation.program not in known.program
 
-    def _tried_out(self, violation: Violation) -> str:
+    def _tried_out(self, violation: Violation, *, is_whole: bool) -> str:
         """The program of a violation, after runs with the subject and with right stores."""
 
         def make_lab(subject: Subject) -> Lab:
@@ -81,7 +90,7 @@ class CheckRun(CheckContext):
         ):
             # The check has compared another form of the answer than the program reads.
             program = violation.weaker
-        if too_long(program):
+        if is_whole or too_long(program):
             program = shorter(program, self.subject, make_lab, self.status)
         return made_sure(program, self.new_directory())
 
@@ -175,12 +184,12 @@ class CheckRun(CheckContext):
         first, self._seeds = self._seeds, self._seeds + count
         phases = (Phase.generate, Phase.shrink) if self.settings.shrinks else (Phase.generate,)
         if self.replay is not None:
-            self.shrinking(seeded(first))
+            self.shrinking(seeded(first), is_drawn=True)
             return
         shrunk = 0
         for number in range(first, first + count):
             if self._finds_new(seeded(number, Phase.generate)):
-                self.shrinking(seeded(number, *phases))
+                self.shrinking(seeded(number, *phases), is_drawn=True)
                 shrunk += 1
             if shrunk == (most_shrunk or 2 * len(self.check.requirements)):
                 break
@@ -197,8 +206,11 @@ class CheckRun(CheckContext):
                 return any(self.is_new(each.requirement, each.shape) for each in found)
         return False
 
-    def shrinking(self, test: Callable[[], Any]) -> None:
-        """Run a Hypothesis test, and record its shrunk violations."""
+    def shrinking(self, test: Callable[[], Any], *, is_drawn: bool = False) -> None:
+        """Run a test, and record its violations.
+
+        Hypothesis has shrunk the programs of a test that is drawn.
+        """
         with hypothesis.reporting.with_reporter(lambda _: None):
             try:
                 test()
@@ -212,7 +224,7 @@ class CheckRun(CheckContext):
                     raise
                 choices = SavedChoices(examples=self._examples.take())
                 for violation in violations:
-                    self.record(violation, choices)
+                    self.record(violation, choices, is_whole=not is_drawn)
 
     def _settings(self, examples: int, *phases: Phase, every: bool) -> hypothesis.settings:
         """Settings that make a run depend on its seed alone, or replay saved choices.

@@ -115,9 +115,17 @@ class Trial:
         """Compare an answer of the subject with the answer that the promise demands."""
         if found != expected or type(found) is not type(expected):
             how = difference(expected, found, "\n".join(self.lines[:-1]))
-            texts = brief_source(expected), brief_source(found)
+            texts = self._named(expected, found), brief_source(found)
             self.fail(*texts, how, compared=(expected, found))
         self.held()
+
+    def _named(self, expected: Any, found: Any) -> str:
+        """What was expected; of a mere yes or no, with the line that has this answer."""
+        asked_yes_or_no = isinstance(expected, bool) and isinstance(found, bool)
+        last = self._answers.get(len(self.lines) - 1)
+        if asked_yes_or_no and last == (self.last_line, found):
+            return brief(f"{self.last_line} to be {expected}")
+        return brief_source(expected)
 
     def expect_that(self, holds: bool, expected: str, found: Any) -> None:
         """Demand a condition; ``expected`` says it in words."""

@@ -190,5 +190,5 @@ def under_an_open_iterator(t: Trial) -> None:
         keys = [key for key, _ in found]
         t.expect(sorted(set(keys)), sorted(keys))
         # The key existed all the time, with an older or a newer value.
-        t.expect(b"b" in keys, True)
+        t.expect_that(b"b" in keys, "the key b'b', which was there all the time", found)
     expect_fold(t, store, CHANGES)

@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from streamproof.conformance import check_run
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.lab import Lab
 from streamproof.conformance.program_shrinking import shorter, too_long
-from streamproof.conformance.program_text import LONGEST_PROGRAM, explained
+from streamproof.conformance.program_text import LONGEST_PROGRAM, ONLY_SHOWN, explained
 from streamproof.conformance.running_call import RunningCall
+from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject import Subject, load_subject
+from streamproof.conformance.violations import violation_of
 
 WRONG = "streamproof.conformance.mutants.store_mutants:empty_value_deletes"
 
@@ -94,3 +99,42 @@ def test_what_is_too_long() -> None:
     assert explained("a\nb\n") == "a\nb\n"
     assert explained(long).startswith("# This program is long, because")
     assert explained(explained(long)) == explained(long)
+
+
+ROUNDABOUT = (
+    f"{HEAD}store = lab.open()\nstore.put(b'b', b'1')\nstore.put(b'a', b'')\n"
+    "assert store.get(b'a') == b''  # found None\n"
+)
+DIRECT = ROUNDABOUT.replace("store.put(b'b', b'1')\n", "").replace("CHANGELOG, ", "")
+"""The same without a line that does not matter."""
+
+
+def reported(directory: Path, *programs: str, is_whole: bool) -> str:
+    """The program of a finding that came up with these programs, one after the other."""
+    status = RunningCall(directory / "status", create=True)
+    check, subject = load_checks()["kv.put_then_get"], load_subject(WRONG)
+    run = CheckRun(check, subject, Settings(), directory, status)
+    for program in programs:
+        violation = violation_of("KV-008", "missing-value")("put", "b''", "None", program)
+        run.record(violation, is_whole=is_whole)
+    (finding,) = run.findings.values()
+    return finding.program
+
+
+@pytest.mark.parametrize(("is_whole", "program"), [(True, DIRECT), (False, ROUNDABOUT)])
+def test_only_what_is_shrunk_already_stays(is_whole: bool, program: str, tmp_path: Path) -> None:
+    """Hypothesis makes drawn programs small; others have all that a check did before."""
+    assert reported(tmp_path, ROUNDABOUT, is_whole=is_whole) == program
+
+
+def test_a_shorter_program_that_does_not_fail_replaces_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is run; and none at all is no short one."""
+    vain = f"{HEAD}store = lab.open()\nassert store.name\n"
+    monkeypatch.setattr(
+        check_run,
+        "made_sure",
+        lambda program, _: f"{ONLY_SHOWN}\n{program}" if program == vain else program,
+    )
+    assert reported(tmp_path, ROUNDABOUT, vain, "", is_whole=False) == ROUNDABOUT
