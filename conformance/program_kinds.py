@@ -103,6 +103,16 @@ class Kind(Protocol):
     def samples(self) -> tuple[tuple[Any, ...], tuple[tuple[Any, Any], ...]]:
         """Where to put what a scan reads, and pairs of bounds whose edges are among them."""
 
+    def edges(self) -> tuple[tuple[Any, ...], tuple[tuple[Any, Any], ...]]:
+        """Where to put what scans read, and pairs of bounds that are easy to get wrong.
+
+        They are open, empty, equal, inverted, all 0xFF, or just beside a key or the start of a
+        segment of time.
+        """
+
+    def many(self, count: int) -> tuple[list[Any], tuple[Any, Any]]:
+        """Up to ``count`` places in order, and bounds within which every scan reads hundreds."""
+
     def open(self, t: Trial) -> Handle:
         """Open the store."""
 
@@ -145,6 +155,18 @@ def kind_of(can: Capabilities) -> Kind:
     return KeyValueKind(can) if can.kind == "key-value" else TimedKind(can)
 
 
+EDGE_KEYS = (b"a", b"a\x00", b"a\xff", b"a\xff\xff", b"aa", b"b", b"c", b"\xff", b"\xff\xff")
+"""Keys beside which bounds are easy to get wrong."""
+
+EDGE_BOUNDS: tuple[tuple[bytes | None, bytes | None], ...] = (
+    *((None, None), (b"", b""), (b"", b"a"), (None, b""), (b"", None), (b"b", b"")),
+    *((b"b", b"b"), (b"bb", b"bb"), (b"\xff", b"\xff"), (b"a\xff", b"a\xff")),
+    *((b"c", b"a"), (b"\xff", b"\x00"), (b"a\x00", b"b"), (b"a\x01", b"b\x00"), (b"a", b"a\xff")),
+    *((b"b", None), (None, b"b"), (b"\xff", None), (b"\xff\xff", None), (None, b"\xff")),
+    (b"\xff\xff\xff", None),
+)
+"""Bounds of keys: open, empty, equal, inverted, all 0xFF, or just beside a key."""
+
 KEY_VALUE_SCANS = {
     "all": ("scan",),
     "range": ("ranges",),
@@ -177,6 +199,12 @@ class KeyValueKind:
         bounds = ((b"a", b"z"), (b"a", b"b"), (b"b", None), (None, b"b"), (b"b", b"a"))
         return (b"a", b"b", b"c"), bounds
 
+    def edges(self) -> tuple[tuple[Any, ...], tuple[tuple[Any, Any], ...]]:
+        return EDGE_KEYS, EDGE_BOUNDS
+
+    def many(self, count: int) -> tuple[list[Any], tuple[Any, Any]]:
+        return [b"a%04d" % number for number in range(count)], (b"a", None)
+
     def open(self, t: Trial) -> Handle:
         return t.open()
 
@@ -192,7 +220,7 @@ class KeyValueKind:
     def bounds_of(self, method: ScanMethod, low: Any, high: Any, now: int) -> Bounds:
         """The bounds of a scan, from two drawn keys. A prefix is the first of them."""
         if method.plain == "prefix_scan":
-            prefix = low or b"a"
+            prefix = b"a" if low is None else low
             return Bounds((prefix,), lambda key: key.startswith(prefix))
         if method.plain == "range":
             return Bounds((low, high), partial(_is_between, low, high))
@@ -258,6 +286,9 @@ class TimeBound(NamedTuple):
         return drawn if isinstance(drawn, cls) else cls(drawn, Moment(edge))
 
 
+EDGES_OF_TICKS = (3, 4, 5, 9, TICKS - 1)
+"""Ticks around the start of a segment, within one, and the latest."""
+
 OF_WINDOWS = (
     *("fetch_between", "backward_fetch_between", "fetch_range", "backward_fetch_range"),
     *("all", "backward_all", "fetch_all", "backward_fetch_all"),
@@ -301,6 +332,34 @@ class TimedKind:
             for first, last in edges
         ]
         return tuple(spots), ((b"a", None), *bounds)
+
+    def edges(self) -> tuple[tuple[Any, ...], tuple[tuple[Any, Any], ...]]:
+        """One bound of keys and all of times, and one of times and all of keys."""
+        ticks = [Moment("tick", each) for each in EDGES_OF_TICKS]
+        spots = [
+            Spot(key, tick, ticks[number % len(ticks)])
+            for number, key in enumerate((*EDGE_KEYS, *EDGE_KEYS))
+            for tick in (ticks[number % len(ticks)], ticks[-1 - number % len(ticks)])
+        ]
+        least, first, largest = EDGES_OF_TIME
+        before, start, after, within, last = ticks
+        times = [(least, largest), (least, least), (least, first), (largest, largest)]
+        times += [(each, each) for each in ticks]
+        times += [(start, before), (last, start), (before, start), (start, after), (after, within)]
+        times += [(least, start), (start, largest), (last, largest), (first, before)]
+        keys: tuple[tuple[bytes | None, bytes | None], ...] = ((b"a", b"a"), *EDGE_BOUNDS)
+        bounds = [(TimeBound(b"a", low), TimeBound(b"b", high)) for low, high in times]
+        bounds += [(TimeBound(low, least), TimeBound(high, largest)) for low, high in keys]
+        return tuple(dict.fromkeys(spots)), tuple(bounds)
+
+    def many(self, count: int) -> tuple[list[Any], tuple[Any, Any]]:
+        """Half of them are of one key, and half of a key each."""
+        half, first = count // 2, self.times.base
+        step = max((self.can.retention_ms - 1) // half, 1)
+        last = first + min(half * step, self.can.retention_ms) - 1
+        places = [self.times.windowed(b"a", time) for time in range(first, last + 1, step)]
+        places += [self.times.windowed(b"a%04d" % number, last) for number in range(half)]
+        return places, (b"a", None)
 
     def open(self, t: Trial) -> Handle:
         store = t.open_store()

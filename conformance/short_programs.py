@@ -5,9 +5,10 @@ They are not drawn: so even the shortest search uses every step at least once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import product
+from typing import Any
 
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.generators import TICKS
@@ -30,6 +31,10 @@ __all__ = ["ShortProgram", "short_programs"]
 TWO_SPOTS = ((b"a", 0), (b"b", TICKS - 1))
 """Two keys, and the ticks of the clock at which they are put."""
 
+MANY, MANY_EARLY = 1_400, 1_200
+"""How many rows a program writes, and how many of them before it opens iterators over them. Stores
+often read pages of 500 or 512 rows; of windows, one key has half of the rows."""
+
 ShortProgram = Callable[[StoreProgram], None]
 """A program that is not drawn."""
 
@@ -38,8 +43,8 @@ def short_programs(run: CheckRun) -> list[ShortProgram]:
     """The short programs for a subject."""
     scans = kind_of(run.subject.capabilities).scans
     programs: list[ShortProgram] = [
-        *(writes, refusals, views, ended_transactions, commits, times),
-        *(partial(part, method) for part in (reads, closed_iterators) for method in scans),
+        *(writes, refusals, views, ended_transactions, commits, times, many_rows),
+        *(partial(part, method) for part in (reads, edges, closed_iterators) for method in scans),
     ]
     return programs + [partial(rewritten, write) for write, has in WRITES.items() if has(run)]
 
@@ -55,6 +60,8 @@ def writes(m: StoreProgram) -> None:
     if overwrites(m.run):
         m.put_any(b"d", None)
         m.put_if_absent(b"a", b"6")
+        m.put_if_absent(b"a", None)
+        m.put_if_absent(b"b", None)
         m.delete(b"a")
     for key in (b"a", b"b", b"c", b"d", b"e"):
         m.get(key)
@@ -103,6 +110,64 @@ def reads(method: ScanMethod, m: StoreProgram) -> None:
         if expires(m.run):
             m.peek()
         m.finish(twice=True)
+
+
+def edges(method: ScanMethod, m: StoreProgram) -> None:
+    """Scan within bounds that are easy to get wrong: as the store, a view and a transaction."""
+    places, bounds = m.stage.kind.edges()
+    committed, staged = places[::2], places[1::2]
+    m.put_all([(place, b"%d" % number) for number, place in enumerate(committed)])
+    m.commit(look=False)
+    for number, _ in enumerate(m.stage.possible_views()):
+        m.open_view(number)
+    rewrite(m, committed, staged)
+    for which in range(1 + len(m.stage.views)):
+        scan_each(m, method, bounds, which)
+    if stages(m.run):
+        m.commit(look=False)
+        m.begin()
+        rewrite(m, staged, committed, 1)
+        scan_each(m, method, bounds, 1)
+
+
+def rewrite(m: StoreProgram, present: Sequence[Any], absent: Sequence[Any], which: int = 0) -> None:
+    """Put what is absent, and overwrite and delete a part of what is present."""
+    for number, place in enumerate(absent):
+        m.put_any(place, b"new %d" % number, which)
+    if overwrites(m.run):
+        for number, place in enumerate(present[::2]):
+            m.put_any(place, b"over %d" % number if number % 2 else None, which)
+
+
+def scan_each(
+    m: StoreProgram, method: ScanMethod, bounds: Iterable[tuple[Any, Any]], which: int
+) -> None:
+    """Scan within each of these bounds, once for the same arguments."""
+    done = set()
+    for low, high in bounds:
+        arguments = m.stage.bounds(method, low, high).arguments
+        if arguments not in done:
+            done.add(arguments)
+            m.scan(method, low, high, which)
+
+
+def many_rows(m: StoreProgram) -> None:
+    """Write hundreds of rows while iterators over hundreds are open: one of each scan."""
+    if not scans_of(m.run):
+        return
+    places, bounds = m.stage.kind.many(MANY)
+    early, late = places[:MANY_EARLY], places[MANY_EARLY:]
+    for place in early:
+        m.put_any(place, b"old")
+    m.commit(look=False)
+    for method in m.stage.kind.scans:
+        m.iterate(method, *bounds)
+    for number, _ in enumerate(m.stage.iterators):
+        m.advance(number)
+    rewrite(m, early[::2], late)
+    m.commit(look=False)
+    while m.stage.iterators:
+        m.finish()
 
 
 WRITES: dict[str, Callable[[CheckRun], bool]] = {

@@ -14,6 +14,7 @@ expires between the two may be there or not.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -197,7 +198,9 @@ class StoreOracle:
     def _may_expire(self, ageing: Ageing) -> None:
         first = ageing.first_readable(max(self.reached, self.staged_time))
         for scan in self.scans:
-            scan.may_miss(lambda key: ageing.time_of(key) < first)
+            if first > scan.aged_to:
+                scan.aged_to = first
+                scan.may_miss(lambda key: ageing.time_of(key) < first)
 
     # Reading.
 
@@ -267,6 +270,7 @@ class Scan:
     Attributes:
         backward: the same.
         ordered: the same.
+        aged_to: the first time that had not expired when this scan last lost what may be gone.
     """
 
     def __init__(
@@ -285,6 +289,7 @@ class Scan:
         self._rank = rank
         self.backward = backward
         self.ordered = ordered
+        self.aged_to = NEVER
         self._yielded: set[Key] = set()
         self._left: dict[Key, set[Any]] = {}
         for key in keys:
@@ -317,25 +322,28 @@ class Scan:
 
     def take(self, entries: Iterable[tuple[Key, Any]], *, to_end: bool) -> str:
         """Take entries that were yielded; what is wrong with them, or an empty text."""
+        coming = deque(self.next_keys() if self.ordered else ())
         for key, value in entries:
             if value is None or value not in self._left.get(key, ()):
                 return f"the entry {key!r}, {value!r}"
-            if missed := self._missed_before(key):
+            if missed := self._missed_before(key, coming):
                 return f"{key!r} before or without {missed[0]!r}"
             del self._left[key]
             self._yielded.add(key)
         missed = [key for key, values in self._left.items() if None not in values]
         return f"no entry of {missed[0]!r}" if to_end and missed else ""
 
-    def _missed_before(self, key: Key) -> list[Key]:
-        """The keys that had to come before ``key``. Those that did not have to come never will."""
-        if not self.ordered:
-            return []
+    def _missed_before(self, key: Key, coming: deque[Key]) -> list[Key]:
+        """The keys that had to come before ``key``. Those that did not have to come never will.
+
+        ``coming`` has the keys that may come, in the order of the scan, and those taken since.
+        """
         place = self._rank(key)
-        before = [each for each in self._left if self._is_before(self._rank(each), place)]
-        missed = [each for each in before if None not in self._left[each]]
-        for each in before:
-            self._left.pop(each)
+        missed = []
+        while coming and self._is_before(self._rank(coming[0]), place):
+            before = coming.popleft()
+            if None not in self._left.pop(before, {None}):
+                missed.append(before)
         return missed
 
     def _passed(self, key: Key) -> bool:

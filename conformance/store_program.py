@@ -124,9 +124,9 @@ class StoreProgram:
         self.stage.expect_value(reader, at, writer.handle.delete(at))
         self.stage.wrote(writer, at, None)
 
-    @step(overwrites, key="key", value="value", which="which")
-    def put_if_absent(self, key: Any, value: bytes, which: int = 0) -> None:
-        """Put a key only if it is absent."""
+    @step(overwrites, key="key", value="any_value", which="which")
+    def put_if_absent(self, key: Any, value: Value, which: int = 0) -> None:
+        """Put a key only if it is absent. None stores nothing."""
         at, writer = self.stage.at(key), self.stage.writer(which)
         if not self.stage.may_write(writer, at):
             return

@@ -45,6 +45,10 @@ JUDGED = (
 MOST_DEEP_CRASHES = 480
 """The most crashes of a check that crashes repeatedly or runs a long program."""
 
+AT_ENDS = 0.3
+"""The share of kills between operations, where kills within one operation follow: most mistakes
+show there alone, and the smallest budget has only a few kills."""
+
 FIRST_CRASHES = 4
 """The most first crashes from which a check searches for further crashes."""
 
@@ -55,9 +59,12 @@ files as soon as it has four of them."""
 VALUE_BYTES = 2_000
 """The size of each of these values, in bytes."""
 
-LARGE_POWERS = range(10, 22)
-"""Values of so many bits in their size, from 1 KiB to 2 MiB: stores treat values in another way
+LARGE_POWERS = range(10, 23)
+"""Values of so many bits in their size, from 1 KiB to 4 MiB: stores treat values in another way
 from some size on."""
+
+ABOVE_THRESHOLDS = 21
+"""The bits in a size that is above the size from which a store treats values in another way."""
 
 LARGE_PROGRAMS = 4
 """How many programs of large values are tried, each with other sizes."""
@@ -159,7 +166,7 @@ def large_values(run: CheckRun) -> None:
     for left in range(LARGE_PROGRAMS, 0, -1):
         # A store may treat a value in another way from any size on: the first program is above it.
         first = left == LARGE_PROGRAMS
-        program = of_large_values(random, LARGE_POWERS[-1:] if first else LARGE_POWERS)
+        program = of_large_values(random, (ABOVE_THRESHOLDS,) if first else LARGE_POWERS)
         crashes.boundaries(program, share=1 / (2 * left))
         crashes.syscalls(program, 1, span=len(program) - 1, share=1 / (2 * left - 1))
 
@@ -206,7 +213,7 @@ def several_partitions(run: CheckRun) -> None:
     alike = random_program(random, commits=4, partitions=similar, first_offset=LARGE_OFFSET)
     crashes.boundaries(alike, share=0.25)
     program = random_program(random, commits=4, partitions=PARTITIONS)
-    crashes.boundaries(program)
+    crashes.boundaries(program, share=AT_ENDS)
     commits = [i for i, each in enumerate(program.operations) if each.name == "commit"]
     crashes.lines(program, commits[-1], share=0.5)
     crashes.syscalls(program, commits[0], span=len(program) - commits[0])
@@ -294,7 +301,7 @@ def while_forgetting(run: CheckRun) -> None:
     crashes = campaign(run)
     builder = ProgramBuilder().put(b"a", b"1").commit().then("flush").put(b"a", b"2").commit({})
     program = builder.then("flush").put(b"b", b"3").commit().build()
-    crashes.boundaries(program)
+    crashes.boundaries(program, share=AT_ENDS)
     if any(each.expected == "no exception" for each in run.findings.values()):
         run.findings.clear()
         raise Skipped("commit({}) raises, which OFFSET-005 judges")
@@ -315,7 +322,7 @@ def while_restoring(run: CheckRun) -> None:
         builder.restore(entries)
         builder.commit()
     program = builder.then("flush").build()
-    crashes.boundaries(program)
+    crashes.boundaries(program, share=AT_ENDS)
     restores = [i for i, each in enumerate(program.operations) if each.name == "restore"]
     crashes.lines(program, restores[1], share=0.4)
     crashes.syscalls(program, restores[1], span=len(program) - restores[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Sequence
 
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
@@ -90,6 +91,44 @@ def uncommitted_view_shows_or_hides(t: Trial) -> None:
     t.claim("ISO-006", "commit staged writes, then read with READ_UNCOMMITTED")
     writer.commit({CHANGELOG: 4})
     t.expect([view.get(key) for key in (b"a", b"b", b"c")], [b"staged", None, b"new"])
+
+
+@check("ISO-025")
+def methods_of_a_view_agree(t: Trial) -> None:
+    """Stage puts and deletes, and compare what the methods of each view answer."""
+    t.claim("ISO-025", "stage puts and deletes, then read with each method of a view")
+    store = t.open()
+    keys = (b"a", b"b", b"c", b"d", b"e")
+    store.put_all([(key, b"old") for key in keys[:4]])
+    store.commit({CHANGELOG: 1})
+    early = [store.view(level) for level in IsolationLevel]
+    expect_one_content(t, early, keys)
+    store.put(b"a", b"staged")
+    store.delete(b"b")
+    store.put(b"d", None)
+    store.put(b"e", b"staged")
+    expect_one_content(t, early, keys)
+    expect_one_content(t, [store.view(level) for level in IsolationLevel], keys)
+    store.commit({CHANGELOG: 5})
+    expect_one_content(t, early, keys)
+
+
+def expect_one_content(t: Trial, views: Sequence[Handle], keys: Sequence[bytes]) -> None:
+    """Demand of each view that its scans yield what it returns for the keys one by one."""
+    for view in views:
+        values = [(key, view.get(key)) for key in keys]
+        entries = [(key, value) for key, value in values if value is not None]
+        t.expect(sorted(view.scan("all")), entries)
+        if t.lab.subject.capabilities.kind != "key-value":
+            continue
+        if t.has("range"):
+            t.expect(view.scan("range", keys[0], None), entries)
+        if t.has("reverse_all"):
+            t.expect(view.scan("reverse_all"), entries[::-1])
+        if t.has("reverse_range"):
+            t.expect(view.scan("reverse_range", keys[0], None), entries[::-1])
+        if t.has("prefix_scan"):
+            t.expect(view.scan("prefix_scan", b""), entries)
 
 
 @check("ISO-022")

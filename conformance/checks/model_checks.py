@@ -28,11 +28,17 @@ __all__ = ["random_programs"]
 FEW_KEYS = 8
 """The keys of most operations: a few, so that programs overwrite, delete and put again."""
 
+SIZES = (7, 8, 10, 12, 13, 15, 16, 17)
+"""The bits in the sizes of drawn values."""
+
 FEW_TIMED_KEYS = 3
 """The same of windows and sessions, of which each key has several."""
 
-LARGE_VALUE = b"." * 1500
-"""A few of these overflow a small cache."""
+LARGE_VALUES = (b"." * 1500,) * 4 + tuple(
+    b"%c" % (65 + power) * ((1 << power) + more) for power in SIZES for more in (-1, 0, 1)
+)
+"""A few of the first overflow a small cache. Stores treat values in another way from some size on,
+which is often a power of two."""
 
 
 @check(
@@ -83,8 +89,8 @@ def strategies(run: CheckRun) -> dict[str, SearchStrategy[Any]]:
     count = FEW_TIMED_KEYS if expires(run) else FEW_KEYS
     few = st.sampled_from(keys[:count])
     # Most bounds are keys that the store may have.
-    bounds = st.sampled_from((*keys[:count] * 3, None, None, *keys[FEW_KEYS:]))
-    values = st.one_of(generators.values(), st.just(LARGE_VALUE))
+    bounds = st.sampled_from((*keys[:count] * 3, None, None, b"", *keys[FEW_KEYS:]))
+    values = st.one_of(generators.values(), st.sampled_from(LARGE_VALUES))
     any_value = st.one_of(st.none(), values)
     return {
         "key": kind.keys(few),

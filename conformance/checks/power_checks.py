@@ -11,6 +11,7 @@ from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import (
     of_an_import,
+    of_large_values,
     of_many_rows,
     of_offsets_alone,
 )
@@ -45,6 +46,9 @@ LONG = 1_700
 
 MOST_LARGE_LOSSES = 60
 """The most losses of power of a check whose program writes many rows."""
+
+LARGE_POWERS = range(11, 19)
+"""The bits in the sizes of large values, from 2 KiB to 256 KiB."""
 
 FIRST_LOSSES = 3
 """The most first losses of power from which a check searches for further losses."""
@@ -99,6 +103,18 @@ def large_commits(run: CheckRun) -> None:
     PowerCampaign(run, min(run.settings.limits.power_states, MOST_LARGE_LOSSES)).lose(
         of_many_rows()
     )
+
+
+@check(*JUDGED, raw=True, weight=60)
+def large_values(run: CheckRun) -> None:
+    """Lose the power around commits of large values, which a store may keep in files of their own.
+
+    The first is above the size from which stores do so; the others have any size.
+    """
+    losses = PowerCampaign(run, min(run.settings.limits.power_states // 2, MOST_LARGE_LOSSES))
+    random = Random(run.seed)
+    losses.lose(of_large_values(random, LARGE_POWERS[-1:]), share=0.5)
+    losses.lose(of_large_values(random, LARGE_POWERS))
 
 
 @check(*JUDGED, raw=True, weight=60)

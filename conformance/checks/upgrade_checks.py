@@ -12,6 +12,7 @@ from typing import Any
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.check_run import CheckRun
 from streamproof.conformance.checks.crash_checks import (
+    AT_ENDS,
     FIRST_CRASHES,
     blame,
     campaign,
@@ -447,7 +448,7 @@ def killed_while_upgrading(run: CheckRun) -> None:
     crashes = campaign(run)
     program = upgrading().build()
     opening = [each.name for each in program.operations].index("upgrade")
-    crashes.boundaries(program)
+    crashes.boundaries(program, share=AT_ENDS)
     crashes.lines(program, opening, share=0.5)
     crashes.syscalls(program, opening, span=2)
     blame(run, "UPGRADE-012")
@@ -480,7 +481,7 @@ def killed_after_the_upgrade(run: CheckRun) -> None:
     builder.read(b"d").then("flush").put(b"c", b"6")
     program = builder.commit().then("flush").put(b"d", b"7").commit().then("close", "open").build()
     caught_up = [each.name for each in program.operations].index("catch_up")
-    crashes.boundaries(program)
+    crashes.boundaries(program, share=AT_ENDS)
     crashes.syscalls(program, caught_up, span=len(program) - caught_up, share=0.5)
     crashes.lines(program, caught_up + 1, share=0.4)
     crashes.lines(program, caught_up + 3)
@@ -495,7 +496,7 @@ def older_store_killed(run: CheckRun) -> None:
     builder.put(b"a", b"1").put(b"b", b"2").commit().then("flush")
     builder.put(b"a", b"uncommitted").put(b"b", None).then("flush")
     program = builder.commit().then("close").build()
-    crashes.boundaries(program)
+    crashes.boundaries(program, share=AT_ENDS)
     crashes.syscalls(program, 1, span=len(program) - 1)
     blame(run, "UPGRADE-014", unclean=True)
 
@@ -570,7 +571,7 @@ def killed_while_preparing(run: CheckRun) -> None:
     crashes = campaign(run)
     program = preparing()
     opening = [each.name for each in program.operations].index("open_preparing")
-    crashes.boundaries(program)
+    crashes.boundaries(program, share=AT_ENDS)
     crashes.syscalls(program, opening, span=len(program) - opening, share=0.5)
     crashes.lines(program, opening + 1, share=0.3)
     crashes.lines(program, opening + 5, share=0.4)

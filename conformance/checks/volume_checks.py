@@ -1,7 +1,8 @@
-"""Volume: scans, views and transactions over hundreds of rows.
+"""Volume: scans, views and transactions over hundreds of rows, and keys and values of many sizes.
 
 Stores read in pages, and stage in buffers, of some hundred rows. What they do with a few rows says
-nothing of the second page.
+nothing of the second page. So it is with sizes: many stores treat keys and values in another way
+from some size on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from streamproof.conformance.lab import CHANGELOG, ChangelogRecord
 from streamproof.conformance.many_rows import count_rows, for_each_row
 from streamproof.conformance.program_text import brief_source
 from streamproof.conformance.trial import SCAN_LIMIT, Entry, Handle, Trial
+from streamproof.conformance.windowed_trial import Timed, claim
+from streamproof.conformance.windows_oracle import WindowedContent
 
 KEY = "b'%06d' % n"
 """The key of row ``n``, as source: the order of the keys is that of the numbers."""
@@ -248,3 +251,82 @@ def large_transactions(t: Trial) -> None:
             store.commit({CHANGELOG: 2})
         expect_rows(t, store, range(1, count, 2), b"new" if is_committed else None)
         expect_rows(t, store, range(0, count, 2), None if is_committed else b"old")
+
+
+def sizes_of_values(random: Random) -> list[int]:
+    """Sizes around powers of two from 64 bytes to 1 MiB, in any order."""
+    sizes = [(1 << power) + more for power in range(6, 21) for more in (-1, 0, 1)]
+    random.shuffle(sizes)
+    return sizes
+
+
+@check("KV-003", weight=10)
+def values_change_their_size(t: Trial) -> None:
+    """Overwrite a value by larger and smaller ones, and get it each time."""
+    t.claim("KV-003", "overwrite a value by larger and smaller ones, and get it each time")
+    random = Random(t.run.seed)
+    store = t.open()
+    for number, size in enumerate(sizes_of_values(random)):
+        value = b"%c" % (65 + number % 26) * size
+        store.put(b"a", value)
+        t.expect(store.get(b"a"), value)
+        if random.random() < 0.3:
+            store.commit({CHANGELOG: number})
+            t.expect(store.get(b"a"), value)
+            if t.has("range"):
+                t.expect(store.scan("range", b"a", b"a"), [(b"a", value)])
+
+
+LENGTHS = (15, 31, 63, 127, 254, 255, 511, 1_023, 2_000)
+"""Lengths below which stores may keep a key as it is."""
+
+
+def long_keys() -> list[bytes]:
+    """Long keys in order: of each length one, and two that continue it by one byte."""
+    return [b"k" * length + end for length in LENGTHS for end in (b"", b"a", b"b")]
+
+
+@check("KV-013", weight=5)
+def long_keys_are_told_apart(t: Trial) -> None:
+    """Put long keys that differ at their ends, and find each of them in each way."""
+    t.claim("KV-013", "put long keys that differ at their ends, then get and scan each of them")
+    store = t.open()
+    content = {key: b"%d" % number for number, key in enumerate(long_keys())}
+    store.put_all([*content.items()])
+    for is_committed in (False, True):
+        entries = sorted(content.items())
+        for key, value in entries:
+            t.expect(store.get(key), value)
+            for method in ("range", "reverse_range"):
+                if t.has(method):
+                    t.expect(store.scan(method, key, key), [(key, value)])
+            if t.has("prefix_scan"):
+                expected = [each for each in entries if each[0].startswith(key)]
+                t.expect(store.scan("prefix_scan", key), expected)
+        if t.has("all"):
+            t.expect(sorted(store.scan("all")), entries)
+        if not is_committed:
+            store.commit({CHANGELOG: 1})
+            for key in long_keys()[1::3]:
+                t.expect(store.delete(key), content.pop(key))
+
+
+@check("WIN-017", "SESS-020", weight=5)
+def long_keys_of_windows_are_told_apart(t: Trial) -> None:
+    """Put windows or sessions of long keys that differ at their ends, and find each of them."""
+    claim(t, "WIN-017", "SESS-020", "put windows of long keys that differ at their ends, then read")
+    store = Timed(t)
+    times, content = store.times, WindowedContent(store.times)
+    for number, key in enumerate(long_keys()):
+        for tick in (3, 15):
+            store.put(key, b"%d" % number, times.at(tick))
+            content.put(times.windowed(key, times.at(tick)), b"%d" % number)
+    store.handle.commit({CHANGELOG: 1})
+    for key in long_keys():
+        expected = [entry for entry in content.entries() if entry[0].key == key]
+        for windowed, value in expected:
+            t.expect(store.get(key, times.time_of(windowed)), value)
+        t.expect(sorted(store.of_key(key)), sorted(expected))
+        if store.can.ranges:
+            t.expect(sorted(store.of_keys(key, key)), sorted(expected))
+    t.expect(sorted(store.all()), sorted(content.entries()))

@@ -1170,6 +1170,11 @@ MUTANTS = (
         spec="kafka-4.4",
     ),
     _contract(
+        "uncommitted_views_scan_the_commit",
+        "a READ_UNCOMMITTED view gets staged writes, and scans committed ones",
+        "ISO-025",
+    ),
+    _contract(
         "stages_at_least_once",
         "the store stages its writes under at-least-once",
         "ISO-023",

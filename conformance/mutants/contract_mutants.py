@@ -339,6 +339,31 @@ class _ScansCommitted(TransactionalKeyValueStore):
             each.rows = rows
 
 
+class _ScansHideStaged(WrappedKeyValueStore):
+    """Reads staged writes, and scans what is committed."""
+
+    def all(self) -> KeyValueIterator:
+        return self._committed().all()
+
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        return self._committed().range(from_key, to_key)
+
+    def _committed(self) -> ReadOnlyKeyValueStore:
+        return self._inner.read_only(IsolationLevel.READ_COMMITTED)
+
+
+class _HalfUncommitted(TransactionalKeyValueStore):
+    def read_only(self, isolation_level: IsolationLevel) -> ReadOnlyKeyValueStore:
+        if isolation_level is IsolationLevel.READ_UNCOMMITTED:
+            return _ScansHideStaged(self)
+        return super().read_only(isolation_level)
+
+
+def uncommitted_views_scan_the_commit() -> KeyValueStore:
+    """READ_UNCOMMITTED views get staged writes, and scan committed ones."""
+    return _HalfUncommitted(TransactionalRocksDBStore(NAME))
+
+
 def views_scan_the_last_commit() -> KeyValueStore:
     """Views get each write at once, but scan what was there at the last commit."""
     return _ScansCommitted(TransactionalRocksDBStore(NAME))

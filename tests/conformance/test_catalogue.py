@@ -80,19 +80,20 @@ def test_the_two_sides_match() -> None:
 
 def planted(**changes: object) -> dict[str, Requirement]:
     """The catalogue with one entry changed."""
-    entry = msgspec.structs.replace(CATALOGUE["KV-003"], **changes)
+    entry = msgspec.structs.replace(CATALOGUE["KV-005"], **changes)
     return {**CATALOGUE, entry.id: entry}
 
 
 def test_a_planted_entry_is_found() -> None:
     """The comparison can fail: an entry nobody tests, a check that is not there."""
     stranger = planted(id="KV-999")
-    assert mismatches(stranger, CHECKS) == ["KV-999 lists kv.put_then_get, which does not name it"]
+    unnamed = "KV-999 lists kv.delete_removes, which does not name it"
+    assert mismatches(stranger, CHECKS) == [unnamed]
     absent = planted(id="KV-999", checks=["kv.no_such_check"])
     assert mismatches(absent, CHECKS) == ["KV-999 lists kv.no_such_check, which does not exist"]
     unlisted = planted(checks=[], untested="a reason")
     assert mismatches(unlisted, CHECKS) == [
-        "kv.put_then_get tests KV-003, which does not list it",
+        "kv.delete_removes tests KV-005, which does not list it",
     ]
 
 
@@ -108,11 +109,11 @@ def test_a_planted_contradiction_is_found(changes: dict[str, object]) -> None:
 def test_a_planted_check_is_found() -> None:
     """The comparison can fail from the other side, too."""
     real = CHECKS["kv.put_then_get"]
-    stray = Check("kv.stray", ("KV-999", "KV-003"), real.function, None, raw=False, weight=1)
+    stray = Check("kv.stray", ("KV-999", "KV-005"), real.function, None, raw=False, weight=1)
     idle = Check("kv.idle", (), real.function, None, raw=False, weight=1)
     assert mismatches(CATALOGUE, {**CHECKS, "kv.stray": stray, "kv.idle": idle}) == [
         "kv.stray tests KV-999, which does not exist",
-        "kv.stray tests KV-003, which does not list it",
+        "kv.stray tests KV-005, which does not list it",
         "kv.idle tests nothing",
     ]
 
@@ -204,11 +205,11 @@ def test_every_requirement_says_how_it_is_broken_and_mended() -> None:
     """Whoever reads a failure reads a hint that fits it."""
     assert wrong_hints(CATALOGUE) == []
     assert wrong_hints(planted(usual_cause="")) == [
-        "KV-003 needs a usual_cause of one or two sentences"
+        "KV-005 needs a usual_cause of one or two sentences"
     ]
     other = CATALOGUE["KV-002"]
     twin = planted(usual_cause=other.usual_cause, usual_cure=other.usual_cure)
-    assert wrong_hints(twin) == ["KV-003 says the same as KV-002"]
+    assert wrong_hints(twin) == ["KV-005 says the same as KV-002"]
 
 
 def test_what_a_requirement_implies_exists_and_binds_as_much() -> None:
