@@ -449,6 +449,14 @@ class _Spilling(_Log):
                 self.spilled.update(self.staged)
                 self.staged = {}
 
+    def restore(self, batch):
+        """Restored rows are committed rows, so committed views show them before the commit."""
+        with self.mutex:
+            for record in batch:
+                require_key(record.key)
+                apply(self.rows, {record.key: record.value})
+                self.spilled[record.key] = record.value
+
     def commit(self, changelog_offsets):
         with self.mutex:
             self.opened()
