@@ -16,6 +16,9 @@ WINDOWS = "java:com.acme.WrongWindows#"
 @pytest.mark.parametrize(
     ("wrong", "right", "requirement"),
     [
+        (f"{WRONG}OffsetsFirst", RIGHT, "CRASH-003"),
+        (f"{WRONG}RowsFirst", RIGHT, "CRASH-004"),
+        (f"{WRONG}TornValue", RIGHT, "CRASH-006"),
         (f"{WRONG}StaleCache", RIGHT, "KV-015"),
         (f"{WRONG}LiveIterator", RIGHT, "RANGE-011"),
         (f"{WRONG}LostTombstone", RIGHT, "KV-004"),
