@@ -22,7 +22,7 @@ from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topology import Topology
 from streamproof.sim.trace import Event
 
-__all__ = ["Judged", "direct", "play"]
+__all__ = ["Judged", "direct", "never_done", "play", "unexpected"]
 
 
 class Judged(NamedTuple):
@@ -101,8 +101,8 @@ def play(
         " ".join(scenario.file.story.split()),
     )
     surprises = [
-        *_never_done(scenario.file.timeline, director.undone, played),
-        *_judge(setup, played),
+        *never_done(scenario.file.timeline, director.undone, played),
+        *unexpected(setup, played),
     ]
     if is_recorded and recorded.digest not in ("", outcome.digest):
         surprises.append(f"this is not the run that was recorded: its digest is {outcome.digest}")
@@ -137,7 +137,7 @@ def direct(scenario: Scenario, seed: int | None = None, *, is_same: bool = False
     return Director(scenario.file.timeline, choices)
 
 
-def _never_done(
+def never_done(
     timeline: list[AnyAction], undone: Iterable[int], played: RecordedRun
 ) -> Iterator[str]:
     """The actions that never happened; none if a violation ended the run before them."""
@@ -146,7 +146,8 @@ def _never_done(
         yield f"timeline[{number}] ({what}) never happened: its event or its site never came"
 
 
-def _judge(setup: Setup, played: RecordedRun) -> Iterator[str]:
+def unexpected(setup: Setup, played: RecordedRun) -> Iterator[str]:
+    """The differences from what a variant expects. What was not seen is not expected either."""
     expected = setup.variant
     broken = played.violations[0] if played.violations else None
     if broken is None and expected.breaks:
@@ -156,6 +157,8 @@ def _judge(setup: Setup, played: RecordedRun) -> Iterator[str]:
         promise = f"{wanted} to be broken" if wanted else "every promise to hold"
         yield f"expected {promise}, but {broken.requirement} was broken: {broken.message}"
     for count in expected.events:
+        if count.kind in played.unseen.kinds:
+            continue
         yield from _miscounted(count, played.events)
     if expected.contents or expected.outputs:
         topology = TOPOLOGIES[setup.plan.topology].topology(setup.plan.partitions)

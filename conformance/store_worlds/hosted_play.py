@@ -13,6 +13,7 @@ from streamproof.conformance.check_engine import work_directory
 from streamproof.conformance.store_worlds.hosted_worlds import asked_of
 from streamproof.conformance.store_worlds.subject_disks import disks_of
 from streamproof.conformance.subject import load_subject
+from streamproof.scenarios.kafka.real_play import play_for_real
 from streamproof.scenarios.play import Judged, play
 from streamproof.scenarios.real_stores import rocksdb_disks
 from streamproof.scenarios.scenario import Scenario, Setup
@@ -32,12 +33,14 @@ class Wanted(NamedTuple):
         defects: further defects of the runtime.
         seed: the seed of all open decisions; ``None`` for the choices of the scenario.
         work_dir: the directory for databases; see :func:`work_directory`.
+        release: the release of Kafka that plays the scenario for real; empty for the simulator.
     """
 
     subject: str = ""
     defects: tuple[str, ...] = ()
     seed: int | None = None
     work_dir: Path | None = None
+    release: str = ""
 
     @property
     def options(self) -> list[str]:
@@ -45,6 +48,7 @@ class Wanted(NamedTuple):
         words = [word for each in self.defects for word in ("--defect", each)]
         words += ["--subject", self.subject] if self.subject else []
         words += ["--seed", str(self.seed)] if self.seed is not None else []
+        words += ["--on", f"kafka@{self.release}"] if self.release else []
         return words + class_path_options([self.subject])
 
 
@@ -57,7 +61,7 @@ def target_of(scenario: Scenario, setup: Setup) -> str:
 def play_with(
     scenario: Scenario, setup: Setup, wanted: Wanted, changes: tuple[str, ...] = ()
 ) -> Judged:
-    """Play a variant with the chosen store.
+    """Play a variant with the chosen store, or for real.
 
     Args:
         scenario: the scenario, with its changes.
@@ -66,10 +70,14 @@ def play_with(
         changes: the changed settings as typed, for the command that shows the run again.
 
     Raises:
-        UsageError: the store cannot be used in this scenario.
+        UsageError: the store cannot be used in this scenario, or the scenario cannot be played for
+            real.
     """
     words = [target_of(scenario, setup)]
     words += [word for each in changes for word in ("--set", each)]
+    command = f"streamproof replay {shlex.join([*words, *wanted.options])}"
+    if wanted.release:
+        return play_for_real(scenario, setup, wanted.release, command)
     with _hosted(wanted, setup) as (make_disk, invariants):
         return play(
             scenario,
@@ -78,7 +86,7 @@ def play_with(
             seed=wanted.seed,
             make_disk=make_disk,
             invariants=invariants,
-            command=f"streamproof replay {shlex.join([*words, *wanted.options])}",
+            command=command,
         )
 
 

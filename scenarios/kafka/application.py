@@ -19,10 +19,13 @@ from streamproof.scenarios.kafka.processes import Processes, RealProcess
 from streamproof.stores.jvm.java_tools import java_command
 from streamproof.stores.jvm.kafka_jars import APPLICATION, class_path_of
 
-__all__ = ["Application", "RealRecord"]
+__all__ = ["RUNNING_S", "RUNS", "Application", "RealRecord", "line_of"]
 
 RUNNING_S = 60.0
 """An instance takes 4 s until it runs, and much longer on a busy machine."""
+
+RUNS = "state RUNNING"
+"""The line that an instance writes once it runs."""
 
 CLIENT_S = 60.0
 """The most that a client may take, in seconds. It gives up itself before that."""
@@ -94,6 +97,26 @@ class Application:
         Raises:
             UsageError: it never runs; the message has the last lines of its log.
         """
+        process = self.begin(name, settings)
+        deadline = time.monotonic() + RUNNING_S
+        while process.is_running and time.monotonic() < deadline:
+            lines = process.log.splitlines()
+            if RUNS in lines:
+                return process
+            if "state ERROR" in lines:
+                break
+            time.sleep(POLL_S)
+        said = process.told()
+        process.kill()
+        raise UsageError(f"{name} of the application {self._topology} never runs. {said}")
+
+    def begin(self, name: str, settings: Mapping[str, str]) -> RealProcess:
+        """Start an instance; it runs once its log has a line ``RUNS``.
+
+        Args:
+            name: the instance, as ``instance-0``; its state directory outlives its processes.
+            settings: settings of Kafka Streams besides ours, or instead of ours.
+        """
         directory = self._processes.directory
         own = {
             "application.id": self._topology,
@@ -106,20 +129,33 @@ class Application:
         properties.write_text("".join(lines), "utf-8")
         recorder = [recorder_option(self._recording, name)] if self._recording else []
         words = [self._java[0], *recorder, *self._java[1:], "streamproof.application.Application"]
-        process = self._processes.start(
+        return self._processes.start(
             f"{name}-start-{self._starts}", [*words, self._topology, str(properties)]
         )
-        deadline = time.monotonic() + RUNNING_S
-        while process.is_running and time.monotonic() < deadline:
-            lines = process.log.splitlines()
-            if "state RUNNING" in lines:
-                return process
-            if "state ERROR" in lines:
-                break
+
+    def serve_senders(self, topics: Mapping[str, int]) -> Path:
+        """Start a client that creates topics and then sends what it is given.
+
+        Args:
+            topics: the topics, each with a number of partitions.
+
+        Returns:
+            The directory for what is to be sent; ``Sender.java`` says what its files have.
+
+        Raises:
+            UsageError: the client does not come up.
+        """
+        directory = self._processes.directory / "sender"
+        directory.mkdir()
+        words = [*self._java, "streamproof.application.Clients", self._broker.address]
+        wanted = [f"{topic}\t{number}" for topic, number in topics.items()]
+        process = self._processes.start("sender", [*words, "serve", str(directory), *wanted])
+        deadline = time.monotonic() + CLIENT_S
+        while not (directory / "serving").exists():
+            if not process.is_running or time.monotonic() > deadline:
+                raise UsageError(f"The client that sends records fails. {process.told()}")
             time.sleep(POLL_S)
-        said = process.told()
-        process.kill()
-        raise UsageError(f"{name} of the application {self._topology} never runs. {said}")
+        return directory
 
     def create(self, topics: Mapping[str, int]) -> None:
         """Create topics, each with a number of partitions."""
@@ -127,11 +163,7 @@ class Application:
 
     def send(self, topic: str, partition: int, records: Iterable[RealRecord]) -> None:
         """Send records to a partition; their offsets do not count."""
-        lines = [
-            f"{topic}\t{partition}\t{each.timestamp}\t{_encoded(each.key)}\t{_encoded(each.value)}"
-            for each in records
-        ]
-        self._run_client("send", lines)
+        self._run_client("send", [line_of(topic, partition, each) for each in records])
 
     def read(self, topics: Sequence[str], *, committed: bool = True) -> dict[str, list[RealRecord]]:
         """The records of each partition of some topics now, in order.
@@ -161,6 +193,12 @@ class Application:
             process.kill()
             raise UsageError(f"A client of the cluster failed ({command}). {said}")
         return file.read_text("utf-8").splitlines()
+
+
+def line_of(topic: str, partition: int, record: RealRecord) -> str:
+    """A record as a client takes it."""
+    words = [topic, partition, record.timestamp, _encoded(record.key), _encoded(record.value)]
+    return "\t".join(map(str, words))
 
 
 def _encoded(value: bytes | None) -> str:

@@ -67,7 +67,6 @@ UNOBSERVED: Mapping[str, str] = {
     "query.refused": "the recorder does not follow queries",
     "query.sent": "the recorder does not follow queries",
     "query.served": "the recorder does not follow queries",
-    "state.cleaned": "the recorder does not see what the cleaner of state directories deletes",
     "state.found": "the recorder does not see what is found at the start of a process",
     "state.opened": "the recorder does not see what is found at the start of a process",
     "store.flushed": "RocksDB flushes by itself, in native code",

@@ -8,6 +8,7 @@ what a run that ends leaves: nothing.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,9 +73,13 @@ class RealProcess:
         except subprocess.TimeoutExpired:
             return None
 
-    def stop(self) -> None:
-        """Ask the process to stop (SIGTERM), and wait for its end."""
+    def terminate(self) -> None:
+        """Ask the process to stop (SIGTERM)."""
         self._popen.terminate()
+
+    def stop(self) -> None:
+        """Ask the process to stop, and wait for its end."""
+        self.terminate()
         if self.wait(STOPPING_S) is None:
             self.kill()
 
@@ -82,6 +87,14 @@ class RealProcess:
         """End the process at once (SIGKILL)."""
         self._popen.kill()
         self._popen.wait()
+
+    def freeze(self) -> None:
+        """Let the process stand still without noticing (SIGSTOP)."""
+        self._popen.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a process that stands still go on (SIGCONT)."""
+        self._popen.send_signal(signal.SIGCONT)
 
     def told(self) -> str:
         """What the process wrote last, for the end of an error; it says so if that is nothing."""

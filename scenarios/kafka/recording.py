@@ -29,7 +29,14 @@ from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.invariants.judging import Unseen
 from streamproof.sim.trace import Event
 
-__all__ = ["SUFFIX", "Recorded", "is_recording", "read_recording"]
+__all__ = [
+    "SUFFIX",
+    "Recorded",
+    "RecordedLine",
+    "event_of",
+    "is_recording",
+    "read_recording",
+]
 
 SUFFIX = ".events"
 
@@ -49,15 +56,21 @@ class Recorded(NamedTuple):
     unseen: Unseen
 
 
-class _Line(Struct, kw_only=True):
+class RecordedLine(Struct, kw_only=True):
     """A line of a file. Either it is about the recording itself, or it is an event.
 
     Attributes:
         at: the monotonic time of the machine, in nanoseconds.
+        about: ``application``, ``brokers`` or ``driver``, where such a process begins; ``log`` or
+            ``unfit``; empty for an event.
+        number: the number of the line in its file, from 0.
+        hold: the hold for which the process stands still at this event; empty if it goes on.
     """
 
     at: int
     about: str = ""
+    number: int = -1
+    hold: str = ""
     actor: str = ""
     kind: str = ""
     task: str = ""
@@ -88,8 +101,8 @@ class _File:
     """
 
     path: Path
-    lines: list[_Line]
-    process: _Line | None = field(init=False, default=None)
+    lines: list[RecordedLine]
+    process: RecordedLine | None = field(init=False, default=None)
     role: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -100,7 +113,7 @@ class _File:
                 break
 
     @property
-    def events(self) -> Iterator[_Line]:
+    def events(self) -> Iterator[RecordedLine]:
         """The events."""
         return (each for each in self.lines if not each.about)
 
@@ -136,7 +149,7 @@ def read_recording(directory: Path) -> Recorded:
     epoch = first.epoch_ms - (first.at - start) // NANOS
     events = [_started(first, every, files)]
     for each in every:
-        events.append(_event(each, len(events), (each.at - start) // NANOS, epoch))
+        events.append(event_of(each, len(events), (each.at - start) // NANOS, epoch))
     return Recorded(events, _unseen(files, applications))
 
 
@@ -144,7 +157,7 @@ def _has(files: Iterable[_File], role: str) -> bool:
     return any(each.role == role for each in files)
 
 
-def _lines(path: Path) -> list[_Line]:
+def _lines(path: Path) -> list[RecordedLine]:
     """The lines of a file; the last one may be cut off.
 
     Raises:
@@ -154,7 +167,7 @@ def _lines(path: Path) -> list[_Line]:
         *whole, _ = path.read_bytes().split(b"\n")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
-    decoder = msgspec.json.Decoder(_Line)
+    decoder = msgspec.json.Decoder(RecordedLine)
     found = []
     for number, line in enumerate(whole, 1):
         try:
@@ -185,7 +198,7 @@ def _name(applications: Sequence[_File]) -> None:
                 line.actor = f"{new}{slash}{thread}"
 
 
-def _inferred_crashes(applications: Sequence[_File], *, has_driver: bool) -> Iterator[_Line]:
+def _inferred_crashes(applications: Sequence[_File], *, has_driver: bool) -> Iterator[RecordedLine]:
     """A crash for each process that ended without a stop, if another one followed in its place.
 
     Whoever kills processes records that itself.
@@ -200,10 +213,10 @@ def _inferred_crashes(applications: Sequence[_File], *, has_driver: bool) -> Ite
             later.process is not None and later.process.actor == process.actor
             for later in applications[number + 1 :]
         ):
-            yield _Line(at=each.lines[-1].at, actor=process.actor, kind="instance.crashed")
+            yield RecordedLine(at=each.lines[-1].at, actor=process.actor, kind="instance.crashed")
 
 
-def _event(line: _Line, sequence: int, time: int, epoch: int) -> Event:
+def event_of(line: RecordedLine, sequence: int, time: int, epoch: int) -> Event:
     """A line as an event; ``epoch`` is the time of the clock at the start of the run."""
     try:
         attributes = attribute_decoder(line.kind, complete=True).decode(line.attributes)
@@ -229,7 +242,7 @@ def _event(line: _Line, sequence: int, time: int, epoch: int) -> Event:
     )
 
 
-def _started(process: _Line, lines: Iterable[_Line], files: Iterable[_File]) -> Event:
+def _started(process: RecordedLine, lines: Iterable[RecordedLine], files: Iterable[_File]) -> Event:
     """The event with the configuration, from what the processes said and did."""
     settings = process.settings
     tasks: set[str] = set()

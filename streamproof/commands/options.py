@@ -24,12 +24,14 @@ __all__ = [
     "KafkaRelease",
     "Master",
     "OfTheJvm",
+    "OnWorld",
     "OutputDirectory",
     "Remote",
     "StoreLayer",
     "WorkDirectory",
     "make_directory",
     "names_in",
+    "release_of_world",
     "subjects_with",
 ]
 
@@ -139,6 +141,36 @@ def subjects_with(names: Iterable[str], options: OfTheJvm) -> list[str]:
     found = with_layer(with_release(names, options.release), options.layer)
     take_class_path(found, options.class_path)
     return found
+
+
+OnWorld = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        metavar="WORLD",
+        show_default=False,
+        help="Play for real: kafka, or kafka@RELEASE, on brokers and instances that are started "
+        "here. It needs a JDK and Maven. Default: the simulator.",
+    ),
+]
+
+
+def release_of_world(world: str) -> str:
+    """The release of Kafka that ``--on`` names; empty for the simulator.
+
+    Raises:
+        UsageError: there is no such world.
+    """
+    if not world:
+        return ""
+    name, at, release = world.partition("@")
+    if name != "kafka" or bool(at) != bool(release):
+        raise UsageError(f"--on {world}: give kafka, or kafka@RELEASE as in kafka@4.2.0.")
+    # Imported here, so that --help is quick.
+    from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE, require_release
+
+    require_release(release or DEFAULT_RELEASE)
+    return release or DEFAULT_RELEASE
 
 
 def make_directory(out: Path) -> None:

@@ -14,9 +14,11 @@ from streamproof.commands.options import (
     ClassPath,
     KafkaRelease,
     OfTheJvm,
+    OnWorld,
     OutputDirectory,
     StoreLayer,
     WorkDirectory,
+    release_of_world,
     subjects_with,
 )
 from streamproof.commands.replay_view import Format, View
@@ -129,6 +131,7 @@ def replay(
     class_path: ClassPath = "",
     kafka: KafkaRelease = "",
     layer: StoreLayer = "",
+    on: OnWorld = "",
 ) -> None:
     """Play a scenario, show a trace, or run a saved failure again.
 
@@ -148,7 +151,7 @@ def replay(
         raise UsageError("Scenarios, traces and saved failures are replayed one kind at a time.")
     asked = _Asked(
         targets,
-        Wanted(subject, tuple(defect or ()), seed, work_dir),
+        Wanted(subject, tuple(defect or ()), seed, work_dir, release_of_world(on)),
         tuple(set_ or ()),
         tuple(run or ()),
         View(format_, out, all_, until, compare_, step),
@@ -215,12 +218,18 @@ def _replay_traces(console: Console, asked: _Asked) -> int:
 
 def _replay_scenarios(console: Console, asked: _Asked) -> int:
     from streamproof.commands.replay_output import print_why, show_scenarios
+    from streamproof.conformance.store_worlds.hosted_play import target_of
     from streamproof.runs.scenario_runs import play_targets
 
     wanted, changes = asked.wanted, asked.changes
     (subject,) = subjects_with([wanted.subject], asked.jvm)
     wanted = wanted._replace(subject=subject)
-    runs = play_targets(asked.targets, wanted, dict(map(_setting, changes)), changes)
+    settings = dict(map(_setting, changes))
+    runs = play_targets(asked.targets, wanted, settings, changes)
+    if wanted.release and asked.view.is_compared and len(runs) == 1:
+        # One run for real is compared with the same run of the simulator.
+        name = target_of(runs[0].scenario, runs[0].setup)
+        runs = [*play_targets([name], wanted._replace(release=""), settings, changes), *runs]
     show_scenarios(console, runs, asked.view)
     is_as_written = not (changes or wanted.defects or wanted.seed is not None)
     played = [each.judged.played for each in runs]
@@ -253,6 +262,9 @@ def _require_fitting(kind: str, asked: _Asked) -> None:
             raise UsageError("--compare shows text, or writes a page: choose --format html.")
     elif len(ways) > 1:
         raise UsageError(f"{ways[0]} and {ways[1]} exclude each other: leave one of them out.")
+    simulated = [each for each in ("--subject", "--defect", "--seed") if each in given]
+    if "--on" in given and simulated:
+        raise UsageError(f"{simulated[0]} is for simulated runs: leave it out, or --on.")
     if "--all" in given and ways[:1] in (["--compare"], ["--step"]):
         raise UsageError(f"--all is for pictures of a run, and {ways[0]} makes none: leave it out.")
     if "--out" in given and "--format" not in given:
@@ -271,6 +283,7 @@ _FITTING = {
         "--set",
         "--defect",
         "--seed",
+        "--on",
         "--work-dir",
         *_OF_THE_JVM,
         *_OF_VIEWS,
@@ -296,6 +309,7 @@ def _given(asked: _Asked) -> list[str]:
         "--defect": wanted.defects,
         "--seed": wanted.seed is not None,
         "--work-dir": wanted.work_dir,
+        "--on": wanted.release,
         **dict(zip(_OF_THE_JVM, asked.jvm, strict=True)),
         "--run": asked.runs,
         "--until": view.until_ms is not None,

@@ -55,6 +55,8 @@ def show_scenarios(console: Console, runs: Sequence[ScenarioRun], view: View) ->
                 _print_hint(console, each.scenario, shown)
             _print_verdict(console, each)
             draw(console, each.judged.played, view, is_only=len(shown) == 1)
+            if view.everything:
+                print_unjudged(console, each.judged.played)
 
 
 def _cut(run: ScenarioRun, view: View) -> Judged:

@@ -15,13 +15,16 @@ from streamproof.commands.options import (
     ClassPath,
     KafkaRelease,
     OfTheJvm,
+    OnWorld,
     StoreLayer,
     WorkDirectory,
+    release_of_world,
     subjects_with,
 )
 from streamproof.commands.terminal import terminal
 from streamproof.conformance.store_worlds.hosted_play import Wanted, play_with
 from streamproof.exit_codes import ExitCode
+from streamproof.scenarios.kafka.real_settings import why_not
 from streamproof.scenarios.real_stores import needs_model_stores
 from streamproof.scenarios.scenario import Scenario, Setup
 from streamproof.scenarios.scenario_reader import find, library, read
@@ -61,6 +64,7 @@ def list_scenarios(
     class_path: ClassPath = "",
     kafka: KafkaRelease = "",
     layer: StoreLayer = "",
+    on: OnWorld = "",
 ) -> None:
     """List the crash scenarios, show one, or play them all.
 
@@ -75,6 +79,8 @@ def list_scenarios(
     if play:
         names = subjects_with(subject or (), OfTheJvm(class_path, kafka, layer))
         stores = [Wanted(each, work_dir=work_dir) for each in ("", *names)]
+        if release := release_of_world(on):
+            stores.append(Wanted(release=release))
         raise typer.Exit(ExitCode.FAILURE if _play_all(console, chosen, stores) else 0)
     if name:
         _show(console, chosen[0])
@@ -120,7 +126,8 @@ def _play_all(console: Console, chosen: list[Scenario], stores: list[Wanted]) ->
     table.add_column("scenario", no_wrap=True)
     table.add_column("variant")
     for wanted in stores:
-        table.add_column(wanted.subject or "model store")
+        real = wanted.release and f"Kafka {wanted.release}"
+        table.add_column(wanted.subject or real or "model store")
     surprising: list[str] = []
     runs = [(scenario, setup) for scenario in chosen for setup in scenario.setups.values()]
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
@@ -143,6 +150,8 @@ def _play_all(console: Console, chosen: list[Scenario], stores: list[Wanted]) ->
 def _cell(scenario: Scenario, setup: Setup, wanted: Wanted, surprising: list[str]) -> str:
     """The cell of one variant with one store; a command that shows a surprise is kept."""
     if wanted.subject and (reason := needs_model_stores(scenario, setup)):
+        return f"[dim]not played: {escape(reason)}[/]"
+    if wanted.release and (reason := why_not(scenario, setup, wanted.release)):
         return f"[dim]not played: {escape(reason)}[/]"
     judged = play_with(scenario, setup, wanted)
     if judged.surprises:

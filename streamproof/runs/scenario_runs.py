@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from streamproof.conformance.store_worlds.hosted_play import Wanted, play_with
 from streamproof.errors import UsageError
+from streamproof.scenarios.kafka.real_settings import why_not
 from streamproof.scenarios.play import Judged
 from streamproof.scenarios.recorded_run import RecordedRun
 from streamproof.scenarios.scenario import Scenario, Setup
@@ -96,7 +97,7 @@ def kind_of(target: str) -> TargetKind:
 def play_targets(
     targets: Iterable[str], wanted: Wanted, changes: Mapping[str, Any], typed: tuple[str, ...] = ()
 ) -> list[ScenarioRun]:
-    """Play every variant that the targets mean.
+    """Play every variant that the targets mean. For real, it may be that only some can be played.
 
     Args:
         targets: scenarios, each with or without ``@VARIANT``.
@@ -107,8 +108,19 @@ def play_targets(
     Raises:
         UsageError: there is no such scenario, variant, setting or store.
     """
-    chosen = [pair for each in targets for pair in _variants(each, dict(changes))]
+    chosen = [
+        pair for each in targets for pair in _playable(_variants(each, dict(changes)), wanted)
+    ]
     return [ScenarioRun(*pair, play_with(*pair, wanted, typed)) for pair in chosen]
+
+
+def _playable(
+    variants: list[tuple[Scenario, Setup]], wanted: Wanted
+) -> list[tuple[Scenario, Setup]]:
+    """The variants that can be played as wanted; all of them if none can, so that each says why."""
+    if not wanted.release:
+        return variants
+    return [pair for pair in variants if not why_not(*pair, wanted.release)] or variants
 
 
 def _variants(target: str, changes: dict[str, Any]) -> list[tuple[Scenario, Setup]]:

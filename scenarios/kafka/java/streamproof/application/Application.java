@@ -32,9 +32,10 @@ public final class Application {
   }
 
   private static Topology topology(String name) {
-    if (name.equals("count")) {
-      return CountTopology.make();
-    }
-    throw new IllegalArgumentException("There is no topology " + name + ".");
+    return switch (name) {
+      case "count" -> CountTopology.make();
+      case "stream-table-join" -> StreamTableTopology.make();
+      default -> throw new IllegalArgumentException("There is no topology " + name + ".");
+    };
   }
 }

@@ -35,6 +35,10 @@ public final class Clients {
     switch (arguments[1]) {
       case "create" -> create(cluster, Files.readAllLines(file));
       case "send" -> send(cluster, Files.readAllLines(file));
+      case "serve" -> {
+        create(cluster, rest);
+        Sender.serve(cluster, file, rest);
+      }
       case "read" -> read(cluster, file, rest.get(0), rest.subList(1, rest.size()));
       default -> throw new IllegalArgumentException("There is no command " + arguments[1] + ".");
     }
@@ -106,7 +110,7 @@ public final class Clients {
     return bytes == null ? "-" : Base64.getEncoder().encodeToString(bytes);
   }
 
-  private static byte[] decoded(String text) {
+  static byte[] decoded(String text) {
     return text.equals("-") ? null : Base64.getDecoder().decode(text);
   }
 }

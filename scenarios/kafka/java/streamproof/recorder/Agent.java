@@ -23,7 +23,11 @@ public final class Agent {
       throw new IllegalArgumentException(
           "The recorder needs a directory: -javaagent:recorder.jar=out=DIRECTORY");
     }
-    Events.open(new Recording(Path.of(given.get("out"))), given);
+    Path directory = Path.of(given.get("out"));
+    Events.open(new Recording(directory), given);
+    if (given.containsKey("name")) {
+      Commands.serve(directory, given.get("name"));
+    }
     Path self = Path.of(Agent.class.getProtectionDomain().getCodeSource().getLocation().toURI());
     URL[] apart = {self.toUri().toURL(), self.resolveSibling("byte-buddy.jar").toUri().toURL()};
     ClassLoader loader = new URLClassLoader(apart, ClassLoader.getPlatformClassLoader());

@@ -21,6 +21,7 @@ final class Contents {
     if (Tasks.isRecycled(task)) {
       return;
     }
+    Commands.knowManager(manager);
     boolean wipe = call.thrown() != null
         && call.thrown().getClass().getSimpleName().equals("TaskCorruptedException");
     for (Object store : stores(manager)) {
@@ -108,10 +109,7 @@ final class Contents {
     String wrapped = STATE + "WrappedStateStore";
     boolean hasTimes = (Boolean) Reflect.callStatic(store, wrapped, "isTimestamped", store)
         && !(Boolean) Reflect.callStatic(store, wrapped, "isVersioned", store);
-    Object beneath = store;
-    while (has(beneath, "wrapped")) {
-      beneath = Reflect.call(beneath, "wrapped");
-    }
+    Object beneath = innermost(store);
     Object iterator = Reflect.call(beneath, "all");
     try {
       for (Iterator<?> each = (Iterator<?>) iterator; each.hasNext();) {
@@ -129,6 +127,15 @@ final class Contents {
     } finally {
       Reflect.call(iterator, "close");
     }
+  }
+
+  /** The store below all layers. */
+  static Object innermost(Object store) {
+    Object beneath = store;
+    while (has(beneath, "wrapped")) {
+      beneath = Reflect.call(beneath, "wrapped");
+    }
+    return beneath;
   }
 
   /** A key as the changelog has it. */
@@ -170,7 +177,7 @@ final class Contents {
         .offset(offset(store));
   }
 
-  private static Iterable<?> stores(Object manager) {
+  static Iterable<?> stores(Object manager) {
     return ((Map<?, ?>) Reflect.field(manager, "stores")).values();
   }
 

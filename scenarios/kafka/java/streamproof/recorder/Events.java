@@ -12,7 +12,8 @@ import java.util.regex.Pattern;
 /** The calls that the hooks make. They never throw: the application must not notice them. */
 public final class Events {
   private static final Pattern OF_A_CLIENT =
-      Pattern.compile("(.*)-(StreamThread|StateUpdater|GlobalStreamThread)(?:-(\\d+))?.*");
+      Pattern.compile(
+        "(.*)-(StreamThread|StateUpdater|GlobalStreamThread|CleanupThread)(?:-(\\d+))?.*");
 
   private static final Map<String, String> PROCESSES = new ConcurrentHashMap<>();
   private static final Set<String> UNFIT = ConcurrentHashMap.newKeySet();

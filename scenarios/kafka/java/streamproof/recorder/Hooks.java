@@ -64,6 +64,12 @@ public final class Hooks {
     application("state", STREAMS, "setState", "exit", Instances::state, "instance.stopped");
     application("paused", STREAMS, "pause", "enter", Instances::paused, "instance.paused");
     application("resumed", STREAMS, "resume", "enter", Instances::resumed, "instance.resumed");
+    application("cleaner", TASKS + "StateDirectory", "cleanRemovedTasksCalledByCleanerThread",
+        "enter", Cleaning::begins, "state.cleaned");
+    application("cleaner-done", TASKS + "StateDirectory",
+        "cleanRemovedTasksCalledByCleanerThread", "exit", Cleaning::ends, "state.cleaned");
+    application("deleted", "org.apache.kafka.common.utils.Utils", "delete", "exit",
+        Cleaning::deleted, "state.cleaned");
     application("error", STREAMS, "handleStreamsUncaughtException", "enter", Threads::error,
         "thread.died");
   }

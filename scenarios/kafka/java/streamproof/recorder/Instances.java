@@ -27,6 +27,7 @@ final class Instances {
       return;
     }
     Object streams = call.self();
+    Commands.knowClient(streams);
     Map<String, ?> values = (Map<String, ?>) Reflect.call(
         Reflect.field(streams, "applicationConfigs"), "values");
     Map<String, Object> settings = new LinkedHashMap<>();

@@ -1,7 +1,10 @@
 package streamproof.recorder;
 
+import java.lang.reflect.Array;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -25,6 +28,26 @@ final class Reflect {
     } catch (IllegalAccessException error) {
       throw new IllegalStateException(error);
     }
+  }
+
+  /** All values of an object that have a type, which is named without its package, in an array. */
+  static Object fields(Object object, String typeName) {
+    List<Object> found = new ArrayList<>();
+    for (Class<?> each = object.getClass(); each != null; each = each.getSuperclass()) {
+      for (Field field : each.getDeclaredFields()) {
+        if (field.getType().getSimpleName().equals(typeName)) {
+          found.add(field(object, field.getName()));
+        }
+      }
+    }
+    if (found.isEmpty()) {
+      throw new IllegalStateException(object.getClass().getName() + " has no " + typeName);
+    }
+    Object array = Array.newInstance(found.get(0).getClass(), found.size());
+    for (int at = 0; at < found.size(); at++) {
+      Array.set(array, at, found.get(at));
+    }
+    return array;
   }
 
   /** What a method of an object returns. */

@@ -1,0 +1,98 @@
+"""The lines of recordings while they are written, and what follows from them for the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from streamproof.scenarios.kafka.recording import SUFFIX, RecordedLine, event_of
+from streamproof.sim.topology import Topology
+from streamproof.sim.trace import Event
+
+__all__ = ["Followed", "FollowedLine", "Rest"]
+
+
+class FollowedLine(NamedTuple):
+    """An event that was just recorded.
+
+    Attributes:
+        event: the event; its number and its time do not count.
+        go: the name of the file that lets the process go on; empty if it does not stand still.
+    """
+
+    event: Event
+    go: str
+
+
+class Followed:
+    """Reads what is added to the recordings of a directory.
+
+    Args:
+        directory: the directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read: dict[Path, int] = {}
+        self._decoder = msgspec.json.Decoder(RecordedLine)
+
+    def new(self) -> Iterator[FollowedLine]:
+        """The events since the last call; those of one process are in order."""
+        for path in sorted(self._directory.glob(f"*{SUFFIX}")):
+            for line in self._added(path):
+                if not line.about:
+                    go = f"go-{path.stem}-{line.number}" if line.hold else ""
+                    yield FollowedLine(event_of(line, 0, 0, 0), go)
+
+    def _added(self, path: Path) -> Iterator[RecordedLine]:
+        with path.open("rb") as file:
+            file.seek(self._read.get(path, 0))
+            # What comes after the last end of a line is not written to its end yet.
+            text, end, _ = file.read().rpartition(b"\n")
+        self._read[path] = self._read.get(path, 0) + len(text) + len(end)
+        for each in text.splitlines():
+            yield self._decoder.decode(each)
+
+
+class Rest:
+    """Whether an application has processed and committed all its input.
+
+    Args:
+        topology: the topology, which has the tasks and their inputs.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self._tasks = topology.tasks
+        self._ends: dict[str, int] = {}
+        self._committed: dict[str, int] = {}
+        self._running: dict[str, str] = {}
+
+    def see(self, event: Event) -> None:
+        """Take an event in."""
+        match event.kind:
+            case "log.appended" | "transaction.marker":
+                if event.offset >= 0:
+                    self._ends[event.partition] = event.offset + 1
+            case "offsets.committed":
+                self._committed.update(event.attributes["offsets"])
+            case "task.state":
+                if event.attributes["after"] == "RUNNING":
+                    self._running[event.task] = event.process
+                elif self._running.get(event.task) == event.process:
+                    del self._running[event.task]
+            case "instance.crashed":
+                self._drop(event.actor)
+
+    def _drop(self, process: str) -> None:
+        self._running = {task: at for task, at in self._running.items() if at != process}
+
+    def is_reached(self, up: Iterable[str]) -> bool:
+        """Whether all tasks run, in these processes, and have nothing left to commit."""
+        inputs = [partition for each in self._tasks.values() for partition in each.inputs]
+        return set(self._running) == set(self._tasks) and (
+            set(self._running.values()) <= set(up)
+            and all(self._committed.get(each, 0) == self._ends.get(each, 0) for each in inputs)
+        )

@@ -1,0 +1,115 @@
+package streamproof.application;
+
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * Sends records as long as it lives: for each file {@code send-N} that appears in a directory, it
+ * makes {@code sent-N}, which has an error unless it is empty. All files are sent at a time.
+ *
+ * <p>The first line says how a transaction around the records ends ({@code commit}, {@code abort}
+ * or nothing), and how many milliseconds it stays open. Each other line has a topic, a partition, a
+ * timestamp in ms, a key and a value.
+ */
+final class Sender {
+  private static final int POLL_MS = 2;
+
+  private static final AtomicInteger IDS = new AtomicInteger();
+
+  private Sender() {
+  }
+
+  static void serve(Map<String, Object> cluster, Path directory, List<String> topics)
+        throws Exception {
+    KafkaProducer<byte[], byte[]> plain = producer(cluster, "");
+    // The first metadata take a while, and nobody waits for them later.
+    topics.forEach(each -> plain.partitionsFor(each.split("\t")[0]));
+    Files.createFile(directory.resolve("serving"));
+    int number = 0;
+    while (true) {
+      Path wanted = directory.resolve("send-" + number);
+      if (!Files.exists(wanted)) {
+        Thread.sleep(POLL_MS);
+        continue;
+      }
+      Path answer = directory.resolve("sent-" + number);
+      new Thread(() -> answer(cluster, plain, wanted, answer)).start();
+      number++;
+    }
+  }
+
+  private static void answer(
+        Map<String, Object> cluster, KafkaProducer<byte[], byte[]> plain, Path wanted,
+        Path answer) {
+    try {
+      String error = "";
+      try {
+        send(cluster, plain, Files.readAllLines(wanted));
+      } catch (Exception raised) {
+        error = raised.toString();
+      }
+      Path unfinished = answer.resolveSibling(answer.getFileName() + ".new");
+      Files.writeString(unfinished, error, StandardCharsets.UTF_8);
+      Files.move(unfinished, answer, StandardCopyOption.ATOMIC_MOVE);
+    } catch (java.io.IOException raised) {
+      throw new java.io.UncheckedIOException(raised);
+    }
+  }
+
+  private static void send(
+        Map<String, Object> cluster, KafkaProducer<byte[], byte[]> plain, List<String> lines)
+        throws Exception {
+    String[] transaction = lines.get(0).split("\t");
+    if (transaction[0].isEmpty()) {
+      write(plain, lines);
+      return;
+    }
+    try (KafkaProducer<byte[], byte[]> own =
+              producer(cluster, "timeline-" + IDS.incrementAndGet())) {
+      own.initTransactions();
+      own.beginTransaction();
+      write(own, lines);
+      Thread.sleep(Long.parseLong(transaction[1]));
+      if (transaction[0].equals("commit")) {
+        own.commitTransaction();
+      } else {
+        own.abortTransaction();
+      }
+    }
+  }
+
+  private static void write(KafkaProducer<byte[], byte[]> producer, List<String> lines)
+        throws Exception {
+    List<Future<?>> sent = new ArrayList<>();
+    for (String line : lines.subList(1, lines.size())) {
+      String[] words = line.split("\t");
+      sent.add(producer.send(new ProducerRecord<>(
+          words[0], Integer.parseInt(words[1]), Long.parseLong(words[2]),
+          Clients.decoded(words[3]), Clients.decoded(words[4]))));
+    }
+    producer.flush();
+    for (Future<?> each : sent) {
+      each.get();
+    }
+  }
+
+  private static KafkaProducer<byte[], byte[]> producer(Map<String, Object> cluster, String id) {
+    Map<String, Object> config = new HashMap<>(cluster);
+    if (!id.isEmpty()) {
+      config.put("transactional.id", id);
+    }
+    ByteArraySerializer bytes = new ByteArraySerializer();
+    return new KafkaProducer<>(config, bytes, bytes);
+  }
+}

@@ -1,0 +1,187 @@
+"""What is done to the instances of a real application: starts, kills, stops, and freezes.
+
+Each act on a process is written into a recording of its own, as the processes write theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamproof.scenarios.kafka.application import RUNNING_S, RUNS, Application
+from streamproof.scenarios.kafka.processes import RealProcess
+from streamproof.scenarios.kafka.recording import SUFFIX
+
+__all__ = ["RealNemesis"]
+
+STARTING_S = RUNNING_S
+"""An instance that is not running after so long counts as started: it may wait for others."""
+
+TOLD_S = 20.0
+"""The most that an instance may take to carry out a command, in seconds."""
+
+
+@dataclass
+class _Instance:
+    """One instance.
+
+    Attributes:
+        process: its process; ``None`` while it is down.
+        phase: ``up``, ``down``, ``starting``, ``stopping`` or ``frozen``.
+        since: when the phase began, by the monotonic clock.
+    """
+
+    process: RealProcess | None = None
+    phase: str = "down"
+    since: float = 0.0
+
+
+class RealNemesis:
+    """Acts on the instances of an application. No call waits for a process.
+
+    Args:
+        application: the application.
+        settings: the settings of Kafka Streams.
+        recording: the directory for recordings.
+        names: the instances.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        settings: Mapping[str, str],
+        recording: Path,
+        names: list[str],
+    ) -> None:
+        self._application = application
+        self._settings = settings
+        self._recording = recording
+        self._instances = {name: _Instance() for name in names}
+        self._file = recording / f"driver{SUFFIX}"
+        self._waiting: dict[str, float] = {}
+        self._write({"about": "driver"})
+
+    @property
+    def names(self) -> list[str]:
+        """The instances."""
+        return list(self._instances)
+
+    @property
+    def up(self) -> list[str]:
+        """The instances that are running."""
+        return [name for name, each in self._instances.items() if each.phase == "up"]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an instance is starting or stopping, or carries out a command."""
+        phases = {each.phase for each in self._instances.values()}
+        return bool(phases & {"starting", "stopping"}) or bool(self._waiting)
+
+    @property
+    def is_commanding(self) -> bool:
+        """Whether an instance carries out a command."""
+        return bool(self._waiting)
+
+    def start(self, name: str) -> None:
+        """Start an instance, unless it is up; one that is stopping starts once it is down."""
+        each = self._instances[name]
+        if each.phase == "down":
+            self._forget_command(name)
+            each.process = self._application.begin(name, self._settings)
+            self._enter(each, "starting")
+
+    def crash(self, name: str) -> None:
+        """Kill an instance (SIGKILL)."""
+        each = self._instances[name]
+        if each.process is not None:
+            each.process.kill()
+            each.process = None
+            self._forget_command(name)
+            self.tell("instance.crashed", name)
+            self._enter(each, "down")
+
+    def stop(self, name: str) -> None:
+        """Ask an instance to stop (SIGTERM)."""
+        each = self._instances[name]
+        if each.process is not None and each.phase in ("up", "starting"):
+            each.process.terminate()
+            self._enter(each, "stopping")
+
+    def freeze(self, name: str) -> None:
+        """Let an instance stand still (SIGSTOP)."""
+        each = self._instances[name]
+        if each.process is not None and each.phase in ("up", "starting"):
+            each.process.freeze()
+            self.tell("instance.stood_still", name)
+            self._enter(each, "frozen")
+
+    def thaw(self, name: str) -> None:
+        """Let a frozen instance go on (SIGCONT), as a zombie if it was missed meanwhile."""
+        each = self._instances[name]
+        if each.process is not None and each.phase == "frozen":
+            self.tell("instance.went_on", name)
+            each.process.thaw()
+            self._enter(each, "up")
+
+    def command(self, name: str, words: str) -> None:
+        """Let the recorder in an instance do something: ``pause``, ``resume`` or ``flush TASK``."""
+        if self._instances[name].phase == "up":
+            unfinished = self._recording / f"new-{name}"
+            unfinished.write_text(words, "utf-8")
+            unfinished.rename(self._recording / f"tell-{name}")
+            self._waiting[name] = time.monotonic()
+
+    def look(self) -> list[str]:
+        """Take in what has become of the instances; what went wrong, in words."""
+        wrong = []
+        for name, each in self._instances.items():
+            process = each.process
+            if process is None or each.phase == "frozen":
+                continue
+            if not process.is_running:
+                if each.phase != "stopping":
+                    wrong.append(f"{name} ended by itself. {process.told()}")
+                each.process = None
+                self._enter(each, "down")
+            elif each.phase == "starting":
+                is_late = time.monotonic() > each.since + STARTING_S
+                if is_late or RUNS in process.log.splitlines():
+                    self._enter(each, "up")
+        return wrong + self._look_at_commands()
+
+    def _look_at_commands(self) -> list[str]:
+        """Take in the answers to commands; what went wrong, in words."""
+        wrong = []
+        for name, since in list(self._waiting.items()):
+            answer = self._recording / f"told-{name}"
+            if answer.exists():
+                error = answer.read_text("utf-8")
+                if error:
+                    wrong.append(f"{name} could not carry out a command: {error}")
+                self._forget_command(name)
+            elif time.monotonic() > since + TOLD_S:
+                wrong.append(f"{name} did not carry out a command in {TOLD_S:g} s")
+                self._forget_command(name)
+        return wrong
+
+    def tell(self, kind: str, actor: str, **attributes: Any) -> None:
+        """Record an event that this program causes."""
+        self._write({"actor": actor, "kind": kind, "attributes": attributes})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        text = json.dumps({"at": time.monotonic_ns(), **line})
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+
+    def _forget_command(self, name: str) -> None:
+        self._waiting.pop(name, None)
+        for each in ("tell", "told"):
+            (self._recording / f"{each}-{name}").unlink(missing_ok=True)
+
+    @staticmethod
+    def _enter(instance: _Instance, phase: str) -> None:
+        instance.phase, instance.since = phase, time.monotonic()

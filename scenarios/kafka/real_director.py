@@ -1,0 +1,280 @@
+"""Carries out a timeline with real processes, each action at its time or right after its event.
+
+A process stands still at an event that an action waits for, until the action is done. So "right
+after the third record" means exactly that, also for a kill. The time of the scenario is real time,
+but stands still while an instance starts or stops: that takes seconds, and none in a simulation.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+
+from streamproof.errors import UsageError
+from streamproof.scenarios.director import matches
+from streamproof.scenarios.kafka.application import RealRecord, line_of
+from streamproof.scenarios.kafka.followed_lines import Followed, Rest
+from streamproof.scenarios.kafka.nemesis import RealNemesis
+from streamproof.scenarios.scenario import (
+    AnyAction,
+    Crash,
+    Flush,
+    Hold,
+    Occurrence,
+    OnInstance,
+    Pause,
+    Send,
+    Start,
+    Stop,
+)
+from streamproof.sim.topology import Topology, partition_for
+from streamproof.sim.trace import Event
+
+__all__ = ["RealDirector", "write_holds"]
+
+TICK_S = 0.002
+"""The time between two looks at the recordings, in seconds."""
+
+NEVER_S = 10.0
+"""Once an application has rested for so long, an event that an action waits for never comes."""
+
+REST_S = 40.0
+"""How long an application may take to come to rest, in seconds."""
+
+SETTLED_S = 0.5
+"""How long a rest must last, in seconds."""
+
+SEND_S = 20.0
+"""How long sending may take, in seconds, besides the time for which a transaction stays open."""
+
+
+def write_holds(timeline: Sequence[AnyAction], recording: Path) -> None:
+    """Tell the recorders at which events to stand still: where an action follows at once."""
+    lines = []
+    for number, action in enumerate(timeline):
+        if action.when is not None and not action.after_ms:
+            lines.append(_hold_of(number, action.when))
+    (recording / "holds.tsv").write_text("".join(f"{each}\n" for each in lines), "utf-8")
+
+
+def _hold_of(number: int, when: Occurrence) -> str:
+    offset = "" if when.offset is None else str(when.offset)
+    words = [str(number), when.kind, when.actor, when.task, when.partition, offset]
+    # Bytes are written otherwise there, so texts do not count; the director counts all the same.
+    words += [
+        f"{name}={json.dumps(value)}"
+        for name, value in when.attributes.items()
+        if isinstance(value, bool | int)
+    ]
+    return "\t".join(words)
+
+
+class RealDirector:
+    """Carries out a timeline, and then waits until the application rests.
+
+    Args:
+        timeline: the actions.
+        nemesis: acts on the instances.
+        recording: the directory with the recordings.
+        sender: the directory of the client that sends records.
+        topology: the topology.
+
+    Attributes:
+        undone: the numbers of the actions that have not happened.
+        wrong: what went wrong with the processes, in words.
+    """
+
+    def __init__(
+        self,
+        timeline: Sequence[AnyAction],
+        nemesis: RealNemesis,
+        recording: Path,
+        sender: Path,
+        topology: Topology,
+    ) -> None:
+        self._timeline = timeline
+        self._nemesis = nemesis
+        self._recording = recording
+        self._sender = sender
+        self._topology = topology
+        self._followed = Followed(recording)
+        self._rest = Rest(topology)
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = count()
+        self._left = {
+            number: each.when.nth for number, each in enumerate(timeline) if each.when is not None
+        }
+        self._now_ms = 0.0
+        self._looked = time.monotonic()
+        self._sent = count()
+        # By the number of a file, until when it must be sent.
+        self._sending: dict[int, float] = {}
+        self._rested: float | None = None
+        # The actions right after an event, and the files that let the processes there go on.
+        self._immediate: list[Callable[[], None]] = []
+        self._held: list[str] = []
+        self.undone = set(range(len(timeline)))
+        self.wrong: list[str] = []
+
+    def run(self) -> None:
+        """Start all instances, carry out the timeline, heal, and wait until all is at rest.
+
+        Raises:
+            UsageError: the instances do not start, or records cannot be sent.
+        """
+        for name in self._nemesis.names:
+            self._nemesis.start(name)
+        self._until(lambda: not self._nemesis.is_busy)
+        if set(self._nemesis.up) != set(self._nemesis.names):
+            raise UsageError(" ".join(self.wrong) or "The instances do not start.")
+        self._now_ms = 0.0
+        for number, action in enumerate(self._timeline):
+            if action.when is None:
+                self._plan(action.at or 0, self._action(number, action))
+        self._until(self._is_done)
+        self._release_all()
+        self._heal()
+        self._until(lambda: self._has_rested(SETTLED_S), REST_S)
+
+    def _is_done(self) -> bool:
+        if self._due or self._sending or self._nemesis.is_busy:
+            return False
+        return not self._left or self._has_rested(NEVER_S) or not self._nemesis.up
+
+    def _heal(self) -> None:
+        for name in self._nemesis.names:
+            self._nemesis.thaw(name)
+            self._nemesis.start(name)
+        self._until(lambda: not self._nemesis.is_busy)
+        self._nemesis.tell("world.healed", "nemesis")
+
+    def _until(self, is_over: Callable[[], bool], patience_s: float = float("inf")) -> None:
+        """Let everything go on until something is so, or for so long."""
+        deadline = time.monotonic() + patience_s
+        while not is_over() and time.monotonic() < deadline:
+            self._turn()
+            time.sleep(TICK_S)
+
+    def _turn(self) -> None:
+        """Take in what happened since the last turn, and do what is due."""
+        now = time.monotonic()
+        if not self._nemesis.is_busy:
+            self._now_ms += 1000 * (now - self._looked)
+        self._looked = now
+        for each in self._followed.new():
+            self._rest.see(each.event)
+            self._see(each.event)
+            if each.go:
+                self._held.append(each.go)
+        self.wrong += self._nemesis.look()
+        while self._immediate and not self._nemesis.is_commanding:
+            self._immediate.pop(0)()
+        if not self._nemesis.is_commanding:
+            # What an action at this moment asks of a process is done by now.
+            for go in self._held:
+                (self._recording / go).touch()
+            self._held.clear()
+        while self._due and self._due[0][0] <= self._now_ms and not self._nemesis.is_busy:
+            heapq.heappop(self._due)[2]()
+        for number, deadline in list(self._sending.items()):
+            self._take_answer(number, deadline)
+        if self._rest.is_reached(self._nemesis.up):
+            self._rested = self._rested or now
+        else:
+            self._rested = None
+
+    def _has_rested(self, duration_s: float) -> bool:
+        return self._rested is not None and time.monotonic() > self._rested + duration_s
+
+    def _see(self, event: Event) -> None:
+        """Do what waits for an event."""
+        for number in list(self._left):
+            action = self._timeline[number]
+            when = action.when
+            if when is None or not matches(when, event):
+                continue
+            self._left[number] -= 1
+            if self._left[number]:
+                continue
+            del self._left[number]
+            (self._recording / f"over-{number}").touch()
+            carry_out = self._action(number, action)
+            if action.after_ms:
+                self._plan(self._now_ms + action.after_ms, carry_out)
+            else:
+                self._immediate.append(carry_out)
+
+    def _release_all(self) -> None:
+        """Hold no process any more."""
+        for number in range(len(self._timeline)):
+            (self._recording / f"over-{number}").touch()
+
+    def _plan(self, at_ms: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (at_ms, next(self._number), what))
+
+    def _later(self, after_ms: int | None, what: Callable[[str], None], name: str) -> None:
+        if after_ms is not None:
+            self._plan(self._now_ms + after_ms, lambda: what(name))
+
+    def _action(self, number: int, action: AnyAction) -> Callable[[], None]:
+        def carry_out() -> None:
+            self.undone.discard(number)
+            if isinstance(action, Send):
+                self._send(action)
+            elif isinstance(action, OnInstance):
+                self._act(action)
+
+        return carry_out
+
+    def _act(self, action: OnInstance) -> None:
+        nemesis, name = self._nemesis, action.instance
+        match action:
+            case Crash():
+                nemesis.crash(name)
+                self._later(action.down_ms, nemesis.start, name)
+            case Stop():
+                nemesis.stop(name)
+                self._later(action.down_ms, nemesis.start, name)
+            case Start():
+                nemesis.start(name)
+            case Pause():
+                nemesis.freeze(name)
+                self._later(action.lasts_ms, nemesis.thaw, name)
+            case Hold():
+                nemesis.command(name, "pause")
+                self._later(action.lasts_ms, self._resume, name)
+            case Flush():
+                nemesis.command(name, f"flush {action.task}")
+
+    def _resume(self, name: str) -> None:
+        self._nemesis.command(name, "resume")
+
+    def _send(self, action: Send) -> None:
+        partitions = self._topology.topics[action.topic]
+        lines = [f"{action.transaction}\t{action.open_ms}"]
+        for each in action.records:
+            key = each.key.encode()
+            chosen = partition_for(key, partitions) if each.partition is None else each.partition
+            value = None if each.value is None else each.value.encode()
+            timestamp = int(self._now_ms) if each.timestamp is None else each.timestamp
+            lines.append(line_of(action.topic, chosen, RealRecord(-1, key, value, timestamp)))
+        number = next(self._sent)
+        unfinished = self._sender / "unfinished"
+        unfinished.write_text("".join(f"{each}\n" for each in lines), "utf-8")
+        unfinished.rename(self._sender / f"send-{number}")
+        self._sending[number] = time.monotonic() + SEND_S + action.open_ms / 1000
+
+    def _take_answer(self, number: int, deadline: float) -> None:
+        answer = self._sender / f"sent-{number}"
+        if not answer.exists():
+            if time.monotonic() > deadline:
+                raise UsageError("Records cannot be sent: the brokers do not answer.")
+            return
+        del self._sending[number]
+        error = answer.read_text("utf-8")
+        if error:
+            raise UsageError(f"Records cannot be sent: {error}")

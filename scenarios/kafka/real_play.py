@@ -1,0 +1,97 @@
+"""Plays one variant of a scenario with real brokers and real processes, and judges the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streamproof.errors import UsageError
+from streamproof.scenarios.kafka.application import Application
+from streamproof.scenarios.kafka.cluster import start_broker
+from streamproof.scenarios.kafka.nemesis import RealNemesis
+from streamproof.scenarios.kafka.processes import Processes
+from streamproof.scenarios.kafka.real_director import RealDirector, write_holds
+from streamproof.scenarios.kafka.real_settings import settings_of, why_not
+from streamproof.scenarios.kafka.recording import Recorded, read_recording
+from streamproof.scenarios.play import Judged, never_done, unexpected
+from streamproof.scenarios.recorded_run import RecordedRun
+from streamproof.scenarios.scenario import Scenario, Setup
+from streamproof.sim.invariants import INVARIANTS, Watch
+from streamproof.sim.invariants.judging import Judgement, judgeable
+from streamproof.sim.topologies import TOPOLOGIES
+
+__all__ = ["play_for_real"]
+
+
+def play_for_real(scenario: Scenario, setup: Setup, release: str, command: str = "") -> Judged:
+    """Play one variant of a scenario with a release of Kafka.
+
+    Args:
+        scenario: the scenario.
+        setup: the variant.
+        release: the release of the broker and of the instances.
+        command: the command that shows this run again.
+
+    Raises:
+        UsageError: it cannot be played for real, Java or Maven is missing, or the processes do not
+            come up; the message says why.
+    """
+    reason = why_not(scenario, setup, release)
+    if reason:
+        raise UsageError(
+            f"{scenario.name} ({setup.name}) cannot be played on Kafka {release}: {reason}."
+        )
+    recorded, director = _recorded(scenario, setup, release)
+    judged = _judged(recorded)
+    run = RecordedRun(
+        f"{scenario.name} ({setup.name}) on Kafka {release}",
+        setup.plan,
+        (),
+        recorded.events,
+        judged.violations,
+        "",
+        command=command,
+        title=scenario.file.title,
+        story=" ".join(scenario.file.story.split()),
+        unseen=recorded.unseen,
+        unjudged=judged.unjudged,
+    )
+    surprises = [
+        *director.wrong,
+        *never_done(scenario.file.timeline, director.undone, run),
+        *unexpected(setup, run),
+    ]
+    return Judged(replace(run, surprises=tuple(surprises)), surprises)
+
+
+def _recorded(scenario: Scenario, setup: Setup, release: str) -> tuple[Recorded, RealDirector]:
+    """Carry out the timeline; what was recorded, and the director that did it."""
+    plan, timeline = setup.plan, scenario.file.timeline
+    topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
+    with Processes() as processes:
+        recording = processes.directory / "recording"
+        recording.mkdir()
+        write_holds(timeline, recording)
+        broker = start_broker(processes, release, recording=recording)
+        application = Application(processes, broker, plan.topology, recording)
+        sender = application.serve_senders(topology.partitions)
+        names = [f"instance-{number}" for number in range(plan.instances)]
+        nemesis = RealNemesis(application, settings_of(plan), recording, names)
+        director = RealDirector(timeline, nemesis, recording, sender, topology)
+        director.run()
+        return read_recording(recording), director
+
+
+def _judged(recorded: Recorded) -> Judgement:
+    """What comes of judging a run whose faults have ended."""
+    exactly_once = recorded.events[0].attributes["exactly_once"]
+    able, unjudged = judgeable(INVARIANTS, recorded.unseen, exactly_once=exactly_once)
+    watch = Watch(able, exactly_once=exactly_once, has_logs=not recorded.unseen.logs)
+    for each in recorded.events:
+        watch(each)
+        if watch.violations:
+            break
+    violations = list(watch.violations) or watch.end()
+    unjudged |= dict.fromkeys(watch.unjudged, recorded.unseen.logs)
+    broken = {each.invariant for each in violations}
+    held = len({each.name for each in able} - watch.unjudged - broken)
+    return Judgement(violations, unjudged, held)

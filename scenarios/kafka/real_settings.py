@@ -1,0 +1,132 @@
+"""What a scenario means for real processes: its settings, or the reason why it cannot be played."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from streamproof.scenarios.kafka.observable import UNOBSERVED
+from streamproof.scenarios.scenario import (
+    Crash,
+    Flush,
+    Hold,
+    Pause,
+    Scenario,
+    Send,
+    Setup,
+    Start,
+    Stop,
+)
+from streamproof.sim.application import StreamsConfig
+from streamproof.sim.world_plan import Plan
+
+__all__ = ["TOPOLOGIES_IN_JAVA", "settings_of", "why_not"]
+
+TOPOLOGIES_IN_JAVA = frozenset({"count", "stream-table-join"})
+"""The topologies of the simulator that are there in Java, too."""
+
+ACTIONS = (Crash, Stop, Start, Pause, Hold, Flush, Send)
+"""What the nemesis and the clients of real processes can do."""
+
+LEAST_PROBING_MS = 60_000
+"""Kafka takes no shorter ``probing.rebalance.interval.ms``."""
+
+POLL_MS = 10
+"""How long a thread waits for records, in milliseconds."""
+
+OUR_SESSION_MS = 3_000
+"""The session of scenarios that leave it open. Kafka's 45 s would make each restart as slow."""
+
+BEFORE_OFFSETS = "none-before-offsets"
+"""The upgrade of plans whose instances are older than 4.3, and stay so."""
+
+
+def why_not(scenario: Scenario, setup: Setup, release: str) -> str:
+    """Why a variant of a scenario cannot be played by real processes; empty if it can."""
+    return next(_obstacles(scenario, setup, release), "")
+
+
+def _obstacles(scenario: Scenario, setup: Setup, release: str) -> Iterator[str]:
+    yield from _obstacles_of_the_timeline(scenario)
+    yield from _obstacles_of_the_plan(setup, release)
+    variant, choices = setup.variant, scenario.file.choices
+    if variant.defects or variant.patch:
+        yield "its mistake is one of the simulated runtime"
+    if setup.plan.activation or setup.plan.kinds or scenario.file.workload is not None:
+        yield "its faults or its input are drawn"
+    if choices.seed is not None or choices.recorded:
+        yield "its choices are those of a simulated world"
+
+
+def _obstacles_of_the_timeline(scenario: Scenario) -> Iterator[str]:
+    for action in scenario.file.timeline:
+        if not isinstance(action, ACTIONS):
+            name = type(action).__name__.lower()
+            yield f"no real process can be made to do this at a given moment: {name}"
+        when = action.when
+        if when is not None and when.kind in UNOBSERVED:
+            reason = UNOBSERVED[when.kind]
+            yield f"an action waits for {when.kind}, which cannot be observed: {reason}"
+
+
+def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
+    plan, config = setup.plan, setup.plan.config
+    is_before = tuple(map(int, release.split(".")[:2])) < (4, 3)
+    if plan.upgrade == BEFORE_OFFSETS and not is_before:
+        yield "its instances are older than Kafka 4.3: play it on an older release, as kafka@4.2.0"
+    least = f"Kafka takes no probing.rebalance.interval.ms below {LEAST_PROBING_MS:,}"
+    for is_so, reason in (
+        (
+            plan.topology not in TOPOLOGIES_IN_JAVA,
+            f"the topology {plan.topology} is not there in Java",
+        ),
+        (config.transactional, f"Kafka {release} has no stores that stage their writes"),
+        (
+            plan.upgrade not in ("", BEFORE_OFFSETS),
+            "an upgrade needs instances of several releases, or of proposals that Kafka lacks",
+        ),
+        (not plan.persistent, "the topologies in Java have no stores in memory"),
+        (
+            not config.recycles_tasks,
+            "Kafka always keeps the stores of a task that changes its role open",
+        ),
+        (config.probing_rebalance_interval_ms < LEAST_PROBING_MS, least),
+    ):
+        if is_so:
+            yield reason
+
+
+def settings_of(plan: Plan) -> dict[str, str]:
+    """The settings of Kafka Streams that a plan means."""
+    config = plan.config
+    guarantee = "exactly_once_v2" if config.exactly_once else "at_least_once"
+    session, heartbeat = config.session_timeout_ms, config.heartbeat_interval_ms
+    if session == StreamsConfig.session_timeout_ms:
+        session, heartbeat = OUR_SESSION_MS, OUR_SESSION_MS // 5
+    found = {
+        "processing.guarantee": guarantee,
+        "num.stream.threads": plan.threads,
+        "commit.interval.ms": config.commit_interval_ms,
+        "max.task.idle.ms": config.max_task_idle_ms,
+        "statestore.cache.max.bytes": config.statestore_cache_max_bytes,
+        # With Kafka's 100 ms, a thread with a commit interval of 100 ms would commit after the
+        # first record of a burst.
+        "poll.ms": POLL_MS,
+        "buffered.records.per.partition": config.buffered_records_per_partition,
+        "state.cleanup.delay.ms": config.state_cleanup_delay_ms,
+        "metrics.recording.level": config.metrics_recording_level,
+        "session.timeout.ms": session,
+        "heartbeat.interval.ms": min(heartbeat, session // 3),
+        "probing.rebalance.interval.ms": config.probing_rebalance_interval_ms,
+        "producer.transaction.timeout.ms": config.transaction_timeout_ms,
+        "num.standby.replicas": config.assignor.num_standby_replicas,
+        "max.warmup.replicas": config.assignor.max_warmup_replicas,
+        "acceptable.recovery.lag": config.assignor.acceptable_recovery_lag,
+    }
+    # Kafka has other defaults for these, which suit real networks.
+    by_name = {each.name: each.default for each in fields(StreamsConfig)}
+    if config.max_poll_records != by_name["max_poll_records"]:
+        found["max.poll.records"] = config.max_poll_records
+    if config.max_block_ms != by_name["max_block_ms"]:
+        found["producer.max.block.ms"] = config.max_block_ms
+    return {name: str(value) for name, value in found.items()}

@@ -1,0 +1,89 @@
+"""Scenarios are played by real processes, which are killed at the event that the timeline names."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamproof.commands.options import release_of_world
+from streamproof.conformance.store_worlds.hosted_play import Wanted
+from streamproof.errors import UsageError
+from streamproof.runs.scenario_runs import play_targets
+from streamproof.scenarios.kafka.real_play import play_for_real
+from streamproof.scenarios.kafka.real_settings import settings_of, why_not
+from streamproof.scenarios.scenario_reader import find, library, read
+from streamproof.sim.world_plan import Plan
+from streamproof.stores.jvm.kafka_jars import DEFAULT_RELEASE
+
+
+def obstacle(name: str, variant: str, release: str = DEFAULT_RELEASE) -> str:
+    scenario = read(find(name))
+    return why_not(scenario, scenario.setups[variant], release)
+
+
+def test_a_kill_hits_the_event_that_it_waits_for() -> None:
+    """The instance stands still at the third record, so it has not processed a fourth."""
+    scenario = read(find("KAFKA-7192"))
+    judged = play_for_real(scenario, scenario.setups["fixed"], DEFAULT_RELEASE)
+    run = judged.played
+    kinds = [each.kind for each in run.events]
+    crashed = kinds.index("instance.crashed")
+
+    assert judged.surprises == []
+    assert list(run.violations) == []
+    assert kinds.count("instance.crashed") == 1
+    assert "instance.started" in kinds[crashed:]
+    assert kinds[-1] != "instance.crashed"
+
+
+def test_most_variants_without_a_mistake_of_the_simulator_say_why_they_cannot_be_played() -> None:
+    playable = 0
+    for path in library().values():
+        scenario = read(path)
+        for setup in scenario.setups.values():
+            reason = why_not(scenario, setup, DEFAULT_RELEASE)
+            playable += not reason
+            assert reason == "" or not reason.endswith(".")
+
+    assert playable >= 40
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "reason"),
+    [
+        ("KAFKA-7192", "defect", "one of the simulated runtime"),
+        ("KIP-892-power-loss", "staged", "at a given moment: power"),
+        ("KIP-892-crash-between-commits", "staged", "no stores that stage their writes"),
+        ("KAFKA-20685", "fixed", r"kafka@4\.2\.0"),
+    ],
+)
+def test_why_a_variant_cannot_be_played(name: str, variant: str, reason: str) -> None:
+    scenario = read(find(name))
+
+    with pytest.raises(UsageError, match=reason):
+        play_for_real(scenario, scenario.setups[variant], DEFAULT_RELEASE)
+
+
+def test_an_older_release_plays_instances_before_stores_kept_offsets() -> None:
+    assert obstacle("KAFKA-20685", "fixed", "4.2.0") == ""
+
+
+def test_a_target_of_which_nothing_can_be_played_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be played on Kafka"):
+        play_targets(["KIP-892-power-loss"], Wanted(release=DEFAULT_RELEASE), {})
+
+
+@pytest.mark.parametrize(
+    ("world", "release"), [("", ""), ("kafka", DEFAULT_RELEASE), ("kafka@4.2.0", "4.2.0")]
+)
+def test_worlds(world: str, release: str) -> None:
+    assert release_of_world(world) == release
+
+
+@pytest.mark.parametrize("world", ["kafka@", "kafka@new", "pulsar", "kafka@3.1.0"])
+def test_a_world_that_is_none(world: str) -> None:
+    with pytest.raises(UsageError):
+        release_of_world(world)
+
+
+def test_sessions_that_a_plan_leaves_open_are_short() -> None:
+    assert settings_of(Plan())["session.timeout.ms"] == "3000"
