@@ -276,6 +276,20 @@ def saved_programs(session: nox.Session) -> None:
 
 
 @nox.session
+def fidelity_scenarios(session: nox.Session) -> None:
+    """Play the library in the simulator and on Kafka, and write a table of docs/fidelity.md.
+
+    It takes half an hour, and needs a JDK and Maven. The argument is a file that keeps the rows, so
+    that an interrupted run goes on.
+    """
+    install(session)
+    script = str(ROOT / "tests" / "fidelity_scenarios.py")
+    with TemporaryDirectory() as directory:
+        kept = session.posargs or [str(Path(directory) / "rows.ndjson")]
+        session.run("python", "-P", script, *kept)
+
+
+@nox.session
 def exploration(session: nox.Session) -> None:
     """Explore the simulator: `seeds FROM TO` finds nothing, `defects TO [NAME ...]` finds each."""
     install(session)
