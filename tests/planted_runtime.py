@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from streamproof.exit_codes import ExitCode
 from streamproof.scenarios.exploration_ledger import LEDGER
@@ -85,7 +85,8 @@ def main() -> None:
     unknown = set(options.mistakes) - {each.function for each in planted()}
     if unknown:
         parser.error(f"{PATCHES} has no {', '.join(sorted(unknown))}")
-    table = Table("mistake", "worlds", "seconds", "broken", "by the invariant", box=None)
+    mistake = Column("mistake", no_wrap=True)
+    table = Table(mistake, "worlds", "seconds", "broken", "by the invariant", box=None)
     survivors = []
     with TemporaryDirectory() as out, suppress(KeyboardInterrupt):
         for patch in planted():
