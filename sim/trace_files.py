@@ -80,7 +80,9 @@ class TraceFile:
         self._events: list[Event] = []
         metadata: dict[bytes, bytes | str] = {VERSION_KEY: str(SCHEMA_VERSION)}
         if unseen != EVERYTHING_SEEN:
-            metadata[UNSEEN_KEY] = msgspec.json.encode(unseen)
+            metadata[UNSEEN_KEY] = msgspec.json.encode(
+                unseen._replace(unbound=dict(unseen.unbound))
+            )
         schema = SCHEMA.with_metadata(metadata)
         self._writer = pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=REPEATED)
 
@@ -189,6 +191,7 @@ def unseen_of(paths: Iterable[Path]) -> Unseen:
     """
     kinds: dict[str, str] = {}
     logs = ""
+    unbound: dict[str, str] = {}
     for path in paths:
         text = (pq.read_schema(path).metadata or {}).get(UNSEEN_KEY)
         if text is not None:
@@ -201,7 +204,8 @@ def unseen_of(paths: Iterable[Path]) -> Unseen:
                 ) from error
             kinds |= found.kinds
             logs = logs or found.logs
-    return Unseen(kinds, logs)
+            unbound |= found.unbound
+    return Unseen(kinds, logs, unbound)
 
 
 def read_trace(path: Path) -> Iterator[Event]:

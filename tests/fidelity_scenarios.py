@@ -1,7 +1,7 @@
 """Plays the whole library in the simulator and on Kafka, and writes a table of docs/fidelity.md.
 
-``nox -s fidelity_scenarios`` runs it. Each row is kept in a file of lines as soon as it is known, so
-a run that is interrupted goes on where it was. Why a variant differs is in
+``nox -s fidelity_scenarios`` runs it. Each row is kept in a file of lines as soon as it is known,
+so a run that is interrupted goes on where it was. Why a variant differs is in
 ``fidelity_scenarios.toml``: a difference without an entry there is shown as one that nobody has
 explained.
 """

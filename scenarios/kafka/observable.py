@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["MERGED", "OF_BROKERS", "OF_THE_DRIVER", "UNOBSERVED"]
+__all__ = ["BEFORE_OFFSETS", "MERGED", "OF_BROKERS", "OF_THE_DRIVER", "UNOBSERVED"]
 
 OF_BROKERS = frozenset(
     {
@@ -67,8 +67,6 @@ UNOBSERVED: Mapping[str, str] = {
     "query.refused": "the recorder does not follow queries",
     "query.sent": "the recorder does not follow queries",
     "query.served": "the recorder does not follow queries",
-    "state.found": "the recorder does not see what is found at the start of a process",
-    "state.opened": "the recorder does not see what is found at the start of a process",
     "store.flushed": "RocksDB flushes by itself, in native code",
     "store.rebuilt": "Kafka has no formats of stores side by side",
     "thread.answered": "the recorder does not read assignments",
@@ -83,3 +81,15 @@ UNOBSERVED: Mapping[str, str] = {
     "updater.turned": "the recorder does not see what a state updater is busy with",
 }
 """The kinds that are never recorded, each with the reason."""
+
+_LAST_OFFSETS = "before 4.3, Kafka reports closed tasks by their last offsets, not by the next ones"
+
+BEFORE_OFFSETS: Mapping[str, str] = {
+    "ASSIGN-007": _LAST_OFFSETS,
+    "ASSIGN-012": _LAST_OFFSETS,
+    "ASSIGN-014": _LAST_OFFSETS,
+}
+"""The requirements that do not bind releases whose stores keep no offsets, with the reasons.
+
+Source: Kafka 3.9, TaskManager#taskOffsetSums, which adds up what the checkpoint file has.
+"""

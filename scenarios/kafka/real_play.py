@@ -88,8 +88,6 @@ def _judged(recorded: Recorded) -> Judgement:
     watch = Watch(able, exactly_once=exactly_once, has_logs=not recorded.unseen.logs)
     for each in recorded.events:
         watch(each)
-        if watch.violations:
-            break
     violations = list(watch.violations) or watch.end()
     unjudged |= dict.fromkeys(watch.unjudged, recorded.unseen.logs)
     broken = {each.invariant for each in violations}

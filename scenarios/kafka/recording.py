@@ -19,6 +19,7 @@ from msgspec import Raw, Struct
 
 from streamproof.errors import UsageError
 from streamproof.scenarios.kafka.observable import (
+    BEFORE_OFFSETS,
     MERGED,
     OF_BROKERS,
     OF_THE_DRIVER,
@@ -139,7 +140,8 @@ def read_recording(directory: Path) -> Recorded:
     applications.sort(key=lambda each: each.lines[0].at)
     _name(applications)
     every = [each for file in files for each in file.events]
-    every += _inferred_crashes(applications, has_driver=_has(files, "driver"))
+    crashes = [each for each in every if each.kind == "instance.crashed"]
+    every += _inferred_crashes(applications, crashes)
     # Each file is in order, and sorting keeps the order of equal times.
     every.sort(key=lambda each: each.at)
     first = applications[0].process
@@ -198,22 +200,30 @@ def _name(applications: Sequence[_File]) -> None:
                 line.actor = f"{new}{slash}{thread}"
 
 
-def _inferred_crashes(applications: Sequence[_File], *, has_driver: bool) -> Iterator[RecordedLine]:
+def _inferred_crashes(
+    applications: Sequence[_File], told: Sequence[RecordedLine]
+) -> Iterator[RecordedLine]:
     """A crash for each process that ended without a stop, if another one followed in its place.
 
-    Whoever kills processes records that itself.
+    Args:
+        applications: the processes, in the order of their starts.
+        told: the crashes that somebody has recorded already.
     """
-    if has_driver:
-        return
     for number, each in enumerate(applications):
         process = each.process
         if process is None or any(line.kind == "instance.stopped" for line in each.events):
             continue
-        if any(
-            later.process is not None and later.process.actor == process.actor
-            for later in applications[number + 1 :]
+        end = each.lines[-1].at
+        later = (
+            file.lines[0].at
+            for file in applications[number + 1 :]
+            if file.process is not None and file.process.actor == process.actor
+        )
+        follows = next(later, None)
+        if follows is not None and not any(
+            line.actor == process.actor and end <= line.at <= follows for line in told
         ):
-            yield RecordedLine(at=each.lines[-1].at, actor=process.actor, kind="instance.crashed")
+            yield RecordedLine(at=end, actor=process.actor, kind="instance.crashed")
 
 
 def event_of(line: RecordedLine, sequence: int, time: int, epoch: int) -> Event:
@@ -318,4 +328,7 @@ def _unseen(files: Sequence[_File], applications: Sequence[_File]) -> Unseen:
                 seen -= lost.keys()
     rest = KINDS.keys() - seen - kinds.keys()
     kinds |= dict.fromkeys(rest, "a process did not record it")
-    return Unseen({each: kinds[each] for each in sorted(kinds.keys() - seen)}, logs)
+    releases = [each.process.release for each in applications if each.process is not None]
+    is_older = any(tuple(map(int, each.split(".")[:2])) < (4, 3) for each in releases if each)
+    unbound = BEFORE_OFFSETS if is_older else {}
+    return Unseen({each: kinds[each] for each in sorted(kinds.keys() - seen)}, logs, unbound)

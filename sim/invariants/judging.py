@@ -8,6 +8,7 @@ with a right run. So it is not judged, with the reason, and never counts as held
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from streamproof.sim.invariants.invariant import Invariant, InvariantViolation
@@ -22,10 +23,12 @@ class Unseen(NamedTuple):
     Attributes:
         kinds: the kinds of events that are not in it even if they happened, each with the reason.
         logs: why the logs are not known; empty if they are known from their beginning.
+        unbound: the requirements that do not bind what was recorded, each with the reason.
     """
 
     kinds: Mapping[str, str]
     logs: str
+    unbound: Mapping[str, str] = MappingProxyType({})
 
 
 EVERYTHING_SEEN = Unseen({}, "")
@@ -59,7 +62,9 @@ def judgeable(
     reasons: dict[str, str] = {}
     for each in invariants:
         lacking = sorted(kinds_read(each, exactly_once=exactly_once) & unseen.kinds.keys())
-        if lacking:
+        if each.requirement in unseen.unbound:
+            reasons[each.name] = unseen.unbound[each.requirement]
+        elif lacking:
             # One reason is enough, and many invariants share the first.
             reasons[each.name] = f"no {lacking[0]}: {unseen.kinds[lacking[0]]}"
         else:

@@ -79,7 +79,7 @@ def test_what_is_true_of_the_run_is_recorded(run: RecordedRun) -> None:
     kinds = Counter(each.kind for each in run.events)
 
     assert kinds["instance.started"] == 2
-    assert kinds["instance.crashed"] == kinds["instance.stopped"] == 1
+    assert kinds["instance.crashed"] == kinds["thread.stopped"] == 1
     # The kill aborted what was processed, and the stores were wiped.
     assert kinds["task.processed"] == 6
     assert kinds["task.wiped"] == 2
@@ -191,6 +191,15 @@ def test_a_process_on_the_same_directory_is_the_same_instance(files: Files) -> N
         ("instance.crashed", "instance-0"),
         ("thread.stopped", "instance-0/thread-1"),
     ]
+
+
+def test_a_kill_that_somebody_recorded_is_not_inferred_again(files: Files) -> None:
+    files.write("1", files.application(0), files.event(5, "thread.stopped", "process-0/thread-1"))
+    files.write("2", files.application(10))
+    killed = files.event(7, "instance.crashed", "instance-0")
+    files.write("driver", {"about": "driver", "at": 0}, killed)
+
+    assert [each.kind for each in files.read()].count("instance.crashed") == 1
 
 
 def test_without_a_broker_nothing_is_judged_that_asks_for_logs(files: Files) -> None:

@@ -21,6 +21,10 @@ final class Contents {
     if (Tasks.isRecycled(task)) {
       return;
     }
+    if (!Events.isInThread()) {
+      foundAtStart(call, task);
+      return;
+    }
     Commands.knowManager(manager);
     boolean wipe = call.thrown() != null
         && call.thrown().getClass().getSimpleName().equals("TaskCorruptedException");
@@ -47,6 +51,19 @@ final class Contents {
     }
   }
 
+  /** Before its threads begin, a process opens the stores that it finds, to read their offsets. */
+  private static void foundAtStart(Seen call, String task) {
+    long total = 0;
+    for (Object store : stores(call.self())) {
+      if (Reflect.field(store, "changelogPartition") != null) {
+        total += offset(store) + 1;
+      }
+    }
+    Events.emit(Line.of(Events.here(), "state.opened").task(task));
+    Events.emit(Line.of(Events.here(), "state.found").task(task)
+        .with("total", call.succeeded() ? total : -1));
+  }
+
   static void running(Seen call) {
     if (call.succeeded()) {
       tell("store.running", Reflect.field(call.self(), "stateMgr"));
@@ -63,7 +80,7 @@ final class Contents {
   }
 
   static void committed(Seen call) {
-    if (!call.succeeded()) {
+    if (!call.succeeded() || !Events.isInThread()) {
       return;
     }
     for (Object store : stores(call.self())) {

@@ -105,6 +105,11 @@ public final class Events {
     return slash < 0 ? actor : actor.substring(0, slash);
   }
 
+  /** Whether a stream thread acts, or one that belongs to it. */
+  static boolean isInThread() {
+    return thread().contains("/");
+  }
+
   static List<String> texts(Iterable<?> values) {
     Set<String> sorted = new TreeSet<>();
     values.forEach(each -> sorted.add(String.valueOf(each)));

@@ -121,9 +121,9 @@ public final class Hooks {
   private static void stores() {
     String manager = TASKS + "ProcessorStateManager";
     application("opened:from-4.3", manager, "initializeStoreOffsets", "exit", Contents::opened,
-        "store.opened", "store.found");
+        "store.opened", "store.found", "state.opened", "state.found");
     application("opened:to-4.2", manager, "initializeStoreOffsetsFromCheckpoint", "exit",
-        Contents::opened, "store.opened", "store.found");
+        Contents::opened, "store.opened", "store.found", "state.opened", "state.found");
     application("running", TASKS + "StreamTask", "completeRestoration", "exit",
         Contents::running, "store.running");
     application("restored", manager, "restore", "exit", Contents::restored, "store.restored");

@@ -63,12 +63,16 @@ final class Tasks {
   }
 
   static void closing(Seen call) {
-    if ((Boolean) call.argument(2)) {
+    if ((Boolean) call.argument(2) && Events.isInThread()) {
       Contents.tell("store.closing", call.argument(4));
     }
   }
 
   static void closed(Seen call) {
+    if (!Events.isInThread()) {
+      // The process has only looked into the stores that it found at its start.
+      return;
+    }
     boolean clean = (Boolean) call.argument(2);
     boolean wiped = !clean && (Boolean) call.argument(3);
     String id = Reflect.field(call.argument(4), "taskId").toString();
