@@ -648,9 +648,11 @@ class Lab:
             after: the number of calls that change the directory before the power is cut; by
                 default, all calls.
             lost: the numbers of the calls whose effect is lost; by default, all unsynced calls.
-                Synced data is never lost.
             torn: by call, the bytes of a write that survive: from the first number up to, not
                 including, the second.
+
+        Synced data is neither lost nor torn. A mended store makes other calls than the one for
+        which a report has chosen the numbers.
         """
 
         def until_refused() -> None:
@@ -666,7 +668,9 @@ class Lab:
         file_system = JOURNALLED if lost is None else PORTABLE
         disk = disk_of(trace, file_system, self.subject.capabilities.disposable_files)
         pending = {each.call for each in disk.pending(end)}
-        tree = disk.tree(end, pending if lost is None else pending & set(lost), torn)
+        gone = pending if lost is None else disk.closed(end, pending & set(lost))
+        parts = {call: piece for call, piece in (torn or {}).items() if call in pending}
+        tree = disk.tree(end, gone, parts)
         self.wipe()
         write_tree(tree, self.directory)
 

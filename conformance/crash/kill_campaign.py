@@ -423,7 +423,8 @@ def describe(crashed: Crashed) -> str:
     line = f" ({crashed.place})" if crashed.place else ""
     first = f"{operations[point.operation].name}()"
     if point.kind == "line":
-        return f"kill the process before Python line {point.n} of {first}{line}"
+        before = crashed.place or f"line {point.n} of Python that runs in it"
+        return f"kill the process in {first} before {before}"
     call = f"the {crashed.call}" if crashed.call else f"system call {point.n} from {first} on"
     if point.kind == "syscall":
         return f"kill the process in {died_in} before {call}{line}"

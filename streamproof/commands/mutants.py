@@ -116,8 +116,10 @@ def mutants(
     Each mutant is a store with one mistake, and runs against the requirement that must catch it.
 
     Exit codes:
-      0    every mutant is caught, and no right store is blamed; with --rates, by enough seeds
-      1    a mutant survives, or a right store is blamed; with --rates, too few seeds catch one
+      0    every mutant is caught, with --rates by enough seeds, and no right
+           store is blamed
+      1    a mutant survives, with --rates too few seeds catch it, or a right
+           store is blamed
       3    the command line is wrong
       130  interrupted; what was done by then is kept
     """

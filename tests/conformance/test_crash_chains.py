@@ -132,7 +132,9 @@ def test_a_failure_is_told_in_words() -> None:
     program = ProgramBuilder().put(b"a", b"1").commit().build()
     told = {
         CrashPoint("boundary", 2): "kill the process after put()",
-        CrashPoint("line", 2, n=3): "kill the process before Python line 3 of commit()",
+        CrashPoint(
+            "line", 2, n=3
+        ): "kill the process in commit() before line 3 of Python that runs in it",
         CrashPoint("syscall", 2, n=4): (
             "kill the process in put() before system call 4 from commit() on"
         ),
@@ -151,7 +153,7 @@ def test_a_place_is_told_where_it_is_known() -> None:
     """The line of the store, the call, and the operation, which may be a later one."""
     program = ProgramBuilder().put(b"a", b"1").commit().put(b"a", b"2").commit().build()
     crashed = replace(crashed_at(program, 3), point=CrashPoint("line", 2, n=3))
-    words = "kill the process before Python line 3 of commit() (store.py:9 self.write(row))"
+    words = "kill the process in commit() before store.py:9 self.write(row)"
     assert describe(replace(crashed, place="store.py:9 self.write(row)")) == words
     call, place = "pwrite of 4,096 bytes to 000012.log", "store.py:9 os.pwrite(file, row, 0)"
     later = replace(crashed_at(program, 4), call=call, place=place)

@@ -397,6 +397,32 @@ def test_a_loss_names_the_line_of_the_store() -> None:
     assert all(re.fullmatch(wanted, each) for each in tried), tried
 
 
+SYNCED = f"""
+from streamproof import CHANGELOG, Lab
+
+Lab.record_system_calls()
+lab = Lab("{MUTANTS}:durable")
+
+
+def doomed():
+    store = lab.open()
+    store.put(b"a", b"1" * 5000)
+    store.commit({{CHANGELOG: 1}})
+
+
+lab.power_loss(doomed, lost=range(100), torn={{call: (0, 512) for call in range(100)}})
+assert lab.open().get(b"a") == b"1" * 5000
+"""
+
+
+def test_a_program_tears_nothing_that_is_synced(tmp_path: Path) -> None:
+    """The numbers in it may be those of a store that is wrong, and of other calls."""
+    (tmp_path / "program.py").write_text(SYNCED)
+    command = [sys.executable, "-P", tmp_path / "program.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def as_printed(finding: CheckFinding) -> str:
     """What a program prints for what a report shows: offsets as those of two partitions."""
     found = finding.found
