@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from streamproof.errors import UsageError
 from streamproof.sim.actor_hosts import Host
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.upkeep import TopicConfig
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
-from streamproof.sim.clients.membership import HEARTBEAT_MS
+from streamproof.sim.clients.membership import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS
 from streamproof.sim.clients.producer import MAX_BLOCK_MS
 from streamproof.sim.decisions.commits import UNCOMMITTED_MAX_BYTES, Uncommitted, share_of
 from streamproof.sim.decisions.idling import DISABLED, Mode
@@ -26,21 +26,35 @@ from streamproof.sim.world import World
 from streamproof.stores.metrics import LEVELS, Level
 from streamproof.stores.runtime.restoration import StandbyUpdateListener, StateRestoreListener
 
-__all__ = ["Application", "QueryIsolation", "StreamsConfig"]
+__all__ = [
+    "TASK_TIMEOUT_MS",
+    "Application",
+    "GroupMembershipOperation",
+    "QueryIsolation",
+    "StreamsConfig",
+]
 
 
 OUTPUT_RETENTION_MS = 5_000
 """``retention.ms`` of the outputs, in milliseconds: no simulated client reads them."""
 
 
+TASK_TIMEOUT_MS = 300_000
+"""``task.timeout.ms``."""
+
 QueryIsolation = Literal["", "READ_UNCOMMITTED", "READ_COMMITTED"]
 """The isolation level of a query that names none; empty for the default of the rules."""
+
+GroupMembershipOperation = Literal["DEFAULT", "LEAVE_GROUP", "REMAIN_IN_GROUP"]
+"""Whether the members of a process that stops leave the group (KIP-1153, CloseOptions)."""
 
 _AT_LEAST_ONE = (
     "request_timeout_ms",
     "max_block_ms",
     "max_poll_records",
     "heartbeat_interval_ms",
+    "max_poll_interval_ms",
+    "task_timeout_ms",
 )
 
 
@@ -81,6 +95,13 @@ class StreamsConfig:
             the rules of Kafka.
         recycles_tasks: whether a task keeps its stores open when it changes between active and
             standby in its thread, as Kafka does since 2.6 (KIP-441). If not, it is closed.
+        group_membership_operation: whether a thread leaves the group at a clean stop. The default
+            is that of the release: to remain, until the session is over (KAFKA-4965, KIP-1153).
+        static_members: whether each thread has a ``group.instance.id``, by which it comes back
+            without a rebalance (KIP-345).
+        max_poll_interval_ms: a thread that does not poll for so long leaves the group (KIP-62).
+        task_timeout_ms: ``task.timeout.ms``: a task that gets no answers for so long ends its
+            thread (KIP-572).
     """
 
     exactly_once: bool = True
@@ -107,6 +128,10 @@ class StreamsConfig:
     store_rules: Mode = "proposal"
     default_query_isolation: QueryIsolation = ""
     recycles_tasks: bool = True
+    group_membership_operation: GroupMembershipOperation = "DEFAULT"
+    static_members: bool = False
+    max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
+    task_timeout_ms: int = TASK_TIMEOUT_MS
 
     def __post_init__(self) -> None:
         if self.max_task_idle_ms < DISABLED:
@@ -136,6 +161,11 @@ class StreamsConfig:
                 raise UsageError(
                     f"statestore.uncommitted.max.{kind} is {most}; give -1 for no limit, or more."
                 )
+        if self.group_membership_operation not in get_args(GroupMembershipOperation):
+            raise UsageError(
+                f"The operation at a close is {self.group_membership_operation!r}; give one of "
+                f"{', '.join(get_args(GroupMembershipOperation))}."
+            )
         if self.commit_interval_ms < 0:
             raise UsageError(f"commit.interval.ms is {self.commit_interval_ms}; give 0 or more.")
         if self.exactly_once and self.transaction_timeout_ms < self.commit_interval_ms:
@@ -144,6 +174,15 @@ class StreamsConfig:
                 f"commit.interval.ms, {self.commit_interval_ms}, so every transaction would be "
                 "aborted before its commit. Raise the timeout, or lower the interval."
             )
+
+    def leaves_group(self, *, default: bool) -> bool:
+        """Whether a thread leaves the group at a clean stop.
+
+        Args:
+            default: whether the release of the thread does so without a setting.
+        """
+        operation = self.group_membership_operation
+        return default if operation == "DEFAULT" else operation == "LEAVE_GROUP"
 
 
 def _require_at_least_one(config: StreamsConfig) -> None:
@@ -217,6 +256,7 @@ class Application:
             default_query_isolation=config.default_query_isolation,
             metrics_recording_level=config.metrics_recording_level,
             live_format=config.live_format,
+            task_timeout_ms=config.task_timeout_ms,
         )
 
     def uncommitted_limits(self, threads: int) -> Uncommitted:

@@ -18,6 +18,7 @@ __all__ = [
     "ProducerFencedError",
     "RequestTimeoutError",
     "SubjectError",
+    "TaskTimeoutError",
     "UnstableOffsetCommitError",
     "UpdaterDiedError",
 ]
@@ -69,6 +70,10 @@ class RequestTimeoutError(BrokerError):
 
 class UpdaterDiedError(StreamproofError):
     """The state updater of a thread has died, and all of its tasks must start over."""
+
+
+class TaskTimeoutError(StreamproofError):
+    """The requests of a task got no answer for ``task.timeout.ms``: its thread ends (KIP-572)."""
 
 
 class SubjectError(StreamproofError):

@@ -491,6 +491,36 @@ DEFECTS: dict[str, Defect] = {
         "QUERY-118",
         "KIP-535",
     ),
+    "remains-although-asked-to-leave": Defect(
+        "A process that is to leave the group when it stops remains until its session is over.",
+        "REBAL-006",
+        "KAFKA-16514, KIP-1153",
+        settings={"group_membership_operation": "LEAVE_GROUP"},
+    ),
+    "forgets-who-came-back": Defect(
+        "A coordinator that moves forgets that static members have come back under new ids.",
+        "REBAL-007",
+        "KAFKA-10284",
+        settings={"static_members": True, "session_timeout_ms": 10_000},
+    ),
+    "lets-members-hang": Defect(
+        "A thread that makes no progress keeps its place in the group by its heartbeats.",
+        "REBAL-008",
+        "KIP-62",
+        settings={"max_poll_interval_ms": 6_000, "request_timeout_ms": 30_000},
+    ),
+    "keeps-corrupted-tasks": Defect(
+        "A corrupted task is restored where it is, although a standby elsewhere is up to date.",
+        "REBAL-009",
+        "KAFKA-12486",
+        EOS,
+    ),
+    "restarts-task-timeout": Defect(
+        "Each request without an answer starts the wait of a task anew, so the wait never ends.",
+        "TASK-067",
+        "KIP-572",
+        settings={"task_timeout_ms": 1_000, "request_timeout_ms": 1_000, "max_block_ms": 2_000},
+    ),
     "stamps-rows-with-the-wall-clock": Defect(
         "A row of a table gets the time of the host instead of the timestamp of its record.",
         "TS-101",

@@ -92,6 +92,7 @@ class Instance:
             upgrade_from=self.release.upgrade_from,
             formats=list(self.release.formats),
             upgrade_mode=self.release.upgrade_mode,
+            leaves_group=application.config.leaves_group(default=self.release.leaves_group),
         )
         directory = StateDirectory(world, self.host, self.disk, application.task_config)
         self.state_directory = directory

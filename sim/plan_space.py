@@ -14,10 +14,15 @@ import msgspec
 from msgspec import Struct
 
 from streamproof.errors import UsageError
-from streamproof.sim.application import QueryIsolation, StreamsConfig
+from streamproof.sim.application import (
+    TASK_TIMEOUT_MS,
+    GroupMembershipOperation,
+    QueryIsolation,
+    StreamsConfig,
+)
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
-from streamproof.sim.clients.membership import HEARTBEAT_MS
+from streamproof.sim.clients.membership import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS
 from streamproof.sim.clients.producer import MAX_BLOCK_MS
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.defects import DEFECTS, Guarantee
@@ -298,7 +303,10 @@ def _drawn(choices: Choices, first: _First) -> Plan:
         persistent=not choices.chance(0.1),
     )
     isolation: QueryIsolation = choices.pick(("", "READ_UNCOMMITTED", "READ_COMMITTED"))
-    config = replace(config, default_query_isolation=isolation)
+    config = replace(config, default_query_isolation=isolation, **_drawn_membership(choices))
+    if plan.upgrade:
+        # A static member keeps an assignment that its other release may not be able to read.
+        config = replace(config, static_members=False)
     plan = replace(plan, config=config, query_clients=choices.pick((1, 0, 2)))
     if not plan.upgrade.startswith("format-"):
         return plan
@@ -349,6 +357,17 @@ def _drawn_config(choices: Choices, *, exactly_once: bool, transactional: bool) 
         ),
         recycles_tasks=choices.pick((True, True, False)),
     )
+
+
+def _drawn_membership(choices: Choices) -> dict[str, Any]:
+    """How members leave and come back, and how patient they and their tasks are."""
+    operations: tuple[GroupMembershipOperation, ...] = ("DEFAULT", "LEAVE_GROUP")
+    return {
+        "group_membership_operation": choices.pick(operations),
+        "static_members": choices.pick((False, False, True)),
+        "max_poll_interval_ms": choices.pick((MAX_POLL_INTERVAL_MS, MAX_POLL_INTERVAL_MS, 6_000)),
+        "task_timeout_ms": choices.pick((TASK_TIMEOUT_MS, TASK_TIMEOUT_MS, 1_000)),
+    }
 
 
 def _drawn_upgrade(choices: Choices, wanted: str | None, *, transactional: bool) -> str:

@@ -64,6 +64,8 @@ class Release:
         upgrade_mode: how a newer format is prepared, ``in_place`` or ``roll_over``; empty without a
             preparation. Without ``upgrade_from`` the mode is ignored, and becomes empty.
         timestamped: whether it has the format with timestamps, which is live without a mode.
+        leaves_group: whether a thread leaves the group at a clean stop. Later releases remain, and
+            a restart within the session moves no task (KAFKA-4965).
 
     Raises:
         UsageError: ``upgrade_from`` is no release, or ``upgrade_mode`` is missing, not known, or
@@ -76,6 +78,7 @@ class Release:
     upgrade_from: str = ""
     upgrade_mode: str = ""
     timestamped: bool = False
+    leaves_group: bool = False
 
     def __post_init__(self) -> None:
         if not self.upgrade_from:
@@ -143,7 +146,7 @@ This release keeps its offsets in the store nonetheless, so that upgrades from i
 alone.
 """
 
-FIRST = Release("0.10.0", metadata_version=1)
+FIRST = Release("0.10.0", metadata_version=1, leaves_group=True)
 """The first release, whose metadata version is 1 (KAFKA-6054)."""
 
 PREPARING_METADATA = replace(BEFORE_FORMATS, upgrade_from="0.10.0")

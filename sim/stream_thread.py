@@ -18,11 +18,10 @@ from streamproof.sim.broker_errors import (
     BrokerError,
     OffsetOutOfRangeError,
     RequestTimeoutError,
+    TaskTimeoutError,
     UnstableOffsetCommitError,
     UpdaterDiedError,
 )
-from streamproof.sim.clients.consumer import Consumer
-from streamproof.sim.clients.membership import Membership
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.commits import UNLIMITED, Uncommitted, next_iterations
 from streamproof.sim.decisions.recovery import Closing, closing_in_doubt, commits_after, wipes_after
@@ -32,10 +31,11 @@ from streamproof.sim.state_directory import StateDirectory, sum_at_close
 from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment
 from streamproof.sim.tasks.global_stores import GlobalTable
 from streamproof.sim.tasks.partition_assignor import PartitionAssignor
-from streamproof.sim.tasks.state_updater import StateUpdater, UpdaterConfig
+from streamproof.sim.tasks.state_updater import StateUpdater
 from streamproof.sim.tasks.stream_task import StreamTask, TaskState
 from streamproof.sim.tasks.task_activity import WorkingTasks
-from streamproof.sim.tasks.task_committer import Committer
+from streamproof.sim.tasks.task_deadlines import TaskDeadlines
+from streamproof.sim.thread_clients import ThreadClients
 from streamproof.stores.errors import ProcessorStateError, TaskCorruptedError
 from streamproof.stores.metrics import Metrics
 from streamproof.stores.runtime.cache import RecordCache
@@ -44,9 +44,6 @@ __all__ = ["POLL_MS", "StreamThread"]
 
 POLL_MS = 100
 """``poll.ms``: how long a poll waits for records."""
-
-MAX_POLL_INTERVAL_MS = 300_000
-"""``max.poll.interval.ms``: after half of it a thread polls again, even with work left."""
 
 
 class StreamThread:
@@ -87,7 +84,6 @@ class StreamThread:
         self._host = host
         self._disk = disk
         self._global_table = global_table
-        self._number = number
         self.name = f"{host.name}/thread-{number}"
         self._updater_name = f"{host.name}/updater-{number}"
         cache_bytes = self._config.statestore_cache_max_bytes
@@ -95,17 +91,21 @@ class StreamThread:
         self.metrics = Metrics(self._config.metrics_recording_level, lambda: host.now)
         # The clients start actors on the host, so that their order here is part of the run: another
         # order would give every seed another digest.
-        self._consumer = self._new_consumer()
+        self._clients = ThreadClients(application, host, disk, number, leaves=release.leaves_group)
+        self._consumer = self._clients.consumer()
         self._updater = self._new_updater()
         self._release = release
         # The formats of the stores that the thread opens, the live one first.
         self._formats = release.formats
         self._assignor = PartitionAssignor(application, host, disk, release, actor=self.name)
-        self._membership = self._new_membership()
-        self._committer = self._new_committer(limits)
+        self._membership = self._clients.membership(
+            self._subscription, self._lead, self._consumer.wakeup
+        )
+        self._committer = self._clients.committer(self._consumer, self._membership, limits)
         self.tasks: dict[str, StreamTask] = {}
         self._standbys: set[str] = set()
         self._working = WorkingTasks()
+        self._deadlines = TaskDeadlines(self._world, self.name, self._config.task_timeout_ms)
         # Whether anything has happened since the last commit.
         self._is_dirty = False
         # Assigned tasks with nothing open yet: by id, whether the task will be active.
@@ -117,75 +117,8 @@ class StreamThread:
         self.stopped: Event = self._world.time.event()
         host.start(self._run())
 
-    # The clients.
-
-    def _new_consumer(self) -> Consumer:
-        application = self._application
-        return Consumer(
-            self._world,
-            self._host,
-            application.network,
-            application.cluster,
-            isolation="read_committed" if self._config.exactly_once else "read_uncommitted",
-            max_poll_records=self._config.max_poll_records,
-            mode=self._config.idling,
-        )
-
-    def _new_membership(self) -> Membership[Subscription, ThreadAssignment]:
-        application = self._application
-        return Membership(
-            self._world,
-            self._host,
-            application.network,
-            application.cluster,
-            group=application.topology.application_id,
-            describe=self._subscription,
-            assign=self._lead,
-            session_timeout_ms=self._config.session_timeout_ms,
-            heartbeat_ms=self._config.heartbeat_interval_ms,
-            wake=self._consumer.wakeup,
-        )
-
-    def _new_committer(self, limits: Uncommitted) -> Committer:
-        application_id = self._application.topology.application_id
-        transactional_id = f"{application_id}-{self._host.name}-{self._number}"
-        return Committer(
-            self._application,
-            self._host,
-            self._disk,
-            self._consumer,
-            self._membership,
-            actor=self.name,
-            transactional_id=transactional_id if self._config.exactly_once else "",
-            limits=limits,
-        )
-
-    @property
-    def _restores_uncommitted(self) -> bool:
-        return not self._config.exactly_once or self._world.defect("restores-aborted-records")
-
     def _new_updater(self, predecessor: StateUpdater | None = None) -> StateUpdater:
-        application = self._application
-        config = UpdaterConfig(
-            "read_uncommitted" if self._restores_uncommitted else "read_committed",
-            application.topology.application_id,
-            self._config.commit_interval_ms,
-            self._config.idling,
-            application.restore_listener,
-            application.standby_listener,
-            self._config.max_poll_records,
-        )
-        return StateUpdater(
-            self._world,
-            self._host,
-            application.network,
-            application.cluster,
-            config,
-            actor=self._updater_name,
-            wake=self._consumer.wakeup,
-            registry=self.metrics,
-            predecessor=predecessor,
-        )
+        return self._clients.updater(self._consumer.wakeup, self.metrics, predecessor)
 
     @property
     def generation(self) -> int:
@@ -245,7 +178,7 @@ class StreamThread:
         try:
             yield from self._loop()
             yield from self._shut_down()
-        except ProcessorStateError as error:
+        except (ProcessorStateError, TaskTimeoutError) as error:
             yield from self._die(error)
         if self._is_stopping:
             self._world.trace.emit("thread.stopped", self.name)
@@ -269,6 +202,8 @@ class StreamThread:
                 self._world.trace.emit("thread.timed_out", self.name, reason=str(error))
                 if self._committer.is_in_doubt:
                     yield from self._handle_corruption(list(self._active()), self._in_doubt)
+                else:
+                    self._time_out([task for task in self._running() if task.commit_needed])
             except BrokerError as error:
                 yield from self._handle_lost(error)
 
@@ -277,7 +212,8 @@ class StreamThread:
         yield from self._follow_group()
         self._resume_what_has_space()
         try:
-            polled = yield from self._consumer.poll(self._poll_ms())
+            with self._membership.polling():
+                polled = yield from self._consumer.poll(self._poll_ms())
         except OffsetOutOfRangeError as error:
             self._consumer.seek(error.args[1], self._log_start(error.args[1]))
             return iterations
@@ -302,8 +238,10 @@ class StreamThread:
                 requested=any(each.commit_requested and each.commit_needed for each in tasks),
             )
             self._is_dirty &= not committed
+            if committed:
+                self._deadlines.progressed(list(self.tasks))
             self._working.rest(tasks)
-            late = self._host.now - polled_at > MAX_POLL_INTERVAL_MS // 2
+            late = self._host.now - polled_at > self._config.max_poll_interval_ms // 2
             interrupted = punctuated > 0 or committed
             iterations = next_iterations(iterations, late_for_poll=late, interrupted=interrupted)
             if not processed or late or self._membership.is_rebalancing:
@@ -340,6 +278,7 @@ class StreamThread:
                 if not task.process(self._host.now):
                     break
                 processed += 1
+                self._deadlines.progressed([task.id])
                 self._maybe_flush(task)
             # Others may act, and the host may die, between two tasks.
             yield self._world.time.timeout(0)
@@ -529,7 +468,11 @@ class StreamThread:
                 raise error
             died = isinstance(error, UpdaterDiedError)
             # If the updater died, the stores are not at fault.
-            yield from self._begin_anew([task], Closing.DIRTY if died else Closing.CORRUPTED)
+            if died:
+                yield from self._begin_anew([task], Closing.DIRTY, "its state updater died")
+            else:
+                yield from self._begin_anew([task])
+                self._offer_elsewhere([task])
         if self._updater.fatal is not None:
             self._updater = self._new_updater(self._updater)
 
@@ -550,8 +493,10 @@ class StreamThread:
             self._world.marks.sometimes("a task whose offsets were not to be had waited")
             if self._world.defect("drops-task-on-timeout"):
                 self._updater.restored.remove(task)
+            self._time_out([task])
             yield self._world.time.timeout(POLL_MS)
             return
+        self._deadlines.progressed([task.id])
         if task not in self._updater.restored:
             # The task was given up during the request.
             return
@@ -626,13 +571,23 @@ class StreamThread:
         if task.must_be_wiped or wipes_after(task.traits, closing):
             self._world.trace.emit("task.wiped", self.name, task=task.id)
             self._disk.wipe(task.id)
+        self._deadlines.progressed([task.id])
         # Unlock after the last use of the files: another thread may open them from here on.
         self._disk.unlock(task.id, self.name)
         del self.tasks[task.id]
         self._standbys.discard(task.id)
 
-    def _die(self, error: ProcessorStateError) -> Steps:
-        """End because of a store, and let another thread begin in its place (KIP-671)."""
+    def _time_out(self, tasks: list[StreamTask]) -> None:
+        """Note that a request for these tasks got no answer.
+
+        Raises:
+            TaskTimeoutError: one of them has waited for too long.
+        """
+        for task in tasks:
+            self._deadlines.timed_out(task.id, self._host.now)
+
+    def _die(self, error: ProcessorStateError | TaskTimeoutError) -> Steps:
+        """End because of an error, and let another thread begin in its place (KIP-671)."""
         self._world.trace.emit("thread.died", self.name, reason=type(error).__name__)
         # The thread tells the group nothing; the group notices once the session is over.
         self._membership.abandon()
@@ -666,7 +621,7 @@ class StreamThread:
             self._disk.unlock_all(self.name)
             self._close_clients()
             # Leave last: the group then gives the tasks to other threads, which need the locks.
-            yield from self._membership.leave()
+            yield from self._membership.close()
 
     def _close_clients(self) -> None:
         self._updater.close()
@@ -699,15 +654,33 @@ class StreamThread:
         """Start tasks over whose stores cannot be trusted, or whose commit is in doubt."""
         running = [task for task in tasks if task.state is TaskState.RUNNING]
         yield from self._begin_anew(running, closing)
+        self._offer_elsewhere(running)
         yield from self._committer.renew_producer(self.tasks.values())
 
-    def _begin_anew(self, tasks: list[StreamTask], closing: Closing = Closing.CORRUPTED) -> Steps:
+    def _begin_anew(
+        self,
+        tasks: list[StreamTask],
+        closing: Closing = Closing.CORRUPTED,
+        reason: str = "its stores cannot be trusted",
+    ) -> Steps:
         for task in tasks:
             is_active = task.id not in self._standbys
-            self._world.trace.emit("task.corrupted", self.name, task=task.id)
+            self._world.trace.emit(
+                "task.corrupted", self.name, task=task.id, is_active=is_active, reason=reason
+            )
             yield from self._give_up(task, closing)
             self._pending[task.id] = is_active
         self._assign_inputs()
+
+    def _offer_elsewhere(self, tasks: list[StreamTask]) -> None:
+        """Rebalance after a corruption, so that a standby can take over (KAFKA-12486).
+
+        Source: Kafka, StreamThread#runLoop: under exactly-once, if an active task was corrupted.
+        """
+        is_due = self._config.exactly_once and any(self._pending.get(task.id) for task in tasks)
+        if is_due and not self._world.defect("keeps-corrupted-tasks"):
+            self._world.marks.sometimes("a corrupted task was offered to the group")
+            self._membership.rejoin()
 
     # Lookups.
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from streamproof.conformance.runtime_checks.probe import Probe, decision
+from streamproof.conformance.runtime_checks.probe import Probe, decision, scripted
+from streamproof.conformance.runtime_checks.small_application import (
+    SmallApplication,
+    copying,
+    table_and_input,
+)
+from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.decisions import commits, punctuation
 from streamproof.sim.decisions.commits import Uncommitted
+from streamproof.sim.topology import ProcessorContext
 
 __all__: list[str] = []
 
@@ -37,6 +44,51 @@ def after_the_interval(probe: Probe, last: int, passed: int, interval: int) -> N
             commits.commit_is_due, last + passed_ms, last, commit_interval_ms=interval
         )
         probe.expect(passed_ms > interval, found)
+
+
+@decision("TASK-068", last=MILLISECONDS, passed=MILLISECONDS, due=st.booleans())
+def requested_commits_put_nothing_off(probe: Probe, last: int, passed: int, *, due: bool) -> None:
+    """Compute when the next periodic commit is due after a commit that was due or requested."""
+    found = probe.call(commits.periodic_commit_after, last + passed, last, due=due)
+    probe.expect(last + passed if due else last, found)
+
+
+@scripted("TASK-068")
+def requested_commits_leave_the_beat_alone(probe: Probe) -> None:
+    """Request a commit in the middle of an interval, and see when the next commit comes."""
+    topology = table_and_input(_committing_on_request)
+    application = SmallApplication(probe, topology, commit_interval_ms=_INTERVAL_MS)
+    application.start()
+    application.send(b"a")
+    application.wait(2 * _INTERVAL_MS)
+    application.send(b"b")
+    application.wait(_INTERVAL_MS // 20)
+    periodic = [each.time for each in probe.of("thread.committed")][-1]
+    application.wait(_INTERVAL_MS * 6 // 10)
+    application.send(_REQUEST)
+    application.wait(_INTERVAL_MS // 20)
+    requested = [each.time for each in probe.of("thread.committed")][-1]
+    probe.need("a commit on request", holds=requested > periodic + _INTERVAL_MS // 2)
+    application.send(b"c")
+    application.wait(2 * _INTERVAL_MS)
+    found = next(each.time for each in probe.of("thread.committed") if each.time > requested)
+    probe.demand(
+        f"a commit {_INTERVAL_MS} ms after the periodic one of {periodic} ms, and not after "
+        f"the requested one of {requested} ms",
+        f"the next commit at {found} ms",
+        holds=found - periodic < _INTERVAL_MS * 13 // 10,
+    )
+
+
+_INTERVAL_MS = 4_000
+_REQUEST = b"request"
+
+
+def _committing_on_request(context: ProcessorContext, name: str, record: LogEntry) -> None:
+    """Copy the record, and request a commit if its key asks for that."""
+    copying(context, name, record)
+    if record.key == _REQUEST:
+        context.request_commit()
 
 
 @decision("TASK-027", staged=st.integers(0, 1_000), most=st.integers(-1, 1_000))

@@ -37,6 +37,8 @@ USUAL = Plan(
         assignor=AssignorConfig(acceptable_recovery_lag=5),
         # A store shows more when it is closed and opened again.
         recycles_tasks=False,
+        # A process that stops gives its tasks to others at once.
+        group_membership_operation="LEAVE_GROUP",
     ),
     # The pauses between records are long enough that records arrive as long as faults happen.
     workload=WorkloadConfig(records=40, keys=3, max_pause_ms=1_000),

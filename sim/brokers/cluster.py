@@ -126,7 +126,9 @@ class Cluster:
             self.groups[name] = GroupCoordinator(
                 rebalance_timeout_ms,
                 ignores_generation=self._world.defect("ignores-generation"),
+                forgets_takeovers=self._world.defect("forgets-who-came-back"),
                 changed=partial(self._tell_of_change, name),
+                left_out=partial(self._tell_of_loss, name),
             )
             self.groups[name].is_away = self.groups_are_away
         return self.groups[name]
@@ -142,6 +144,9 @@ class Cluster:
         waiting = self._changes.pop(group, None)
         if waiting is not None:
             waiting.succeed()
+
+    def _tell_of_loss(self, group: str, member: str) -> None:
+        self._world.trace.emit("group.member_left_out", "brokers", group=group, member=member)
 
     # Records.
 
@@ -388,9 +393,8 @@ class Cluster:
                     "transaction.timed_out", "brokers", transactional_id=transactional_id
                 )
                 self.markers_due()
-            for name, group in self.groups.items():
-                for member in group.advance(world.now):
-                    world.trace.emit("group.member_left_out", "brokers", group=name, member=member)
+            for group in self.groups.values():
+                group.advance(world.now)
 
     def tell_readers(self, partition: str) -> None:
         """Call the readers that wait for records of a partition."""

@@ -51,6 +51,7 @@ class GroupMember(Generic[S, A]):
     Attributes:
         subscription: its subscription when it joined last.
         instance_id: the name of a static member; empty for a dynamic one.
+        rebalance_timeout_ms: how long a rebalance waits for the member to join again.
         joined: whether it has joined the current rebalance.
         last_heartbeat: when the coordinator heard of it last, in milliseconds.
         assignment: its assignment of the current generation; ``None`` before the leader has handed
@@ -60,6 +61,7 @@ class GroupMember(Generic[S, A]):
     subscription: S
     session_timeout_ms: int
     instance_id: str = ""
+    rebalance_timeout_ms: int = 0
     joined: bool = True
     last_heartbeat: int = 0
     assignment: A | None = None
@@ -83,9 +85,13 @@ class GroupCoordinator(Generic[S, A]):
     """One consumer group.
 
     Args:
-        rebalance_timeout_ms: how long a rebalance waits for members that do not join again.
+        rebalance_timeout_ms: how long a rebalance waits for members that do not join again, if they
+            do not say so themselves.
         ignores_generation: whether it takes offsets from members of an earlier generation.
+        forgets_takeovers: whether the coordinator that comes next does not know of static members
+            that came back.
         changed: a callback for each change of the state.
+        left_out: a callback for each member that is left out, with its id.
 
     Attributes:
         generation: the number of the last completed rebalance; 0 before the first.
@@ -100,10 +106,16 @@ class GroupCoordinator(Generic[S, A]):
         rebalance_timeout_ms: int,
         *,
         ignores_generation: bool = False,
+        forgets_takeovers: bool = False,
         changed: Callable[[], None] = lambda: None,
+        left_out: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._changed = changed
+        self._left_out = left_out
         self._ignores_generation = ignores_generation
+        self._forgets_takeovers = forgets_takeovers
+        # By member id, the id that the member took over since the last rebalance.
+        self._taken_over: dict[str, str] = {}
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._deadline = 0
         self._next_member = 0
@@ -131,6 +143,7 @@ class GroupCoordinator(Generic[S, A]):
         *,
         session_timeout_ms: int = 45_000,
         instance_id: str = "",
+        rebalance_timeout_ms: int = 0,
     ) -> str:
         """Join, or join again, which begins a rebalance; return the id of the member.
 
@@ -141,6 +154,8 @@ class GroupCoordinator(Generic[S, A]):
             session_timeout_ms: how long the member may be silent.
             instance_id: the name of a static member. A process that comes back under this name
                 fences its predecessor and gets its assignment, without a rebalance.
+            rebalance_timeout_ms: how long a rebalance waits for the member to join again; 0 for the
+                time of the group. Kafka's clients send ``max.poll.interval.ms``.
 
         Raises:
             IllegalGenerationError: the group has no member of that id.
@@ -148,12 +163,17 @@ class GroupCoordinator(Generic[S, A]):
         self._require_here()
         if member_id and member_id not in self.members:
             raise self._unknown(member_id)
-        if instance_id and not member_id and (found := self._static(instance_id)):
+        if not member_id and (found := self.predecessor(instance_id)):
             return self._take_over(found, subscription, now)
         if not member_id:
             self._next_member += 1
             member_id = f"member-{self._next_member}"
-            self.members[member_id] = GroupMember(subscription, session_timeout_ms, instance_id)
+            self.members[member_id] = GroupMember(
+                subscription,
+                session_timeout_ms,
+                instance_id,
+                rebalance_timeout_ms or self._rebalance_timeout_ms,
+            )
         member = self.members[member_id]
         member.subscription, member.last_heartbeat = subscription, now
         self._begin_rebalance(now)
@@ -176,7 +196,8 @@ class GroupCoordinator(Generic[S, A]):
             raise self._unknown(member_id)
         if self.state is GroupState.JOINING:
             return None
-        leads = member_id == self.leader
+        # A static leader that comes back to a stable group does not assign again (KIP-814).
+        leads = member_id == self.leader and self.state is GroupState.SYNCING
         subscriptions = {name: each.subscription for name, each in self.members.items()}
         return Joined(self.generation, self.leader, subscriptions if leads else {})
 
@@ -223,6 +244,11 @@ class GroupCoordinator(Generic[S, A]):
         if self.members.pop(member_id, None) is not None:
             self._begin_rebalance(now)
 
+    def predecessor(self, instance_id: str) -> str:
+        """The id of the static member that has this name now; empty without one."""
+        found = (name for name, each in self.members.items() if each.instance_id == instance_id)
+        return next(found, "") if instance_id else ""
+
     def advance(self, now: int) -> list[str]:
         """Leave out the members that were silent, or did not join in time; return their ids.
 
@@ -239,6 +265,7 @@ class GroupCoordinator(Generic[S, A]):
         ]
         for name in late:
             del self.members[name]
+            self._left_out(name)
         if late:
             self._begin_rebalance(now)
         if self.state is GroupState.JOINING and all(each.joined for each in self.members.values()):
@@ -318,6 +345,10 @@ class GroupCoordinator(Generic[S, A]):
 
     def hear_of_all(self, now: int) -> None:
         """Restart the wait for the members, as a coordinator does that has just moved here."""
+        if self._forgets_takeovers:
+            self.members = {
+                self._taken_over.get(name, name): each for name, each in self.members.items()
+            }
         for each in self.members.values():
             each.last_heartbeat = now
 
@@ -333,7 +364,8 @@ class GroupCoordinator(Generic[S, A]):
             # A member that has already joined does not join again.
             return
         self.state = GroupState.JOINING
-        self._deadline = now + self._rebalance_timeout_ms
+        waits = (each.rebalance_timeout_ms for each in self.members.values())
+        self._deadline = now + max(waits)
         for each in self.members.values():
             each.joined = False
         self._changed()
@@ -344,14 +376,11 @@ class GroupCoordinator(Generic[S, A]):
             return
         self.generation += 1
         self.state = GroupState.SYNCING
+        # The assignment of the new generation is kept with the ids of its members.
+        self._taken_over.clear()
         for each in self.members.values():
             each.assignment = None
         self._changed()
-
-    def _static(self, instance_id: str) -> str:
-        return next(
-            (name for name, each in self.members.items() if each.instance_id == instance_id), ""
-        )
 
     def _take_over(self, before: str, subscription: S, now: int) -> str:
         self._next_member += 1
@@ -361,7 +390,13 @@ class GroupCoordinator(Generic[S, A]):
             member_id if name == before else name: each for name, each in self.members.items()
         }
         member = self.members[member_id]
-        member.subscription, member.last_heartbeat, member.joined = subscription, now, True
+        member.subscription, member.last_heartbeat = subscription, now
+        self._taken_over[member_id] = before
+        if self.state is GroupState.SYNCING:
+            # The leader assigns by the ids of before (Kafka, GroupMetadataManager).
+            self._begin_rebalance(now)
+        member.joined = True
+        self._changed()
         return member_id
 
     def _require_current(self, member_id: str, generation: int) -> None:

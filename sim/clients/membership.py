@@ -3,13 +3,15 @@
 The protocol runs in the background, and its owner asks for the result, so that the owner can
 process records during a rebalance.
 
-Sources: KIP-429; Kafka, AbstractCoordinator and ConsumerCoordinator.
+Sources: KIP-62 (the interval between polls), KIP-345 (static members), KIP-429, KIP-1092 (leaving
+at a close); Kafka, AbstractCoordinator and ConsumerCoordinator.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -21,13 +23,25 @@ from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
 
-__all__ = ["HEARTBEAT_MS", "SESSION_TIMEOUT_MS", "Membership"]
+__all__ = [
+    "HEARTBEAT_MS",
+    "MAX_POLL_INTERVAL_MS",
+    "SESSION_TIMEOUT_MS",
+    "Membership",
+    "MembershipConfig",
+]
 
 HEARTBEAT_MS = 3_000
 """``heartbeat.interval.ms``."""
 
 SESSION_TIMEOUT_MS = 45_000
 """``session.timeout.ms``."""
+
+MAX_POLL_INTERVAL_MS = 300_000
+"""``max.poll.interval.ms``."""
+
+_NOTICED_MS = 10
+"""A poll that is late by less than this is no event: the member may not have noticed it yet."""
 
 _ASK_AGAIN_MS = 1_000
 """How often a member asks whether the others have joined, unless the group changes before.
@@ -42,6 +56,28 @@ Assign = Callable[[dict[str, S]], Generator[Event, Any, dict[str, A]]]
 """The work of the leader: it makes the assignment of each member from all subscriptions."""
 
 
+@dataclass(frozen=True)
+class MembershipConfig:
+    """How a member behaves.
+
+    Attributes:
+        group: the name of the group.
+        session_timeout_ms: how long the member may be silent.
+        heartbeat_ms: how often the member says that it is alive.
+        instance_id: ``group.instance.id``, the name of a static member; empty for a dynamic one.
+        leaves: whether the member leaves the group when its owner closes it.
+        max_poll_interval_ms: how long its owner may take between two polls before the member leaves
+            the group. A rebalance waits for the member as long.
+    """
+
+    group: str
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    heartbeat_ms: int = HEARTBEAT_MS
+    instance_id: str = ""
+    leaves: bool = True
+    max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
+
+
 class Membership(Generic[S, A]):
     """One member of a group.
 
@@ -50,11 +86,10 @@ class Membership(Generic[S, A]):
         host: the process of the member.
         network: the way to the brokers.
         cluster: the brokers.
-        group: the name of the group.
+        config: how the member behaves.
+        actor: its owner, for the trace.
         describe: makes the subscription, each time that the member joins.
         assign: makes the assignment, if the member leads the group.
-        session_timeout_ms: how long the member may be silent.
-        heartbeat_ms: how often the member says that it is alive.
         wake: wakes the owner when something has changed.
 
     Attributes:
@@ -71,24 +106,28 @@ class Membership(Generic[S, A]):
         host: Host,
         network: Network,
         cluster: Cluster,
+        config: MembershipConfig,
         *,
-        group: str,
+        actor: str,
         describe: Callable[[], S],
         assign: Assign[S, A],
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,
-        heartbeat_ms: int = HEARTBEAT_MS,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
         self._world = world
         self._host = host
         self._network = network
-        self._group = cluster.group(group)
-        self._next_change = partial(cluster.next_change, group)
+        self._config = config
+        self._actor = actor
+        self._group = cluster.group(config.group)
+        self._next_change = partial(cluster.next_change, config.group)
         self._describe = describe
         self._assign = assign
-        self._session_timeout_ms = session_timeout_ms
-        self._heartbeat_ms = heartbeat_ms
         self._wake = wake
+        # When the owner polled last, and whether it polls now.
+        self._polled_at = host.now
+        self._is_polling = False
+        # Whether the member waits for the others, or for its assignment.
+        self._is_joining = False
         self._wanted = world.time.event()
         self._released = world.time.event()
         self._holders = 0
@@ -99,6 +138,7 @@ class Membership(Generic[S, A]):
         self.is_rebalancing = False
         self.was_left_out = False
         host.start(self._run())
+        host.start(self._watch_the_owner())
 
     @property
     def credentials(self) -> tuple[str, int]:
@@ -143,17 +183,45 @@ class Membership(Generic[S, A]):
         if not self._released.triggered:
             self._released.succeed()
 
-    def leave(self) -> Steps:
-        """Leave the group, and take no further part in it."""
+    @contextlib.contextmanager
+    def polling(self) -> Iterator[None]:
+        """The owner polls inside this block: it makes progress, however long that takes."""
+        passed_ms = self._host.now - self._polled_at
+        if passed_ms > self._config.max_poll_interval_ms + _NOTICED_MS:
+            self._world.trace.emit(
+                "thread.polled_late",
+                self._actor,
+                passed_ms=passed_ms,
+                is_member=bool(self.member_id) and not self._is_joining,
+            )
+        self._is_polling = True
+        yield
+        self._is_polling, self._polled_at = False, self._host.now
+
+    def close(self) -> Steps:
+        """Take no further part, and leave the group if the member is to leave."""
         self._is_closed = True
-        if self.member_id:
-            try:
-                yield from self._call(
-                    "leave group", lambda: self._group.leave(self.member_id, self._world.now)
-                )
-            except RequestTimeoutError:
-                # If no reply comes, the group learns of it once the session is over.
-                return
+        leaves = self._config.leaves and not self._world.defect("remains-although-asked-to-leave")
+        if self.member_id and leaves:
+            yield from self._leave(self.member_id, "close")
+
+    def _leave(self, member_id: str, reason: str) -> Steps:
+        # If no reply comes, the group learns of it once the session is over.
+        with contextlib.suppress(RequestTimeoutError):
+            yield from self._call("leave group", partial(self._be_removed, member_id, reason))
+
+    def _be_removed(self, member_id: str, reason: str) -> None:
+        """At the coordinator: the member is gone."""
+        is_member = member_id in self._group.members
+        self._group.leave(member_id, self._world.now)
+        if is_member:
+            self._world.trace.emit(
+                "group.member_left",
+                "brokers",
+                group=self._config.group,
+                member=member_id,
+                reason=reason,
+            )
 
     def abandon(self) -> None:
         """Take no further part, without telling the group."""
@@ -163,18 +231,41 @@ class Membership(Generic[S, A]):
         """Join when the owner or the group wants it, and send heartbeats otherwise."""
         time = self._world.time
         while not self._is_closed:
-            yield time.any_of([self._wanted, time.timeout(self._heartbeat_ms)])
+            yield time.any_of([self._wanted, time.timeout(self._config.heartbeat_ms)])
             if self._is_closed:
                 return
             try:
                 if self._wanted.triggered or (self.member_id and (yield from self._heartbeat())):
                     yield from self._join()
             except IllegalGenerationError:
-                self._be_left_out()
+                # A member that has given up knows it, and its last heartbeat came too late.
+                if not self.was_left_out:
+                    self._be_left_out()
             except RequestTimeoutError:
                 # The group may leave us out before the next try.
                 if self.is_rebalancing:
                     self.rejoin()
+            self._is_joining = False
+
+    def _watch_the_owner(self) -> Steps:
+        """Leave the group if the owner does not poll in time (KIP-62)."""
+        interval_ms = self._config.max_poll_interval_ms
+        while not self._is_closed:
+            passed_ms = -1 if self._is_polling else self._host.now - self._polled_at
+            if passed_ms > interval_ms and self.member_id and not self._is_joining:
+                if not self._world.defect("lets-members-hang"):
+                    self._give_up()
+                passed_ms = -1
+            yield self._world.time.timeout(max(interval_ms - passed_ms, 1))
+
+    def _give_up(self) -> None:
+        """Leave, because the owner makes no progress. It joins anew when it polls again."""
+        self._world.marks.sometimes("a member left because its thread did not poll in time")
+        member_id = self.member_id
+        self._be_left_out("its thread does not poll")
+        # A static member says nothing: its session ends, unless it comes back (KIP-345).
+        if not self._config.instance_id:
+            self._host.start(self._leave(member_id, "poll interval"))
 
     def _heartbeat(self) -> Generator[Event, Any, bool]:
         asked: bool = yield from self._call(
@@ -197,16 +288,9 @@ class Membership(Generic[S, A]):
         self.is_rebalancing = True
         # A wish for another rebalance comes too late for this one from here on.
         self._wanted = self._world.time.event()
+        self._is_joining = True
         described = self._describe()
-        self.member_id = yield from self._call(
-            "join group",
-            lambda: self._group.join(
-                self.member_id,
-                described,
-                self._world.now,
-                session_timeout_ms=self._session_timeout_ms,
-            ),
-        )
+        self.member_id = yield from self._call("join group", partial(self._be_added, described))
         while True:
             joined = yield from self._call(
                 "join group",
@@ -223,6 +307,33 @@ class Membership(Generic[S, A]):
                 lambda: self._group.sync(self.member_id, joined.generation, assignments),
             )
         yield from self._await_assignment(joined.generation)
+
+    def _be_added(self, described: S) -> str:
+        """At the coordinator: the member joins, and has this id from now on."""
+        config = self._config
+        before = "" if self.member_id else self._group.predecessor(config.instance_id)
+        member_id = self._group.join(
+            self.member_id,
+            described,
+            self._world.now,
+            session_timeout_ms=config.session_timeout_ms,
+            instance_id=config.instance_id,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+        )
+        if member_id != self.member_id:
+            self._world.marks.sometimes(
+                "a static member took the place of its predecessor", holds=bool(before)
+            )
+            self._world.trace.emit(
+                "group.member_joined",
+                "brokers",
+                group=config.group,
+                member=member_id,
+                thread=self._actor,
+                instance_id=config.instance_id,
+                replaces=before,
+            )
+        return member_id
 
     def _await_assignment(self, generation: int) -> Steps:
         while True:
@@ -243,10 +354,11 @@ class Membership(Generic[S, A]):
         time = self._world.time
         return time.any_of([self._next_change(), time.timeout(_ASK_AGAIN_MS)])
 
-    def _be_left_out(self) -> None:
+    def _be_left_out(self, reason: str = "the group refuses it") -> None:
+        left = self.member_id
         self.member_id, self.generation, self.assignment = "", -1, None
         self.was_left_out = True
-        self._world.trace.emit("group.left_out", self._host.name)
+        self._world.trace.emit("group.left_out", self._host.name, member=left, reason=reason)
         self.rejoin()
         self._wake()
 

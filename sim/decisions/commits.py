@@ -18,6 +18,7 @@ __all__ = [
     "exceeds",
     "needs_commit",
     "next_iterations",
+    "periodic_commit_after",
     "share_of",
 ]
 
@@ -61,6 +62,21 @@ def share_of(limits: Uncommitted, threads: int) -> Uncommitted:
 def exceeds(staged: Uncommitted, limits: Uncommitted) -> bool:
     """Whether stores have staged more records or more bytes than a limit allows."""
     return any(0 < most < number for number, most in zip(staged, limits, strict=True))
+
+
+def periodic_commit_after(now: int, last_commit: int, *, due: bool) -> int:
+    """The time of the last periodic commit, after a commit.
+
+    A commit that a processor has requested does not put the next periodic one off.
+
+    Args:
+        now: the time of the commit, in milliseconds.
+        last_commit: the time of the periodic commit before.
+        due: whether the commit was due, and not only requested.
+
+    Source: Kafka, StreamThread#maybeCommit.
+    """
+    return now if due else last_commit
 
 
 def commit_is_due(

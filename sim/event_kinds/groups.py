@@ -107,10 +107,14 @@ GROUP_KINDS = (
     ),
     EventKind(
         name="group.left_out",
-        meaning="A member learns that the group has removed it.",
+        meaning="A member takes no part any more, and joins anew.",
         actor="process",
+        attributes={
+            "member": Attribute(str, "the id of the member; empty if the group never gave it one"),
+            "reason": Attribute(str, "`the group refuses it`, or `its thread does not poll`"),
+        },
         look=Look(
-            "instance", "groups", "F", "group", 3, "{actor} learns that the group has removed it"
+            "instance", "groups", "F", "group", 3, "a member of {actor} is out of it: {reason}"
         ),
         footprint=Footprint(writes=("left {process}",), reads=("left out",)),
         effect=Absent("`thread.lost` tells what the threads give up"),
@@ -126,6 +130,36 @@ GROUP_KINDS = (
         look=Look(
             "groups", "", "F", "group", 3, "{member} was silent for too long: the group removes it"
         ),
+        footprint=Footprint(writes=("left out", "members")),
+        effect=Absent("no members of groups are kept"),
+    ),
+    EventKind(
+        name="group.member_joined",
+        meaning="A member that is new to the group joins, or takes the place of its predecessor.",
+        actor="brokers",
+        attributes={
+            "group": Attribute(str, "the group"),
+            "member": Attribute(str, "the id that the member gets"),
+            "thread": Attribute(str, "the thread"),
+            "instance_id": Attribute(
+                str, "its `group.instance.id`; empty for a dynamic member (KIP-345)"
+            ),
+            "replaces": Attribute(str, "the id that its name had before; empty if it had none"),
+        },
+        look=Look("groups", "", "j", "group", 1, "{thread} is {member} now"),
+        footprint=Footprint(writes=("members",)),
+        effect=Absent("no members of groups are kept"),
+    ),
+    EventKind(
+        name="group.member_left",
+        meaning="The coordinator removes a member that leaves.",
+        actor="brokers",
+        attributes={
+            "group": Attribute(str, "the group"),
+            "member": Attribute(str, "the id of the member"),
+            "reason": Attribute(str, "`close`, or `poll interval` (KIP-62)"),
+        },
+        look=Look("groups", "", "<", "group", 2, "{member} leaves the group: {reason}"),
         footprint=Footprint(writes=("left out", "members")),
         effect=Absent("no members of groups are kept"),
     ),

@@ -129,6 +129,7 @@ INSTANCE_KINDS = (
                 str,
                 "what decides which format of a store is live: `assignment` or `configuration`",
             ),
+            "task_timeout_ms": Attribute(int, "`task.timeout.ms`"),
         },
         look=Look("world", "", "^", "other", 1, "the application has tasks {tasks}"),
         footprint=Absent("the settings are the same for every event after them"),
@@ -257,6 +258,9 @@ INSTANCE_KINDS = (
                 list[int], "the store formats that it supports: 1, and 2 with timestamps"
             ),
             "upgrade_mode": Attribute(str, "`upgrade.mode` (KIP-258); empty if it is not set"),
+            "leaves_group": Attribute(
+                bool, "whether its threads leave the group when it stops (KIP-1153)"
+            ),
         },
         look=Look("instance", "", "^", "starts", 3, "{actor} starts, with release {release}"),
         adapted=_minor_at_the_start,

@@ -167,11 +167,27 @@ TASK_KINDS = (
         meaning="A task has to start over, because its stores cannot be relied on.",
         actor="thread",
         about="task",
-        look=Look(
-            "task", "", "F", "faults", 3, "{task} is corrupted: its stores cannot be trusted"
-        ),
+        attributes={
+            "is_active": Attribute(bool, "whether it is an active task, and no standby"),
+            "reason": Attribute(str, "why it starts over"),
+        },
+        look=Look("task", "", "F", "faults", 3, "{task} starts over: {reason}"),
         footprint=Footprint(writes=(TASK,), reads=("trouble {process}",)),
         effect=Absent("`task.closed` tells what becomes of the stores"),
+    ),
+    EventKind(
+        name="task.timed_out",
+        meaning="A request for a task got no answer in time.",
+        actor="thread",
+        about="task",
+        attributes={
+            "waited_ms": Attribute(
+                int, "the time since the first such request without progress since (KIP-572)"
+            ),
+        },
+        look=Look("task", "", "?", "faults", 2, "{task} has waited for {waited_ms} ms"),
+        footprint=Footprint(writes=("waiting {task}",), reads=("trouble {process}",)),
+        effect=Absent("`thread.died` tells what a wait that is too long leads to"),
     ),
     EventKind(
         name="task.enforced",

@@ -181,6 +181,18 @@ THREAD_KINDS = (
         effect=Absent("`thread.assigned` tells what the thread has got"),
     ),
     EventKind(
+        name="thread.polled_late",
+        meaning="A thread polls after more than `max.poll.interval.ms` without a poll.",
+        actor="thread",
+        attributes={
+            "passed_ms": Attribute(int, "the time since its last poll, by the clock of the host"),
+            "is_member": Attribute(bool, "whether it is still a member of the group"),
+        },
+        look=Look("instance", "", "~", "group", 2, "{actor} polls after {passed_ms} ms"),
+        footprint=Footprint(reads=("thread {actor}",)),
+        effect=Absent("`group.left_out` tells what the group makes of it"),
+    ),
+    EventKind(
         name="thread.timed_out",
         meaning="A thread got no answer in time.",
         actor="thread",

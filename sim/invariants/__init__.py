@@ -18,6 +18,7 @@ from streamproof.sim.invariants.contents import (
     FoundStoreIsVouchedFor,
     RunningStoreEqualsChangelog,
 )
+from streamproof.sim.invariants.deadlines import WaitsOfTasksEnd
 from streamproof.sim.invariants.delivery import (
     CommitEndsTheTransaction,
     CommittedInputIsLogged,
@@ -50,6 +51,13 @@ from streamproof.sim.invariants.measurements import (
     TimeIsSharedOut,
     UpdatedIsCounted,
     UpdaterIsAnotherThread,
+)
+from streamproof.sim.invariants.membership import (
+    CorruptedTasksAreOffered,
+    HangingMembersLeave,
+    MembersAreNotForgotten,
+    MembersLeaveAsAsked,
+    StaticMembersComeBack,
 )
 from streamproof.sim.invariants.metadata_versions import (
     EmptyAnswerIsForTheTooNew,
@@ -182,5 +190,11 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     JoinedRowsHaveTheLaterTime,
     AggregatesHaveTheLatestTime,
     RestoredRowsHaveTheirTimes,
+    MembersLeaveAsAsked,
+    MembersAreNotForgotten,
+    StaticMembersComeBack,
+    HangingMembersLeave,
+    CorruptedTasksAreOffered,
+    WaitsOfTasksEnd,
 )
 """All invariants."""

@@ -24,6 +24,7 @@ from streamproof.sim.decisions.commits import (
     Uncommitted,
     commit_is_due,
     exceeds,
+    periodic_commit_after,
 )
 from streamproof.sim.decisions.recovery import Closing, commits_after
 from streamproof.sim.state_directory import StateDirectory
@@ -119,7 +120,7 @@ class Committer:
             return False
         with self._membership.held():
             yield from self.commit(running(), Closing.COMMIT)
-        self._last_commit = self._host.now
+        self._last_commit = periodic_commit_after(self._host.now, self._last_commit, due=due)
         self._purge.maybe_purge()
         return True
 

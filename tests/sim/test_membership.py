@@ -11,7 +11,7 @@ from streamproof.sim.actor_hosts import Host
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.group_coordinator import GroupState
 from streamproof.sim.choices import Choices
-from streamproof.sim.clients.membership import Membership
+from streamproof.sim.clients.membership import Membership, MembershipConfig
 from streamproof.sim.network import Network
 from streamproof.sim.world import World
 
@@ -35,7 +35,8 @@ class Bench:
             host,
             self.network,
             self.cluster,
-            group="app",
+            MembershipConfig("app"),
+            actor=name,
             describe=lambda: name,
             assign=self.share_out,
         )
@@ -112,7 +113,7 @@ def test_one_leaves() -> None:
         bench.come()
     bench.wait(10_000)
     host, member = bench.members[0]
-    host.start(member.leave())
+    host.start(member.close())
     bench.wait(5_000)
     bench.have[host.name] = None
     assert bench.shares() == list(range(9))
