@@ -22,6 +22,7 @@ from streamproof.scenarios.scenario import (
 )
 from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.clients.external_producer import OutsideProducer
+from streamproof.sim.disks import emit_flush
 from streamproof.sim.instance_faults import Troubles
 from streamproof.sim.instances import Instance
 from streamproof.sim.nemesis import stop_in_time
@@ -102,10 +103,8 @@ class Performer:
         for thread in instance.threads:
             for task in thread.tasks.values():
                 for holder in task.stores.values() if task_id in ("", task.id) else ():
-                    instance.disk.fill_memtable(holder.database)
-                    self._world.trace.emit(
-                        "store.flushed", thread.name, task=task.id, partition=holder.changelog
-                    )
+                    flushed = instance.disk.fill_memtable(holder.database)
+                    emit_flush(self._world.trace, thread.name, task.id, holder.changelog, flushed)
 
     def _ask(self, action: Query) -> Steps:
         for number in range(action.times):

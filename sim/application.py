@@ -20,7 +20,7 @@ from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.tasks.global_stores import GlobalTable
 from streamproof.sim.tasks.record_queues import BUFFERED_RECORDS_PER_PARTITION
-from streamproof.sim.tasks.stream_task import TaskConfig
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topology import Topology
 from streamproof.sim.world import World
 from streamproof.stores.metrics import LEVELS, Level
@@ -32,12 +32,16 @@ __all__ = [
     "GroupMembershipOperation",
     "QueryIsolation",
     "StreamsConfig",
+    "WindowDatabases",
 ]
 
 
 OUTPUT_RETENTION_MS = 5_000
 """``retention.ms`` of the outputs, in milliseconds: no simulated client reads them."""
 
+
+WindowDatabases = Literal["one", "segments"]
+"""How many databases a window or session store has."""
 
 TASK_TIMEOUT_MS = 300_000
 """``task.timeout.ms``."""
@@ -102,6 +106,8 @@ class StreamsConfig:
         max_poll_interval_ms: a thread that does not poll for so long leaves the group (KIP-62).
         task_timeout_ms: ``task.timeout.ms``: a task that gets no answers for so long ends its
             thread (KIP-572).
+        window_databases: whether a window or session store of the model has a database for each
+            segment, as in Kafka, or one for all. The former restores more after a crash.
     """
 
     exactly_once: bool = True
@@ -132,6 +138,7 @@ class StreamsConfig:
     static_members: bool = False
     max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
     task_timeout_ms: int = TASK_TIMEOUT_MS
+    window_databases: WindowDatabases = "one"
 
     def __post_init__(self) -> None:
         if self.max_task_idle_ms < DISABLED:
@@ -149,11 +156,6 @@ class StreamsConfig:
                 f"buffered.records.per.partition is {self.buffered_records_per_partition}; give at "
                 "least 1."
             )
-        if self.metrics_recording_level not in LEVELS:
-            raise UsageError(
-                f"metrics.recording.level is {self.metrics_recording_level!r}; give one of "
-                f"{', '.join(LEVELS)}."
-            )
         _require_at_least_one(self)
         for kind in ("records", "bytes"):
             most = getattr(self, f"max_uncommitted_{kind}")
@@ -161,11 +163,7 @@ class StreamsConfig:
                 raise UsageError(
                     f"statestore.uncommitted.max.{kind} is {most}; give -1 for no limit, or more."
                 )
-        if self.group_membership_operation not in get_args(GroupMembershipOperation):
-            raise UsageError(
-                f"The operation at a close is {self.group_membership_operation!r}; give one of "
-                f"{', '.join(get_args(GroupMembershipOperation))}."
-            )
+        _require_known(self)
         if self.commit_interval_ms < 0:
             raise UsageError(f"commit.interval.ms is {self.commit_interval_ms}; give 0 or more.")
         if self.exactly_once and self.transaction_timeout_ms < self.commit_interval_ms:
@@ -183,6 +181,20 @@ class StreamsConfig:
         """
         operation = self.group_membership_operation
         return default if operation == "DEFAULT" else operation == "LEAVE_GROUP"
+
+
+def _require_known(config: StreamsConfig) -> None:
+    known = {
+        "metrics_recording_level": LEVELS,
+        "group_membership_operation": get_args(GroupMembershipOperation),
+        "window_databases": get_args(WindowDatabases),
+    }
+    for name, values in known.items():
+        if getattr(config, name) not in values:
+            raise UsageError(
+                f"{name.replace('_', '.')} is {getattr(config, name)!r}; give one of "
+                f"{', '.join(values)}."
+            )
 
 
 def _require_at_least_one(config: StreamsConfig) -> None:
@@ -230,6 +242,7 @@ class Application:
             defect=world.defect,
             store_rules=config.store_rules,
             application_id=topology.application_id,
+            segmented=topology.segmented if config.window_databases == "segments" else {},
         )
         world.trace.emit(
             "application.started",
@@ -248,6 +261,14 @@ class Application:
                 for name, spec in sorted(self.tasks.items())
                 if spec.changelogs
             },
+            sources=sorted(
+                {
+                    changelog
+                    for spec in self.tasks.values()
+                    for changelog in spec.changelogs.values()
+                    if changelog in spec.inputs
+                }
+            ),
             num_standby_replicas=config.assignor.num_standby_replicas,
             max_warmup_replicas=config.assignor.max_warmup_replicas,
             acceptable_recovery_lag=config.assignor.acceptable_recovery_lag,

@@ -521,6 +521,19 @@ DEFECTS: dict[str, Defect] = {
         "KIP-572",
         settings={"task_timeout_ms": 1_000, "request_timeout_ms": 1_000, "max_block_ms": 2_000},
     ),
+    "trusts-the-newest-segment": Defect(
+        "A window store says the offset of its newest segment, whatever older segments have lost.",
+        "TASK-003",
+        "KAFKA-20663; Kafka 4.3.1, AbstractSegments#committedOffset",
+        topology="windowed-count",
+        settings={"window_databases": "segments", "flush_probability": 0.5},
+    ),
+    "takes-ends-of-inputs": Defect(
+        "The leader takes the end of an input for that of the state that is built from it.",
+        "ASSIGN-015",
+        "Kafka, StreamsPartitionAssignor#populateClientStatesMap",
+        topology="reused-table-join",
+    ),
     "stamps-rows-with-the-wall-clock": Defect(
         "A row of a table gets the time of the host instead of the timestamp of its record.",
         "TS-101",

@@ -15,12 +15,15 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from streamproof.errors import UsageError
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.hosted_store import HostedStore, WatchCall
 from streamproof.sim.model_store import ModelDisk, ModelStore
 from streamproof.sim.releases import LATEST, Formats, Release
+from streamproof.sim.segmented_store import SegmentedStore, SegmentOf
+from streamproof.sim.trace import Trace
 from streamproof.sim.upgraded_formats import NEWER, PreparingStore, TimestampedStore
 from streamproof.sim.upgraded_stores import AheadStore, CheckpointingStore, ManagingStore
 from streamproof.sim.world import World
@@ -32,7 +35,55 @@ from streamproof.stores.errors import ProcessorStateError
 from streamproof.stores.format_upgrade import discard
 from streamproof.stores.memory import InMemoryKeyValueStore
 
-__all__ = ["SLOW_MS", "InstanceDisk", "MakeStore", "RealDisk", "SimulatedDisk"]
+__all__ = [
+    "SLOW_MS",
+    "Flushed",
+    "InstanceDisk",
+    "MakeStore",
+    "RealDisk",
+    "SimulatedDisk",
+    "emit_flush",
+]
+
+
+class Flushed(NamedTuple):
+    """What a store has written by itself.
+
+    Attributes:
+        segment: the number of the only segment that was written; ``None`` for the whole store.
+        keys: the keys that were written, of a segment.
+    """
+
+    segment: int | None
+    keys: tuple[bytes, ...] = ()
+
+
+WHOLE = Flushed(None)
+"""The store has written all its memory."""
+
+
+def emit_flush(trace: Trace, actor: str, task: str, changelog: str, flushed: Flushed) -> None:
+    """Tell of a store that has written its memory, or a part of it.
+
+    Args:
+        trace: the trace.
+        actor: the thread that has the store open.
+        task: the id of the task.
+        changelog: the changelog partition of the store.
+        flushed: what was written.
+    """
+    if flushed.segment is None:
+        trace.emit("store.flushed", actor, task=task, partition=changelog)
+    else:
+        trace.emit(
+            "store.segment_flushed",
+            actor,
+            task=task,
+            partition=changelog,
+            segment=flushed.segment,
+            keys=list(flushed.keys),
+        )
+
 
 MakeStore = Callable[[str], KeyValueStore]
 """Makes a store, not open, given its name in the topology."""
@@ -75,7 +126,12 @@ class InstanceDisk(ABC):
         self.release: Release = LATEST
 
     def make_store(
-        self, name: str, *, transactional: bool, formats: Formats = (1,)
+        self,
+        name: str,
+        *,
+        transactional: bool,
+        formats: Formats = (1,),
+        segment_of: SegmentOf | None = None,
     ) -> KeyValueStore:
         """A store on this disk that is not open yet.
 
@@ -83,10 +139,24 @@ class InstanceDisk(ABC):
             name: the name of the store.
             transactional: whether the store stages its writes. A real store decides by itself.
             formats: the formats to open, the live one first. A real store reads the configuration.
+            segment_of: the segment of a key, for a model store with a database for each segment;
+                ``None`` for one database. A real store decides by itself.
         """
         self._made = self.open_stores
-        self._made.append(self._make(name, transactional=transactional, formats=formats))
-        return self._made[-1]
+        made = None
+        if segment_of is not None:
+            made = self._make_segmented(name, segment_of, transactional=transactional)
+        if made is None:
+            made = self._make(name, transactional=transactional, formats=formats)
+        self._made.append(made)
+        return made
+
+    def _make_segmented(
+        self, name: str, segment_of: SegmentOf, *, transactional: bool
+    ) -> KeyValueStore | None:
+        """A store with a database for each segment; ``None`` if this disk has no such model."""
+        del name, segment_of, transactional
+        return None
 
     def make_global_store(self, name: str, *, transactional: bool) -> KeyValueStore:
         """A global store that is not open yet: on the disk if it is simulated, else in memory.
@@ -97,14 +167,26 @@ class InstanceDisk(ABC):
         del transactional
         return InMemoryKeyValueStore(name)
 
-    def fill_memtable(self, store: KeyValueStore) -> None:
+    def fill_memtable(self, store: KeyValueStore) -> Flushed:
         """Let a store of this disk write its memory by itself, as when a buffer is full.
+
+        Of a store with a database for each segment, one of them does so.
 
         Raises:
             ProcessorStateError: the disk is full.
         """
+        if isinstance(store, SegmentedStore):
+            if not store.segments:
+                return WHOLE
+            number = self._world.choices.pick(store.segments)
+            self._world.marks.sometimes(
+                "a segment of a window store was flushed before another",
+                holds=store.has_memory_beside(number),
+            )
+            return Flushed(number, tuple(store.write_segment(number)))
         if isinstance(store, ModelStore | HostedStore):
             store.write_memtable()
+        return WHOLE
 
     @property
     def open_stores(self) -> list[KeyValueStore]:
@@ -254,6 +336,20 @@ class SimulatedDisk(InstanceDisk):
         elif isinstance(store, CheckpointingStore):
             store.keeps_checkpoint = defect("keeps-checkpoint-while-running")
         return store
+
+    def _make_segmented(
+        self, name: str, segment_of: SegmentOf, *, transactional: bool
+    ) -> KeyValueStore | None:
+        if not self._persistent or self.release != LATEST:
+            return None
+        return SegmentedStore(
+            name,
+            self._model,
+            segment_of,
+            transactional=transactional,
+            durability=self._durability,
+            trusts_newest=self._world.defect("trusts-the-newest-segment"),
+        )
 
     def _kind(self, formats: Formats) -> type[ModelStore]:
         """The kind of store that has these formats, in the release."""

@@ -19,6 +19,7 @@ from streamproof.sim.application import (
     GroupMembershipOperation,
     QueryIsolation,
     StreamsConfig,
+    WindowDatabases,
 )
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
@@ -303,10 +304,11 @@ def _drawn(choices: Choices, first: _First) -> Plan:
         persistent=not choices.chance(0.1),
     )
     isolation: QueryIsolation = choices.pick(("", "READ_UNCOMMITTED", "READ_COMMITTED"))
-    config = replace(config, default_query_isolation=isolation, **_drawn_membership(choices))
+    config = replace(config, default_query_isolation=isolation, **_drawn_strictness(choices))
     if plan.upgrade:
-        # A static member keeps an assignment that its other release may not be able to read.
-        config = replace(config, static_members=False)
+        # A static member keeps an assignment that its other release may not be able to read, and
+        # stores of other releases have one database.
+        config = replace(config, static_members=False, window_databases="one")
     plan = replace(plan, config=config, query_clients=choices.pick((1, 0, 2)))
     if not plan.upgrade.startswith("format-"):
         return plan
@@ -359,13 +361,15 @@ def _drawn_config(choices: Choices, *, exactly_once: bool, transactional: bool) 
     )
 
 
-def _drawn_membership(choices: Choices) -> dict[str, Any]:
-    """How members leave and come back, and how patient they and their tasks are."""
+def _drawn_strictness(choices: Choices) -> dict[str, Any]:
+    """How members leave and come back, how patient they are, and where windows lie."""
     operations: tuple[GroupMembershipOperation, ...] = ("DEFAULT", "LEAVE_GROUP")
+    databases: tuple[WindowDatabases, ...] = ("one", "segments")
     return {
         "group_membership_operation": choices.pick(operations),
         "static_members": choices.pick((False, False, True)),
         "max_poll_interval_ms": choices.pick((MAX_POLL_INTERVAL_MS, MAX_POLL_INTERVAL_MS, 6_000)),
+        "window_databases": choices.pick(databases),
         "task_timeout_ms": choices.pick((TASK_TIMEOUT_MS, TASK_TIMEOUT_MS, 1_000)),
     }
 

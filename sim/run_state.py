@@ -170,6 +170,18 @@ class FoldedStore:
             self.flushed_offset = self.committed_offset
         self.flushes = [*self.recent_flushes(now), now]
 
+    def flush_some(self, keys: Iterable[bytes]) -> None:
+        """Move some rows to the disk: those of one segment, with an offset of its own.
+
+        Which offset the store has when it is opened again depends on all its segments.
+        """
+        for key in keys:
+            if (value := self.memory.pop(key, None)) is None:
+                self.disk.pop(key, None)
+            else:
+                self.disk[key] = value
+        self.is_certain = False
+
     def recent_flushes(self, now: int) -> list[int]:
         """The times of the flushes that a loss of power may still lose."""
         return [each for each in self.flushes if each > now - WRITEBACK_MS]

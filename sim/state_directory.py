@@ -21,10 +21,11 @@ from streamproof.sim.decisions.recovery import (
     FoundStore,
     opening,
 )
-from streamproof.sim.disks import InstanceDisk
+from streamproof.sim.disks import Flushed, InstanceDisk
 from streamproof.sim.releases import PREPARING_IN_PLACE, Formats
 from streamproof.sim.tasks.store_holder import topic_partition
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig
+from streamproof.sim.tasks.stream_task import StreamTask
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topology import TaskSpec
 from streamproof.sim.upgraded_formats import NEWER
 from streamproof.sim.world import World
@@ -92,7 +93,10 @@ class StateDirectory:
             formats: the formats to open, the live one first.
         """
         return self._disk.make_store(
-            name, transactional=self._config.transactional, formats=formats
+            name,
+            transactional=self._config.transactional,
+            formats=formats,
+            segment_of=self._config.segmented.get(name),
         )
 
     def make_global_store(self, name: str) -> KeyValueStore:
@@ -108,9 +112,9 @@ class StateDirectory:
             app_configs=dict(self._config.store_configs),
         )
 
-    def fill_memtable(self, store: KeyValueStore) -> None:
+    def fill_memtable(self, store: KeyValueStore) -> Flushed:
         """Let a store write its memory to the disk by itself, as when a buffer is full."""
-        self._disk.fill_memtable(store)
+        return self._disk.fill_memtable(store)
 
     def app_configs(self, formats: Formats) -> dict[str, str]:
         """The configuration of the release, for stores, by Kafka's names.

@@ -25,6 +25,7 @@ from streamproof.sim.broker_errors import (
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.commits import UNLIMITED, Uncommitted, next_iterations
 from streamproof.sim.decisions.recovery import Closing, closing_in_doubt, commits_after, wipes_after
+from streamproof.sim.disks import emit_flush
 from streamproof.sim.metrics_reading import emit_metrics
 from streamproof.sim.releases import LATEST, Formats, Release
 from streamproof.sim.state_directory import StateDirectory, sum_at_close
@@ -288,10 +289,8 @@ class StreamThread:
         """Fill the memory of a store from time to time, so that it writes to the disk by itself."""
         for holder in task.stores.values():
             if self._world.choices.chance(self._config.flush_probability):
-                self._disk.fill_memtable(holder.database)
-                self._world.trace.emit(
-                    "store.flushed", self.name, task=task.id, partition=holder.changelog
-                )
+                flushed = self._disk.fill_memtable(holder.database)
+                emit_flush(self._world.trace, self.name, task.id, holder.changelog, flushed)
 
     def _resume_what_has_space(self) -> None:
         if self._world.defect("leaves-input-paused"):

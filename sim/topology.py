@@ -106,6 +106,7 @@ class Subtopology:
             processor gets them as ``KeyValueWithTimestampStore``.
         reused: by store, a source that is its changelog, too. The processor must put exactly what
             it reads (Kafka: ``topology.optimization``, ``reuse.ktable.source.topics``).
+        segmented: by window or session store, the segment that a key belongs to.
     """
 
     sources: tuple[str, ...]
@@ -116,6 +117,7 @@ class Subtopology:
     forwarded: Mapping[str, str] = field(default_factory=dict)
     reused: Mapping[str, str] = field(default_factory=dict)
     timestamped: tuple[str, ...] = ()
+    segmented: Mapping[str, Callable[[bytes], int]] = field(default_factory=dict)
 
 
 class TaskSpec(NamedTuple):
@@ -274,6 +276,11 @@ class Topology:
             for name in each.stores
             if name not in each.reused
         }
+
+    @property
+    def segmented(self) -> dict[str, Callable[[bytes], int]]:
+        """By window or session store, the segment that a key belongs to."""
+        return {name: each for one in self.subtopologies for name, each in one.segmented.items()}
 
     @property
     def topics(self) -> dict[str, int]:

@@ -126,8 +126,7 @@ def work_stays_with_its_state(
         caught_up = [
             name for name, lag in lags.items() if lag == LATEST_OFFSET or 0 <= lag <= acceptable
         ]
-        known = {name: lag for name, lag in lags.items() if lag != UNKNOWN_OFFSET_SUM}
-        least = [name for name, lag in known.items() if lag == min(known.values())]
+        least = [name for name, lag in lags.items() if lag == min(lags.values())]
         wanted = caught_up or least
         (owner,) = _holders(found, task, "active")
         probe.demand(

@@ -9,7 +9,7 @@ from streamproof.conformance.runtime_checks.probe import Probe
 from streamproof.errors import SuiteError
 from streamproof.sim.application import Application, StreamsConfig
 from streamproof.sim.brokers.partition_log import LogEntry
-from streamproof.sim.disks import InstanceDisk, SimulatedDisk
+from streamproof.sim.disks import Flushed, InstanceDisk, SimulatedDisk
 from streamproof.sim.instances import Instance
 from streamproof.sim.releases import Formats, Release
 from streamproof.sim.tasks.task_states import TaskState
@@ -101,9 +101,9 @@ class _WatchedDisk(SimulatedDisk):
         store = super()._make(name, transactional=transactional, formats=formats)
         return WatchedStore(store, self._note)
 
-    def fill_memtable(self, store: KeyValueStore) -> None:
+    def fill_memtable(self, store: KeyValueStore) -> Flushed:
         """Let the inner store write its memory."""
-        super().fill_memtable(store.inner if isinstance(store, WatchedStore) else store)
+        return super().fill_memtable(store.inner if isinstance(store, WatchedStore) else store)
 
 
 def copying(context: ProcessorContext, _: str, record: LogEntry) -> None:

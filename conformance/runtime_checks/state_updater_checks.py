@@ -16,7 +16,8 @@ from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.model_store import ModelDisk, ModelStore
 from streamproof.sim.network import Network
 from streamproof.sim.tasks.state_updater import StateUpdater, UpdaterConfig
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig
+from streamproof.sim.tasks.stream_task import StreamTask
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topology import ProcessorContext, Subtopology, Topology
 from streamproof.stores.errors import ProcessorStateError
 from streamproof.stores.metrics import Metrics

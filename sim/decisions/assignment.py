@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, is_caught_up
+from streamproof.sim.decisions.lag import is_caught_up
 
 __all__ = ["Assignment", "ClientState", "ClientTasks", "assign"]
 
@@ -21,9 +21,13 @@ __all__ = ["Assignment", "ClientState", "ClientTasks", "assign"]
 class ClientState(NamedTuple):
     """A client as the leader knows it (Kafka: ClientState).
 
+    Kafka compares lags as numbers, sentinels included. So a client whose lag is unknown, -3, ranks
+    before a client that runs the task, -2, and before each known lag. It never counts as caught up.
+
     Attributes:
         threads: the number of its stream threads, at least 1.
-        lags: its lag by stateful task, as ``task_lag`` computes it.
+        lags: its lag by stateful task, as ``task_lag`` computes it. A client without a lag ranks
+            last.
     """
 
     threads: int
@@ -147,16 +151,16 @@ class _Assignor:
         return skew > 0 and (after >= 0 or -after < skew)
 
     def _caught_up(self, name: str, task: str) -> bool:
-        # A client that does not report the task lacks all of its records.
         lag = self._clients[name].lags.get(task)
         return lag is not None and is_caught_up(lag, self._acceptable)
 
     def _rank(self, name: str, task: str) -> float:
-        """The rank of a client for a task: lower is closer to having all of the state."""
+        """The rank of a client for a task: lower is closer to having all of the state.
+
+        Source: Kafka, HighAvailabilityTaskAssignor and ClientState#lagFor.
+        """
         lag = self._clients[name].lags.get(task)
-        if lag is None or lag == UNKNOWN_OFFSET_SUM:
-            return float("inf")
-        return -1 if lag == LATEST_OFFSET else lag
+        return float("inf") if lag is None else lag
 
     def _better(self, name: str, task: str) -> list[str]:
         """The clients that should have a task rather than this one, which is not caught up."""

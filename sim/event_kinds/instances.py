@@ -114,6 +114,7 @@ INSTANCE_KINDS = (
             "changelogs": Attribute(
                 dict[str, list[str]], "by stateful task, its changelog partitions"
             ),
+            "sources": Attribute(list[str], "the changelog partitions that are inputs"),
             "num_standby_replicas": Attribute(int, "`num.standby.replicas`"),
             "max_warmup_replicas": Attribute(int, "`max.warmup.replicas`"),
             "acceptable_recovery_lag": Attribute(int, "`acceptable.recovery.lag`"),

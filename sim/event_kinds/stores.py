@@ -133,6 +133,10 @@ def _store_flushed(moment: Moment, event: Event) -> None:
     moment.store(event).flush(event.time)
 
 
+def _segment_flushed(moment: Moment, event: Event) -> None:
+    moment.store(event).flush_some(event.attributes["keys"])
+
+
 STORE_KINDS = (
     EventKind(
         name="global.applied",
@@ -214,6 +218,21 @@ STORE_KINDS = (
         effect=_store_committed,
     ),
     EventKind(
+        name="store.segment_flushed",
+        meaning="A segment of a window or session store has written its memory to the disk.",
+        actor="thread",
+        about="task partition",
+        attributes={
+            "segment": Attribute(int, "the number of the segment, which grows with time"),
+            "keys": Attribute(list[bytes], "the keys that were written"),
+        },
+        look=Look(
+            "disk", "store", "]", "stores", 2, "segment {segment} of {store} is flushed to the disk"
+        ),
+        footprint=Footprint(writes=("files {process} {partition}",)),
+        effect=_segment_flushed,
+    ),
+    EventKind(
         name="store.flushed",
         meaning="A store has written its memory to the disk.",
         actor="thread",
@@ -246,6 +265,7 @@ STORE_KINDS = (
             "place": Attribute(
                 str, "its directory: `<store>`, or `<store>-v2` for the newer format (KIP-258)"
             ),
+            "segmented": Attribute(bool, "whether it has a database for each segment"),
         },
         look=Look("store", "disk", "o", "stores", 2, "{store} is opened: {at}{wipe}"),
         adapted=_minor_without_a_wipe,

@@ -3,6 +3,7 @@
 from streamproof.sim.invariants.assignments import (
     CopiesAreApart,
     EachTaskIsSharedOutOnce,
+    EndsAreThoseOfTheLogs,
     GroupLooksAgain,
     MembersAgreeOnAVersion,
     MembersReportWhatTheyHave,
@@ -160,6 +161,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     CopiesAreApart,
     StandbysAreAsManyAsAsked,
     WorkGoesWhereTheStateIs,
+    EndsAreThoseOfTheLogs,
     WarmUpsAreBounded,
     WorkIsEven,
     MembersReportWhatTheyHave,

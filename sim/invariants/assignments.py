@@ -24,6 +24,7 @@ from streamproof.sim.trace import Event
 __all__ = [
     "CopiesAreApart",
     "EachTaskIsSharedOutOnce",
+    "EndsAreThoseOfTheLogs",
     "GroupLooksAgain",
     "MembersAgreeOnAVersion",
     "MembersReportWhatTheyHave",
@@ -67,9 +68,9 @@ def _threads(event: Event) -> dict[str, int]:
 
 
 def _lags(event: Event, task: str) -> dict[str, int]:
-    """By process that reports a task, its lag."""
-    found: dict[str, int] = {}
+    """By process, its lag with a task; a process that does not report it lacks all of it."""
     end = event.attributes["ends"][task]
+    found: dict[str, int] = {}
     for each in event.attributes["members"].values():
         # A process that only makes copies for now does not count, nor a report that is too new.
         is_client = each["process"] in event.attributes["clients"] and not each["probed"]
@@ -78,13 +79,13 @@ def _lags(event: Event, task: str) -> dict[str, int]:
         lag, process = task_lag(each["sums"][task], end), each["process"]
         before = found.get(process, lag)
         # Of two threads, the one with the smaller lag speaks for the process.
-        found[process] = min(before, lag, key=_distance)
-    return found
+        found[process] = min(before, lag, key=_worth)
+    return {process: found.get(process, end) for process in event.attributes["clients"]}
 
 
-def _distance(lag: int | None) -> float:
-    """The lag as a number; infinite if it is unknown."""
-    if lag is None or lag == UNKNOWN_OFFSET_SUM:
+def _worth(lag: int) -> float:
+    """What a report of a thread says about its process: the last is an unknown lag."""
+    if lag == UNKNOWN_OFFSET_SUM:
         return float("inf")
     return -1 if lag == LATEST_OFFSET else lag
 
@@ -175,9 +176,38 @@ class WorkGoesWhereTheStateIs(_Assignments):
                     continue
                 if caught_up and process not in caught_up:
                     yield f"task {task} goes to {process}, although {caught_up} are caught up"
-                least = min(map(_distance, lags.values()), default=float("inf"))
-                if not caught_up and _distance(lags.get(process)) > least:
+                # Among the others, Kafka compares the lags as numbers, the sentinels included.
+                if not caught_up and lags[process] > min(lags.values()):
                     yield f"task {task} goes to {process}, but its lag is not the least: {lags}"
+
+
+class EndsAreThoseOfTheLogs(_Assignments):
+    """The leader compares with the ends of logs, and of inputs with their committed offsets."""
+
+    name = "the ends of changelogs are those of the logs, and of inputs the committed offsets"
+    requirement = "ASSIGN-015"
+    situation = "a leader assigned while an input that is a changelog had uncommitted records"
+    drawn_from: ClassVar = {"topologies": ["reused-table-join"], "kinds": ["crash", "bounce"]}
+
+    def __init__(self, history: LogHistory) -> None:
+        super().__init__(history)
+        # By task, the last known sum: no end goes back.
+        self._before: dict[str, int] = {}
+
+    def _assigned(self, event: Event) -> Iterator[str]:
+        sources, changelogs = self._settings["sources"], self._settings["changelogs"]
+        for task, end in event.attributes["ends"].items():
+            logs = sum(self.history.log(each).end for each in changelogs[task])
+            behind = sum(
+                self.history.log(each).end - self.history.committed.get(each, 0)
+                for each in changelogs[task]
+                if each in sources
+            )
+            self.tried |= behind > 0
+            least, most = self._before.get(task, 0), logs - behind
+            if not least <= end <= most:
+                yield f"{task} ends between {least} and {most}, but the leader takes {end} for it"
+            self._before[task] = min(end, most)
 
 
 class WarmUpsAreBounded(_Assignments):

@@ -137,6 +137,10 @@ class StoreResumesFromItsOffset(_OnDisk):
 
     def _found_open(self, event: Event) -> Iterator[str]:
         place = event.process, event.partition
+        if event.attributes["segmented"]:
+            # Each segment has an offset of its own, so the store may have to begin before the last.
+            self._on_disk.pop(place, None)
+            return
         expected = self._on_disk.get(place, -1)
         if expected >= 0:
             self.tried = True

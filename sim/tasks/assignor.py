@@ -295,13 +295,17 @@ def forget_partial(
 
 
 def _lags(subscriptions: list[Subscription], ends: Mapping[str, int]) -> dict[str, int]:
-    """The lag of a process with each task, by the best report of its threads."""
+    """The lag of a process with each task, by the best report of its threads.
+
+    A process that does not report a task lacks all of it. If that is little, the process counts as
+    caught up (Kafka, ClientState#computeTaskLags).
+    """
     sums: dict[str, int] = {}
     for each in subscriptions:
         for task, total in each.sums.items():
             best = sums.get(task, total)
             sums[task] = LATEST_OFFSET if LATEST_OFFSET in (best, total) else max(best, total)
-    return {task: task_lag(total, ends[task]) for task, total in sums.items() if task in ends}
+    return {task: task_lag(sums.get(task), end) for task, end in ends.items()}
 
 
 def _spread(

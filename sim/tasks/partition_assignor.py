@@ -5,7 +5,7 @@ Source: Kafka, StreamsPartitionAssignor.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from simpy.events import Event
 from streamproof.errors import UsageError
 from streamproof.sim.actor_hosts import Host
 from streamproof.sim.application import Application
-from streamproof.sim.decisions.lag import LATEST_OFFSET
+from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streamproof.sim.decisions.versions import (
     EARLIEST_PROBEABLE_VERSION,
     FORMATS_VERSION,
@@ -179,6 +179,10 @@ class PartitionAssignor:
             if self._world.defect("probes-everyone"):
                 empty = ThreadAssignment(answer=answers[too_new[0]])
                 return dict.fromkeys(subscriptions, empty)
+        self._world.marks.sometimes(
+            "a leader did not know the lag of a client",
+            holds=any(UNKNOWN_OFFSET_SUM in each.sums.values() for each in believed.values()),
+        )
         application = self._application
         shares = share_out(
             believed, ends, application.stateless, application.config.assignor, answers
@@ -211,12 +215,29 @@ class PartitionAssignor:
         return answers
 
     def _ends(self) -> Generator[Event, Any, dict[str, int]]:
-        """The sum of the ends of its changelogs, by stateful task."""
+        """The sum of the ends of its changelogs, by stateful task.
+
+        A changelog that is an input ends at the committed offset: a copy cannot know more.
+
+        Source: Kafka, StreamsPartitionAssignor#populateClientStatesMap and ChangelogTopics.
+        """
         application, logs = self._application, self._application.cluster.logs
+        group = application.cluster.group(application.topology.application_id)
+        by_log = self._world.defect("takes-ends-of-inputs")
+
+        def end(changelog: str, inputs: Sequence[str]) -> int:
+            if changelog not in inputs or by_log:
+                return logs[changelog].end
+            committed = group.committed(changelog) or 0
+            self._world.marks.sometimes(
+                "a leader took a committed offset for the end of an input",
+                holds=committed < logs[changelog].end,
+            )
+            return committed
 
         def ends() -> dict[str, int]:
             return {
-                name: sum(logs[each].end for each in spec.changelogs.values())
+                name: sum(end(each, spec.inputs) for each in spec.changelogs.values())
                 for name, spec in application.tasks.items()
                 if spec.changelogs
             }

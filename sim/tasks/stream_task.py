@@ -9,17 +9,15 @@ Sources: KIP-892, KIP-1035; Kafka, StreamTask and ProcessorStateManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.commits import Uncommitted, committable_offset, needs_commit
-from streamproof.sim.decisions.idling import Mode, Readiness, Waiting
+from streamproof.sim.decisions.idling import Readiness, Waiting
 from streamproof.sim.decisions.recovery import (
     OFFSET_UNKNOWN,
     Closing,
@@ -28,24 +26,22 @@ from streamproof.sim.decisions.recovery import (
     commits_after,
     opening,
 )
-from streamproof.sim.releases import LiveFormat
+from streamproof.sim.segmented_store import SegmentedStore
 from streamproof.sim.tasks.punctuations import Punctuations
 from streamproof.sim.tasks.record_queues import (
-    BUFFERED_RECORDS_PER_PARTITION,
     NO_TIME,
     PartitionGroup,
 )
 from streamproof.sim.tasks.store_holder import StoreHolder, position_of, topic_partition
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.tasks.task_metrics import TaskMetrics
 from streamproof.sim.tasks.task_states import FOLLOWS, TaskState
 from streamproof.sim.topology import PunctuationType, Punctuator, TaskSpec, partition_for
 from streamproof.sim.trace import Trace
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
-    EXACTLY_ONCE,
     NO_TIMESTAMP,
     PROCESSING_GUARANTEE_CONFIG,
-    TRANSACTIONAL_STATESTORES_CONFIG,
     ChangelogRecord,
     IsolationLevel,
     KeyValueStore,
@@ -72,55 +68,6 @@ from streamproof.stores.runtime.metered import metered
 from streamproof.stores.timestamped import TimestampedKeyValueStore
 
 __all__ = ["StreamTask", "TaskConfig", "TaskState"]
-
-
-@dataclass(frozen=True)
-class TaskConfig:
-    """The configuration of all tasks of an application.
-
-    Attributes:
-        exactly_once: whether the guarantee is exactly-once.
-        transactional: whether the stores can stage their writes until the commit.
-        max_task_idle_ms: how long a task waits for an empty input.
-        mode: the rules for waiting: those of the proposal, or those of Kafka.
-        partitions: the number of partitions of each topic.
-        buffered_records_per_partition: an input with more buffered records is paused.
-        live_format: what decides which format of a store is live during an upgrade.
-        defect: says whether the runtime makes a mistake, given its name.
-        store_rules: the rules for stores that stage: those of KIP-892, or those of Kafka.
-        application_id: the id of the application, with which the topics of changelogs begin.
-    """
-
-    exactly_once: bool
-    transactional: bool
-    max_task_idle_ms: int
-    mode: Mode
-    partitions: Mapping[str, int]
-    buffered_records_per_partition: int = BUFFERED_RECORDS_PER_PARTITION
-    live_format: LiveFormat = "assignment"
-    defect: Callable[[str], bool] = lambda _: False
-    store_rules: Mode = "proposal"
-    application_id: str = "streamproof"
-
-    @property
-    def stages(self) -> bool:
-        """Whether the stores stage their writes: as proposed, only under exactly-once."""
-        return self.transactional and (self.exactly_once or self.store_rules == "kafka")
-
-    @property
-    def traits(self) -> Traits:
-        """The properties of a persistent store that the rules of recovery depend on."""
-        return Traits(self.exactly_once, self.stages, rules=self.store_rules)
-
-    @property
-    def store_configs(self) -> dict[str, Any]:
-        """The configuration for stores, by Kafka's names."""
-        configs: dict[str, Any] = {
-            PROCESSING_GUARANTEE_CONFIG: EXACTLY_ONCE if self.exactly_once else AT_LEAST_ONCE
-        }
-        if self.store_rules == "kafka":
-            configs[TRANSACTIONAL_STATESTORES_CONFIG] = self.transactional
-        return configs
 
 
 class StreamTask:
@@ -281,6 +228,7 @@ class StreamTask:
             wipe=start.wipe,
             persistent=inner.persistent,
             place=getattr(inner, "place", name),
+            segmented=isinstance(inner, SegmentedStore),
         )
         if start.wipe:
             raise TaskCorruptedError(

@@ -34,14 +34,31 @@ GAP_MS = 500
 GRACE_MS = 1_000
 """How much longer than the gap a session still takes records, in milliseconds."""
 
+SEGMENT_MS = 2_000
+"""The time that one segment of the store covers. Kafka has at least a minute, and no short run."""
+
 
 def topology(partitions: int) -> Topology:
     """``in`` to ``out``, with the counts of the open sessions in a store."""
     return Topology(
         "session-count",
-        (Subtopology(("in",), _process, ("sessions",), ("out",), forwarded={"sessions": "out"}),),
+        (
+            Subtopology(
+                ("in",),
+                _process,
+                ("sessions",),
+                ("out",),
+                forwarded={"sessions": "out"},
+                segmented={"sessions": _segment_of},
+            ),
+        ),
         {"in": partitions, "out": partitions},
     )
+
+
+def _segment_of(key: bytes) -> int:
+    """The segment of a row, by the end of its session (Kafka, AbstractSegments#segmentId)."""
+    return parse_session_key(key)[1].end // SEGMENT_MS
 
 
 def _process(context: ProcessorContext, _: str, record: LogEntry) -> None:

@@ -33,14 +33,31 @@ SIZE_MS = 2_000
 GRACE_MS = 2_000
 """How long after its end a window still takes records."""
 
+SEGMENT_MS = 4_000
+"""The time that one segment of the store covers. Kafka has at least a minute, and no short run."""
+
 
 def topology(partitions: int) -> Topology:
     """``in`` to ``out``, with the counts of the open windows in a store."""
     return Topology(
         "windowed-count",
-        (Subtopology(("in",), _process, ("windows",), ("out",), forwarded={"windows": "out"}),),
+        (
+            Subtopology(
+                ("in",),
+                _process,
+                ("windows",),
+                ("out",),
+                forwarded={"windows": "out"},
+                segmented={"windows": _segment_of},
+            ),
+        ),
         {"in": partitions, "out": partitions},
     )
+
+
+def _segment_of(key: bytes) -> int:
+    """The segment of a row, by the start of its window (Kafka, AbstractSegments#segmentId)."""
+    return parse_window_key(key)[1] // SEGMENT_MS
 
 
 def _process(context: ProcessorContext, _: str, record: LogEntry) -> None:

@@ -31,8 +31,9 @@ from streamproof.sim.tasks.partition_assignor import PartitionAssignor
 from streamproof.sim.tasks.restoration_progress import Announcer, Updating
 from streamproof.sim.tasks.state_updater import StateUpdater
 from streamproof.sim.tasks.store_holder import StoreHolder, topic_partition
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig
+from streamproof.sim.tasks.stream_task import StreamTask
 from streamproof.sim.tasks.take_over import TakeOver
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topology import TaskSpec
 from streamproof.sim.updater_metrics import UpdaterMetrics
 from streamproof.sim.upgraded_stores import ManagingStore

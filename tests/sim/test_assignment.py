@@ -65,3 +65,12 @@ def test_an_unknown_sum_is_not_the_sum_of_a_running_task() -> None:
         "b": ClientState(1, {TASKS[0]: 0}),
     }
     assert assign(clients, TASKS[:1], []).clients["b"].active == {TASKS[0]}
+
+
+def test_an_unknown_lag_ranks_first_among_those_that_are_not_caught_up() -> None:
+    """Kafka compares lags as numbers, and the sentinel for an unknown one is -3."""
+    clients = {
+        "a": ClientState(1, {TASKS[0]: 50_000}),
+        "b": ClientState(1, {TASKS[0]: UNKNOWN_OFFSET_SUM}),
+    }
+    assert assign(clients, TASKS[:1], []).clients["b"].active == {TASKS[0]}

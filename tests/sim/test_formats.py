@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from found_worlds import seek
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -371,9 +372,15 @@ def test_an_assignment_that_is_lost_halfway_is_taken_again(
     plan = plan_of("format-in-place", exactly_once=True)
     assignor = AssignorConfig(num_standby_replicas=1)
     plan = replace(plan, config=replace(plan.config, assignor=assignor, commit_interval_ms=5_000))
-    events: list[Event] = []
-    outcome = run(Choices.seeded(3), plan, watchers=[look, events.append])
-    assert lost
+
+    def attempt(seed: int) -> tuple[Outcome, list[Event]] | None:
+        halfway.clear()
+        lost.clear()
+        events: list[Event] = []
+        outcome = run(Choices.seeded(seed), plan, watchers=[look, events.append])
+        return (outcome, events) if lost else None
+
+    outcome, events = seek("an assignment that is lost halfway", attempt)
     assert list(outcome.violations) == []
     for process in sorted({thread.split("/")[0] for thread in lost}):
         listed = [each for each in of(events, "disk.listed") if each.process == process]

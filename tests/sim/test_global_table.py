@@ -16,7 +16,7 @@ from streamproof.sim.instances import Instance
 from streamproof.sim.network import Network
 from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.tasks.global_stores import GlobalTable
-from streamproof.sim.tasks.stream_task import TaskConfig
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.reference import content
 from streamproof.sim.topology import Subtopology, Topology

@@ -59,6 +59,8 @@ class Bench:
             for host, member in self.members:
                 if not host.is_up:
                     continue
+                with member.polling():
+                    pass
                 if member.take_loss():
                     self.have[host.name] = None
                 found = member.take_assignment()

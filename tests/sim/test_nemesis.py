@@ -47,6 +47,7 @@ def config_of(*, exactly_once: bool, transactional: bool = False) -> StreamsConf
         session_timeout_ms=6_000,
         commit_interval_ms=100 if exactly_once else 1_000,
         flush_probability=0.3,
+        group_membership_operation="LEAVE_GROUP",
     )
 
 

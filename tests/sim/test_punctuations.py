@@ -12,7 +12,8 @@ from streamproof.sim.brokers.partition_log import LogEntry
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.tasks.punctuations import Punctuations
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
+from streamproof.sim.tasks.stream_task import StreamTask, TaskState
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topology import ProcessorContext, PunctuationType, Subtopology, Topology
 from streamproof.sim.trace import Event, Trace
 

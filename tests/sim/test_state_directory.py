@@ -18,7 +18,8 @@ from streamproof.sim.decisions.recovery import OFFSET_UNKNOWN, Closing
 from streamproof.sim.disks import InstanceDisk, RealDisk, SimulatedDisk
 from streamproof.sim.state_directory import StateDirectory, next_offset_sum
 from streamproof.sim.tasks.store_holder import topic_partition
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig
+from streamproof.sim.tasks.stream_task import StreamTask
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topology import TaskSpec
 from streamproof.sim.trace import Event

@@ -18,7 +18,8 @@ from streamproof.sim.model_store import ModelDisk, ModelStore
 from streamproof.sim.network import Network
 from streamproof.sim.tasks.state_updater import StateUpdater, UpdaterConfig
 from streamproof.sim.tasks.store_holder import topic_partition
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
+from streamproof.sim.tasks.stream_task import StreamTask, TaskState
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topology import ProcessorContext, Subtopology, Topology
 from streamproof.sim.trace import Event
 from streamproof.sim.updater_metrics import RATIOS

@@ -16,7 +16,8 @@ from streamproof.sim.decisions.recovery import Closing
 from streamproof.sim.model_store import ModelDisk, ModelStore
 from streamproof.sim.network import Network
 from streamproof.sim.tasks.store_holder import StoreHolder, topic_partition
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
+from streamproof.sim.tasks.stream_task import StreamTask, TaskState
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topology import ProcessorContext, Subtopology, Topology
 from streamproof.sim.trace import Event
 from streamproof.sim.world import World

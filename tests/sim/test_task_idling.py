@@ -15,7 +15,8 @@ from streamproof.sim.choices import Choices
 from streamproof.sim.clients.producer import Producer
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.instances import Instance
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
+from streamproof.sim.tasks.stream_task import StreamTask, TaskState
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.reference import differences
 from streamproof.sim.topology import Subtopology, Topology

@@ -17,7 +17,8 @@ from streamproof.sim.clients.producer import Producer
 from streamproof.sim.instances import Instance
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.model_store import ModelDisk, ModelStore
-from streamproof.sim.tasks.stream_task import StreamTask, TaskConfig, TaskState
+from streamproof.sim.tasks.stream_task import StreamTask, TaskState
+from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topologies import TOPOLOGIES
 from streamproof.sim.topologies.joins import GRACE_MS, WINDOW_MS
 from streamproof.sim.topologies.reference import Logs, content, differences
