@@ -29,6 +29,8 @@ def needs_model_stores(scenario: Scenario, setup: Setup) -> str:
     topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
     if any(each.timestamped for each in topology.subtopologies):
         return "its tables need stores with timestamps, and only model stores come with them"
+    if topology.segmented and plan.config.window_databases == "segments":
+        return "only model stores have a database for each segment that can be flushed alone"
     if not plan.persistent:
         return "its stores keep their rows in memory"
     return setup.variant.model_stores_only.rstrip(".")

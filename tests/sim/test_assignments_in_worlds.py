@@ -28,7 +28,12 @@ SETTINGS = {
     "probing_rebalance_interval_ms": 5_000,
 }
 
-RULES = [each for each in INVARIANTS if each.requirement.startswith("ASSIGN-")]
+RULES = [
+    each
+    for each in INVARIANTS
+    # These events are told without logs, whose ends one rule asks for.
+    if each.requirement.startswith("ASSIGN-") and each.requirement != "ASSIGN-015"
+]
 
 Roles = dict[str, list[str]]
 
@@ -135,14 +140,15 @@ def test_standbys_are_counted() -> None:
         (89, 100, {"ASSIGN-004"}),
         (89, 88, set()),
         (88, 89, {"ASSIGN-004"}),
-        (UNKNOWN_OFFSET_SUM, 1, {"ASSIGN-004"}),
+        (UNKNOWN_OFFSET_SUM, 1, set()),
+        (1, UNKNOWN_OFFSET_SUM, {"ASSIGN-004"}),
         (90, LATEST_OFFSET, set()),
         (LATEST_OFFSET, 100, set()),
         (150, 1, {"ASSIGN-004"}),
     ],
 )
 def test_a_task_goes_where_its_state_is(here: int, there: int, rules: set[str]) -> None:
-    """To one of those that are caught up; else to the one that lacks least.
+    """To one of those that are caught up; else to the one that lacks least, or does not know it.
 
     Args:
         here: the sum that the owner has reported.
