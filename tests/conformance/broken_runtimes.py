@@ -24,7 +24,7 @@ from streamproof.sim.query_server import Answer, QueryServer, _Copy
 from streamproof.sim.releases import Release
 from streamproof.sim.state_directory import GLOBAL_STORES, StateDirectory
 from streamproof.sim.stream_thread import StreamThread
-from streamproof.sim.tasks import assignor, state_updater
+from streamproof.sim.tasks import assignor, state_updater, task_committer
 from streamproof.sim.tasks.format_rebuild import FormatRebuild, _Rebuilding
 from streamproof.sim.tasks.global_stores import GlobalTable
 from streamproof.sim.tasks.partition_assignor import PartitionAssignor
@@ -977,6 +977,11 @@ WRONG_HANDLING: list[tuple[str, str, Break]] = [
     ),
     ("POS-102", "position.position_outlives_the_process", taking_over_no_position),
     ("TASK-064", "global_store.tasks_wait_for_the_global_stores", waiting_for_one_partition),
+    (
+        "TASK-068",
+        "commit_timing.requested_commits_leave_the_beat_alone",
+        with_attribute(task_committer, "periodic_commit_after", lambda now, *_, **__: now),
+    ),
 ]
 """The requirement, the check, and a change that makes the runtime wrong."""
 

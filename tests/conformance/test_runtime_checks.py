@@ -216,6 +216,12 @@ MISTAKES: list[Mistake] = [
     ("TASK-025", "commit_timing.passes_markers", "commits.needs_commit", answering(False)),
     ("TASK-026", "commit_timing.after_the_interval", "commits.commit_is_due", answering(True)),
     (
+        "TASK-068",
+        "commit_timing.requested_commits_put_nothing_off",
+        "commits.periodic_commit_after",
+        lambda _: lambda now, *_, **__: now,
+    ),
+    (
         "TASK-027",
         "commit_timing.before_too_much_is_staged",
         "commits.commit_is_due",
