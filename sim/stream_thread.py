@@ -664,9 +664,7 @@ class StreamThread:
     ) -> Steps:
         for task in tasks:
             is_active = task.id not in self._standbys
-            self._world.trace.emit(
-                "task.corrupted", self.name, task=task.id, is_active=is_active, reason=reason
-            )
+            self._world.trace.emit("task.corrupted", self.name, task=task.id, reason=reason)
             yield from self._give_up(task, closing)
             self._pending[task.id] = is_active
         self._assign_inputs()

@@ -25,6 +25,7 @@ from streamproof.scenarios.kafka.observable import (
     OF_THE_DRIVER,
     UNOBSERVED,
 )
+from streamproof.sim.application import TASK_TIMEOUT_MS
 from streamproof.sim.attribute_codec import attribute_decoder
 from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.invariants.judging import Unseen
@@ -274,6 +275,8 @@ def _started(process: RecordedLine, lines: Iterable[RecordedLine], files: Iterab
         "statestore_cache_max_bytes": int(settings.get("statestore.cache.max.bytes") or 0),
         "partitions": _partitions(files),
         "changelogs": {task: sorted(names) for task, names in sorted(changelogs.items())},
+        # The topologies in Java read no changelog as an input.
+        "sources": [],
         "num_standby_replicas": int(settings.get("num.standby.replicas") or 0),
         "max_warmup_replicas": int(settings.get("max.warmup.replicas") or 0),
         "acceptable_recovery_lag": int(settings.get("acceptable.recovery.lag") or 0),
@@ -282,6 +285,7 @@ def _started(process: RecordedLine, lines: Iterable[RecordedLine], files: Iterab
         "default_query_isolation": "",
         "metrics_recording_level": str(settings.get("metrics.recording.level")),
         "live_format": "assignment",
+        "task_timeout_ms": int(settings.get("task.timeout.ms") or TASK_TIMEOUT_MS),
     }
     name = str(settings.get("application.id"))
     return Event(0, 0, name, "application.started", "", "", -1, attributes)

@@ -168,7 +168,6 @@ TASK_KINDS = (
         actor="thread",
         about="task",
         attributes={
-            "is_active": Attribute(bool, "whether it is an active task, and no standby"),
             "reason": Attribute(str, "why it starts over"),
         },
         look=Look("task", "", "F", "faults", 3, "{task} starts over: {reason}"),

@@ -305,12 +305,15 @@ class CorruptedTasksAreOffered(Invariant):
         super().__init__(history)
         # By thread, its first corrupted task since it joined last.
         self._waiting: dict[str, str] = {}
+        # By thread, its active tasks.
+        self._active: dict[str, list[str]] = {}
 
     @property
     def observers(self) -> Mapping[str, Observer]:
         if not self.history.exactly_once:
             return {}
         return {
+            "thread.assigned": self._assigned,
             "task.corrupted": self._corrupted,
             "thread.subscribed": self._joined,
             "thread.lost": self._over,
@@ -320,9 +323,14 @@ class CorruptedTasksAreOffered(Invariant):
             "instance.stopped": self._ended,
         }
 
+    def _assigned(self, event: Event) -> Iterable[str]:
+        self._active[event.actor] = event.attributes["active"]
+        return ()
+
     def _corrupted(self, event: Event) -> Iterable[str]:
         # If a state updater dies, the stores are not at fault.
-        if event.attributes["is_active"] and "updater" not in event.attributes["reason"]:
+        is_active = event.task in self._active.get(event.actor, ())
+        if is_active and "updater" not in event.attributes["reason"]:
             self._waiting.setdefault(event.actor, event.task)
         return ()
 

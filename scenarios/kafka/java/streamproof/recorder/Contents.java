@@ -41,7 +41,8 @@ final class Contents {
       Events.emit(Line.of(Events.thread(), "store.opened")
           .task(task).partition(changelog).offset(offset)
           .with("store", name).with("wipe", spoilt)
-          .with("persistent", persistent).with("place", name));
+          .with("persistent", persistent).with("place", name)
+          .with("segmented", false));
       if (spoilt) {
         return;
       }

@@ -48,7 +48,8 @@ final class Instances {
         .with("manages_offsets", isFrom(release, 4, 3))
         .with("upgrade_from", from == null ? "" : from)
         .with("formats", List.of(1, 2))
-        .with("upgrade_mode", ""));
+        .with("upgrade_mode", "")
+        .with("leaves_group", false));
   }
 
   static void state(Seen call) {

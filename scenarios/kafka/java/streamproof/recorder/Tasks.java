@@ -58,7 +58,8 @@ final class Tasks {
   static void corrupted(Seen call) {
     for (Object each : (Set<?>) call.argument(0)) {
       CORRUPTED.add(here(each.toString()));
-      Events.emit(Line.of(Events.thread(), "task.corrupted").task(each));
+      Events.emit(Line.of(Events.thread(), "task.corrupted").task(each)
+          .with("reason", "its stores cannot be trusted"));
     }
   }
 
