@@ -39,10 +39,13 @@ from streamproof.conformance.sampling import spread
 from streamproof.conformance.saved_failures import SavedChoices
 from streamproof.conformance.value_codec import decode_value, encode_value
 
-__all__ = ["KillCampaign", "describe"]
+__all__ = ["KillCampaign", "describe", "ends_of_operations"]
 
 REAL_SHARE = 8
 """One in this number of points, and at least one, is killed for real, whatever else is known."""
+
+FLUSH_SHARE = 3
+"""One in this number of kills between operations comes right after a flush."""
 
 FEWEST_DERIVED = 3
 """The fewest points for which a recorded run costs less than the kills."""
@@ -90,7 +93,7 @@ class KillCampaign(ProgramCampaign[Crashed]):
 
     def boundaries(self, program: Program, share: float = 1.0) -> None:
         """Kill a program between every two of its operations, and after the last."""
-        indices = spread(len(program), math.floor(self.left * share))
+        indices = ends_of_operations(program, math.floor(self.left * share))
         self._search(program, [CrashPoint("boundary", index) for index in indices])
 
     def lines(self, program: Program, operation: int, share: float = 1.0) -> None:
@@ -398,6 +401,19 @@ def _as_killed(state: Crashed) -> Crashed:
     if state.started == state.finished:
         point = CrashPoint("boundary", state.started)
     return replace(state, program=Program(state.program.operations[: state.started]), point=point)
+
+
+def ends_of_operations(program: Program, limit: int) -> list[int]:
+    """The ends of up to ``limit`` operations, evenly spread, by their numbers from 1 on.
+
+    If not all can be tried, a third of them are ends of flushes: only there does a store that makes
+    flushed commits durable promise anything of what it has just committed.
+    """
+    flushes = [n for n, each in enumerate(program.operations, start=1) if each.name == "flush"]
+    if len(program) <= limit or not flushes:
+        return spread(len(program), limit)
+    chosen = {flushes[each - 1] for each in spread(len(flushes), limit // FLUSH_SHARE)}
+    return sorted({*chosen, *spread(len(program), limit - len(chosen))})
 
 
 def _place(crashed: Crashed) -> str:

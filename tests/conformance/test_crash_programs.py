@@ -8,6 +8,7 @@ import pytest
 
 from streamproof.conformance.as_key_value import rows_of
 from streamproof.conformance.checks.overflow_checks import PARTS
+from streamproof.conformance.crash.kill_campaign import ends_of_operations
 from streamproof.conformance.crash.program import Operation, ProgramBuilder
 from streamproof.conformance.lab import Lab
 from streamproof.conformance.subject import load_subject
@@ -55,3 +56,20 @@ def test_the_parts_of_a_store_are_windows_of_different_times() -> None:
     rows = rows_of(None, capabilities)
 
     assert len({rows.start_of(key) for key in PARTS}) == len(PARTS)
+
+
+def test_a_small_budget_kills_after_flushes_too() -> None:
+    """A third of it: a store may promise nothing of a commit but right after its flush."""
+    builder = ProgramBuilder()
+    for number in range(10):
+        builder.put(b"a", b"%d" % number).commit()
+        if number in (4, 9):
+            builder.then("flush")
+    program = builder.build()
+    names = [each.name for each in program.operations]
+
+    few = ends_of_operations(program, 6)
+
+    assert len(few) <= 6
+    assert [names[each - 1] for each in few].count("flush") == 2
+    assert ends_of_operations(program, len(program)) == list(range(1, len(program) + 1))
