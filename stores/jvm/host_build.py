@@ -19,6 +19,7 @@ from zipfile import ZipFile
 
 from streamproof.stores import jvm
 from streamproof.stores.jvm.cached_builds import built_once
+from streamproof.stores.jvm.class_paths import may_come_last
 from streamproof.stores.jvm.java_tools import (
     CLASSES,
     COMPILER_TIMEOUT_S,
@@ -52,17 +53,20 @@ def host_command(release: str, store: str, layer: Layer, class_path: Sequence[st
         release: the release of Kafka.
         store: the name of the store, as the host takes it.
         layer: what is around the store.
-        class_path: jars and directories of the user, which come before those of Kafka.
+        class_path: jars and directories of the user, which come before those of Kafka, unless
+            that makes no difference.
 
     Raises:
         UsageError: something is missing here; the message says what, and what to do.
     """
     require_java()
     built = _built(release)
-    jars: list[Path | str] = [*class_path, built / "host.jar", *class_path_of(release, built)]
-    options = [] if class_path else shared_classes(built)
+    jars = [built / "host.jar", *class_path_of(release, built)]
+    is_last = may_come_last(class_path, jars)
+    path = [*jars, *class_path] if is_last else [*class_path, *jars]
+    options = shared_classes(built) if is_last else []
     options += [f"-Dstreamproof.kafka={release}", f"-Djava.library.path={built / 'native'}"]
-    words = [*ANSWERS_APART, "env", "ROCKSDB_MUSL_LIBC=false", *java_command(jars, *options)]
+    words = [*ANSWERS_APART, "env", "ROCKSDB_MUSL_LIBC=false", *java_command(path, *options)]
     return shlex.join([*words, MAIN, store, layer])
 
 
