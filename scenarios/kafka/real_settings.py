@@ -16,6 +16,7 @@ from streamproof.scenarios.scenario import (
     Setup,
     Start,
     Stop,
+    Variant,
 )
 from streamproof.sim.application import StreamsConfig
 from streamproof.sim.world_plan import Plan
@@ -50,12 +51,21 @@ def _obstacles(scenario: Scenario, setup: Setup, release: str) -> Iterator[str]:
     yield from _obstacles_of_the_timeline(scenario)
     yield from _obstacles_of_the_plan(setup, release)
     variant, choices = setup.variant, scenario.file.choices
-    if variant.defects or variant.patch:
+    if (variant.defects or variant.patch) and not _is_mistake_of(variant, release):
         yield "its mistake is one of the simulated runtime"
+    others = [each for each in scenario.setups.values() if each.variant is not variant]
+    for each in others:
+        if _is_mistake_of(each.variant, release) and not _is_mistake_of(variant, release):
+            yield f"Kafka {release} makes the mistake of the variant {each.name}"
     if setup.plan.activation or setup.plan.kinds or scenario.file.workload is not None:
         yield "its faults or its input are drawn"
     if choices.seed is not None or choices.recorded:
         yield "its choices are those of a simulated world"
+
+
+def _is_mistake_of(variant: Variant, release: str) -> bool:
+    """Whether a release of Kafka makes the mistake of a variant itself."""
+    return any(f"{release}.".startswith(f"{each}.") for each in variant.releases)
 
 
 def _obstacles_of_the_timeline(scenario: Scenario) -> Iterator[str]:
@@ -92,6 +102,7 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
         ),
         (config.static_members, "its members are static, and those of real processes are not"),
         (config.probing_rebalance_interval_ms < LEAST_PROBING_MS, least),
+        (config.assignor.max_warmup_replicas < 1, "Kafka takes no max.warmup.replicas below 1"),
     ):
         if is_so:
             yield reason

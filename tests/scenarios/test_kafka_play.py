@@ -54,6 +54,7 @@ def test_most_variants_without_a_mistake_of_the_simulator_say_why_they_cannot_be
         ("KIP-892-power-loss", "staged", "at a given moment: power"),
         ("KIP-892-crash-between-commits", "staged", "no stores that stage their writes"),
         ("KAFKA-20685", "fixed", r"kafka@4\.2\.0"),
+        ("KAFKA-20805", "fixed", r"4\.3\.1 makes the mistake of the variant defect"),
     ],
 )
 def test_why_a_variant_cannot_be_played(name: str, variant: str, reason: str) -> None:
@@ -64,7 +65,16 @@ def test_why_a_variant_cannot_be_played(name: str, variant: str, reason: str) ->
 
 
 def test_an_older_release_plays_instances_before_stores_kept_offsets() -> None:
-    assert obstacle("KAFKA-20685", "fixed", "4.2.0") == ""
+    assert obstacle("KAFKA-20685", "defect", "4.2.0") == ""
+
+
+def test_a_bug_of_kafka_is_shown_on_a_release_that_has_it() -> None:
+    """A checkpoint that outlived the restoration lets Kafka 4.2 keep what was aborted."""
+    scenario = read(find("KAFKA-20685"))
+    judged = play_for_real(scenario, scenario.setups["defect"], "4.2.0")
+
+    assert judged.surprises == []
+    assert judged.played.violations[0].requirement == "TASK-003"
 
 
 def test_a_target_of_which_nothing_can_be_played_is_refused() -> None:

@@ -79,7 +79,7 @@ def test_what_is_true_of_the_run_is_recorded(run: RecordedRun) -> None:
     kinds = Counter(each.kind for each in run.events)
 
     assert kinds["instance.started"] == 2
-    assert kinds["instance.crashed"] == kinds["thread.stopped"] == 1
+    assert kinds["instance.crashed"] == kinds["instance.stopped"] == 1
     # The kill aborted what was processed, and the stores were wiped.
     assert kinds["task.processed"] == 6
     assert kinds["task.wiped"] == 2

@@ -62,6 +62,7 @@ public final class Hooks {
   private static void instances() {
     application("started", STREAMS, "<init>", "exit", Instances::made, "instance.started");
     application("state", STREAMS, "setState", "exit", Instances::state, "instance.stopped");
+    application("closed-client", STREAMS, "close", "exit", Instances::closed, "instance.stopped");
     application("paused", STREAMS, "pause", "enter", Instances::paused, "instance.paused");
     application("resumed", STREAMS, "resume", "enter", Instances::resumed, "instance.resumed");
     application("cleaner", TASKS + "StateDirectory", "cleanRemovedTasksCalledByCleanerThread",

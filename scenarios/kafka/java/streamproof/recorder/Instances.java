@@ -18,6 +18,8 @@ final class Instances {
 
   private static final Set<Object> KNOWN = ConcurrentHashMap.newKeySet();
 
+  private static final Set<Object> STOPPED = ConcurrentHashMap.newKeySet();
+
   private Instances() {
   }
 
@@ -53,8 +55,21 @@ final class Instances {
   }
 
   static void state(Seen call) {
-    boolean changed = Boolean.TRUE.equals(call.returned());
-    if (!changed || !call.argument(0).toString().equals("NOT_RUNNING")) {
+    if (Boolean.TRUE.equals(call.returned())
+        && call.argument(0).toString().equals("NOT_RUNNING")) {
+      stopped(call);
+    }
+  }
+
+  /** Whoever has waited for the end may let the process end before the other thread tells of it. */
+  static void closed(Seen call) {
+    if (Reflect.call(call.self(), "state").toString().equals("NOT_RUNNING")) {
+      stopped(call);
+    }
+  }
+
+  private static synchronized void stopped(Seen call) {
+    if (!STOPPED.add(call.self())) {
       return;
     }
     List<String> leaks = new ArrayList<>();
