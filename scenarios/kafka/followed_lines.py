@@ -69,6 +69,8 @@ class Rest:
         self._ends: dict[str, int] = {}
         self._committed: dict[str, int] = {}
         self._running: dict[str, str] = {}
+        # The generation of the group that each thread follows.
+        self._generations: dict[str, int] = {}
 
     def see(self, event: Event) -> None:
         """Take an event in."""
@@ -83,14 +85,25 @@ class Rest:
                     self._running[event.task] = event.process
                 elif self._running.get(event.task) == event.process:
                     del self._running[event.task]
+            case "thread.assigned":
+                self._generations[event.actor] = event.attributes["generation"]
+            case "thread.died" | "thread.stopped":
+                self._generations.pop(event.actor, None)
             case "instance.crashed":
                 self._drop(event.actor)
 
     def _drop(self, process: str) -> None:
         self._running = {task: at for task, at in self._running.items() if at != process}
+        for each in [each for each in self._generations if each.startswith(f"{process}/")]:
+            del self._generations[each]
 
     def is_reached(self, up: Iterable[str]) -> bool:
-        """Whether all tasks run, in these processes, and have nothing left to commit."""
+        """Whether all tasks run in these processes, and nothing is left to commit.
+
+        All threads follow the same generation of the group then.
+        """
+        if len(set(self._generations.values())) != 1:
+            return False
         inputs = [partition for each in self._tasks.values() for partition in each.inputs]
         return set(self._running) == set(self._tasks) and (
             set(self._running.values()) <= set(up)
