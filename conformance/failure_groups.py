@@ -183,9 +183,10 @@ def _reads_on(failure: Failure) -> bool:
     program = failure.program
     if _WORLD in program or _stop(failure):
         return False
-    *_, opened = [*_ITERATOR.finditer(program)] or [None]
-    if opened is None or not _WRITES.search(program, opened.end()):
+    iterators = [*_ITERATOR.finditer(program)]
+    if not iterators or not _WRITES.search(program, iterators[-1].end()):
         return False
+    opened = iterators[-1]
     # The close of a store, or of the iterator, is another story.
     last = program.rstrip().splitlines()[-1]
     reads = re.search(rf"\b(?:list|next)\({opened[1]}\b", program[opened.end() :])
