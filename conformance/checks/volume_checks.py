@@ -330,3 +330,29 @@ def long_keys_of_windows_are_told_apart(t: Trial) -> None:
         if store.can.ranges:
             t.expect(sorted(store.of_keys(key, key)), sorted(expected))
     t.expect(sorted(store.all()), sorted(content.entries()))
+
+
+MANY_KEYS = 300
+"""Keys that a store may hash into few places."""
+
+
+def numbered(n: int) -> bytes:
+    """The n-th of many keys, and its value."""
+    return b"%d" % n
+
+
+@check("KV-016", weight=5)
+def many_keys_in_another_order(t: Trial) -> None:
+    """Put hundreds of keys into one store, put them in the opposite order into another one."""
+    t.claim("KV-016", "put hundreds of keys, put them in the opposite order, and compare")
+    one, other, rows = t.open("beside"), t.open(), range(MANY_KEYS)
+    for store, order in ((one, rows), (other, rows[::-1])):
+        put = store.raw.put
+        line = f"{store.label}.put(b'%d' % n, b'%d' % n)"
+        for_each_row(t, order, line, lambda n, put=put: put(numbered(n), numbered(n)))  # type: ignore[misc]
+        store.commit({CHANGELOG: MANY_KEYS})
+    line = f"{one.label}.get(b'%d' % n) != {other.label}.get(b'%d' % n)"
+    differing = count_rows(
+        t, rows, line, lambda n: bool(one.raw.get(numbered(n)) != other.raw.get(numbered(n)))
+    )
+    t.expect(differing, 0)

@@ -225,7 +225,10 @@ class _Sqlite(KeyValueStore):
 
 
 class ForgettingInTwoSteps(_Sqlite):
-    """``commit({})`` commits the staged rows first, and forgets the offsets in a second transaction."""
+    """``commit({})`` commits the staged rows first, and forgets the offsets in a second transaction.
+
+    Only the specifications of Kafka ask a store to forget offsets: ``--spec kafka-4.4``.
+    """
 
     def commit(self, changelog_offsets):
         if not changelog_offsets:
@@ -457,7 +460,10 @@ class ViewBoundToThread(_Sqlite):
 
 
 class FlushForgetsOffsets(RocksDBStore):
-    """``flush`` does nothing unless rows were written since the last one, and so leaves the offsets of later commits in memory."""
+    """``flush`` does nothing unless rows were written since the last one, and so leaves the offsets of later commits in memory.
+
+    Under exactly-once such a store is wiped after a crash: ``--guarantee at-least-once`` shows it.
+    """
 
     _dirty = False
 

@@ -119,7 +119,10 @@ class DeletesLeaveStreamTime(_Windows):
 
 
 class RefusedPutMovesStreamTime(_Windows):
-    """A put without a key is refused after the stream time has moved to its window."""
+    """RIGHT, because the contract leaves it open: a put without a key is refused after the stream time has moved to its window.
+
+    Kafka's stores in memory look at the time first, too.
+    """
 
     def put(self, key, value, window_start):
         if key is None and self.is_open and 0 <= window_start <= LONG_MAX:
