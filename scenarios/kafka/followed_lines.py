@@ -37,14 +37,20 @@ class Followed:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._read: dict[Path, int] = {}
+        # Events at which a process stands still once the step is done.
+        self._later: dict[tuple[Path, int], Event] = {}
         self._decoder = msgspec.json.Decoder(RecordedLine)
 
     def new(self) -> Iterator[FollowedLine]:
         """The events since the last call; those of one process are in order."""
         for path in sorted(self._directory.glob(f"*{SUFFIX}")):
             for line in self._added(path):
-                if not line.about:
-                    go = f"go-{path.stem}-{line.number}" if line.hold else ""
+                go = f"go-{path.stem}-{line.number}" if line.hold else ""
+                if line.about == "hold":
+                    yield FollowedLine(self._later.pop((path, line.of)), go)
+                elif line.later:
+                    self._later[path, line.number] = event_of(line, 0, 0, 0)
+                elif not line.about:
                     yield FollowedLine(event_of(line, 0, 0, 0), go)
 
     def _added(self, path: Path) -> Iterator[RecordedLine]:

@@ -102,6 +102,10 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
         ),
         (config.static_members, "its members are static, and those of real processes are not"),
         (config.probing_rebalance_interval_ms < LEAST_PROBING_MS, least),
+        (
+            config.static_members or config.group_membership_operation != "DEFAULT",
+            "the instances in Java join the group in the ordinary way only",
+        ),
         (config.assignor.max_warmup_replicas < 1, "Kafka takes no max.warmup.replicas below 1"),
     ):
         if is_so:
@@ -130,6 +134,8 @@ def settings_of(plan: Plan) -> dict[str, str]:
         "session.timeout.ms": session,
         "heartbeat.interval.ms": min(heartbeat, session // 3),
         "probing.rebalance.interval.ms": config.probing_rebalance_interval_ms,
+        "max.poll.interval.ms": config.max_poll_interval_ms,
+        "task.timeout.ms": config.task_timeout_ms,
         "producer.transaction.timeout.ms": config.transaction_timeout_ms,
         "num.standby.replicas": config.assignor.num_standby_replicas,
         "max.warmup.replicas": config.assignor.max_warmup_replicas,

@@ -67,12 +67,16 @@ class RecordedLine(Struct, kw_only=True):
             ``unfit``; empty for an event.
         number: the number of the line in its file, from 0.
         hold: the hold for which the process stands still at this event; empty if it goes on.
+        later: whether it stands still only once the step is done that begins with this event.
+        of: the number of that event, in the line about the hold.
     """
 
     at: int
     about: str = ""
     number: int = -1
     hold: str = ""
+    later: bool = False
+    of: int = -1
     actor: str = ""
     kind: str = ""
     task: str = ""

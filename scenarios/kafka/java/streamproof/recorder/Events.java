@@ -69,6 +69,10 @@ public final class Events {
     recording.event(event);
   }
 
+  static void stepDone() {
+    recording.stepDone();
+  }
+
   /** The process of a client of Kafka Streams: a JVM with one client is one process. */
   static String process(String client) {
     return PROCESSES.computeIfAbsent(

@@ -111,6 +111,8 @@ public final class Hooks {
         Tasks::closed, "task.closed", "task.wiped");
     application("processed", TASKS + "StreamTask", "doProcess", "enter", Processing::processed,
         "task.processed");
+    application("processed-done", TASKS + "StreamTask", "doProcess", "exit", Processing::done,
+        "task.processed");
     application("processable", TASKS + "StreamTask", "isProcessable", "exit", Processing::waits,
         "task.waiting", "task.enforced");
     application("punctuated", TASKS + "StreamTask", "punctuate", "enter", Processing::punctuated,

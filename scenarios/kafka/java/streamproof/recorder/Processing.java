@@ -46,6 +46,10 @@ final class Processing {
         .with("clock", call.argument(0)));
   }
 
+  static void done(Seen call) {
+    Events.stepDone();
+  }
+
   /** Why a task waits, as Kafka decides it: the first partition that it waits for counts. */
   static void waits(Seen call) {
     Object task = call.self();

@@ -19,6 +19,14 @@ import java.util.Map;
 final class Recording {
   private static final int POLL_MS = 1;
 
+  /** What a record changes comes after this event, and belongs to it. */
+  private static final String BEGINS_A_STEP = "task.processed";
+
+  private static final ThreadLocal<Later> LATER = new ThreadLocal<>();
+
+  private record Later(String hold, long number) {
+  }
+
   private final FileOutputStream out;
   private final Holds holds;
   private final Path directory;
@@ -56,13 +64,33 @@ final class Recording {
     line.put("offset", event.offset());
     line.put("attributes", event.attributes());
     String hold = holds.of(event);
-    if (hold != null) {
+    boolean isLater = hold != null && event.kind().equals(BEGINS_A_STEP);
+    if (isLater) {
+      LATER.set(new Later(hold, written));
+      line.put("later", true);
+    } else if (hold != null) {
       line.put("hold", hold);
     }
     line.put("number", written);
     write(line);
-    if (hold != null) {
+    if (hold != null && !isLater) {
       await(hold);
+    }
+  }
+
+  /** Hold the process at the end of a step whose event said so at its beginning. */
+  synchronized void stepDone() {
+    Later later = LATER.get();
+    if (later != null) {
+      LATER.remove();
+      Map<String, Object> line = new LinkedHashMap<>();
+      line.put("about", "hold");
+      line.put("at", System.nanoTime());
+      line.put("hold", later.hold());
+      line.put("of", later.number());
+      line.put("number", written);
+      write(line);
+      await(later.hold());
     }
   }
 
