@@ -248,7 +248,8 @@ COMMITS = Comparison(
         "has processed nothing since; the offset is that of the first buffered record.",
         AHEAD: "The same comparison then writes the position into the offsets of processed "
         "records, and a table whose changelog is its input takes its offset from there. So the "
-        "table claims records that are buffered. The simulator claims what is processed.",
+        "table claims records that are buffered. If another client processes them and the task "
+        "comes back, its restoration begins behind them. The simulator claims what is processed.",
         UNREAD: "Kafka commits positions behind markers only of inputs that it has processed a "
         "record of (KAFKA-6607). The simulator commits those of all inputs, so that the lag of "
         "each becomes 0.",
