@@ -9,7 +9,7 @@ Sources: KIP-441; Kafka, HighAvailabilityTaskAssignor, TaskMovement and ClientSt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -88,8 +88,30 @@ def assign(
         acceptable_recovery_lag: how many records a caught-up client may lack.
     """
     return _Assignor(clients, acceptable_recovery_lag).run(
-        sorted(stateful), sorted(stateless), num_standby_replicas, max_warmup_replicas
+        sorted(stateful, key=_numbers),
+        sorted(stateless, key=_numbers),
+        num_standby_replicas,
+        max_warmup_replicas,
     )
+
+
+def _numbers(task: str) -> tuple[int, ...]:
+    """The order of tasks: 0_2 comes before 0_10 (Kafka: TaskId#compareTo)."""
+    return tuple(map(int, task.split("_")))
+
+
+class _Move(NamedTuple):
+    """A task that another client is better for; moves with the fewest caught-up clients go first.
+
+    Attributes:
+        caught_up: the number of clients that are caught up with the task.
+        task: the numbers of the task.
+        client: the position of the intended client among all.
+    """
+
+    caught_up: int
+    task: tuple[int, ...]
+    client: int
 
 
 class _Assignor:
@@ -97,58 +119,60 @@ class _Assignor:
 
     def __init__(self, clients: Mapping[str, ClientState], acceptable_recovery_lag: int) -> None:
         self._clients = dict(sorted(clients.items()))
+        self._names = list(self._clients)
         self._acceptable = acceptable_recovery_lag
         self._tasks = {name: ClientTasks() for name in self._clients}
+        # The copies that the whole group may still make for moves.
+        self._warmups = 0
 
     def run(
         self, stateful: list[str], stateless: list[str], standbys: int, warmups: int
     ) -> Assignment:
-        names = list(self._clients)
         for number, task in enumerate(stateful):
-            self._tasks[names[number % len(names)]].active.add(task)
+            self._tasks[self._names[number % len(self._names)]].active.add(task)
         self._balance(lambda name: self._tasks[name].active)
         for task in stateful:
             for _ in range(standbys):
-                free = [name for name in names if not self._tasks[name].has(task)]
+                free = [name for name in self._names if not self._tasks[name].has(task)]
                 if free:
                     self._tasks[min(free, key=self._load)].standby.add(task)
-        self._balance(lambda name: self._tasks[name].standby)
-        moved, left = self._hold_active_where_it_is(warmups)
-        moved |= self._hold_standby_where_it_is(left)
+        if standbys:
+            self._balance(lambda name: self._tasks[name].standby)
+        self._warmups = warmups
+        moved = self._hold_active_where_it_is()
+        moved |= self._hold_standby_where_it_is()
         for task in stateless:
-            self._tasks[min(names, key=self._active_load)].active.add(task)
+            self._tasks[min(self._names, key=self._active_load)].active.add(task)
         return Assignment(self._tasks, probing=moved)
 
     def _load(self, name: str) -> float:
         """All tasks of a client for each of its threads."""
         return len(self._tasks[name]) / self._clients[name].threads
 
-    def _active_load(self, name: str) -> tuple[float, float]:
-        return len(self._tasks[name].active) / self._clients[name].threads, self._load(name)
+    def _active_load(self, name: str) -> float:
+        return len(self._tasks[name].active) / self._clients[name].threads
 
     def _balance(self, tasks_of: Callable[[str], set[str]]) -> None:
         """Move tasks from busier to idler clients, as long as that makes them more alike."""
         moving = True
         while moving:
             moving = False
-            for source in self._clients:
-                for target in self._clients:
-                    for task in sorted(tasks_of(source)):
-                        if self._evens_out(len(tasks_of(source)), source, tasks_of, target):
-                            if self._tasks[target].has(task):
-                                continue
+            for source in self._names:
+                for target in self._names:
+                    for task in sorted(tasks_of(source), key=_numbers):
+                        if not self._evens_out(source, target):
+                            break
+                        if not self._tasks[target].has(task):
                             tasks_of(source).remove(task)
                             tasks_of(target).add(task)
                             moving = True
 
-    def _evens_out(
-        self, count: int, source: str, tasks_of: Callable[[str], set[str]], target: str
-    ) -> bool:
+    def _evens_out(self, source: str, target: str) -> bool:
         """Whether one task less here and one more there makes the two more alike."""
         here, there = self._clients[source].threads, self._clients[target].threads
-        skew = count / here - len(tasks_of(target)) / there
-        after = (count - 1) / here - (len(tasks_of(target)) + 1) / there
-        return skew > 0 and (after >= 0 or -after < skew)
+        skew = self._load(source) - self._load(target)
+        after = (len(self._tasks[source]) - 1) / here - (len(self._tasks[target]) + 1) / there
+        return 0 <= after < skew
 
     def _caught_up(self, name: str, task: str) -> bool:
         lag = self._clients[name].lags.get(task)
@@ -162,59 +186,74 @@ class _Assignor:
         lag = self._clients[name].lags.get(task)
         return float("inf") if lag is None else lag
 
-    def _better(self, name: str, task: str) -> list[str]:
-        """The clients that should have a task rather than this one, which is not caught up."""
-        if self._caught_up(name, task):
-            return []
-        caught_up = [each for each in self._clients if self._caught_up(each, task)]
+    def _moves(self, tasks_of: Callable[[str], set[str]]) -> list[tuple[str, str]]:
+        """The tasks whose intended client is not caught up while another one has more records.
+
+        Each comes with that client. If no client is caught up, the one with the most records is
+        better than a new beginning (KAFKA-13600).
+        """
+        found = []
+        for number, name in enumerate(self._names):
+            for task in tasks_of(name):
+                best = min(self._rank(each, task) for each in self._names)
+                if not self._caught_up(name, task) and best < self._rank(name, task):
+                    caught_up = sum(self._caught_up(each, task) for each in self._names)
+                    found.append((_Move(caught_up, _numbers(task), number), task, name))
+        return [(task, name) for _, task, name in sorted(found)]
+
+    def _source(self, task: str, intended: str, free: Sequence[str]) -> str | None:
+        """The client that a task stays with while the intended one warms up.
+
+        That is the idlest of those that are caught up, or else the one with the most records.
+
+        Args:
+            task: the task.
+            intended: the intended client.
+            free: the clients that may have the task.
+        """
+        caught_up = [each for each in free if self._caught_up(each, task)]
         if caught_up:
-            return caught_up
-        # No client is caught up. Then the client with the most records is better than a new
-        # beginning (KAFKA-13600).
-        rank = self._rank(name, task)
-        return [each for each in self._clients if self._rank(each, task) < rank]
+            return min(caught_up, key=self._load)
+        # Among clients with the same rank those before the intended one may have the task.
+        limit = self._rank(intended, task), intended
+        ranked = [(self._rank(each, task), each) for each in free]
+        return min((each for each in ranked if each < limit), default=(0.0, None))[1]
 
-    def _moves(self, tasks_of: Callable[[str], set[str]]) -> list[tuple[str, str, list[str]]]:
-        """Task, intended client and better clients; tasks with the fewest choices first."""
-        found = [
-            (task, name, better)
-            for name in self._clients
-            for task in sorted(tasks_of(name))
-            if (better := self._better(name, task))
-        ]
-        return sorted(found, key=lambda move: (len(move[2]), move[0]))
+    def _take_warmup(self) -> bool:
+        """Whether one more copy may be made for a move."""
+        self._warmups -= 1
+        return self._warmups >= 0
 
-    def _hold_active_where_it_is(self, warmups: int) -> tuple[bool, int]:
-        """Leave active tasks with clients that have their state; whether any, and budget left."""
+    def _hold_active_where_it_is(self) -> bool:
+        """Leave active tasks with clients that have their state; return whether there are any."""
         moves = self._moves(lambda name: self._tasks[name].active)
-        for task, intended, better in moves:
-            holder = min(better, key=lambda name: self._preference(name, task))
+        for task, intended in moves:
+            standbys = [each for each in self._names if task in self._tasks[each].standby]
+            ready = [each for each in standbys if self._caught_up(each, task)]
+            source = self._source(task, intended, ready or self._names)
+            if source is None:
+                continue
             self._tasks[intended].active.remove(task)
-            if task in self._tasks[holder].standby:
+            if source in standbys:
                 # The two change their roles, and no copy is made.
-                self._tasks[holder].standby.remove(task)
+                self._tasks[source].standby.remove(task)
                 self._tasks[intended].standby.add(task)
-            elif warmups > 0:
+            elif self._take_warmup():
                 self._tasks[intended].warmup.add(task)
-                warmups -= 1
-            self._tasks[holder].active.add(task)
-        return bool(moves), warmups
+            self._tasks[source].active.add(task)
+        return bool(moves)
 
-    def _preference(self, name: str, task: str) -> tuple[float, bool, float]:
-        """Sort by lag, with all caught-up clients alike; then by an existing copy, then by load."""
-        rank = 0 if self._caught_up(name, task) else self._rank(name, task)
-        return rank, task not in self._tasks[name].standby, self._load(name)
-
-    def _hold_standby_where_it_is(self, warmups: int) -> bool:
-        """Leave copies with their clients, as long as the budget allows copies elsewhere."""
+    def _hold_standby_where_it_is(self) -> bool:
+        """Leave copies with clients that have their state; return whether there are any."""
         moved = False
-        for task, intended, better in self._moves(lambda name: self._tasks[name].standby):
-            free = [name for name in better if not self._tasks[name].has(task)]
-            if not free or warmups <= 0:
+        for task, intended in self._moves(lambda name: self._tasks[name].standby):
+            free = [each for each in self._names if not self._tasks[each].has(task)]
+            source = self._source(task, intended, free)
+            if source is None:
                 continue
             self._tasks[intended].standby.remove(task)
-            self._tasks[intended].warmup.add(task)
-            self._tasks[min(free, key=self._load)].standby.add(task)
-            warmups -= 1
+            if self._take_warmup():
+                self._tasks[intended].warmup.add(task)
+            self._tasks[source].standby.add(task)
             moved = True
         return moved

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fidelity import commits, idling, lags, metadata_versions, openings, restorations
+from fidelity import assignments, commits, idling, lags, metadata_versions, openings, restorations
 from fidelity.disagreements import UNEXPLAINED, Comparison, Disagreement
 from fidelity.kafka_classes import KafkaClasses
 
@@ -19,6 +19,7 @@ COMPARISONS = (
     lags.AS_SHIPPED,
     lags.AS_PROPOSED,
     commits.COMMITS,
+    assignments.ASSIGNMENTS,
     openings.OPENINGS,
     restorations.RESTORATIONS,
     metadata_versions.VERSIONS,

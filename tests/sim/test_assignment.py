@@ -5,7 +5,7 @@ What holds of every assignment is in ``streamproof.conformance.runtime_checks.as
 
 from __future__ import annotations
 
-from streamproof.sim.decisions.assignment import ClientState, assign
+from streamproof.sim.decisions.assignment import ClientState, ClientTasks, assign
 from streamproof.sim.decisions.lag import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 
 TASKS = [f"0_{number}" for number in range(6)]
@@ -58,11 +58,23 @@ def test_nobody_is_caught_up() -> None:
     assert found.clients["a"].warmup == {TASKS[0]}
 
 
-def test_an_unknown_sum_is_not_the_sum_of_a_running_task() -> None:
-    """Work does not move to a client that cannot tell how far it is (KAFKA-10319)."""
+def test_an_unknown_lag_keeps_a_task() -> None:
+    """Kafka compares lags as numbers: no lag is less than that of an unknown one, -3."""
     clients = {
         "a": ClientState(1, {TASKS[0]: UNKNOWN_OFFSET_SUM}),
         "b": ClientState(1, {TASKS[0]: 0}),
+    }
+    found = assign(clients, TASKS[:1], [])
+    assert found.clients["a"].active == {TASKS[0]}
+    assert not found.probing
+
+
+def test_an_unknown_lag_does_not_count_as_caught_up() -> None:
+    """Work moves to the client that has the state (KAFKA-10319)."""
+    clients = {
+        "a": ClientState(1, {TASKS[0]: 100_000}),
+        "b": ClientState(1, {TASKS[0]: 0}),
+        "c": ClientState(1, {TASKS[0]: UNKNOWN_OFFSET_SUM}),
     }
     assert assign(clients, TASKS[:1], []).clients["b"].active == {TASKS[0]}
 
@@ -74,3 +86,39 @@ def test_an_unknown_lag_ranks_first_among_those_that_are_not_caught_up() -> None
         "b": ClientState(1, {TASKS[0]: UNKNOWN_OFFSET_SUM}),
     }
     assert assign(clients, TASKS[:1], []).clients["b"].active == {TASKS[0]}
+
+
+def test_tasks_are_counted_off_by_their_numbers() -> None:
+    """Task 0_2 comes before task 0_10."""
+    lags = dict.fromkeys(["0_0", "0_2", "0_10"], 0)
+    found = assign({"a": ClientState(1, lags), "b": ClientState(1, lags)}, lags, [])
+    assert found.clients["a"].active == {"0_0", "0_10"}
+    assert found.clients["b"].active == {"0_2"}
+
+
+def test_a_copy_stays_where_the_state_is_without_a_warm_up() -> None:
+    """The only warm-up is used for the active task; the standby moves without one."""
+    full = ClientState(1, dict.fromkeys(TASKS[:2], 0))
+    empty = ClientState(1, dict.fromkeys(TASKS[:2], 100_000))
+    found = assign(
+        {"a": empty, "b": full, "c": full},
+        TASKS[:2],
+        [],
+        num_standby_replicas=1,
+        max_warmup_replicas=1,
+    )
+    roles = [(each.active, each.standby, each.warmup) for each in found.clients.values()]
+    assert roles == [
+        (set(), set(), {"0_0"}),
+        ({"0_1"}, {"0_0"}, set()),
+        ({"0_0"}, {"0_1"}, set()),
+    ]
+
+
+def test_a_standby_goes_to_the_idlest_client() -> None:
+    """All tasks count for the balance, not only the copies."""
+    lags = dict.fromkeys(TASKS[:2], 0)
+    clients = {"a": ClientState(2, lags), "b": ClientState(1, lags)}
+    found = assign(clients, lags, ["1_0", "1_1"], num_standby_replicas=1)
+    assert found.clients["a"] == ClientTasks({"0_0", "1_0", "1_1"}, {"0_1"})
+    assert found.clients["b"] == ClientTasks({"0_1"}, {"0_0"})

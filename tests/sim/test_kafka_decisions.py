@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from fidelity import commits, idling, lags, metadata_versions, openings, restorations
+from fidelity import assignments, commits, idling, lags, metadata_versions, openings, restorations
 from fidelity.comparisons import COMPARISONS, disagreements, survey
 from fidelity.disagreements import Comparison
 from fidelity.kafka_classes import KafkaClasses
@@ -74,6 +74,15 @@ def next_of(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decide
 
 
+def never_looking_again(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """An assignment that never looks again."""
+
+    def decide(*details: Any, **more: Any) -> Any:
+        return rule(*details, **more)._replace(probing=False)
+
+    return decide
+
+
 WRONG = [
     (idling.AS_SHIPPED, record_queues, "ready_to_process", without_lags),
     (
@@ -94,6 +103,13 @@ WRONG = [
         StreamTask,
         "committable_times",
         lambda _: lambda _: {},
+    ),
+    (assignments.ASSIGNMENTS, assignments, "assign", never_looking_again),
+    (
+        assignments.ASSIGNMENTS,
+        assignments,
+        "task_lag",
+        lambda _: lambda reported, end: end - (reported or 0),
     ),
     (
         openings.OPENINGS,
