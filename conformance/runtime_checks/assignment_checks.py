@@ -127,7 +127,7 @@ def work_stays_with_its_state(
             name for name, lag in lags.items() if lag == LATEST_OFFSET or 0 <= lag <= acceptable
         ]
         least = [name for name, lag in lags.items() if lag == min(lags.values())]
-        wanted = caught_up or least
+        wanted = caught_up + least
         (owner,) = _holders(found, task, "active")
         probe.demand(
             f"{task} to be active in one of {wanted}", owner, holds=owner in (wanted or [owner])

@@ -172,12 +172,15 @@ class WorkGoesWhereTheStateIs(_Assignments):
             caught_up = [name for name, lag in lags.items() if is_caught_up(lag, acceptable)]
             self.tried |= 0 < len(caught_up) < len(event.attributes["clients"])
             for process, roles in event.attributes["clients"].items():
-                if task not in roles["active"]:
+                if task not in roles["active"] or process in caught_up:
                     continue
-                if caught_up and process not in caught_up:
+                # Kafka compares the lags as numbers, the sentinels included. So a task stays with a
+                # process whose lag is unknown: none is less than -3.
+                if lags[process] == min(lags.values()):
+                    continue
+                if caught_up:
                     yield f"task {task} goes to {process}, although {caught_up} are caught up"
-                # Among the others, Kafka compares the lags as numbers, the sentinels included.
-                if not caught_up and lags[process] > min(lags.values()):
+                else:
                     yield f"task {task} goes to {process}, but its lag is not the least: {lags}"
 
 

@@ -239,7 +239,7 @@ def _kind(
 COMMITS = Comparison(
     "offsets and times to commit, and paused inputs",
     "StreamTask, PartitionGroup, TopicPartitionMetadata",
-    "committable_offset, needs_commit; StreamTask",
+    "committable_offset, needs_commit, StreamTask.committable_times",
     draw,
     compare,
     {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from fidelity import assignments, commits, idling, lags, metadata_versions, open
 from fidelity.comparisons import COMPARISONS, disagreements, survey
 from fidelity.disagreements import Comparison
 from fidelity.kafka_classes import KafkaClasses
+from fidelity_decisions import COUNTS, HISTORIES, PAGE, page_with, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,3 +157,23 @@ def test_an_error_of_kafka_is_a_disagreement(kafka: KafkaClasses) -> None:
 
     (found,) = disagreements(idling.AS_SHIPPED, {}, answer)
     assert "Kafka java.lang" in found.text
+
+
+def test_the_page_has_the_kept_counts() -> None:
+    counts = json.loads(COUNTS.read_text("utf-8"))
+    page = PAGE.read_text("utf-8")
+
+    assert page_with(tables(counts), page) == page
+
+
+def test_each_decision_was_compared_often() -> None:
+    counts = json.loads(COUNTS.read_text("utf-8"))
+
+    assert [area for area in AREAS if counts[area]["histories"] < HISTORIES] == []
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS, ids=AREAS)
+def test_the_kept_counts_have_reasons_alone(comparison: Comparison) -> None:
+    counts = json.loads(COUNTS.read_text("utf-8"))
+
+    assert set(counts[comparison.area]["kinds"]) <= set(comparison.explained)
