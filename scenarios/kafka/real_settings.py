@@ -102,10 +102,7 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
         ),
         (config.static_members, "its members are static, and those of real processes are not"),
         (config.probing_rebalance_interval_ms < LEAST_PROBING_MS, least),
-        (
-            config.static_members or config.group_membership_operation != "DEFAULT",
-            "the instances in Java join the group in the ordinary way only",
-        ),
+        (config.static_members, "the instances in Java are no static members"),
         (config.assignor.max_warmup_replicas < 1, "Kafka takes no max.warmup.replicas below 1"),
     ):
         if is_so:
