@@ -69,6 +69,7 @@ def _named_by(jar: Path) -> list[Path]:
 
 def _files_of(entry: Path) -> Iterator[str]:
     """The classes and resources in a jar or a directory: the files in folders of packages."""
+    found: Iterator[str]
     if entry.is_dir():
         found = (
             (Path(folder) / each).relative_to(entry).as_posix()

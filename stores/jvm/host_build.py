@@ -63,7 +63,7 @@ def host_command(release: str, store: str, layer: Layer, class_path: Sequence[st
     built = _built(release)
     jars = [built / "host.jar", *class_path_of(release, built)]
     is_last = may_come_last(class_path, jars)
-    path = [*jars, *class_path] if is_last else [*class_path, *jars]
+    path: list[Path | str] = [*jars, *class_path] if is_last else [*class_path, *jars]
     options = shared_classes(built) if is_last else []
     options += [f"-Dstreamproof.kafka={release}", f"-Djava.library.path={built / 'native'}"]
     words = [*ANSWERS_APART, "env", "ROCKSDB_MUSL_LIBC=false", *java_command(path, *options)]
