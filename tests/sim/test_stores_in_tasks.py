@@ -83,6 +83,10 @@ def opened(disk: RealDisk, *, transactional: bool = False) -> KeyValueStore:
     return store
 
 
+SEEDS = {"crash": 1, "bounce": 2}
+"""Worlds for each kind of trouble, in which instances find what they left."""
+
+
 def run_of(kind: str, root: Path, trouble: str, *, exactly_once: bool) -> Run:
     """A disturbed world with real stores in it."""
     make, transactional = STORES[kind]
@@ -93,7 +97,7 @@ def run_of(kind: str, root: Path, trouble: str, *, exactly_once: bool) -> Run:
         commit_interval_ms=100 if exactly_once else 1_000,
     )
     return disturbed(
-        1,
+        SEEDS[trouble],
         config,
         (trouble,),
         lambda world, name: RealDisk(world, name, root / name, make),
