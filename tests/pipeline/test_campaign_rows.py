@@ -26,9 +26,9 @@ from streamproof.reports.pipeline.campaigns.verify_row import LOG
 
 
 def unit_of(tmp_path: Path, subject: str, limit_s: float) -> Unit:
-    """The row of a small world with one of these stores."""
+    """The row of a small world that puts records into one of these stores."""
     (tmp_path / "subjects.py").write_text(SUBJECTS, "utf-8")
-    text = worlds(0, 1, f"limit_s = {limit_s}", f"subjects = ['{tmp_path}/subjects.py:{subject}']")
+    text = worlds(1, 2, f"limit_s = {limit_s}", f"subjects = ['{tmp_path}/subjects.py:{subject}']")
     return first_unit(tmp_path, text)
 
 
@@ -44,7 +44,7 @@ def verify_unit(tmp_path: Path, subject: str, more: str = "") -> Unit:
 def first_unit(tmp_path: Path, text: str) -> Unit:
     """The first row of a plan that has one series."""
     (series,) = plan_of(tmp_path, text).series
-    values = (*series[:-2], 0)
+    values = series[:-1]  # The last two are the first seed and the end of all.
     return Unit(row=row_id(*values), **dict(zip(IDENTITY, values, strict=True)))
 
 
