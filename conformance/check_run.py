@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import unittest
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -196,7 +197,7 @@ class CheckRun(CheckContext):
 
     def _finds_new(self, test: Callable[[], Any]) -> bool:
         """Whether a test fails in a way that this check has not found yet."""
-        with hypothesis.reporting.with_reporter(lambda _: None):
+        with _quiet():
             try:
                 test()
             except BaseException as error:
@@ -211,7 +212,7 @@ class CheckRun(CheckContext):
 
         Hypothesis has shrunk the programs of a test that is drawn.
         """
-        with hypothesis.reporting.with_reporter(lambda _: None):
+        with _quiet():
             try:
                 test()
             except unittest.SkipTest:
@@ -241,6 +242,17 @@ class CheckRun(CheckContext):
             phases=phases if self.replay is None else (Phase.reuse,),
             suppress_health_check=list(HealthCheck),
         )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Let Hypothesis report nothing: neither what it draws, nor that large values have long texts.
+
+    It warns only of some runs of a program, so a warning that is an error would end those alone.
+    """
+    with warnings.catch_warnings(), hypothesis.reporting.with_reporter(lambda _: None):
+        warnings.filterwarnings("ignore", "Generating overly large repr")
+        yield
 
 
 def _violations_in(error: BaseException) -> Iterator[Violation]:
