@@ -429,8 +429,13 @@ class StoreProgram:
             self.settle(key, cells)
 
     def settle(self, key: Any, cells: set[Any]) -> None:
-        """Read which of several writers of a key has won. No promise says which."""
+        """Read which of several writers of a key has won. No promise says which.
+
+        Where a whole segment expires at once, a write may be kept although nobody reads it.
+        """
         store = self.stage.store
+        if not self.stage.oracle.is_readable(key):
+            cells = {None, *cells}
         if self.stage.can.timestamped:
             found = store.get_with_timestamp(key)
             found = None if found is None else tuple(found)

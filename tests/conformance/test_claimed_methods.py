@@ -28,7 +28,7 @@ STORES = SUBJECTS / "one_key_stores.py"
 ONE_KEY = replace(Capabilities(kind="window"), scan=False, ranges=False, reverse=False)
 CLAIMS = ("scan", "ranges", "reverse", "neither scan nor ranges")
 
-SHARED = ["ISO-003", "ISO-007", "ISO-018", "CRASH-013", "LISTEN-008", "ERR-007"]
+SHARED = ["ISO-003", "ISO-007", "ISO-018", "ISO-025", "CRASH-013", "LISTEN-008", "ERR-007"]
 SHARED += [f"PROTOCOL-{number:03}" for number in range(1, 12)]
 """The requirements of every kind that need a scan."""
 
