@@ -22,6 +22,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from streamproof.conformance.crash import triggers
 from streamproof.conformance.program_text import END_OF_SHOWN, ONLY_SHOWN
 
 __all__ = ["made_sure"]
@@ -110,7 +111,9 @@ def _fails_anew(program: str, directory: Path) -> bool:
     """Whether a program ends with an error, in a new interpreter."""
     path = directory / "program.py"
     path.write_text(program, "utf-8")
-    environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
+    # As its reader starts the program: nothing is preloaded, and nothing says why that failed.
+    preloaded = ("LD_PRELOAD", triggers.WHY_UNSEEN)
+    environment = {name: text for name, text in os.environ.items() if name not in preloaded}
     try:
         done = subprocess.run(
             [sys.executable, "-P", path],
