@@ -64,13 +64,10 @@ class CheckContext:
     def exact(self) -> bool:
         """Whether a crash must leave the content of exactly one commit.
 
-        Kafka 4.3 shipped offsets in the store, but no transactions yet.
+        A store that claims transactions is held to them under every specification.
         """
-        return (
-            self.settings.guarantee == "exactly-once"
-            and self.settings.spec != "kafka-4.3"
-            and self.subject.capabilities.transactional
-        )
+        exactly_once = self.settings.guarantee == "exactly-once"
+        return exactly_once and self.subject.capabilities.transactional
 
     def applies(self, requirement: str) -> bool:
         """Whether a requirement holds for this subject in this run."""

@@ -7,6 +7,7 @@ import shutil
 import unittest
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from streamproof.conformance.lab import Lab
 from streamproof.conformance.program_runs import made_sure
 from streamproof.conformance.program_shrinking import passes, shorter, too_long
 from streamproof.conformance.program_text import fails_by_itself
+from streamproof.conformance.random_steps import EffortSpent
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay, SavedChoices
 from streamproof.conformance.settings import Settings, derive_seed
@@ -181,6 +183,13 @@ class CheckRun(CheckContext):
             test = hypothesis.seed(derive_seed(self.seed, "program", number))(test)
             return self._settings(1 + alike, *phases, every=not most_shrunk)(test)
 
+        def smallest(number: int) -> None:
+            try:
+                seeded(number, *phases)()
+            except EffortSpent:
+                self._examples = KeptExamples(self._examples.take())
+                seeded(number, Phase.reuse)()
+
         # A check may have several properties, each with seeds of its own.
         first, self._seeds = self._seeds, self._seeds + count
         phases = (Phase.generate, Phase.shrink) if self.settings.shrinks else (Phase.generate,)
@@ -190,7 +199,7 @@ class CheckRun(CheckContext):
         shrunk = 0
         for number in range(first, first + count):
             if self._finds_new(seeded(number, Phase.generate)):
-                self.shrinking(seeded(number, *phases), is_drawn=True)
+                self.shrinking(partial(smallest, number), is_drawn=True)
                 shrunk += 1
             if shrunk == (most_shrunk or 2 * len(self.check.requirements)):
                 break

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-__all__ = ["Draw", "Player", "Steps", "step"]
+__all__ = ["Draw", "EffortSpent", "Player", "Steps", "step"]
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -85,11 +85,15 @@ class Steps:
         self.choice = st.sampled_from(steps)
 
 
+class EffortSpent(KeyboardInterrupt):
+    """As many programs were played as may be.
+
+    Hypothesis ends at once for a KeyboardInterrupt alone, and has kept the smallest that failed.
+    """
+
+
 class Player:
     """Draws and plays programs, until the effort is spent.
-
-    Once it is spent, no program is played but those that are known to fail. So Hypothesis soon
-    finds no smaller one, and ends with the smallest that failed.
 
     Args:
         steps: the steps to draw.
@@ -101,14 +105,15 @@ class Player:
         self._steps = steps
         self._length = length
         self._effort = effort
-        self._failed: set[str] = set()
 
     def play(self, draw: Draw, begin: Callable[[], Any]) -> None:
-        """Play a program on the object that ``begin`` makes. One without steps makes no object."""
+        """Play a program on the object that ``begin`` makes. One without steps makes no object.
+
+        Raises:
+            EffortSpent: no program is left to play.
+        """
         if self._effort <= 0:
-            self._play_again(draw, begin)
-            return
-        program: list[_Drawn] = []
+            raise EffortSpent
         target = None
         for _ in range(self._length):
             drawn = self._draw(draw)
@@ -117,27 +122,7 @@ class Player:
             if target is None:
                 target = begin()
                 self._effort -= 1
-            program.append(drawn)
-            try:
-                drawn.do(target)
-            except BaseException:
-                self._failed.add(repr(program))
-                raise
-
-    def _play_again(self, draw: Draw, begin: Callable[[], Any]) -> None:
-        """Draw a program, and play it if it is known to fail.
-
-        A program draws as much as it did before, because Hypothesis remembers it.
-        """
-        program: list[_Drawn] = []
-        for _ in range(self._length):
-            drawn = self._draw(draw)
-            if drawn is not None:
-                program.append(drawn)
-                if repr(program) in self._failed:
-                    target = begin()
-                    for each in program:
-                        each.do(target)
+            drawn.do(target)
 
     def _draw(self, draw: Draw) -> _Drawn | None:
         chosen = draw(self._steps.choice)

@@ -98,30 +98,33 @@ class Inspector:
         found = Observation()
         stage = "opening"
         try:
-            with self._run.status.operation("opening the store after the crash"):
+            with self._during(stage):
                 store = self._open(lab, found)
             # Closing takes as long as all the rest, and the end of the process closes for free.
             self._kept.append(store)
             stage = "reading"
-            with self._run.status.operation("reading the store after the crash"):
-                self._read(store, crashed, history, found)
+            self._read(store, crashed, history, found)
             stage = "restoring"
-            with self._run.status.operation("restoring the store after the crash"):
-                self._replay(lab, store, history, found)
-                if reopen:
-                    found.reopened = True
+            self._replay(lab, store, history, found)
+            if reopen:
+                found.reopened = True
+                with self._during(stage):
                     store.close()
+                with self._during(stage):
                     store = lab.rows()
-                    self._kept.append(store)
-                found.restored = _read(store, crashed.keys)
-                partitions = partitions_of(history)
-                found.restored_offsets = [store.committed_offset(each) for each in partitions]
+                self._kept.append(store)
+            found.restored = self._rows(store, crashed.keys, stage)
+            found.restored_offsets = self._offsets(store, history, stage)
         except BaseException as error:
             found.error = f"{stage} the store raised {told(error)}"
             found.traceback = traceback_of(error)
         if self._run.subject.is_remote:
             self._release_hosts()
         return found
+
+    def _during(self, stage: str) -> contextlib.AbstractContextManager[None]:
+        """Report one call. Each has its own limit of time, as a stage may have thousands."""
+        return self._run.status.operation(f"{stage} the store after the crash")
 
     def _release_hosts(self) -> None:
         """Close remote stores, because each has a host, and a host can then open the next one."""
@@ -147,12 +150,15 @@ class Inspector:
             return lab.rows()
 
     def _read(self, store: Any, crashed: Crashed, history: History, found: Observation) -> None:
-        found.offsets = [store.committed_offset(each) for each in partitions_of(history)]
-        found.content = _read(store, crashed.keys)
+        stage = "reading"
+        found.offsets = self._offsets(store, history, stage)
+        found.content = self._rows(store, crashed.keys, stage)
         if self._run.subject.capabilities.scan:
-            found.scanned = _entries(store)
+            with self._during(stage):
+                found.scanned = _entries(store)
         if self._run.subject.capabilities.position:
-            offsets = store.position.as_dict()
+            with self._during(stage):
+                offsets = store.position.as_dict()
             found.position = {partition: offset for (_, partition), offset in offsets.items()}
 
     def _replay(self, lab: Lab, store: Any, history: History, found: Observation) -> None:
@@ -161,8 +167,26 @@ class Inspector:
         records = _missing(changelog, offsets)
         size = max(RESTORE_BATCH, math.ceil(len(records) / MOST_BATCHES))
         for at in range(0, len(records), size):
-            lab.restore(store, records[at : at + size])
-        store.commit(ends_of(changelog))
+            with self._during("restoring"):
+                lab.restore(store, records[at : at + size])
+        with self._during("restoring"):
+            store.commit(ends_of(changelog))
+
+    def _rows(self, store: Any, keys: list[bytes], stage: str) -> dict[bytes, bytes]:
+        content = {}
+        for key in keys:
+            with self._during(stage):
+                value = store.get(key)
+            if value is not None:
+                content[key] = bytes(value)
+        return content
+
+    def _offsets(self, store: Any, history: History, stage: str) -> list[int | None]:
+        found = []
+        for each in partitions_of(history):
+            with self._during(stage):
+                found.append(store.committed_offset(each))
+        return found
 
 
 def _missing(
@@ -180,15 +204,6 @@ def how_it_ended(status: int) -> str:
     """How a process ended, from the status of ``os.waitpid``: an exit code or a signal."""
     code = os.waitstatus_to_exitcode(status)
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-
-
-def _read(store: Any, keys: list[bytes]) -> dict[bytes, bytes]:
-    content = {}
-    for key in keys:
-        value = store.get(key)
-        if value is not None:
-            content[key] = bytes(value)
-    return content
 
 
 def _entries(store: Any) -> list[tuple[bytes, bytes]]:

@@ -220,3 +220,13 @@ def test_what_a_requirement_implies_exists_and_binds_as_much() -> None:
             assert name != each.id
             assert other.binds == each.binds
             assert each.id not in other.implies
+
+
+def test_a_claim_of_transactions_binds_under_every_specification() -> None:
+    """Kafka 4.3 has no such stores, but who claims to have one is held to the claim."""
+    claims = {"transactional", "isolated_reads"}
+    bound = [each for each in load_catalogue().values() if claims & {*each.needs}]
+    limited = {each.id for each in bound if each.specs == ["kips", "kafka-4.4"]}
+
+    assert not limited
+    assert "CRASH-003" in {each.id for each in bound}

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from pathlib import Path
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
-from streamproof.conformance.random_steps import Player, Steps, step
+from streamproof.conformance.check_loader import load_checks
+from streamproof.conformance.check_run import CheckRun
+from streamproof.conformance.random_steps import EffortSpent, Player, Steps, step
+from streamproof.conformance.running_call import RunningCall
+from streamproof.conformance.settings import Settings
 from streamproof.conformance.store_oracle import Choices, Scan, StoreOracle
+from streamproof.conformance.subject import load_subject
+from streamproof.conformance.violations import violation_of
 from streamproof.conformance.windows_oracle import Ageing
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.windows import Window, Windowed
@@ -176,7 +185,7 @@ def played(*, offered: bool = True, effort: int = 100, most: int = 3) -> list[Ad
     def program(data: st.DataObject) -> None:
         player.play(data.draw, begin)
 
-    with contextlib.suppress(AssertionError):
+    with contextlib.suppress(AssertionError, EffortSpent):
         program()
     return begun
 
@@ -188,17 +197,49 @@ def test_a_step_that_is_not_offered_is_never_done() -> None:
 
 
 def test_a_failing_program_ends_small() -> None:
-    assert played(effort=1000)[-1].calls == ["add"] * 3
+    assert played(effort=100_000)[-1].calls == ["add"] * 3
 
 
 def test_a_spent_player_plays_no_new_program() -> None:
     assert len(played(effort=10, most=0)) == 10
 
 
-def test_a_spent_player_still_plays_what_failed() -> None:
-    begun = played(effort=60, most=9)
+def test_a_search_without_effort_ends_with_the_smallest_that_failed(tmp_path: Path) -> None:
+    """Nothing is played after that but this program, which is also the one that is saved."""
+    run = CheckRun(
+        load_checks()["model.random_programs"],
+        load_subject("rocksdb"),
+        Settings(),
+        tmp_path,
+        RunningCall(tmp_path / "status", create=True),
+    )
+    totals: list[int] = []
+    begun: list[Adding] = []
+    steps = Steps(Adding, {"number": st.integers(0, 9)}, True)
 
-    assert begun[-1].total >= 7
+    def begin() -> Adding:
+        begun.append(Adding())
+        return begun[-1]
+
+    def new_body() -> Callable[[DataObject], None]:
+        player = Player(steps, 10, 40)
+
+        def body(data: DataObject) -> None:
+            try:
+                player.play(data.draw, begin)
+            except AssertionError as error:
+                totals.append(begun[-1].total)
+                program = f"assert {begun[-1].total} < 7"
+                raise violation_of("KV-015")("add", "less", "more", program) from error
+
+        return body
+
+    run.run_programs(new_body, 10)
+    (failure,) = run.findings.values()
+
+    assert totals[-1] == min(totals)
+    assert failure.program == f"assert {totals[-1]} < 7"
+    assert len(failure.choices.examples) == 1
 
 
 class TestTimes:
