@@ -20,7 +20,7 @@ from streamproof.conformance.program_text import (
 __all__ = ["ProgramEnding", "unless_refused"]
 
 _ASSIGNMENT = re.compile(
-    r"\w+ = |#|lab\.(processing|idle|measure|restore|catch_up|wipe|open_and_close"
+    r"\w+ = |#|lab(?:_\d+)?\.(processing|idle|measure|restore|catch_up|wipe|open_and_close"
     r"|watch_files|look_at_files|watch_log)\("
 )
 """The lines of a program that have no value to print."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
 from streamproof.conformance.check_context import CheckContext
 from streamproof.conformance.claimed_methods import is_claimed
@@ -42,7 +42,7 @@ from streamproof.stores.api import NO_TIMESTAMP, IsolationLevel
 from streamproof.stores.metrics import Level
 from streamproof.stores.windows import Window, Windowed
 
-__all__ = ["SCAN_LIMIT", "Entry", "Handle", "Trial", "entry_key"]
+__all__ = ["SCAN_LIMIT", "Entry", "Handle", "Place", "Trial", "entry_key"]
 
 T = TypeVar("T")
 
@@ -73,6 +73,13 @@ _ATTRIBUTES: dict[str, type] = {
     "prepared": bool,
     "isolation_level": IsolationLevel,
 }
+
+
+class Place(NamedTuple):
+    """A lab of its own for a neighbour of the store, and its variable in a program."""
+
+    label: str
+    lab: Lab
 
 
 class Trial:
@@ -328,24 +335,42 @@ class Trial:
 
     def open_other_task(self, task_id: str) -> Handle:
         """Make a store of another task of the thread, which shares the registry of metrics."""
-        return self._open_in(f"lab.other_task({task_id!r})", self.lab.other_task(task_id))
+        label = self.label_for("store")
+        self.lines.append(f"{label} = lab.other_task({task_id!r}).{self.lab.subject.opener}()")
+        return self._opened_in(self.lab.other_task(task_id), label, "rows")
 
-    def open_named(self, name: str) -> Handle:
-        """Make a store of another name in the task directory.
+    def other_task(self, task_id: str) -> Place:
+        """The directory of another task of the thread."""
+        return self._place(f"lab.other_task({task_id!r})", self.lab.other_task(task_id))
+
+    def named(self, name: str) -> Place:
+        """The task directory for a store of another name.
 
         Raises:
             Skipped: the factory of the subject takes no name.
         """
         if not self.lab.subject.takes_name:
             raise Skipped("the factory has no parameter `name`, so all its stores have one name")
-        return self._open_in(f"lab.named({name!r})", self.lab.named(name))
+        return self._place(f"lab.named({name!r})", self.lab.named(name))
 
-    def _open_in(self, source: str, lab: Lab) -> Handle:
-        """Open a store in another lab, which ``source`` makes in a program."""
+    def _place(self, source: str, lab: Lab) -> Place:
+        """Another lab, which ``source`` makes in a program."""
+        number = self._labels["lab"] = self._labels.get("lab", 0) + 1
+        place = Place(f"lab_{number}", lab)
+        self.lines.append(f"{place.label} = {source}")
+        return place
+
+    def open_at(self, place: Place, *, as_rows: bool = True) -> Handle:
+        """Make a store and open it in another lab, by default seen as a key-value store."""
         label = self.label_for("store")
-        self.lines.append(f"{label} = {source}.{lab.subject.opener}()")
+        opener = self.lab.subject.opener if as_rows else "open"
+        self.lines.append(f"{label} = {place.label}.{opener}()")
+        return self._opened_in(place.lab, label, "rows" if as_rows else "open")
+
+    def _opened_in(self, lab: Lab, label: str, opener: str) -> Handle:
+        """Open a store in another lab, as the last line of the program does."""
         with self.watching(f"{label} = open()"):
-            raw = lab.rows()
+            raw = getattr(lab, opener)()
         self._open.append(raw)
         return Handle(self, raw, label)
 
@@ -476,21 +501,31 @@ class Trial:
         told, self._told = calls[self._told :], len(calls)
         return told
 
-    def restore(self, store: Handle, records: list[ChangelogRecord]) -> None:
-        """Apply a batch of changelog records, as the runtime does."""
-        self.lines.append(f"lab.restore({store.label}, {render(records)})")
+    def restore(
+        self, store: Handle, records: list[ChangelogRecord], at: Place | None = None
+    ) -> None:
+        """Apply a batch of changelog records, as the runtime does; ``at`` is the store's lab."""
+        label, lab = at or Place("lab", self.lab)
+        self.lines.append(f"{label}.restore({store.label}, {render(records)})")
         with self.watching("restore(…)"):
-            self.lab.restore(store.raw, records)
+            lab.restore(store.raw, records)
 
     def processing(
-        self, offset: int, *, topic: str = "input", partition: int = 0, timestamp: int = -1
+        self,
+        offset: int,
+        *,
+        topic: str = "input",
+        partition: int = 0,
+        timestamp: int = -1,
+        at: Place | None = None,
     ) -> None:
-        """Tell the store that an input record is being processed."""
+        """Tell the store that an input record is being processed; ``at`` is the store's lab."""
+        label, lab = at or Place("lab", self.lab)
         arguments = f"{topic!r}, {partition}, {offset}"
         if timestamp != NO_TIMESTAMP:
             arguments += f", timestamp={timestamp}"
-        self.lines.append(f"lab.processing({arguments})")
-        self.lab.processing(topic, partition, offset, timestamp)
+        self.lines.append(f"{label}.processing({arguments})")
+        lab.processing(topic, partition, offset, timestamp)
 
     def measure(self, level: Level) -> None:
         """Give the stores that are opened from now on a registry of metrics."""

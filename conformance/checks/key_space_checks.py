@@ -4,91 +4,200 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import permutations
+from typing import Any, NamedTuple
 
 from streamproof.conformance.check_registry import check
-from streamproof.conformance.lab import CHANGELOG, TopicPartition
-from streamproof.conformance.trial import Handle, Trial
+from streamproof.conformance.lab import CHANGELOG, ChangelogRecord, TopicPartition
+from streamproof.conformance.trial import Entry, Handle, Place, Trial
+from streamproof.conformance.windowed_trial import Timed
+from streamproof.stores.windows import LONG_MAX, Windowed
 
-NAMES = ("a", "a-b", "a.b", "ab", "A")
+NAMES = ("a", "a-b", "a.b", "a_b", "ab", "A")
 """Names of stores that Kafka allows. They are prefixes of each other, and differ in a separator or
 in case alone, as names of files and tables must not."""
 
-KEYS = (b"x", b"-bx", b"b-x", b".b-x", b"b", b"bx")
-"""Keys that give the same bytes behind different names, with and without a separator."""
+SEPARATORS = ("", "-", ".", "_")
+"""What may stand between the name of a store and a key, and in a name as well."""
+
+
+def completing(names: Sequence[str]) -> list[bytes]:
+    """Keys that complete a name to what the key ``x`` makes of a longer name.
+
+    Behind ``a``, with a dash in between, ``b-x`` gives the same bytes as ``x`` behind ``a-b``.
+    """
+    found = {
+        f"{longer[len(name) + len(each) :]}{each}x".encode()
+        for name, longer in permutations(names, 2)
+        for each in SEPARATORS
+        if longer.startswith(f"{name}{each}")
+    }
+    return sorted(found)
+
+
+KEYS = (b"x", b"b", *completing(NAMES), b"\xff")
+"""Keys that give the same bytes behind different names, and the ends of a key space."""
 
 NEIGHBOURS = ("0_0", "0_1", "0_11")
 """The ids of tasks."""
 
+INPUT = "input"
+"""The topic of the input records that cause the writes of the n-th store: partition n."""
+
+ALL_TIMES = (0, LONG_MAX)
+
+
+class Scan(NamedTuple):
+    """A way to read several keys, with its arguments, and which keys must be found."""
+
+    method: str
+    arguments: tuple[Any, ...] = ()
+    finds: Callable[[bytes], bool] = lambda _: True
+
+
+SCANS = {
+    "key-value": (
+        Scan("all"),
+        Scan("reverse_all"),
+        Scan("range", (None, None)),
+        Scan("range", (b"b", None), lambda key: key >= b"b"),
+        Scan("range", (None, b"bx"), lambda key: key <= b"bx"),
+        Scan("reverse_range", (b"b", None), lambda key: key >= b"b"),
+        Scan("prefix_scan", (b"",)),
+        Scan("prefix_scan", (b"b",), lambda key: key.startswith(b"b")),
+    ),
+    "window": (
+        Scan("fetch_all", ALL_TIMES),
+        Scan("backward_fetch_all", ALL_TIMES),
+        Scan("fetch_range", (None, None, *ALL_TIMES)),
+        Scan("fetch_range", (b"b", None, *ALL_TIMES), lambda key: key >= b"b"),
+        Scan("backward_fetch_range", (None, b"bx", *ALL_TIMES), lambda key: key <= b"bx"),
+    ),
+    "session": (
+        Scan("find_sessions_between", ALL_TIMES),
+        Scan("fetch_range", (None, None)),
+        Scan("backward_fetch_range", (b"b", None), lambda key: key >= b"b"),
+        Scan("find_sessions_range", (None, b"bx", *ALL_TIMES), lambda key: key <= b"bx"),
+    ),
+}
+"""Scans by the kind of the store. Those with an open side end where another store may begin."""
+
+
+def by_key(entry: Entry) -> tuple[bytes, bytes]:
+    """An entry of a scan by its plain key: each key has one window or session."""
+    at, value = entry
+    return (at.key if isinstance(at, Windowed) else at), value
+
 
 @dataclass
 class Neighbour:
-    """A store beside others: how to open it, its changelog, and what it must have."""
+    """A store beside others: its lab, its changelog, and what it must have."""
 
-    opens: Callable[[], Handle]
+    t: Trial
+    number: int
+    place: Place
     changelog: TopicPartition
     store: Handle
     content: dict[bytes, bytes] = field(default_factory=dict)
+    committed: dict[bytes, bytes] = field(default_factory=dict)
     offset: int | None = None
+    position: int | None = None
     is_closed: bool = False
 
     def put(self, key: bytes, value: bytes) -> None:
         """Put, and note it."""
+        self._process()
         self.store.put(key, value)
         self.content[key] = value
 
     def delete(self, key: bytes) -> None:
         """Delete, and note it."""
+        self._process()
         self.store.delete(key)
         del self.content[key]
+
+    def _process(self) -> None:
+        """Let the next write come from the next record of the store's own input."""
+        if self.t.lab.subject.capabilities.position:
+            self.position = 0 if self.position is None else self.position + 1
+            self.t.processing(self.position, topic=INPUT, partition=self.number, at=self.place)
 
     def commit(self, offset: int) -> None:
         """Commit an offset of the store's own changelog, and note it."""
         self.store.commit({self.changelog: offset})
-        self.offset = offset
+        self.offset, self.committed = offset, dict(self.content)
 
     def close(self) -> None:
         """Close the store, and note that the check itself has done so."""
         self.store.close()
         self.is_closed = True
 
-    def reopen(self, *, persistent: bool) -> None:
-        """Open a store in the same place."""
-        self.store, self.is_closed = self.opens(), False
+    def reopen(self, *, persistent: bool, manages_offsets: bool) -> None:
+        """Open a store in the same place, which has what was committed."""
+        self.store, self.is_closed = self.t.open_at(self.place), False
         if not persistent:
-            self.content.clear()
+            self.committed = {}
+        if not (persistent and manages_offsets):
+            self.offset, self.position = None, None
+        self.content = dict(self.committed)
+
+    def restore(self, key: bytes, deleted: bytes, offset: int) -> None:
+        """Restore a value and a deletion, as the runtime does after an opening, and commit."""
+        value = b"restored %d" % self.number
+        records = [ChangelogRecord(key, value, offset - 1), ChangelogRecord(deleted, None, offset)]
+        self.t.restore(self.store, records, at=self.place)
+        self.content[key] = value
+        self.content.pop(deleted, None)
+        self.commit(offset)
 
 
 class Street:
     """Stores that are open side by side, each with the same keys and other values."""
 
     def __init__(
-        self, t: Trial, opens: Sequence[Callable[[], Handle]], changelogs: Sequence[TopicPartition]
+        self, t: Trial, places: Sequence[Place], changelogs: Sequence[TopicPartition]
     ) -> None:
         self.t = t
         self.can = t.lab.subject.capabilities
         self.all = [
-            Neighbour(each, changelog, each())
-            for each, changelog in zip(opens, changelogs, strict=True)
+            Neighbour(t, number, place, changelog, t.open_at(place))
+            for number, (place, changelog) in enumerate(zip(places, changelogs, strict=True))
         ]
 
+    def _reopen(self, each: Neighbour) -> None:
+        can = self.can
+        each.reopen(persistent=can.persistent, manages_offsets=can.manages_offsets)
+
     def expect(self) -> None:
-        """Demand of each store its own rows and offsets, and none of another."""
+        """Demand of each store its own rows, offsets and position, and none of another."""
+        kept = len(self.t.lines)
         for each in self.all:
-            if each.is_closed:
-                continue
-            for key in KEYS:
-                self.t.expect(each.store.get(key), each.content.get(key))
-            if self.can.scan and self.can.kind == "key-value":
-                found = sorted(each.store.scan("all"))
-                self.t.expect(found, sorted(each.content.items()))
-            if self.can.manages_offsets:
-                for other in self.all:
-                    expected = each.offset if other is each else None
-                    self.t.expect(each.store.committed_offset(other.changelog), expected)
+            if not each.is_closed:
+                self._expect_rows(each)
+                self._expect_progress(each)
+        # What was read and is right would only make a program long.
+        del self.t.lines[kept:]
+
+    def _expect_rows(self, each: Neighbour) -> None:
+        for key in KEYS:
+            self.t.expect(each.store.get(key), each.content.get(key))
+        for scan in SCANS[self.can.kind]:
+            if self.t.has(scan.method):
+                found = sorted(map(by_key, each.store.scan(scan.method, *scan.arguments)))
+                expected = [(key, value) for key, value in each.content.items() if scan.finds(key)]
+                self.t.expect(found, sorted(expected))
+
+    def _expect_progress(self, each: Neighbour) -> None:
+        if self.can.manages_offsets:
+            for other in self.all:
+                expected = each.offset if other is each else None
+                self.t.expect(each.store.committed_offset(other.changelog), expected)
+        if self.can.position:
+            at = {} if each.position is None else {(INPUT, each.number): each.position}
+            self.t.expect(each.store.position(), at)
 
     def live(self, tried: str) -> None:
-        """Write, delete, commit, close and reopen each in turn; look at all of them each time."""
+        """Write, delete, commit, close, reopen and restore each in turn; look at all of them."""
         t, requirement = self.t, self.t.requirement
         t.claim(requirement, f"write to each of {tried}, then read all of them")
         for number, each in enumerate(self.all):
@@ -106,29 +215,107 @@ class Street:
         for each in self.all[::-1]:
             each.close()
             self.expect()
-            each.reopen(persistent=self.can.persistent)
+            self._reopen(each)
         self.expect()
+        if self.can.transactional and t.run.settings.guarantee == "exactly-once":
+            self._discard(tried)
+        self._restore(tried)
+
+    def _restore(self, tried: str) -> None:
+        """Open all stores, then restore each while those before it have uncommitted writes."""
+        for each in self.all:
+            each.close()
+        for each in self.all:
+            self._reopen(each)
+        self.t.claim(self.t.requirement, f"restore each of {tried}, then read all of them")
+        for each in self.all:
+            each.restore(KEYS[0], KEYS[1], 60 + 2 * each.number)
+            each.put(KEYS[2], b"after %d" % each.number)
+            self.expect()
+
+    def _discard(self, tried: str) -> None:
+        """Stage writes in all stores, commit the first, and close the others without a commit."""
+        self.t.claim(
+            self.t.requirement,
+            f"write to each of {tried}, commit one, close the others, then read all of them",
+        )
+        positions = [each.position for each in self.all]
+        for each in self.all:
+            each.put(KEYS[0], b"staged %d" % each.number)
+        self.all[0].commit(40)
+        self.expect()
+        for each in self.all[1:]:
+            each.close()
+            self.expect()
+            self._reopen(each)
+            if each.position is not None:
+                each.position = positions[each.number]
+            self.expect()
+
+    def expire(self, tried: str) -> None:
+        """Let each store of windows or sessions in turn expire all it has; look at the next ones.
+
+        Those are written to as well, because a put into an expired window comes too late.
+        """
+        if self.can.kind == "key-value":
+            return
+        t = self.t
+        t.claim(t.requirement, f"let all rows of one of {tried} expire, then use the others")
+        stores = [self._open_again(each) for each in self.all]
+        early = stores[0].times.base
+        late = early + 3 * max(self.can.retention_ms, self.can.segment_interval_ms)
+        for each, store in zip(self.all, stores, strict=True):
+            store.put(b"x", b"early", early)
+            store.handle.commit({each.changelog: 100})
+        for each, store in zip(self.all, stores, strict=True):
+            store.put(b"x", b"late", late)
+            store.handle.commit({each.changelog: 101})
+            current = store
+            if self.can.persistent:
+                # An opening may delete what has expired meanwhile.
+                store.handle.close()
+                current = self._open_again(each)
+            t.expect(current.get(b"x", late), b"late")
+            key = b"y%d" % each.number
+            for other in stores[each.number + 1 :]:
+                t.expect(other.get(b"x", early), b"early")
+                other.put(key, b"early", early)
+                t.expect(other.get(key, early), b"early")
+
+    def _open_again(self, each: Neighbour) -> Timed:
+        """Open a store in the place of a neighbour, as a store of windows or sessions."""
+        if not each.is_closed:
+            each.close()
+        return Timed(self.t, self.t.open_at(each.place, as_rows=False))
+
+
+def changelogs_of_tasks() -> list[TopicPartition]:
+    """The changelog partition of the store in each of the tasks."""
+    return [CHANGELOG._replace(partition=int(each.partition("_")[2])) for each in NEIGHBOURS]
+
+
+def changelogs_of_names() -> list[TopicPartition]:
+    """The changelog partition of each of the stores in the task."""
+    return [TopicPartition(f"streamproof-{each}-changelog", 0) for each in NAMES]
 
 
 @check("LIFE-007")
 def tasks_are_apart(t: Trial) -> None:
-    """Open stores of one name in several tasks, and write, commit, close and reopen each."""
+    """Open stores of one name in several tasks; write, commit, close, reopen and restore each."""
     t.claim("LIFE-007", "open stores of one name in several tasks")
-    opens = [partial(t.open_other_task, each) for each in NEIGHBOURS]
-    changelogs = [CHANGELOG._replace(partition=int(each.partition("_")[2])) for each in NEIGHBOURS]
-    Street(t, opens, changelogs).live("several tasks")
+    street = Street(t, [*map(t.other_task, NEIGHBOURS)], changelogs_of_tasks())
+    street.live("several tasks")
+    street.expire("several tasks")
 
 
 @check("LIFE-004", "LIFE-022")
 def stores_of_a_task_are_apart(t: Trial) -> None:
-    """Open stores of similar names in one task, and write, commit, close and reopen each."""
+    """Open stores of similar names in one task; write, commit, close, reopen and restore each."""
     t.claim("LIFE-022", "open stores of similar names in one task directory")
-    opens = [partial(t.open_named, each) for each in NAMES]
-    street = Street(
-        t, opens, [TopicPartition(f"streamproof-{each}-changelog", 0) for each in NAMES]
-    )
+    street = Street(t, [*map(t.named, NAMES)], changelogs_of_names())
     for name, each in zip(NAMES, street.all, strict=True):
         t.claim("LIFE-004", "read the name of a store that was made with this name")
         t.expect(each.store.read("name"), name)
     t.claim("LIFE-022", "use stores of similar names in one task directory")
     street.live("several stores of a task")
+    street.expire("several stores of a task")

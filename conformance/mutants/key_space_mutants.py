@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 from weakref import WeakSet
 
 from streamproof.conformance.mutants.crash_mutants import JournalStore
-from streamproof.stores.api import Position, StateStore, StateStoreContext, TopicPartition
+from streamproof.stores.api import (
+    NO_TIMESTAMP,
+    ChangelogRecord,
+    KeyValueIterator,
+    Position,
+    StateStore,
+    StateStoreContext,
+    TopicPartition,
+)
+from streamproof.stores.iterators import StoreIterator
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
+from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
+from streamproof.stores.windowed.memory_windows import InMemoryWindowStore
 
 NAME = "store"
 
@@ -149,6 +161,74 @@ class names_run_into_keys(InMemoryKeyValueStore):
             self.rows[self._shared(key)] = value
 
 
+class open_ranges_run_on(InMemoryKeyValueStore):
+    """Ends a scan with an open upper side where the table ends, behind the rows of other stores."""
+
+    opened: ClassVar[WeakSet[open_ranges_run_on]] = WeakSet()
+
+    def __init__(self, name: str = NAME) -> None:
+        super().__init__(name)
+        self.opened.add(self)
+
+    def range(self, from_key: bytes | None, to_key: bytes | None) -> KeyValueIterator:
+        own = super().range(from_key, to_key)
+        if to_key is not None:
+            return own
+        behind = [each for each in self.opened if each.is_open and each.name > self.name]
+        rows = chain(own, *(InMemoryKeyValueStore.range(each, None, None) for each in behind))
+        return StoreIterator(self.name, rows, self._iterators)
+
+
+class one_position_for_the_task(InMemoryKeyValueStore):
+    """Keeps the position of all stores of a process in one place."""
+
+    reached: ClassVar[Position] = Position()
+
+    def __init__(self, name: str = NAME) -> None:
+        super().__init__(name)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._position = self.reached
+        super().put(key, value)
+
+
+class restores_the_newest(InMemoryKeyValueStore):
+    """Hands restored records to the store that was opened last."""
+
+    newest: ClassVar[restores_the_newest]
+
+    def __init__(self, name: str = NAME) -> None:
+        super().__init__(name)
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        super().init(context, root)
+        type(self).newest = self
+
+    def _restore(self, batch: Sequence[ChangelogRecord]) -> None:
+        super(restores_the_newest, self.newest)._restore(batch)
+
+
+class close_discards_for_all(TransactionalKeyValueStore):
+    """Rolls back, when it is closed, what all stores of the process have staged."""
+
+    opened: ClassVar[WeakSet[close_discards_for_all]] = WeakSet()
+
+    def __init__(self, name: str = NAME) -> None:
+        super().__init__(TransactionalRocksDBStore(name))
+        self.opened.add(self)
+
+    def discard(self) -> None:
+        """Roll back what is staged, and go on."""
+        self._target.close()
+        self._begin()
+
+    def close(self) -> None:
+        for each in self.opened:
+            if each is not self and each.is_open:
+                each.discard()
+        super().close()
+
+
 class _TemporaryOfTheTask(_Journalled):
     def append(self, data: bytes) -> None:
         written = self.journal.read_bytes() if self.journal.exists() else b""
@@ -187,3 +267,20 @@ class close_ends_every_task(InMemoryKeyValueStore):
         for each in list(self.opened):
             if each.name == self.name:
                 InMemoryKeyValueStore.close(each)
+
+
+class stream_time_of_the_process(InMemoryWindowStore):
+    """Keeps the stream time of all stores of a process in one place."""
+
+    newest: ClassVar[int] = NO_TIMESTAMP
+
+    def __init__(self, name: str = NAME) -> None:
+        super().__init__(name, retention_ms=180_000, window_size_ms=10_000)
+
+    @property
+    def _stream_time(self) -> int:
+        return self.newest
+
+    @_stream_time.setter
+    def _stream_time(self, time: int) -> None:
+        type(self).newest = max(time, self.newest)
