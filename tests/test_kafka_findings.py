@@ -12,6 +12,10 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "examples" / "kafka-findings"
 
 SHOWN = {
+    "BatchesAreHalfApplied": [
+        "rocksdb, after a refused batch: nothing is stored",
+        "in-memory, after a refused batch: the first row is stored",
+    ],
     "ClosedStoresAnswer": [
         f"{store}, closed: get gives {found}"
         for store, found in {
@@ -41,6 +45,14 @@ SHOWN = {
         "rocksdb, after the removal of a, reverseAll: [c, b, a]",
         "in-memory, after the removal of a, all: [b, c]",
         "in-memory, after the removal of a, reverseAll: [c, b, a]",
+    ],
+    "StreamTimeIsForgotten": [
+        f"{store}, {when}: {found}"
+        for store in ("rocksdb-window", "rocksdb-session")
+        for when, found in {
+            "after a late put": "null",
+            "after a late put into the store opened again": "late",
+        }.items()
     ],
     "SwappedSessionRanges": [
         "rocksdb, range from b to a: nothing",
