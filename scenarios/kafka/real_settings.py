@@ -100,7 +100,6 @@ def _obstacles_of_the_plan(setup: Setup, release: str) -> Iterator[str]:
             not config.recycles_tasks,
             "Kafka always keeps the stores of a task that changes its role open",
         ),
-        (config.static_members, "its members are static, and those of real processes are not"),
         (config.probing_rebalance_interval_ms < LEAST_PROBING_MS, least),
         (config.static_members, "the instances in Java are no static members"),
         (config.assignor.max_warmup_replicas < 1, "Kafka takes no max.warmup.replicas below 1"),
@@ -138,8 +137,6 @@ def settings_of(plan: Plan) -> dict[str, str]:
         "max.warmup.replicas": config.assignor.max_warmup_replicas,
         "acceptable.recovery.lag": config.assignor.acceptable_recovery_lag,
     }
-    found["max.poll.interval.ms"] = config.max_poll_interval_ms
-    found["task.timeout.ms"] = config.task_timeout_ms
     # Kafka has other defaults for these, which suit real networks.
     by_name = {each.name: each.default for each in fields(StreamsConfig)}
     if config.max_poll_records != by_name["max_poll_records"]:
