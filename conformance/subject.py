@@ -98,6 +98,8 @@ class Subject:
     @property
     def takes_name(self) -> bool:
         """Whether the factory has a parameter ``name``, and so makes stores of several names."""
+        if isinstance(self.factory, HostFactory):
+            return self.factory.takes_name
         try:
             return "name" in inspect.signature(self.factory).parameters
         except (TypeError, ValueError):
@@ -106,6 +108,8 @@ class Subject:
 
     def named(self, name: str) -> Subject:
         """The subject as a factory of stores of this name. The factory takes a name."""
+        if isinstance(self.factory, HostFactory):
+            return replace(self, factory=self.factory.named(name))
         factory: Callable[..., Any] = self.factory
         return replace(self, factory=partial(factory, name=name))
 

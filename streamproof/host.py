@@ -45,6 +45,7 @@ def serve_subject(subject: str, directory: Path | None) -> None:
             ),
             name=info.package or info.name,
             version=info.version,
+            names=loaded.takes_name,
             directory=directory,
         )
     )

@@ -6,6 +6,7 @@ the last iterator that is still open then, the process ends, or waits for anothe
 
 from __future__ import annotations
 
+import copy
 import shlex
 import shutil
 import tempfile
@@ -71,6 +72,8 @@ class HostFactory:
         hello: the host's name, version and claims.
         capabilities: the capabilities that the host claims.
         reopens: whether a host opens one store after another.
+        takes_name: whether a host makes stores of the names that it is told.
+        name: the name of the stores.
 
     Raises:
         UsageError: the host cannot be started, or does not speak the protocol.
@@ -97,6 +100,8 @@ class HostFactory:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         self.reopens = self.hello.reopens and DIRECTORY not in command
+        self.takes_name = self.hello.names
+        self.name = "store"
         self.capabilities = self._claimed()
 
     def _claimed(self) -> Capabilities:
@@ -126,7 +131,13 @@ class HostFactory:
 
     def __call__(self) -> RemoteStore:
         """A store that is not open."""
-        return _STORES[self.capabilities.kind]("store", self.command, self.capabilities)
+        return _STORES[self.capabilities.kind](self.name, self.command, self.capabilities)
+
+    def named(self, name: str) -> HostFactory:
+        """The same for stores of another name, each in a process of its own."""
+        found = copy.copy(self)
+        found.name = name
+        return found
 
 
 class _Closed(NamedTuple):
@@ -194,6 +205,7 @@ class RemoteStore(Calls, StateStore):
                 NOTHING,
                 "open",
                 {
+                    "name": self._name,
                     "directory": str(context.state_dir),
                     "task": context.task_id,
                     "changelog": changelog_partition(context, self._name),

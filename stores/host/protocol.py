@@ -74,12 +74,17 @@ class HostReply(Struct):
 
 
 class Hello(Struct):
-    """The host's name, version and claims, and whether it opens one store after another."""
+    """The host's name, version and claims.
+
+    ``reopens`` says whether it opens one store after another, and ``names`` whether it makes stores
+    of the names that it is told.
+    """
 
     protocol: int
     name: str = ""
     version: str = ""
     reopens: bool = False
+    names: bool = False
     capabilities: dict[str, Any] = field(default_factory=dict)
 
 

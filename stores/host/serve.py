@@ -49,22 +49,25 @@ class StoreHost:
         capabilities: the capabilities that the host claims.
         name: the name of the host.
         version: the version of the host.
+        names: whether ``make_store`` takes the name of the store as its argument ``name``.
         directory: the directory of the store, whatever ``open`` says.
     """
 
     def __init__(
         self,
-        make_store: Callable[[], Any],
+        make_store: Callable[..., Any],
         capabilities: Capabilities,
         *,
         name: str,
         version: str,
+        names: bool = False,
         directory: Path | None = None,
     ) -> None:
         self._make_store = make_store
         self._capabilities = capabilities
         self._name = name
         self._version = version
+        self._names = names
         self._directory = directory
         self._context: StateStoreContext | None = None
         self._store: Any = None
@@ -159,6 +162,7 @@ class StoreHost:
             "version": self._version,
             "reopens": self._directory is None,
             "capabilities": named,
+            **({"names": True} if self._names else {}),
         }
 
     def _op_open(self, request: Request) -> None:
@@ -177,7 +181,8 @@ class StoreHost:
             app_configs={**config, PROCESSING_GUARANTEE_CONFIG: guarantee},
             changelog=self._log,
         )
-        store = self._make_store()
+        name = {"name": request["name"]} if self._names and "name" in request else {}
+        store = self._make_store(**name)
         store.init(context, store)
         self._store, self._context, self._is_open = store, context, True
 

@@ -172,6 +172,25 @@ def test_claims_come_from_the_store_and_its_supplier(
     assert {name: getattr(found, name) for name in claims} == claims
 
 
+@pytest.mark.parametrize(
+    ("subject", "takes_name"),
+    [
+        ("kafka:rocksdb", True),
+        ("kafka:rocksdb-window:metered", True),
+        ("kafka:rocksdb:task", False),
+        ("java:com.acme.Stores#named", True),
+        ("java:com.acme.Stores#right", False),
+    ],
+)
+def test_stores_have_the_names_that_they_are_given(
+    subject: str, takes_name: bool, classes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task has one store in its directory, and a method says with its parameter what it takes."""
+    monkeypatch.setenv("CLASSPATH", str(classes))
+
+    assert load_subject(subject).takes_name == takes_name
+
+
 def test_a_wrong_store_of_a_user(of_a_user: CommandLine) -> None:
     """It is found; what it prints is not taken for an answer."""
     ended = of_a_user.verify(

@@ -367,6 +367,33 @@ class WithOffsets(InMemoryKeyValueStore):
         return self._offsets.get(partition)
 
 
+def test_a_host_makes_stores_of_the_names_that_it_is_told(tmp_path: Path) -> None:
+    """They lie in one directory, and each has its own rows."""
+    factory = HostFactory(python_host("rocksdb").removesuffix(" --dir {dir}"))
+    contexts = [StateStoreContext(state_dir=tmp_path) for _ in range(2)]
+    try:
+        stores = [factory.named(name)() for name in ("a", "a.b")]
+        for store, context in zip(stores, contexts, strict=True):
+            store.init(context, store)
+            store.put(b"key", store.name.encode())
+            store.commit({P0: 1})
+        found = [store.get(b"key") for store in stores]
+    finally:
+        client.kill_hosts()
+
+    assert factory.takes_name
+    assert found == [b"a", b"a.b"]
+    assert len({*tmp_path.rglob("CURRENT")}) == len(stores)
+
+
+def test_a_host_whose_factory_takes_no_name_says_so() -> None:
+    """Stores of other names are not asked of it."""
+    mutants = "streamproof.conformance.mutants.key_space_mutants"
+    factory = HostFactory(python_host(f"{mutants}:dots_are_underscores"))
+
+    assert not factory.takes_name
+
+
 def served() -> StoreHost:
     """A host in this process."""
     return StoreHost(WithOffsets, Capabilities(), name="my-store", version="0.3")

@@ -40,6 +40,11 @@ public final class Stores {
     return org.apache.kafka.streams.state.Stores.inMemoryKeyValueStore("acme");
   }
 
+  /** Kafka's own store in memory, with the name that it is given. */
+  public static KeyValueBytesStoreSupplier named(String name) {
+    return org.apache.kafka.streams.state.Stores.inMemoryKeyValueStore(name);
+  }
+
   /** Kafka's own windows in memory. */
   public static WindowBytesStoreSupplier windows() {
     return org.apache.kafka.streams.state.Stores.inMemoryWindowStore(

@@ -42,6 +42,7 @@ public final class Host {
   private final String name;
   private final String layer;
   private Operations operations;
+  private String storeName = StoreNames.NAME;
 
   private Host(String name, String layer, Operations operations) {
     this.name = name;
@@ -80,7 +81,7 @@ public final class Host {
     }
     Operations operations;
     try {
-      operations = StoreNames.make(arguments[0], arguments[1]);
+      operations = StoreNames.make(arguments[0], arguments[1], StoreNames.NAME);
     } catch (UnusableStoreException error) {
       System.err.println(error.getMessage());
       return UNUSABLE;
@@ -104,8 +105,8 @@ public final class Host {
       try (JsonParser parser = JSON.createParser(line)) {
         request = Request.read(parser);
       }
-      if (operations.isOver() && "open".equals(request.text("op"))) {
-        operations = StoreNames.make(name, layer);
+      if ("open".equals(request.text("op"))) {
+        prepare(request.text("name"));
       }
       Object answer = operations.perform(request);
       return written(request, json -> Answers.write(json, "ok", answer));
@@ -114,6 +115,15 @@ public final class Host {
       throw error;
     } catch (Throwable error) {
       return written(request, json -> Answers.writeError(json, error));
+    }
+  }
+
+  /** Make another store in place of one that is closed, or that has another name. */
+  private void prepare(String asked) throws UnusableStoreException {
+    String wanted = asked == null ? StoreNames.NAME : asked;
+    if (operations.isOver() || operations.isUnused() && !wanted.equals(storeName)) {
+      operations = StoreNames.make(name, layer, wanted);
+      storeName = wanted;
     }
   }
 

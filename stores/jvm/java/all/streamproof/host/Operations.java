@@ -25,6 +25,7 @@ abstract class Operations {
   private final Map<Integer, Rows<?>> iterators = new HashMap<>();
   private Map<String, Object> declared = Map.of();
   private String around = "bytes";
+  private boolean takesName;
   private TaskSetting setting;
   private Layer layer;
   private long processedTime = -1;
@@ -44,6 +45,11 @@ abstract class Operations {
   /** Serve the store within this layer: one of those in docs/jvm-stores.md. */
   final void within(String named) {
     around = named;
+  }
+
+  /** Serve stores of other names, too, in the layers in which several share a directory. */
+  final void takeNames(boolean takes) {
+    takesName = takes;
   }
 
   /** Perform a request; the answer is made of bytes, texts, numbers, lists and maps, or null. */
@@ -101,6 +107,11 @@ abstract class Operations {
   /** Whether the store was closed: another one can be opened in its place. */
   final boolean isOver() {
     return isOver;
+  }
+
+  /** Whether the store was never opened. */
+  final boolean isUnused() {
+    return layer == null;
   }
 
   private Object writing(String op, Request request) throws IOException {
@@ -190,6 +201,8 @@ abstract class Operations {
         "name", nameOf(store.getClass()),
         "version", versionOf(store.getClass()),
         "reopens", true,
+        // A task locks its directory, and each store is in a process of its own.
+        "names", takesName && !around.equals("task"),
         "capabilities", claims);
   }
 

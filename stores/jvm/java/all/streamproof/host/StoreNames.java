@@ -1,12 +1,14 @@
 package streamproof.host;
 
 import java.io.File;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Executable;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.time.Duration;
 import java.util.Map;
-import java.util.function.Supplier;
+import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.kafka.common.utils.AppInfoParser;
@@ -23,28 +25,29 @@ import org.apache.kafka.streams.state.WindowStore;
 
 /** From the name of a store to the store: one of Kafka's own, or what a class of the user gives. */
 final class StoreNames {
-  private static final String NAME = "store";
+  /** The name of a store, unless another one is asked for. */
+  static final String NAME = "store";
 
   /** Kafka makes a segment at least a minute long, so that this is three segments. */
   private static final Duration RETENTION = Duration.ofMinutes(3);
 
   private static final Duration WINDOW = Duration.ofSeconds(10);
 
-  private static final Map<String, Supplier<StoreSupplier<?>>> OF_KAFKA =
+  private static final Map<String, Function<String, StoreSupplier<?>>> OF_KAFKA =
       Map.of(
-          "kafka:rocksdb", () -> Stores.persistentKeyValueStore(NAME),
+          "kafka:rocksdb", Stores::persistentKeyValueStore,
           "kafka:rocksdb-versioned",
-              () -> Stores.persistentVersionedKeyValueStore(NAME, RETENTION),
-          "kafka:rocksdb-timestamped", () -> Stores.persistentTimestampedKeyValueStore(NAME),
+              name -> Stores.persistentVersionedKeyValueStore(name, RETENTION),
+          "kafka:rocksdb-timestamped", Stores::persistentTimestampedKeyValueStore,
           "kafka:rocksdb-window",
-              () -> Stores.persistentWindowStore(NAME, RETENTION, WINDOW, false),
+              name -> Stores.persistentWindowStore(name, RETENTION, WINDOW, false),
           "kafka:rocksdb-timestamped-window",
-              () -> Stores.persistentTimestampedWindowStore(NAME, RETENTION, WINDOW, false),
-          "kafka:rocksdb-session", () -> Stores.persistentSessionStore(NAME, RETENTION),
-          "kafka:in-memory", () -> Stores.inMemoryKeyValueStore(NAME),
+              name -> Stores.persistentTimestampedWindowStore(name, RETENTION, WINDOW, false),
+          "kafka:rocksdb-session", name -> Stores.persistentSessionStore(name, RETENTION),
+          "kafka:in-memory", Stores::inMemoryKeyValueStore,
           "kafka:in-memory-window",
-              () -> Stores.inMemoryWindowStore(NAME, RETENTION, WINDOW, false),
-          "kafka:in-memory-session", () -> Stores.inMemorySessionStore(NAME, RETENTION));
+              name -> Stores.inMemoryWindowStore(name, RETENTION, WINDOW, false),
+          "kafka:in-memory-session", name -> Stores.inMemorySessionStore(name, RETENTION));
 
   private StoreNames() {}
 
@@ -53,23 +56,28 @@ final class StoreNames {
    *
    * @param name {@code kafka:NAME}, or {@code java:CLASS#METHOD}, or {@code java:CLASS}
    * @param layer what is around the store, as docs/jvm-stores.md lists it
+   * @param storeName the name of the store itself
    */
-  static Operations make(String name, String layer) throws UnusableStoreException {
-    Operations operations = made(name, layer);
+  static Operations make(String name, String layer, String storeName)
+      throws UnusableStoreException {
+    Operations operations = made(name, layer, storeName);
     operations.within(layer);
     return operations;
   }
 
-  private static Operations made(String name, String layer) throws UnusableStoreException {
-    Supplier<StoreSupplier<?>> known = OF_KAFKA.get(name);
+  private static Operations made(String name, String layer, String storeName)
+      throws UnusableStoreException {
+    Function<String, StoreSupplier<?>> known = OF_KAFKA.get(name);
     if (known != null) {
-      StoreSupplier<?> supplier = known.get();
-      return operations(supplier, stored(supplier, layer));
+      StoreSupplier<?> supplier = known.apply(storeName);
+      Operations operations = operations(supplier, stored(supplier, layer));
+      operations.takeNames(true);
+      return operations;
     }
     requireRelease();
     String target = name.substring(name.indexOf(':') + 1);
     try {
-      return ofUser(target, layer);
+      return ofUser(target, layer, storeName);
     } catch (LinkageError error) {
       throw new UnusableStoreException(
           target + " cannot be loaded: " + causeOf(error) + ". " + remedy(error));
@@ -94,9 +102,11 @@ final class StoreNames {
     return given instanceof StoreBuilder ? ((StoreBuilder<?>) given).build() : given;
   }
 
-  private static Operations ofUser(String target, String layer) throws UnusableStoreException {
+  private static Operations ofUser(String target, String layer, String storeName)
+      throws UnusableStoreException {
     Class<?> type = named(target.split("#", 2)[0]);
-    Object given = given(type, target);
+    Executable maker = maker(type, target);
+    Object given = given(maker, target, storeName);
     Object store = stored(given, layer);
     Operations operations = operations(given, store);
     if (operations == null) {
@@ -107,6 +117,7 @@ final class StoreNames {
               + "store. Let it return a supplier, such as a KeyValueBytesStoreSupplier.");
     }
     operations.declare(DeclaredClaims.of(type, store.getClass()));
+    operations.takeNames(maker.getParameterCount() == 1);
     return operations;
   }
 
@@ -166,24 +177,45 @@ final class StoreNames {
         .collect(Collectors.joining(", "));
   }
 
-  /** What a static method without parameters returns, or a new object of a class. */
-  private static Object given(Class<?> type, String target) throws UnusableStoreException {
+  /** The static method or constructor of a target: without parameters, or else with a name. */
+  private static Executable maker(Class<?> type, String target) throws UnusableStoreException {
     String[] parts = target.split("#", 2);
     try {
-      if (parts.length == 1) {
-        return type.getConstructor().newInstance();
-      }
-      Method method = type.getMethod(parts[1]);
-      if (!Modifier.isStatic(method.getModifiers())) {
+      return maker(type, parts);
+    } catch (NoSuchMethodException unnamed) {
+      try {
+        return maker(type, parts, String.class);
+      } catch (NoSuchMethodException error) {
         throw new UnusableStoreException(
-            "The method " + target + " is not static. Name a static method without parameters.");
+            parts.length == 1
+                ? target + " has no public constructor without parameters. Name a method: #METHOD."
+                : "There is no public method " + target + " without parameters. Check its name.");
       }
-      return method.invoke(null);
-    } catch (NoSuchMethodException error) {
+    }
+  }
+
+  private static Executable maker(Class<?> type, String[] parts, Class<?>... parameters)
+      throws NoSuchMethodException, UnusableStoreException {
+    if (parts.length == 1) {
+      return type.getConstructor(parameters);
+    }
+    Method method = type.getMethod(parts[1], parameters);
+    if (!Modifier.isStatic(method.getModifiers())) {
       throw new UnusableStoreException(
-          parts.length == 1
-              ? target + " has no public constructor without parameters. Name a method: #METHOD."
-              : "There is no public method " + target + " without parameters. Check its name.");
+          "The method " + String.join("#", parts)
+              + " is not static. Name a static method without parameters.");
+    }
+    return method;
+  }
+
+  /** What a static method returns, or a new object of a class. */
+  private static Object given(Executable maker, String target, String storeName)
+      throws UnusableStoreException {
+    Object[] arguments = maker.getParameterCount() == 1 ? new Object[] {storeName} : new Object[0];
+    try {
+      return maker instanceof Method
+          ? ((Method) maker).invoke(null, arguments)
+          : ((Constructor<?>) maker).newInstance(arguments);
     } catch (InvocationTargetException error) {
       if (error.getCause() instanceof LinkageError) {
         throw (LinkageError) error.getCause();
