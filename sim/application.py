@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from streamproof.errors import UsageError
 from streamproof.sim.actor_hosts import Host
 from streamproof.sim.brokers.cluster import Cluster
+from streamproof.sim.brokers.partition_log import DELETE_RETENTION_MS
 from streamproof.sim.brokers.upkeep import TopicConfig
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
 from streamproof.sim.clients.membership import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS
@@ -27,8 +28,12 @@ from streamproof.stores.metrics import LEVELS, Level
 from streamproof.stores.runtime.restoration import StandbyUpdateListener, StateRestoreListener
 
 __all__ = [
+    "ADDITIONAL_RETENTION_MS",
+    "NO_MAX_AGE_MS",
+    "SEGMENT_MS",
     "TASK_TIMEOUT_MS",
     "Application",
+    "AutoOffsetReset",
     "GroupMembershipOperation",
     "QueryIsolation",
     "StreamsConfig",
@@ -42,6 +47,18 @@ OUTPUT_RETENTION_MS = 5_000
 
 WindowDatabases = Literal["one", "segments"]
 """How many databases a window or session store has."""
+
+AutoOffsetReset = Literal["earliest", "latest"]
+"""``auto.offset.reset``: where an input without a position is read from."""
+
+ADDITIONAL_RETENTION_MS = 86_400_000
+"""``windowstore.changelog.additional.retention.ms``."""
+
+SEGMENT_MS = 604_800_000
+"""``segment.ms``."""
+
+NO_MAX_AGE_MS = -1
+"""``state.cleanup.dir.max.age.ms``: no directory is too old."""
 
 TASK_TIMEOUT_MS = 300_000
 """``task.timeout.ms``."""
@@ -108,6 +125,14 @@ class StreamsConfig:
             thread (KIP-572).
         window_databases: whether a window or session store of the model has a database for each
             segment, as in Kafka, or one for all. The former restores more after a crash.
+        topic_delete_retention_ms: ``topic.delete.retention.ms``: the least time that a tombstone
+            stays in a changelog. A copy that is away for longer misses the tombstone.
+        topic_segment_ms: ``topic.segment.ms``: how long a segment of a changelog is written to.
+        windowstore_changelog_additional_retention_ms: how much longer than its store the changelog
+            of a window or session store keeps a record.
+        auto_offset_reset: where an input is read from if its position is gone.
+        state_cleanup_dir_max_age_ms: a process that starts deletes the directories of tasks that
+            nobody has used for so long (KIP-1259); -1 deletes none.
     """
 
     exactly_once: bool = True
@@ -139,6 +164,11 @@ class StreamsConfig:
     max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
     task_timeout_ms: int = TASK_TIMEOUT_MS
     window_databases: WindowDatabases = "one"
+    topic_delete_retention_ms: int = DELETE_RETENTION_MS
+    topic_segment_ms: int = SEGMENT_MS
+    windowstore_changelog_additional_retention_ms: int = ADDITIONAL_RETENTION_MS
+    auto_offset_reset: AutoOffsetReset = "earliest"
+    state_cleanup_dir_max_age_ms: int = NO_MAX_AGE_MS
 
     def __post_init__(self) -> None:
         if self.max_task_idle_ms < DISABLED:
@@ -157,6 +187,7 @@ class StreamsConfig:
                 "least 1."
             )
         _require_at_least_one(self)
+        _require_at_least_zero(self)
         for kind in ("records", "bytes"):
             most = getattr(self, f"max_uncommitted_{kind}")
             if most < -1:
@@ -188,6 +219,7 @@ def _require_known(config: StreamsConfig) -> None:
         "metrics_recording_level": LEVELS,
         "group_membership_operation": get_args(GroupMembershipOperation),
         "window_databases": get_args(WindowDatabases),
+        "auto_offset_reset": get_args(AutoOffsetReset),
     }
     for name, values in known.items():
         if getattr(config, name) not in values:
@@ -205,6 +237,43 @@ def _require_at_least_one(config: StreamsConfig) -> None:
             )
 
 
+def _require_at_least_zero(config: StreamsConfig) -> None:
+    names = {
+        "topic_delete_retention_ms": 0,
+        "topic_segment_ms": 0,
+        "windowstore_changelog_additional_retention_ms": 0,
+        "state_cleanup_dir_max_age_ms": NO_MAX_AGE_MS,
+    }
+    for name, least in names.items():
+        if getattr(config, name) < least:
+            raise UsageError(
+                f"{name.replace('_', '.')} is {getattr(config, name)}; give {least} or more."
+            )
+
+
+def _topic_configs(
+    topology: Topology, config: StreamsConfig, input_retention_ms: int
+) -> dict[str, TopicConfig]:
+    """How long the brokers keep the records of each topic.
+
+    Sources: Kafka, InternalTopicConfig, UnwindowedUnversionedChangelogTopicConfig and
+    WindowedChangelogTopicConfig.
+    """
+    table = TopicConfig(
+        compacted=True,
+        delete_retention_ms=config.topic_delete_retention_ms,
+        segment_ms=config.topic_segment_ms,
+    )
+    configs = dict.fromkeys(topology.outputs, TopicConfig(retention_ms=OUTPUT_RETENTION_MS))
+    streams = [each for each in topology.inputs if each not in topology.tables]
+    configs |= dict.fromkeys(streams, TopicConfig(retention_ms=input_retention_ms))
+    configs |= dict.fromkeys([*topology.changelogs, *topology.global_stores.values()], table)
+    more_ms = config.windowstore_changelog_additional_retention_ms
+    for changelog, retained_ms in topology.retained_ms.items():
+        configs[changelog] = replace(table, retention_ms=retained_ms + more_ms)
+    return configs
+
+
 class Application:
     """The shared part of an application's instances.
 
@@ -212,6 +281,7 @@ class Application:
         world: the world.
         topology: the topology of the application.
         config: its configuration.
+        input_retention_ms: ``retention.ms`` of the inputs that are no tables; -1 keeps all records.
 
     Attributes:
         cluster: the brokers.
@@ -220,12 +290,18 @@ class Application:
         standby_listener: follows the updates of their standbys.
     """
 
-    def __init__(self, world: World, topology: Topology, config: StreamsConfig) -> None:
+    def __init__(
+        self,
+        world: World,
+        topology: Topology,
+        config: StreamsConfig,
+        *,
+        input_retention_ms: int = -1,
+    ) -> None:
         self.world = world
         self.topology = topology
         self.config = config
-        topics = dict.fromkeys(topology.outputs, TopicConfig(retention_ms=OUTPUT_RETENTION_MS))
-        topics |= dict.fromkeys(topology.changelogs, TopicConfig(compacted=True))
+        topics = _topic_configs(topology, config, input_retention_ms)
         self.cluster = Cluster(world, topology.topics, topics)
         self.network = Network(world, config.request_timeout_ms)
         self.restore_listener = StateRestoreListener()
@@ -278,6 +354,9 @@ class Application:
             metrics_recording_level=config.metrics_recording_level,
             live_format=config.live_format,
             task_timeout_ms=config.task_timeout_ms,
+            topic_delete_retention_ms=config.topic_delete_retention_ms,
+            auto_offset_reset=config.auto_offset_reset,
+            state_cleanup_dir_max_age_ms=config.state_cleanup_dir_max_age_ms,
         )
 
     def uncommitted_limits(self, threads: int) -> Uncommitted:

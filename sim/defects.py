@@ -528,6 +528,39 @@ DEFECTS: dict[str, Defect] = {
         topology="windowed-count",
         settings={"window_databases": "segments", "flush_probability": 0.5},
     ),
+    "restores-across-a-gap": Defect(
+        "A restoration whose next record is gone goes on from the start of the log, as it is.",
+        "TASK-071",
+        "Kafka, StoreChangelogReader#restore; KAFKA-20663",
+        topology="windowed-count",
+        settings={
+            "topic_segment_ms": 1_000,
+            "windowstore_changelog_additional_retention_ms": 0,
+        },
+    ),
+    "resets-all-inputs": Defect(
+        "If the position of one input is gone, all inputs of the thread are read from their start.",
+        "TASK-070",
+        "Kafka, StreamThread#resetOffsets",
+    ),
+    "ignores-reset-policy": Defect(
+        "An input whose position is gone is read from its start, although the policy is latest.",
+        "TASK-069",
+        "Kafka, StreamThread#resetOffsets",
+        settings={"auto_offset_reset": "latest"},
+    ),
+    "keeps-outdated-directories": Defect(
+        "A process that starts keeps stores that are older than tombstones in their changelogs.",
+        "TASK-072",
+        "KIP-1259, KAFKA-19943",
+        settings={"state_cleanup_dir_max_age_ms": 1_000},
+    ),
+    "cleans-while-restoring": Defect(
+        "The cleaner works while the process rebalances or restores.",
+        "TASK-073",
+        "Kafka, KafkaStreams#start",
+        settings={"state_cleanup_delay_ms": 1_000},
+    ),
     "takes-ends-of-inputs": Defect(
         "The leader takes the end of an input for that of the state that is built from it.",
         "ASSIGN-015",

@@ -99,6 +99,7 @@ class Instance:
         # The scan takes no locks, so it must end before the threads start. Their first reports to
         # the group contain the offset sums of the scan.
         try:
+            directory.clean_outdated(application.config.state_cleanup_dir_max_age_ms)
             directory.initialize_startup_stores(application.tasks)
             self._global_table = table = application.global_table(self.host, directory)
         except ProcessorStateError:
@@ -108,7 +109,8 @@ class Instance:
         for number in range(self._count):
             self.threads.append(self._thread(self.host, directory, table, number))
         self._prepare(self.host)
-        self.host.start(directory.clean(application.config.state_cleanup_delay_ms))
+        delay_ms = application.config.state_cleanup_delay_ms
+        self.host.start(directory.clean(delay_ms, self._is_running))
 
     def _prepare(self, host: Host) -> None:
         """Start the background tasks of an upgrade of formats, if the release is part of one."""
@@ -148,6 +150,10 @@ class Instance:
 
     def _has_copies_alone(self) -> bool:
         return self._is_settled() and not any(thread.active for thread in self.threads)
+
+    def _is_running(self) -> bool:
+        """Whether all threads run (Kafka: KafkaStreams.State.RUNNING)."""
+        return all(thread.is_running for thread in self.threads)
 
     def _is_settled(self) -> bool:
         return all(thread.has_opened_all for thread in self.threads)

@@ -15,12 +15,17 @@ from msgspec import Struct
 
 from streamproof.errors import UsageError
 from streamproof.sim.application import (
+    ADDITIONAL_RETENTION_MS,
+    NO_MAX_AGE_MS,
+    SEGMENT_MS,
     TASK_TIMEOUT_MS,
+    AutoOffsetReset,
     GroupMembershipOperation,
     QueryIsolation,
     StreamsConfig,
     WindowDatabases,
 )
+from streamproof.sim.brokers.partition_log import DELETE_RETENTION_MS
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
 from streamproof.sim.clients.membership import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS
@@ -305,6 +310,7 @@ def _drawn(choices: Choices, first: _First) -> Plan:
     )
     isolation: QueryIsolation = choices.pick(("", "READ_UNCOMMITTED", "READ_COMMITTED"))
     config = replace(config, default_query_isolation=isolation, **_drawn_strictness(choices))
+    plan, config = _with_retention(choices, plan, config)
     if plan.upgrade:
         # A static member keeps an assignment that its other release may not be able to read, and
         # stores of other releases have one database.
@@ -372,6 +378,34 @@ def _drawn_strictness(choices: Choices) -> dict[str, Any]:
         "window_databases": choices.pick(databases),
         "task_timeout_ms": choices.pick((TASK_TIMEOUT_MS, TASK_TIMEOUT_MS, 1_000)),
     }
+
+
+def _with_retention(
+    choices: Choices, plan: Plan, config: StreamsConfig
+) -> tuple[Plan, StreamsConfig]:
+    """A plan with the times after which brokers and processes give data up: mostly Kafka's."""
+    tombstones_ms, additional_ms, segment_ms = choices.pick(
+        (
+            (DELETE_RETENTION_MS, ADDITIONAL_RETENTION_MS, SEGMENT_MS),
+            (DELETE_RETENTION_MS, ADDITIONAL_RETENTION_MS, SEGMENT_MS),
+            (1_000, 15_000, 2_000),
+        )
+    )
+    resets: tuple[tuple[AutoOffsetReset, int], ...] = (
+        *(3 * (("earliest", -1),)),
+        ("earliest", 8_000),
+        ("latest", 8_000),
+    )
+    policy, retention_ms = choices.pick(resets)
+    config = replace(
+        config,
+        topic_delete_retention_ms=tombstones_ms,
+        windowstore_changelog_additional_retention_ms=additional_ms,
+        topic_segment_ms=segment_ms,
+        auto_offset_reset=policy,
+        state_cleanup_dir_max_age_ms=choices.pick((NO_MAX_AGE_MS, NO_MAX_AGE_MS, 5_000)),
+    )
+    return replace(plan, workload=replace(plan.workload, retention_ms=retention_ms)), config
 
 
 def _drawn_upgrade(choices: Choices, wanted: str | None, *, transactional: bool) -> str:

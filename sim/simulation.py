@@ -156,7 +156,9 @@ class _Swarm:
         self._plan = plan
         self._history = history
         self._topology = TOPOLOGIES[plan.topology].topology(plan.partitions)
-        self._application = Application(world, self._topology, plan.config)
+        self._application = Application(
+            world, self._topology, plan.config, input_retention_ms=plan.workload.retention_ms
+        )
         self._cluster = self._application.cluster
         count = 2 * plan.instances if plan.upgrade in ROLL_OVER else plan.instances
         self._instances = [
@@ -242,9 +244,10 @@ class _Swarm:
             for spec in self._application.tasks.values()
             for partition in spec.inputs
         }
-        committed = self._history.committed
+        committed, resets = self._history.committed, self._history.forgotten.resets
         return {task.id for task in running} == self._application.tasks.keys() and all(
-            committed.get(partition, 0) == end for partition, end in ends.items()
+            end in (committed.get(partition, 0), resets.get(partition))
+            for partition, end in ends.items()
         )
 
     def _all_follow_the_group(self) -> bool:

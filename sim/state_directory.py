@@ -9,7 +9,7 @@ Sources: KIP-1035, "Consumer Rebalance Metadata"; Kafka, StateDirectory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -305,17 +305,41 @@ class StateDirectory:
 
     # The cleaner.
 
-    def clean(self, delay_ms: int) -> Steps:
+    def clean_outdated(self, max_age_ms: int) -> None:
+        """Delete the directories of tasks that nobody has used for too long, as the process starts.
+
+        Otherwise a store could go on from an offset although tombstones after it are gone.
+
+        Args:
+            max_age_ms: ``state.cleanup.dir.max.age.ms``; a negative number deletes none.
+
+        Source: KIP-1259; Kafka, StateDirectory#cleanOutdatedDirsOnStartup.
+        """
+        if max_age_ms < 0 or self._world.defect("keeps-outdated-directories"):
+            return
+        for task_id in self._tasks:
+            if self._host.now - self._disk.used.get(task_id, self._host.now) > max_age_ms:
+                self._world.marks.sometimes("a directory was too old when its process started")
+                self._delete(task_id, max_age_ms)
+
+    def clean(self, delay_ms: int, is_running: Callable[[], bool] = lambda: True) -> Steps:
         """Delete the directories of tasks that were unused for long, from time to time, for ever.
+
+        While the process restores or rebalances, a round is left out: a thread that has no task
+        yet may be about to get one whose directory is here.
 
         Args:
             delay_ms: ``state.cleanup.delay.ms``: the time between two rounds, and the time after
                 which an unused directory is deleted.
+            is_running: whether all threads of the process run.
+
+        Source: Kafka, KafkaStreams#start (the state directory cleaner).
         """
         while True:
             yield self._world.time.timeout(delay_ms)
-            for task_id in self._disk.tasks:
-                yield from self._clean(task_id, delay_ms)
+            if is_running() or self._world.defect("cleans-while-restoring"):
+                for task_id in self._disk.tasks:
+                    yield from self._clean(task_id, delay_ms)
 
     def _clean(self, task_id: str, delay_ms: int) -> Steps:
         if not self.lock(task_id, _CLEANER):
@@ -326,15 +350,16 @@ class StateDirectory:
         self._cleaning = ""
         idle_ms = self._host.now - self._disk.used[task_id]
         if idle_ms > delay_ms:
-            self.wipe(task_id)
             self._world.marks.sometimes("the directory of a task was cleaned up")
-            self._world.trace.emit(
-                "state.cleaned", self._host.name, task=task_id, delay_ms=delay_ms
-            )
+            self._delete(task_id, delay_ms)
             if self._world.defect("keeps-lock-after-cleaning"):
                 return
         # Deleted or not, the directory must be free for other threads again (KAFKA-16025).
         self.unlock(task_id, _CLEANER)
+
+    def _delete(self, task_id: str, delay_ms: int) -> None:
+        self.wipe(task_id)
+        self._world.trace.emit("state.cleaned", self._host.name, task=task_id, delay_ms=delay_ms)
 
 
 def sum_at_close(task: StreamTask, closing: Closing, *, with_memory: bool = False) -> int | None:

@@ -31,6 +31,7 @@ from streamproof.sim.releases import LATEST, Formats, Release
 from streamproof.sim.state_directory import StateDirectory, sum_at_close
 from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment
 from streamproof.sim.tasks.global_stores import GlobalTable
+from streamproof.sim.tasks.input_resets import InputResets
 from streamproof.sim.tasks.partition_assignor import PartitionAssignor
 from streamproof.sim.tasks.state_updater import StateUpdater
 from streamproof.sim.tasks.stream_task import StreamTask, TaskState
@@ -106,6 +107,7 @@ class StreamThread:
         self.tasks: dict[str, StreamTask] = {}
         self._standbys: set[str] = set()
         self._working = WorkingTasks()
+        self._resets = InputResets(application, self.name)
         self._deadlines = TaskDeadlines(self._world, self.name, self._config.task_timeout_ms)
         # Whether anything has happened since the last commit.
         self._is_dirty = False
@@ -149,6 +151,15 @@ class StreamThread:
     def has_opened_all(self) -> bool:
         """Whether the thread has an assignment, and every task of it is open."""
         return self.generation >= 0 and not self._pending
+
+    @property
+    def is_running(self) -> bool:
+        """Whether all its active tasks run (Kafka: StreamThread.State.RUNNING)."""
+        return self.has_opened_all and all(
+            task.state is TaskState.RUNNING
+            for task in self.tasks.values()
+            if self.is_active(task.id)
+        )
 
     @property
     def active(self) -> list[StreamTask]:
@@ -216,7 +227,7 @@ class StreamThread:
             with self._membership.polling():
                 polled = yield from self._consumer.poll(self._poll_ms())
         except OffsetOutOfRangeError as error:
-            self._consumer.seek(error.args[1], self._log_start(error.args[1]))
+            self._reset(*error.args[1:])
             return iterations
         polled_at = self._host.now
         for partition in polled.next_offsets:
@@ -247,6 +258,16 @@ class StreamThread:
             iterations = next_iterations(iterations, late_for_poll=late, interrupted=interrupted)
             if not processed or late or self._membership.is_rebalancing:
                 return iterations
+
+    def _reset(self, partition: str, position: int) -> None:
+        """Go on with an input whose position is gone, where the policy says."""
+        task = self._working.reader(partition)
+        if task is None:
+            return
+        self._consumer.seek(partition, self._resets.reset(task.id, partition, position))
+        if self._world.defect("resets-all-inputs"):
+            for each in self._consumer.assignment:
+                self._consumer.seek(each, self._application.cluster.logs[each].log_start)
 
     def _punctuated(self, tasks: list[StreamTask]) -> list[StreamTask]:
         """The tasks whose punctuators may be called in a round with these tasks."""
@@ -508,10 +529,7 @@ class StreamThread:
         task.become(TaskState.RUNNING)
         task.tell_contents("store.running")
         self._consumer.add(inputs)
-        starts = {
-            partition: self._log_start(partition) if offset is None else offset
-            for partition, offset in offsets.items()
-        }
+        starts = {each: self._resets.start(task.id, each, at) for each, at in offsets.items()}
         task.begin_at(starts)
         for partition, start in starts.items():
             self._consumer.seek(partition, start)
@@ -686,9 +704,6 @@ class StreamThread:
 
     def _running(self) -> list[StreamTask]:
         return [task for task in self._active() if task.state is TaskState.RUNNING]
-
-    def _log_start(self, partition: str) -> int:
-        return self._application.cluster.logs[partition].log_start
 
     def _call(self, what: str, handle: Any) -> Generator[Event, Any, Any]:
         return (yield from self._application.network.call(self._host.name, what, handle))

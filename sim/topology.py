@@ -107,6 +107,7 @@ class Subtopology:
         reused: by store, a source that is its changelog, too. The processor must put exactly what
             it reads (Kafka: ``topology.optimization``, ``reuse.ktable.source.topics``).
         segmented: by window or session store, the segment that a key belongs to.
+        retained_ms: by window or session store, how long it keeps a row, in milliseconds.
     """
 
     sources: tuple[str, ...]
@@ -118,6 +119,7 @@ class Subtopology:
     reused: Mapping[str, str] = field(default_factory=dict)
     timestamped: tuple[str, ...] = ()
     segmented: Mapping[str, Callable[[bytes], int]] = field(default_factory=dict)
+    retained_ms: Mapping[str, int] = field(default_factory=dict)
 
 
 class TaskSpec(NamedTuple):
@@ -275,6 +277,21 @@ class Topology:
             for each in self.subtopologies
             for name in each.stores
             if name not in each.reused
+        }
+
+    @property
+    def tables(self) -> set[str]:
+        """The inputs that are read as tables, and so keep the last record of each key."""
+        reused = {topic for each in self.subtopologies for topic in each.reused.values()}
+        return {*reused, *self.global_stores.values()}
+
+    @property
+    def retained_ms(self) -> dict[str, int]:
+        """By changelog of a window or session store, how long the store keeps a row."""
+        return {
+            self.changelog(name): each
+            for one in self.subtopologies
+            for name, each in one.retained_ms.items()
         }
 
     @property

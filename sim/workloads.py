@@ -45,6 +45,8 @@ class WorkloadConfig:
             transaction.
         aborted: the share of transactions that are aborted.
         max_open_ms: how long a transaction is open, at most.
+        retention_ms: ``retention.ms`` of the inputs that are no tables: the age at which their
+            records are deleted, read or not; -1 keeps them.
 
     Raises:
         UsageError: a number is out of range.
@@ -61,6 +63,7 @@ class WorkloadConfig:
     transactional: float = 0.0
     aborted: float = 0.25
     max_open_ms: int = 300
+    retention_ms: int = -1
 
     def __post_init__(self) -> None:
         for name in ("keys", "max_burst", "max_pause_ms", "max_lateness_ms", "max_open_ms"):
@@ -73,6 +76,10 @@ class WorkloadConfig:
             raise UsageError(
                 f"records is {self.records} and max_open_ms is {self.max_open_ms}; give 0 or more "
                 f"records, and less than {TRANSACTION_TIMEOUT_MS} ms."
+            )
+        if self.retention_ms < -1:
+            raise UsageError(
+                f"retention_ms is {self.retention_ms}; give milliseconds from 0, or -1 to keep all."
             )
 
     @classmethod

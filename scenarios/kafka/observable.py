@@ -61,6 +61,7 @@ UNOBSERVED: Mapping[str, str] = {
     "group.member_left_out": "the recorder does not see what the coordinator of a group decides",
     "group.probed": "the recorder does not see what the leader decides",
     "group.refused": "the recorder does not see what the leader decides",
+    "input.reset": "the recorder does not see why a consumer seeks",
     "instance.prepared": "Kafka has no upgrade in place",
     "instance.ready": "Kafka has no roll-over",
     "query.answered": "the recorder does not follow queries",

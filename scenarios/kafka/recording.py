@@ -25,8 +25,9 @@ from streamproof.scenarios.kafka.observable import (
     OF_THE_DRIVER,
     UNOBSERVED,
 )
-from streamproof.sim.application import TASK_TIMEOUT_MS
+from streamproof.sim.application import NO_MAX_AGE_MS, TASK_TIMEOUT_MS
 from streamproof.sim.attribute_codec import attribute_decoder
+from streamproof.sim.brokers.partition_log import DELETE_RETENTION_MS
 from streamproof.sim.event_kinds import KINDS
 from streamproof.sim.invariants.judging import Unseen
 from streamproof.sim.trace import Event
@@ -290,6 +291,19 @@ def _started(process: RecordedLine, lines: Iterable[RecordedLine], files: Iterab
         "metrics_recording_level": str(settings.get("metrics.recording.level")),
         "live_format": "assignment",
         "task_timeout_ms": int(settings.get("task.timeout.ms") or TASK_TIMEOUT_MS),
+        "topic_delete_retention_ms": int(
+            settings.get("topic.delete.retention.ms") or DELETE_RETENTION_MS
+        ),
+        # Kafka Streams reads from the beginning unless it is told otherwise.
+        "auto_offset_reset": str(
+            settings.get("main.consumer.auto.offset.reset")
+            or settings.get("consumer.auto.offset.reset")
+            or settings.get("auto.offset.reset")
+            or "earliest"
+        ),
+        "state_cleanup_dir_max_age_ms": int(
+            settings.get("state.cleanup.dir.max.age.ms") or NO_MAX_AGE_MS
+        ),
     }
     name = str(settings.get("application.id"))
     return Event(0, 0, name, "application.started", "", "", -1, attributes)

@@ -1,12 +1,12 @@
 """The log of one partition: its records and transactions, and the view of a reader.
 
-Sources: Kafka, UnifiedLog and ProducerStateManager.
+Sources: Kafka, UnifiedLog, ProducerStateManager, LogSegment and LogCleaner; KIP-534.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -17,7 +17,17 @@ from streamproof.sim.broker_errors import (
     ProducerFencedError,
 )
 
-__all__ = ["NO_PRODUCER", "Fetched", "Isolation", "LogEntry", "PartitionLog"]
+__all__ = [
+    "DELETE_RETENTION_MS",
+    "NO_PRODUCER",
+    "Fetched",
+    "Isolation",
+    "LogEntry",
+    "PartitionLog",
+]
+
+DELETE_RETENTION_MS = 86_400_000
+"""``delete.retention.ms``."""
 
 NO_PRODUCER = -1
 """The producer of a record that is neither idempotent nor in a transaction."""
@@ -109,6 +119,8 @@ class PartitionLog:
         self._open: dict[int, int] = {}
         # By producer: the spans of its aborted transactions, first offset and marker.
         self._aborted: dict[int, list[tuple[int, int]]] = {}
+        # By offset of a tombstone or marker that a compaction has met: until when it stays.
+        self._horizons: dict[int, int] = {}
 
     @property
     def last_stable_offset(self) -> int:
@@ -227,33 +239,64 @@ class PartitionLog:
         for producer, spans in self._aborted.items():
             self._aborted[producer] = [each for each in spans if each[1] >= self.log_start]
 
-    def first_kept(self, timestamp: int) -> int:
+    def first_kept(self, timestamp: int, segment_ms: int = 0) -> int:
         """The start of the log once it has given up records older than a timestamp.
 
-        Whole segments go, so that everything from the first young record on stays. Records that an
-        open transaction may still change stay, too.
+        Whole segments go, so that everything from the segment of the first young record on stays.
+        Records that an open transaction may still change stay, too.
+
+        Args:
+            timestamp: records from this time on are young.
+            segment_ms: how long a segment is written to; 0 gives each record its own.
         """
-        stable = self.last_stable_offset
-        for each in self._entries:
+        stable, base = self.last_stable_offset, self.log_start
+        for each, begins in zip(self._entries, self._bases(segment_ms), strict=True):
+            base = each.offset if begins else base
             if each.timestamp >= timestamp or each.offset >= stable:
-                return each.offset
+                return base
         return stable
 
-    def compact(self, *, tombstones_before: int = 0, before: int | None = None) -> int:
+    def active_segment(self, segment_ms: int) -> int:
+        """The first offset of the segment that is written to, which no compaction touches.
+
+        Args:
+            segment_ms: ``segment.ms``: how long a segment is written to.
+        """
+        bases = zip(self._entries, self._bases(segment_ms), strict=True)
+        return max((each.offset for each, begins in bases if begins), default=self.log_start)
+
+    def _bases(self, segment_ms: int) -> Iterator[bool]:
+        """For each entry, whether a segment begins with it (Kafka: LogSegment#shouldRoll)."""
+        first: int | None = None
+        for each in self._entries:
+            begins = first is None or not segment_ms or each.timestamp - first > segment_ms
+            if begins:
+                first = each.timestamp
+            yield begins
+
+    def compact(
+        self,
+        *,
+        now: int = 0,
+        delete_retention_ms: int = DELETE_RETENTION_MS,
+        before: int | None = None,
+    ) -> int:
         """Keep only the last record of each key, and give up old tombstones and markers.
 
         Aborted records go. Entries that an open transaction may still change stay, and so does the
-        last entry, because it marks the end of the log.
+        last entry, because it marks the end of the log. The first compaction that meets a tombstone
+        or a marker decides until when that entry stays (KIP-534).
 
         Args:
-            tombstones_before: tombstones and markers with a smaller timestamp go, too.
+            now: the time, in milliseconds.
+            delete_retention_ms: ``delete.retention.ms``: how long a tombstone or a marker stays
+                after the first compaction that has met it.
             before: entries from this offset on stay unchanged; by default, every entry may go.
 
         Returns:
             The number of entries that went.
         """
         stable = min(self.last_stable_offset, self.end if before is None else before)
-        count = len(self._entries)
         last: dict[bytes, int] = {}
         for each in self._entries:
             if each.offset < stable and not each.control and not self.is_aborted(each):
@@ -262,16 +305,21 @@ class PartitionLog:
         def stays(entry: LogEntry) -> bool:
             if entry.offset >= stable or entry.offset == self.end - 1:
                 return True
-            if entry.control:
-                return entry.timestamp >= tombstones_before
-            if last.get(entry.key) != entry.offset:
+            if not entry.control and last.get(entry.key) != entry.offset:
                 return False
-            return entry.value is not None or entry.timestamp >= tombstones_before
+            if entry.value is not None:
+                return True
+            until = self._horizons.setdefault(entry.offset, now + delete_retention_ms)
+            return until > now
 
-        self._remember(each for each in self._entries if not stays(each))
-        self._entries = [each for each in self._entries if stays(each)]
-        self._offsets = [each.offset for each in self._entries]
-        return count - len(self._entries)
+        kept = [each for each in self._entries if stays(each)]
+        there = {each.offset for each in kept}
+        gone = [each for each in self._entries if each.offset not in there]
+        self._remember(gone)
+        for each in gone:
+            self._horizons.pop(each.offset, None)
+        self._entries, self._offsets = kept, [each.offset for each in kept]
+        return len(gone)
 
     def _remember(self, given_up: Iterable[LogEntry]) -> None:
         self._gone += [each for each in given_up if not each.control and not self.is_aborted(each)]

@@ -2,7 +2,8 @@
 
 Each of these is a fault site, so a world without faults has no upkeep.
 
-Sources: Kafka, LogCleaner and LogManager (cleanup.policy, delete.retention.ms, retention.ms);
+Sources: Kafka, LogCleaner and LogManager (cleanup.policy, delete.retention.ms, retention.ms,
+segment.ms);
 GroupCoordinator and TransactionCoordinator, which move to another broker when theirs fails.
 """
 
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 from streamproof.errors import UsageError
 from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.brokers.group_coordinator import GroupCoordinator
-from streamproof.sim.brokers.partition_log import PartitionLog
+from streamproof.sim.brokers.partition_log import DELETE_RETENTION_MS, PartitionLog
 from streamproof.sim.brokers.transaction_coordinator import TransactionCoordinator
 from streamproof.sim.world import World
 
@@ -62,11 +63,15 @@ class TopicConfig:
         delete_retention_ms: ``delete.retention.ms``: the least time that a tombstone stays, in
             milliseconds. A store that was away for longer misses the tombstone, and keeps the
             deleted entry.
+        segment_ms: ``segment.ms``: how long a segment is written to, in milliseconds. Only whole
+            segments are deleted, and the last one is not compacted. With 0, a segment may end
+            after any record, as it does when it is large enough.
     """
 
     compacted: bool = False
     retention_ms: int = _KEPT_FOREVER
-    delete_retention_ms: int = 86_400_000
+    delete_retention_ms: int = DELETE_RETENTION_MS
+    segment_ms: int = 0
 
     def __post_init__(self) -> None:
         if self.retention_ms < _KEPT_FOREVER:
@@ -74,10 +79,11 @@ class TopicConfig:
                 f"retention.ms is {self.retention_ms}; give milliseconds from 0, or -1 to keep "
                 "everything."
             )
-        if self.delete_retention_ms < 0:
-            raise UsageError(
-                f"delete.retention.ms is {self.delete_retention_ms}; give milliseconds from 0."
-            )
+        for name in ("delete_retention_ms", "segment_ms"):
+            if getattr(self, name) < 0:
+                raise UsageError(
+                    f"{name.replace('_', '.')} is {getattr(self, name)}; give milliseconds from 0."
+                )
 
 
 class Brokers(Protocol):
@@ -105,8 +111,10 @@ def clean_up(world: World, cluster: Brokers, configs: Mapping[str, TopicConfig])
             if not config.compacted or not world.faults.happens("broker.compacted", name):
                 continue
             before = log.end - world.choices.below(max(log.end - log.log_start, 1))
+            if config.segment_ms:
+                before = max(before, log.active_segment(config.segment_ms))
             removed = log.compact(
-                tombstones_before=world.now - config.delete_retention_ms, before=before
+                now=world.now, delete_retention_ms=config.delete_retention_ms, before=before
             )
             world.marks.sometimes("a changelog was compacted", holds=removed > 0)
             world.trace.emit(
@@ -123,10 +131,11 @@ def delete_what_is_old(world: World, cluster: Brokers, configs: Mapping[str, Top
                 continue
             if not world.faults.happens("broker.retention", name):
                 continue
-            start = log.first_kept(world.now - config.retention_ms)
+            start = log.first_kept(world.now - config.retention_ms, config.segment_ms)
             if start > log.log_start:
                 log.delete_before(start)
-                world.marks.sometimes("old records of an output were deleted")
+                what = "a changelog" if config.compacted else "an input or an output"
+                world.marks.sometimes(f"old records of {what} were deleted")
                 world.trace.emit(
                     "log.deleted", "brokers", partition=name, offset=start, reason="retention"
                 )

@@ -209,13 +209,13 @@ class Consumer:
         """The next records, or a position that moved without records; empty if the time runs out.
 
         Raises:
-            OffsetOutOfRangeError: a position is out of range; its partition is ``args[1]``.
+            OffsetOutOfRangeError: a position, ``args[2]``, is out of range in its partition,
+                ``args[1]``.
         """
         deadline = self._world.now + timeout_ms
         while True:
             if self._failed:
-                partition, error = self._failed.popleft()
-                raise OffsetOutOfRangeError(str(error), partition)
+                raise self._failed.popleft()[1]
             polled = self._collect()
             left = deadline - self._world.now
             if polled.next_offsets or left <= 0 or self._is_woken:
@@ -348,7 +348,8 @@ class Consumer:
             if state is None or state.position != position:
                 continue
             if isinstance(fetched, OffsetOutOfRangeError):
-                self._failed.append((partition, fetched))
+                error = OffsetOutOfRangeError(str(fetched), partition, position)
+                self._failed.append((partition, error))
                 state.position = None
                 news = True
                 continue

@@ -131,6 +131,11 @@ INSTANCE_KINDS = (
                 "what decides which format of a store is live: `assignment` or `configuration`",
             ),
             "task_timeout_ms": Attribute(int, "`task.timeout.ms`"),
+            "topic_delete_retention_ms": Attribute(int, "`delete.retention.ms` of the changelogs"),
+            "auto_offset_reset": Attribute(str, "`auto.offset.reset`: earliest or latest"),
+            "state_cleanup_dir_max_age_ms": Attribute(
+                int, "`state.cleanup.dir.max.age.ms` (KIP-1259); -1 for none"
+            ),
         },
         look=Look("world", "", "^", "other", 1, "the application has tasks {tasks}"),
         footprint=Absent("the settings are the same for every event after them"),

@@ -36,6 +36,12 @@ def _by_the_state_after(event: Event, look: Look) -> Look:
     return look._replace(weight=0) if after in {"CREATED", "RESTORING", "CLOSED"} else look
 
 
+def _minor_at_the_first_start(event: Event, look: Look) -> Look:
+    # An input without a committed offset is nothing to wonder at.
+    is_first = event.attributes.get("position") == -1
+    return look._replace(glyph=".", weight=0) if is_first else look
+
+
 def _task_state(moment: Moment, event: Event) -> None:
     where, after = (event.actor, event.task), event.attributes["after"]
     task = moment.tasks.get(where)
@@ -107,11 +113,32 @@ TASK_KINDS = (
         effect=Absent("no buffers of inputs are kept"),
     ),
     EventKind(
+        name="input.reset",
+        meaning="A thread reads an input from another offset, because its position is gone.",
+        actor="thread",
+        about="task partition offset",
+        attributes={
+            "position": Attribute(int, "the position that is gone; -1 if none was committed")
+        },
+        look=Look(
+            "instance", "log", "F", "faults", 2, "{partition} is read from {offset} from now on"
+        ),
+        adapted=_minor_at_the_first_start,
+        footprint=Footprint(
+            writes=("reset {partition}",), reads=("deleted {partition}", "committed {partition}")
+        ),
+        effect=Absent("`task.processed` tells what is read"),
+    ),
+    EventKind(
         name="state.cleaned",
         meaning="The directory of a task was deleted because it was unused for long.",
         actor="process",
         about="task",
-        attributes={"delay_ms": Attribute(int, "`state.cleanup.delay.ms`")},
+        attributes={
+            "delay_ms": Attribute(
+                int, "`state.cleanup.delay.ms`; at the start, `state.cleanup.dir.max.age.ms`"
+            )
+        },
         look=Look(
             "disk",
             "instance",

@@ -87,12 +87,22 @@ from streamproof.sim.invariants.reports import (
     WhatAnyThreadClosedIsReported,
     WhatIsOnTheDiskIsReported,
 )
+from streamproof.sim.invariants.resets import (
+    GonePositionsStartOver,
+    InputsAreReadOn,
+    ResetsAreNeeded,
+)
 from streamproof.sim.invariants.roll_over import (
     CopiesTakeOverWhenReady,
     MirrorsOnlyCopy,
     ReadyCopiesAreComplete,
 )
-from streamproof.sim.invariants.state_directories import HotDirectoryIsKept, NothingIsLeftInUse
+from streamproof.sim.invariants.state_directories import (
+    HotDirectoryIsKept,
+    NothingIsCleanedWhileRestoring,
+    NothingIsLeftInUse,
+    OutdatedDirectoriesAreDeleted,
+)
 from streamproof.sim.invariants.store_formats import (
     LiveFormatIsThatOfTheAssignment,
     OlderFormatIsDeletedInTime,
@@ -198,5 +208,10 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     HangingMembersLeave,
     CorruptedTasksAreOffered,
     WaitsOfTasksEnd,
+    ResetsAreNeeded,
+    InputsAreReadOn,
+    GonePositionsStartOver,
+    OutdatedDirectoriesAreDeleted,
+    NothingIsCleanedWhileRestoring,
 )
 """All invariants."""

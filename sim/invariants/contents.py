@@ -88,8 +88,10 @@ class _Contents(Invariant):
         self, event: Event, key: bytes, there: bytes | None, wanted: bytes | None
     ) -> bool:
         """Whether the store may rightly differ from its changelog for a key."""
-        return self._was_written_later(event, key, there, wanted) or self._was_compacted(
-            event, key, there
+        return (
+            self._was_written_later(event, key, there, wanted)
+            or self._was_compacted(event, key, there)
+            or self.history.forgotten.explains(event.partition, key, there, wanted)
         )
 
     def _compare(self, event: Event, expected: Rows) -> Iterator[str]:

@@ -236,10 +236,18 @@ class NoErrorWipesWhatIsStaged(_OnDisk):
     def observers(self) -> Mapping[str, Observer]:
         if not self.history.exactly_once:
             return {}
-        return {**super().observers, "task.wiped": self._wiped}
+        return {
+            **super().observers,
+            "task.wiped": self._wiped,
+            "restore.start": self._starts,
+            "update.start": self._starts,
+            "log.deleted": self._deleted,
+        }
 
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
+        # The tasks of which a store can never be complete, because its next record is gone.
+        self._incomplete: set[tuple[str, str]] = set()
         # The tasks that were closed last, by process: only then does an error wipe them.
         self._ended_tasks: set[tuple[str, str]] = set()
 
@@ -248,10 +256,24 @@ class NoErrorWipesWhatIsStaged(_OnDisk):
         yield from super()._opened(event)
 
     def _closed(self, event: Event) -> Iterator[str]:
-        if event.attributes["closing"] != "CLEAN" and self.stages and self.is_proposal:
+        here = event.process, event.task
+        has_erred = event.attributes["closing"] != "CLEAN" and here not in self._incomplete
+        self._incomplete.discard(here)
+        if has_erred and self.stages and self.is_proposal:
             self.tried = True
-            self._ended_tasks.add((event.process, event.task))
+            self._ended_tasks.add(here)
         yield from super()._closed(event)
+
+    def _starts(self, event: Event) -> Iterator[str]:
+        if event.attributes["start"] < self.history.forgotten.starts.get(event.partition, 0):
+            self._incomplete.add((event.process, event.task))
+        yield from ()
+
+    def _deleted(self, event: Event) -> Iterator[str]:
+        for process, copy in self.history.copies.following(event.partition):
+            if copy.offset + 1 < event.offset:
+                self._incomplete.add((process, copy.task))
+        yield from ()
 
     def _wiped(self, event: Event) -> Iterator[str]:
         if (event.process, event.task) in self._ended_tasks:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from streamproof.errors import SuiteError
 from streamproof.sim.invariants.foreign_appends import Unseen
+from streamproof.sim.invariants.forgotten import Forgotten
 from streamproof.sim.invariants.store_copies import Copies
 from streamproof.sim.trace import Event
 
@@ -109,6 +110,7 @@ class LogHistory:
         unseen: the records of changelogs that the owners of the tasks have not seen. Not kept
             under exactly-once.
         copies: the open copies of all stores.
+        forgotten: what the logs have given up, and what readers may have missed because of that.
         committed: the committed offset of each input.
         compacted: the offset up to which the log of a partition was ever compacted.
         exactly_once: the guarantee under which the application runs.
@@ -122,6 +124,7 @@ class LogHistory:
         self._seen_by: dict[str, list[Callable[[Event], None]]] = {
             "log.appended": [self._append],
             "log.compacted": [self._compact],
+            "input.reset": [self._reset],
             "offsets.committed": [self._commit],
             "transaction.decided": [self._decide],
             "transaction.marker": [self._mark],
@@ -133,6 +136,9 @@ class LogHistory:
                 self._seen_by.setdefault(kind, []).append(see)
         self.copies = Copies(self.visible)
         for kind, see in self.copies.observers.items():
+            self._seen_by.setdefault(kind, []).append(see)
+        self.forgotten = Forgotten(self.visible)
+        for kind, see in self.forgotten.observers.items():
             self._seen_by.setdefault(kind, []).append(see)
         self.logs: dict[str, Log] = {}
         self.committed: dict[str, int] = {}
@@ -179,6 +185,9 @@ class LogHistory:
 
     def _commit(self, event: Event) -> None:
         self.committed.update(event.attributes["offsets"])
+
+    def _reset(self, event: Event) -> None:
+        self.forgotten.reset(event, self.committed.get(event.partition, 0))
 
     def _decide(self, event: Event) -> None:
         for log in self.logs.values():
@@ -236,7 +245,7 @@ class UnknownLogs(LogHistory):
     def __init__(self, *, exactly_once: bool) -> None:
         super().__init__(exactly_once=exactly_once)
         self._seen_by = {kind: [self._fail] for kind in FAULTS}
-        for name in ("logs", "committed", "compacted", "stored", "unseen", "copies"):
+        for name in ("logs", "committed", "compacted", "stored", "unseen", "copies", "forgotten"):
             delattr(self, name)
 
     def __getattr__(self, name: str) -> Any:

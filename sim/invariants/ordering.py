@@ -32,10 +32,19 @@ class _Inputs(Invariant):
 
     @property
     def observers(self) -> Mapping[str, Observer]:
-        return {"task.state": self._begin, "task.processed": self._process}
+        return {
+            "task.state": self._begin,
+            "task.processed": self._process,
+            "input.reset": self._reset,
+        }
 
     def _begin(self, event: Event) -> Iterator[str]:
         self._processed.pop((event.actor, event.task), None)
+        yield from ()
+
+    def _reset(self, event: Event) -> Iterator[str]:
+        # Nobody knows which records follow those that are buffered.
+        self._processed.get((event.actor, event.task), {}).pop(event.partition, None)
         yield from ()
 
     def _process(self, event: Event) -> Iterator[str]:

@@ -142,6 +142,14 @@ class Copies:
         """The open copy of a changelog in a process."""
         return self._open.get((process, partition))
 
+    def following(self, partition: str) -> list[tuple[str, Copy]]:
+        """The open copies that read a changelog, each with its process: no task has run on them."""
+        return [
+            (process, copy)
+            for (process, changelog), copy in self._open.items()
+            if changelog == partition and not copy.has_run
+        ]
+
     def runs(self, copy: Copy) -> bool:
         """Whether a copy belongs to a running active task."""
         return self.states.get((copy.thread, copy.task)) == "RUNNING"

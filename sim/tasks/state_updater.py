@@ -311,9 +311,7 @@ class StateUpdater:
         try:
             polled = yield from self._consumer.poll(self._poll_ms())
         except OffsetOutOfRangeError as error:
-            updating = self._owner(error.args[1])
-            if updating is not None:
-                self._fail(updating, error)
+            self._lose_position(error.args[1], error)
             return applied
         for partition in polled.next_offsets:
             applied += yield from self._take(partition, polled.records.get(partition, []))
@@ -427,13 +425,21 @@ class StateUpdater:
         for partition, updating in wanted.items():
             each = updating.changelogs[partition]
             if each.start is None:
-                each.start = updating.task.next_restored(partition)
+                each.start = self._next_offset(updating.task, partition)
                 # The consumer may still have the position of a task that was here before.
                 self._consumer.seek(partition, each.start)
                 self._announcer.started(updating, partition)
             elif self._consumer.position(partition) is None:
                 each.kept.clear()
-                self._consumer.seek(partition, updating.task.next_restored(partition))
+                self._consumer.seek(partition, self._next_offset(updating.task, partition))
+
+    def _next_offset(self, task: StreamTask, partition: str) -> int:
+        """The offset to restore next: the start of the log for a store that has no offset.
+
+        Source: Kafka, StoreChangelogReader#prepareChangelogs (seekToBeginning).
+        """
+        start = self._cluster.logs[partition].log_start
+        return task.next_restored(partition) if task.has_offset(partition) else start
 
     # Applying.
 
@@ -535,6 +541,20 @@ class StateUpdater:
                 )
 
     # What goes wrong.
+
+    def _lose_position(self, partition: str, error: OffsetOutOfRangeError) -> None:
+        """Give a task up whose changelog has lost the next record: its store has to start over.
+
+        Source: Kafka, StoreChangelogReader#restore, which reads without ``auto.offset.reset``.
+        """
+        updating = self._owner(partition)
+        if updating is None:
+            return
+        self._world.marks.sometimes("a changelog had lost the next record of a store")
+        if self._world.defect("restores-across-a-gap"):
+            self._consumer.seek(partition, self._cluster.logs[partition].log_start)
+            return
+        self._fail(updating, error)
 
     def _fail(self, updating: Updating, error: StreamproofError) -> None:
         self._release(updating.task.id)

@@ -351,6 +351,10 @@ class StreamTask:
         offset = self._holder(changelog).offset
         return 0 if offset is None else offset + 1
 
+    def has_offset(self, changelog: str) -> bool:
+        """Whether anybody knows how far the store of a changelog is."""
+        return self._holder(changelog).offset is not None
+
     def apply(self, changelog: str, records: Iterable[LogEntry]) -> None:
         """Restore a batch of changelog records."""
         holder = self._holder(changelog)

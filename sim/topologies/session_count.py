@@ -50,6 +50,7 @@ def topology(partitions: int) -> Topology:
                 ("out",),
                 forwarded={"sessions": "out"},
                 segmented={"sessions": _segment_of},
+                retained_ms={"sessions": GAP_MS + GRACE_MS},
             ),
         ),
         {"in": partitions, "out": partitions},

@@ -49,6 +49,7 @@ def topology(partitions: int) -> Topology:
                 ("out",),
                 forwarded={"windows": "out"},
                 segmented={"windows": _segment_of},
+                retained_ms={"windows": SIZE_MS + GRACE_MS},
             ),
         ),
         {"in": partitions, "out": partitions},

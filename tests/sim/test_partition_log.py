@@ -118,9 +118,11 @@ def test_compaction_gives_up_tombstones_only_once_they_are_old() -> None:
     log.append(b"a", b"1", 10)
     log.append(b"a", None, 20)
     log.append(b"b", b"2", 30)
-    log.compact(tombstones_before=20)
-    assert [(each.key, each.value) for each in log.entries] == [(b"a", None), (b"b", b"2")]
-    log.compact(tombstones_before=21)
+    for now in (100, 149):
+        # The first compaction that meets a tombstone decides until when it stays (KIP-534).
+        log.compact(now=now, delete_retention_ms=50)
+        assert [(each.key, each.value) for each in log.entries] == [(b"a", None), (b"b", b"2")]
+    log.compact(now=150, delete_retention_ms=50)
     assert [(each.key, each.value) for each in log.entries] == [(b"b", b"2")]
     assert log.fetch(0, "read_committed", 10).next_offset == 3
 

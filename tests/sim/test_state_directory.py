@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from disturbed_worlds import disturbed
+from found_worlds import seek
 
 from streamproof.sim.actor_hosts import Host
 from streamproof.sim.application import StreamsConfig
@@ -397,6 +398,38 @@ def test_what_a_thread_has_is_never_deleted() -> None:
     assert directory.is_empty("0_0")
 
 
+def test_nothing_is_deleted_while_the_process_does_not_run() -> None:
+    """A thread that restores or joins may be about to get the task."""
+    machine = Machine()
+    machine.process()
+    machine.store("0_0", 7).close()
+    directory, is_running = machine.crash(), False
+    assert machine.host is not None
+    machine.host.start(directory.clean(DELAY_MS, lambda: is_running))
+    machine.world.time.run(until=10 * DELAY_MS)
+    assert not directory.is_empty("0_0")
+    is_running = True
+    machine.world.time.run(until=12 * DELAY_MS)
+    assert directory.is_empty("0_0")
+
+
+@pytest.mark.parametrize(("max_age_ms", "is_kept"), [(-1, True), (1_000, True), (999, False)])
+def test_what_is_too_old_at_the_start_is_deleted(max_age_ms: int, *, is_kept: bool) -> None:
+    """Before any store is opened (KIP-1259)."""
+    machine = Machine()
+    machine.process()
+    machine.store("0_0", 7).close()
+    machine.crash().lock("0_0", "a")
+    machine.world.time.run(until=machine.world.now + 1_000)
+    assert machine.host is not None
+    machine.host.crash()
+    machine.disk.crash()
+    host = machine.world.host("instance-0")
+    directory = StateDirectory(machine.world, host, machine.disk, machine.config)
+    directory.clean_outdated(max_age_ms)
+    assert directory.is_empty("0_0") is not is_kept
+
+
 def test_a_directory_is_free_after_it_was_looked_at() -> None:
     """Whether it was deleted or not: who is assigned the task can have it (KAFKA-16025)."""
     machine = Machine()
@@ -423,10 +456,15 @@ def test_a_directory_is_free_after_it_was_looked_at() -> None:
 )
 def test_a_mistake_with_directories_is_found(defect: str, requirement: str) -> None:
     """In one of a few worlds with restarts and nothing else; without it there is nothing."""
-    config = StreamsConfig(session_timeout_ms=6_000, state_cleanup_delay_ms=DELAY_MS)
-    found = set()
-    for seed in range(5):
+    config = StreamsConfig(
+        session_timeout_ms=6_000,
+        state_cleanup_delay_ms=DELAY_MS,
+        group_membership_operation="LEAVE_GROUP",
+    )
+
+    def attempt(seed: int) -> bool | None:
         assert list(disturbed(seed, config, ("bounce",), activation=0).violations) == []
         run = disturbed(seed, config, ("bounce",), activation=0, defects=[defect])
-        found |= {each.requirement for each in run.violations}
-    assert requirement in found
+        return requirement in {each.requirement for each in run.violations} or None
+
+    assert seek(f"directories {defect}", attempt, most=60)

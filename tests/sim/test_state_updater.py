@@ -273,8 +273,9 @@ def test_a_changelog_that_is_cut_off() -> None:
     """The store is older than what is left of it: the task cannot be restored from here."""
     bench = Bench()
     bench.write(changelog("one", 0), b"1", b"2", b"3")
-    bench.cluster.logs[changelog("one", 0)].delete_before(2)
     task, other = bench.task(), bench.task("0_1")
+    task.apply(changelog("one", 0), bench.cluster.logs[changelog("one", 0)].entries[:1])
+    bench.cluster.logs[changelog("one", 0)].delete_before(2)
     bench.updater.add(task, is_active=True)
     bench.updater.add(other, is_active=True)
     bench.wait()
@@ -282,6 +283,18 @@ def test_a_changelog_that_is_cut_off() -> None:
     assert failed is task
     assert isinstance(error, OffsetOutOfRangeError)
     assert bench.updater.restored == [other]
+
+
+def test_a_store_without_an_offset_begins_where_the_log_begins() -> None:
+    """What is deleted before that belongs to no store."""
+    bench = Bench()
+    bench.write(changelog("one", 0), b"1", b"2", b"3")
+    bench.cluster.logs[changelog("one", 0)].delete_before(2)
+    task = bench.task()
+    bench.updater.add(task, is_active=True)
+    bench.wait()
+    assert bench.updater.restored == [task]
+    assert task.next_restored(changelog("one", 0)) == 3
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -140,21 +140,43 @@ def test_other_topics_are_not_compacted() -> None:
 records = st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 9)), max_size=25)
 
 
-@given(records, st.integers(0, 30), st.integers(0, 12))
+@given(records, st.integers(0, 30), st.sampled_from([0, 1_000]))
 def test_a_part_of_a_log_is_compacted(
-    some: list[tuple[int, bool, int]], before: int, tombstones_before: int
+    some: list[tuple[int, bool, int]], before: int, retention_ms: int
 ) -> None:
     """What is not looked at stays as it is, and the content is the same."""
     log = PartitionLog()
     for key, deleted, timestamp in some:
         log.append(b"%d" % key, None if deleted else b"v%d" % log.end, timestamp)
     entries, found = log.entries, content(log)
-    removed = log.compact(tombstones_before=tombstones_before, before=before)
+    removed = log.compact(delete_retention_ms=retention_ms, before=before)
     assert content(log) == found
+    if not retention_ms:
+        # Only the second compaction may take a tombstone.
+        removed += log.compact(delete_retention_ms=retention_ms, before=before)
+        assert content(log) == found
     assert removed == len(entries) - len(log.entries)
     assert [each for each in log.entries if each.offset >= before] == entries[before:]
     # A second time there is nothing left to do.
-    assert log.compact(tombstones_before=tombstones_before, before=before) == 0
+    assert log.compact(delete_retention_ms=retention_ms, before=before) == 0
+
+
+@given(st.lists(st.integers(0, 30), max_size=20), st.integers(0, 30), st.integers(1, 10))
+def test_whole_segments_are_deleted(times: list[int], limit: int, segment_ms: int) -> None:
+    """A segment goes only if all its records are old, and the last one is not compacted."""
+    log = PartitionLog()
+    for each in times:
+        log.append(b"k", b"v", each)
+    bases = [0]
+    for offset, each in enumerate(times):
+        if each - times[bases[-1]] > segment_ms:
+            bases.append(offset)
+    start = log.first_kept(limit, segment_ms)
+    assert all(each < limit for each in times[:start])
+    assert start == len(times) or start in bases
+    following = [each for each in (*bases, len(times)) if each > start]
+    assert not following or any(each >= limit for each in times[start : following[0]])
+    assert log.active_segment(segment_ms) == bases[-1]
 
 
 # Retention.
