@@ -100,6 +100,8 @@ class Performer:
             end(instance)
 
     def _flush(self, instance: Instance, task_id: str) -> None:
+        if instance.global_table is not None and not task_id:
+            instance.global_table.flush()
         for thread in instance.threads:
             for task in thread.tasks.values():
                 for holder in task.stores.values() if task_id in ("", task.id) else ():

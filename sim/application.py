@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -267,7 +268,10 @@ def _topic_configs(
     configs = dict.fromkeys(topology.outputs, TopicConfig(retention_ms=OUTPUT_RETENTION_MS))
     streams = [each for each in topology.inputs if each not in topology.tables]
     configs |= dict.fromkeys(streams, TopicConfig(retention_ms=input_retention_ms))
-    configs |= dict.fromkeys([*topology.changelogs, *topology.global_stores.values()], table)
+    configs |= dict.fromkeys(topology.changelogs, table)
+    # A table that nobody updates may lose its rows, if its topic is deleted as well.
+    expiring = replace(table, retention_ms=input_retention_ms)
+    configs |= dict.fromkeys(topology.global_stores.values(), expiring)
     more_ms = config.windowstore_changelog_additional_retention_ms
     for changelog, retained_ms in topology.retained_ms.items():
         configs[changelog] = replace(table, retention_ms=retained_ms + more_ms)
@@ -281,7 +285,8 @@ class Application:
         world: the world.
         topology: the topology of the application.
         config: its configuration.
-        input_retention_ms: ``retention.ms`` of the inputs that are no tables; -1 keeps all records.
+        input_retention_ms: ``retention.ms`` of the inputs from which no task restores a table; -1
+            keeps all records.
 
     Attributes:
         cluster: the brokers.
@@ -371,12 +376,15 @@ class Application:
         limits = Uncommitted(records, config.max_uncommitted_bytes)
         return share_of(limits, threads + bool(self.topology.global_stores))
 
-    def global_table(self, host: Host, disk: StateDirectory) -> GlobalTable | None:
+    def global_table(
+        self, host: Host, disk: StateDirectory, fail: Callable[[], None]
+    ) -> GlobalTable | None:
         """A new reader of the global stores, for a process; ``None`` without global stores.
 
         Args:
             host: the process.
             disk: its state directory.
+            fail: ends the process.
 
         Raises:
             ProcessorStateError: the files of a global store cannot be used.
@@ -392,6 +400,8 @@ class Application:
             disk=disk,
             commit_interval_ms=self.config.commit_interval_ms,
             isolation="read_committed" if self.config.exactly_once else "read_uncommitted",
+            flush_probability=self.config.flush_probability,
+            fail=fail,
         )
 
     @property

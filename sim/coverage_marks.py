@@ -19,6 +19,7 @@ MARKS = (
     "a fetch was throttled",
     "a member left because its thread did not poll in time",
     "a metadata version was probed",
+    "a global store that was not closed was read anew",
     "a leader did not know the lag of a client",
     "a leader took a committed offset for the end of an input",
     "a loss of power took what was flushed",
@@ -55,6 +56,7 @@ MARKS = (
     "one partition showed a transaction before another did",
     "the directory of a task was cleaned up",
     "the group looked again at what was on its way",
+    "the topic of a global store had lost its next record",
 )
 """The situations that an exploration must have reached."""
 

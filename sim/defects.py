@@ -528,6 +528,21 @@ DEFECTS: dict[str, Defect] = {
         topology="windowed-count",
         settings={"window_databases": "segments", "flush_probability": 0.5},
     ),
+    "keeps-unclean-global-stores": Defect(
+        "A process cannot start as long as its disk has a global store that was not closed.",
+        "TASK-076",
+        "KAFKA-21034",
+        EOS,
+        transactional=False,
+        topology="global-table-join",
+    ),
+    "global-store-skips-a-gap": Defect(
+        "A global store whose next record is gone goes on at the start of its topic, as it is.",
+        "TASK-075",
+        "KAFKA-10306, KAFKA-7443",
+        topology="global-table-join",
+        settings={"topic_segment_ms": 0},
+    ),
     "restores-across-a-gap": Defect(
         "A restoration whose next record is gone goes on from the start of the log, as it is.",
         "TASK-071",

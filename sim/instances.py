@@ -22,6 +22,9 @@ from streamproof.stores.errors import ProcessorStateError
 
 __all__ = ["Instance"]
 
+_SUPERVISED_MS = 1_000
+"""How long until a process that has ended by itself is started again."""
+
 
 class Instance:
     """One process of the application, started again and again on the same disk.
@@ -101,7 +104,8 @@ class Instance:
         try:
             directory.clean_outdated(application.config.state_cleanup_dir_max_age_ms)
             directory.initialize_startup_stores(application.tasks)
-            self._global_table = table = application.global_table(self.host, directory)
+            table = application.global_table(self.host, directory, self._start_over)
+            self._global_table = table
         except ProcessorStateError:
             self.crash()
             return
@@ -207,6 +211,20 @@ class Instance:
         if self.host is not None:
             self._end("instance.crashed")
             self.disk.crash()
+
+    @property
+    def global_table(self) -> GlobalTable | None:
+        """The global stores of the current process; ``None`` without any."""
+        return self._global_table
+
+    def _start_over(self) -> None:
+        """End the process, and start another one soon, as whoever looks after it does."""
+        self.crash()
+        self._application.world.time.process(self._start_later())
+
+    def _start_later(self) -> Steps:
+        yield self._application.world.time.timeout(_SUPERVISED_MS)
+        self.start()
 
     def lose_power(self) -> None:
         """Switch the machine off: some of the data that was flushed and not synced is lost, too.

@@ -45,8 +45,8 @@ class WorkloadConfig:
             transaction.
         aborted: the share of transactions that are aborted.
         max_open_ms: how long a transaction is open, at most.
-        retention_ms: ``retention.ms`` of the inputs that are no tables: the age at which their
-            records are deleted, read or not; -1 keeps them.
+        retention_ms: ``retention.ms`` of the inputs from which no task restores a table: the age at
+            which their records are deleted, read or not; -1 keeps them.
 
     Raises:
         UsageError: a number is out of range.

@@ -112,6 +112,22 @@ def _global_opened(moment: Moment, event: Event) -> None:
     store.offset = store.committed_offset = store.flushed_offset = event.offset
 
 
+def _global_flushed(moment: Moment, event: Event) -> None:
+    for partition in event.attributes["partitions"]:
+        store = moment.stores.get((event.process, partition))
+        if store is not None:
+            store.flush(event.time)
+
+
+def _global_wiped(moment: Moment, event: Event) -> None:
+    for partition in [
+        partition
+        for (process, partition), store in moment.stores.items()
+        if process == event.process and store.task == GLOBAL
+    ]:
+        del moment.stores[event.process, partition]
+
+
 def _global_committed(moment: Moment, event: Event) -> None:
     for partition, offset in event.attributes["offsets"].items():
         store = moment.stores.get((event.process, partition))
@@ -185,9 +201,40 @@ STORE_KINDS = (
         effect=_global_opened,
     ),
     EventKind(
+        name="global.flushed",
+        meaning="A global store has written its memory to the disk.",
+        actor="global",
+        attributes={
+            "store": Attribute(str, "the store"),
+            "partitions": Attribute(list[str], "the partitions of its topic"),
+        },
+        look=Look(
+            "instance", "", "]", "stores", 1, "the global store {store} is flushed to the disk"
+        ),
+        footprint=Footprint(writes=("files {process}",)),
+        effect=_global_flushed,
+    ),
+    EventKind(
+        name="global.wiped",
+        meaning="A process has deleted its global stores, which cannot go on.",
+        actor="global",
+        attributes={"reason": Attribute(str, "why they cannot go on")},
+        look=Look("instance", "", "W", "faults", 3, "the global stores are wiped: {reason}"),
+        footprint=Footprint(writes=("files {process}",), reads=("deleted {partition}",)),
+        effect=_global_wiped,
+    ),
+    EventKind(
         name="global.restored",
         meaning="A process has its copy of the global stores.",
         actor="global",
+        attributes={
+            "rows": Attribute(
+                dict[str, list[list[bytes]]], "by store, all rows: pairs of key and value"
+            ),
+            "offsets": Attribute(
+                dict[str, int], "by partition, the offset of the last record that its store has"
+            ),
+        },
         look=Look("instance", "", ">", "restoring", 1, "the global stores are restored"),
         footprint=Absent("`global.applied` has told each batch"),
         effect=Absent("`global.applied` has told what the stores hold"),

@@ -26,6 +26,11 @@ from streamproof.sim.invariants.delivery import (
     CommittedInputWasProcessed,
     EachInputCountsOnce,
 )
+from streamproof.sim.invariants.global_stores import (
+    GlobalStoresEqualTheirTopics,
+    GlobalStoresStartOver,
+    ProcessesGetTheirGlobalStores,
+)
 from streamproof.sim.invariants.invariant import (
     Invariant,
     InvariantError,
@@ -132,6 +137,8 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     ClosedStoreEqualsChangelog,
     FoundStoreIsVouchedFor,
     CommittedOffsetIsInTheLog,
+    # A process that cannot start is the cause of all that it does not do.
+    ProcessesGetTheirGlobalStores,
     CommittedInputWasProcessed,
     EachInputCountsOnce,
     CommitEndsTheTransaction,
@@ -213,5 +220,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     GonePositionsStartOver,
     OutdatedDirectoriesAreDeleted,
     NothingIsCleanedWhileRestoring,
+    GlobalStoresEqualTheirTopics,
+    GlobalStoresStartOver,
 )
 """All invariants."""

@@ -4,13 +4,18 @@ No task ever writes to them, so that a global store needs no changelog: its topi
 A global store commits the offsets of all partitions of the topic, and a later process reads on from
 there. A store in memory, and one that must be wiped, reads its topic from the start.
 
+Under exactly-once, a store that stages nothing and was not closed cannot be trusted. It is wiped
+when it is opened. Kafka 4.4 does not do so, and each start of the process fails (KAFKA-21034). If
+the topic has lost the next record, the stores are wiped, and the process ends: whoever looks after
+it starts it again (KAFKA-10306).
+
 Sources: KIP-99; KIP-1035, StateStore#commit; Kafka, GlobalStreamThread, GlobalStateManagerImpl and
 GlobalStateUpdateTask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -48,6 +53,8 @@ class GlobalTable:
         commit_interval_ms: how long the stores may go without a commit.
         isolation: ``read_committed`` under exactly-once, so that nothing of an aborted transaction
             gets into a store (KAFKA-6782).
+        flush_probability: the probability that the stores are flushed after a batch.
+        fail: ends the process, because its global stores cannot go on.
 
     Attributes:
         stores: the stores by name, to be read only.
@@ -69,6 +76,8 @@ class GlobalTable:
         disk: StateDirectory,
         commit_interval_ms: int,
         isolation: Isolation,
+        flush_probability: float = 0.0,
+        fail: Callable[[], None] = lambda: None,
     ) -> None:
         self._world = world
         self._host = host
@@ -79,6 +88,8 @@ class GlobalTable:
         self._isolation: Isolation = isolation
         self._actor = f"{host.name}/global"
         self._disk = disk
+        self._fail = fail
+        self._flush_probability = flush_probability
         self._context = disk.context(GLOBAL_STORES)
         self._partitions = {
             partition: store
@@ -101,9 +112,12 @@ class GlobalTable:
         self._disk.lock(GLOBAL_STORES, self._actor)
         try:
             self._open_each(names)
-        except TaskCorruptedError:
+        except TaskCorruptedError as error:
             self._close_stores()
-            self._disk.wipe(GLOBAL_STORES)
+            if self._world.defect("keeps-unclean-global-stores"):
+                raise ProcessorStateError(str(error)) from error
+            self._world.marks.sometimes("a global store that was not closed was read anew")
+            self._wipe("it was not closed")
             self._open_each(names)
         for partition, name in self._partitions.items():
             store = self.stores[name]
@@ -118,6 +132,10 @@ class GlobalTable:
                 store=name,
                 persistent=store.persistent,
             )
+
+    def _wipe(self, reason: str) -> None:
+        self._disk.wipe(GLOBAL_STORES)
+        self._world.trace.emit("global.wiped", self._actor, reason=reason)
 
     def _open_each(self, names: Iterable[str]) -> None:
         for name in names:
@@ -146,14 +164,18 @@ class GlobalTable:
             self._consumer.seek(partition, start)
         while True:
             polled = yield from self._poll()
+            if polled is None:
+                return
             for partition, records in polled.records.items():
                 self._apply(partition, records)
+            if polled.records and not self._maybe_flush():
+                return
             # The position decides, not the last record: markers may come after it (KAFKA-12951).
             positions = {each: self._consumer.position(each) for each in ends}
             if not self.restored.triggered and all(
                 (positions[each] or 0) >= end for each, end in ends.items()
             ):
-                self._world.trace.emit("global.restored", self._actor)
+                self._tell_restored()
                 self.restored.succeed()
             yield from self._maybe_commit()
 
@@ -174,15 +196,56 @@ class GlobalTable:
                 continue
             return ends
 
-    def _poll(self) -> Generator[Event, Any, Polled]:
-        """The next records. Where the log lacks the position, go on at its start (KAFKA-10306)."""
+    def _maybe_flush(self) -> bool:
+        """Fill the memory of the stores from time to time; return whether they could be written."""
+        if not self._world.choices.chance(self._flush_probability):
+            return True
+        try:
+            self.flush()
+        except ProcessorStateError:
+            # The disk is full: Kafka's global thread ends, and its client with it.
+            self._fail()
+            return False
+        return True
+
+    def flush(self) -> None:
+        """Let all stores write their memory to the disk, as when their buffers are full.
+
+        Raises:
+            ProcessorStateError: the disk is full.
+        """
+        for name, store in self.stores.items():
+            self._disk.fill_memtable(store)
+            partitions = [each for each, owner in self._partitions.items() if owner == name]
+            self._world.trace.emit(
+                "global.flushed", self._actor, store=name, partitions=sorted(partitions)
+            )
+
+    def _tell_restored(self) -> None:
+        """Emit the rows and offsets of all stores, so that invariants can compare them."""
+        rows = {}
+        for name, store in self.stores.items():
+            with store.all() as entries:
+                rows[name] = [[key, value] for key, value in entries]
+        self._world.trace.emit(
+            "global.restored", self._actor, rows=rows, offsets=dict(sorted(self._offsets.items()))
+        )
+
+    def _poll(self) -> Generator[Event, Any, Polled | None]:
+        """The next records; ``None`` if the log lacks the position, and the process ends."""
         while True:
             try:
                 polled: Polled = yield from self._consumer.poll(POLL_MS)
             except OffsetOutOfRangeError as error:
-                partition = error.args[1]
-                self._consumer.seek(partition, self._cluster.logs[partition].log_start)
-                continue
+                self._world.marks.sometimes("the topic of a global store had lost its next record")
+                if self._world.defect("global-store-skips-a-gap"):
+                    partition = error.args[1]
+                    self._consumer.seek(partition, self._cluster.logs[partition].log_start)
+                    continue
+                self._close_stores()
+                self._wipe("its next record is gone")
+                self._fail()
+                return None
             return polled
 
     def _maybe_commit(self) -> Steps:

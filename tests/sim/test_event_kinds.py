@@ -91,8 +91,17 @@ IMPATIENT = (
         plan={"persistent": [True]},
         settings={"window_databases": ["segments"], "flush_probability": [0.5]},
     ),
+    PlanSpace(
+        topologies=["global-table-join"],
+        guarantees=["exactly-once"],
+        upgrades=[""],
+        kinds=["crash"],
+        plan={"persistent": [True]},
+        settings={"transactional": [False], "flush_probability": [0.5]},
+    ),
 )
-"""Worlds in which threads and tasks wait for too long, and one with segments."""
+"""Worlds in which threads and tasks wait for too long, one with segments, one with a global table
+that is not closed."""
 
 
 def wrongs(event: Event) -> list[str]:
