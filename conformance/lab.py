@@ -266,8 +266,12 @@ class Lab:
         self.metrics = Metrics(level, lambda: 0.0)
 
     def other_task(self, task_id: str) -> Lab:
-        """A lab for another task of the thread: a directory below, with the same metrics."""
-        directory = self.directory / f"task-{task_id}"
+        """A lab for another task of the thread, with the same metrics.
+
+        The task has a directory below, or shares this one if the subject claims that.
+        """
+        shared = self.subject.capabilities.tasks_share_directory
+        directory = self.directory if shared else self.directory / f"task-{task_id}"
         directory.mkdir(parents=True, exist_ok=True)
         lab = Lab(self.subject, guarantee=self.guarantee, directory=directory, task_id=task_id)
         lab.metrics = self.metrics

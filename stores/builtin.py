@@ -163,6 +163,12 @@ BUILTIN: dict[str, BuiltinStore] = {
         package="quixstreams",
         extra="quix",
     ),
+    "quixstreams-prefixes": BuiltinStore(
+        "streamproof.stores.adapters.quixstreams:prefixes",
+        "The same, with keys spread over prefixes and column families of one database.",
+        package="quixstreams",
+        extra="quix",
+    ),
     "faust-streaming": BuiltinStore(
         "streamproof.stores.adapters.faust:make",
         "The RocksDB table store of Faust.",

@@ -118,6 +118,8 @@ class Capabilities:
         disposable_files: patterns of the names of files on which no promise depends, such as locks
             and logs for people, with spaces in between: ``"LOG LOG.old *.lock"``. They may be lost
             or emptied whenever the store is not open.
+        tasks_share_directory: stores of several tasks may lie in one directory, which tell their
+            files or rows apart by the task. Kafka has a directory for each task.
         downgrade: with ``upgrade.from`` alone, ``close`` leaves files that the older store goes on
             with: all records, the committed offsets, and the position (KIP-1035).
     """
@@ -153,3 +155,4 @@ class Capabilities:
     imports_offsets: bool = False
     forgets_offsets: bool = True
     disposable_files: str = ""
+    tasks_share_directory: bool = False

@@ -1609,6 +1609,20 @@ MUTANTS = (
         "rocksdb",
     ),
     _key_spaces(
+        "prefixes_run_into_keys",
+        "prefix a with the key b|c is prefix a|b with the key c",
+        "KV-011",
+        "in-memory",
+        "rocksdb",
+    ),
+    _key_spaces(
+        "partitions_of_one_digit",
+        "partitions 1 and 11 of one directory share their files",
+        "LIFE-007",
+        f"{__name__}.key_space_mutants:by_partition",
+        "rocksdb",
+    ),
+    _key_spaces(
         "stream_time_of_the_process",
         "windows of one task come too late because of another task",
         "LIFE-007",

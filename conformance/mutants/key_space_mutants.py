@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
@@ -19,6 +20,7 @@ from streamproof.stores.api import (
     TopicPartition,
 )
 from streamproof.stores.iterators import StoreIterator
+from streamproof.stores.key_spaces import cut
 from streamproof.stores.memory import InMemoryKeyValueStore
 from streamproof.stores.rocksdb import RocksDBStore
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
@@ -251,7 +253,56 @@ def temporary_file_of_the_task(name: str = NAME) -> JournalStore:
     return _TemporaryOfTheTask(name)
 
 
+class prefixes_run_into_keys(InMemoryKeyValueStore):
+    """Joins the prefix of a key space and the key in there with a separator."""
+
+    capabilities = replace(
+        InMemoryKeyValueStore.capabilities,
+        scan=False,
+        ranges=False,
+        reverse=False,
+        prefix_scan=False,
+    )
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+    def get(self, key: bytes) -> bytes | None:
+        return super().get(key and b"|".join(cut(key)))
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        super().put(key and b"|".join(cut(key)), value)
+
+
 # Tasks of one process.
+
+
+class by_partition(_Journalled):
+    """A right store whose tasks may share a directory: each has a place by its partition."""
+
+    capabilities = replace(_Journalled.capabilities, tasks_share_directory=True)
+
+    def __init__(self) -> None:
+        super().__init__(NAME)
+        self._partition = ""
+
+    def place(self) -> str:
+        return f"{self.name}-{self._partition}"
+
+    def init(self, context: StateStoreContext, root: StateStore) -> None:
+        self._partition = self.partition_of(context.task_id)
+        super().init(context, root)
+
+    def partition_of(self, task_id: str) -> str:
+        """The part of the name of the place that tells tasks apart."""
+        return task_id.rpartition("_")[2]
+
+
+class partitions_of_one_digit(by_partition):
+    """Tells partitions apart by the last digit of their number."""
+
+    def partition_of(self, task_id: str) -> str:
+        return task_id[-1]
 
 
 class close_ends_every_task(InMemoryKeyValueStore):

@@ -10,7 +10,8 @@ The package as the contract sees it (read in faust-streaming 0.15):
   acknowledged (at-least-once) or when the source offsets are committed (exactly-once). The offset
   of faust is that of the last changelog record that the content reflects. ``commit`` uses offsets
   in the same sense, so the adapter passes them on unchanged.
-- *One database per partition.* The offsets of several partitions live in several databases.
+- *One database per partition*, all in one directory, each named after the table and the partition.
+  The offsets of several partitions live in several databases.
 - *Durable against the death of the process*: the write-ahead log is on and not synced.
 - *Nothing to forget offsets with.*
 - *A reserved key.* The offset is a row of the database under a key that begins with ``__faust``.
@@ -87,6 +88,7 @@ class FaustStore(KeyValueStore):
         durability="process",
         iterator_view="weak",
         forgets_offsets=False,
+        tasks_share_directory=True,
     )
 
     def __init__(self, name: str = "faust") -> None:

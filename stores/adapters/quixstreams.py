@@ -13,6 +13,11 @@ The package as the contract sees it (read in quixstreams 3.28):
   reflects (``Checkpoint.commit`` passes the offsets of the producer's delivery reports). ``commit``
   uses offsets in the same sense, so the adapter passes them on unchanged.
 - *Nothing to forget offsets with*, and a lower offset is refused (``InvalidChangelogOffset``).
+- *Many key spaces.* Each message key has a prefix of its own, and a transaction may write to
+  several column families. ``make`` uses one prefix; ``prefixes`` spreads the keys over many of
+  both, which share one commit and one offset. A row is kept under the prefix, ``|`` and the key, so
+  the prefix ``a`` with the key ``b|c`` is the prefix ``a|b`` with the key ``c``, if keys are bytes.
+- *One directory for all partitions.* A store keeps a database for each in a folder of its number.
 - *No iteration* that sees a transaction's own writes: ``iter_items`` of the partition reads flushed
   rows, and the transaction has no public iterator.
 """
@@ -24,7 +29,8 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
+from zlib import crc32
 
 from streamproof.errors import UsageError
 from streamproof.stores.adapters import task_partition, translated
@@ -44,13 +50,18 @@ from streamproof.stores.errors import (
     TaskCorruptedError,
     UnsupportedOperationError,
 )
+from streamproof.stores.key_spaces import cut
 from streamproof.stores.transactions import AbstractTransaction, AbstractTransactionalStore
 
 try:
     # A dependency of a dependency warns when it is imported, whatever the filters are; the
     # warnings are recorded instead of shown, and the filters are put back afterwards.
     with warnings.catch_warnings(record=True):
-        from quixstreams.state.metadata import CHANGELOG_CF_MESSAGE_HEADER, DEFAULT_PREFIX
+        from quixstreams.state.metadata import (
+            CHANGELOG_CF_MESSAGE_HEADER,
+            DEFAULT_PREFIX,
+            SEPARATOR,
+        )
         from quixstreams.state.recovery import RecoveryPartition
         from quixstreams.state.rocksdb import RocksDBOptions, RocksDBStorePartition
         from quixstreams.state.rocksdb.exceptions import RocksDBCorruptedError
@@ -60,24 +71,42 @@ except ImportError as error:
         f"Quix Streams cannot be imported ({error}). Run: pip install 'streamproof[quix]'."
     ) from error
 
-__all__ = ["QuixStreamsStore", "QuixStreamsTransaction", "make"]
+__all__ = ["QuixStreamsStore", "QuixStreamsTransaction", "make", "prefixes"]
 
 # Without any handler Python prints a library's warnings on stderr. A program that configures
 # logging still gets them.
 logging.getLogger("quixstreams").addHandler(logging.NullHandler())
 
 
+FAMILIES = ("default", "second", "third")
+"""The column families of a store with several key spaces."""
+
+
+class _Place(NamedTuple):
+    """Where the package keeps a row: the key, its prefix, and the column family."""
+
+    key: bytes
+    prefix: bytes = DEFAULT_PREFIX
+    family: str = FAMILIES[0]
+
+    @property
+    def row_key(self) -> bytes:
+        """The key of the row in its column family, and of its records in the changelog."""
+        return self.prefix + SEPARATOR + self.key if self.prefix else self.key
+
+
 class _ChangelogMessage:
     """The part of a consumer's message that quix's recovery reads."""
 
-    def __init__(self, record: ChangelogRecord) -> None:
+    def __init__(self, record: ChangelogRecord, place: _Place) -> None:
         self._record = record
+        self._place = place
 
     def headers(self) -> list[tuple[str, bytes]]:
-        return [(CHANGELOG_CF_MESSAGE_HEADER, b"default")]
+        return [(CHANGELOG_CF_MESSAGE_HEADER, self._place.family.encode())]
 
     def key(self) -> bytes:
-        return self._record.key
+        return self._place.row_key
 
     def value(self) -> bytes | None:
         return self._record.value
@@ -100,6 +129,15 @@ class _Opened:
 class _QuixKeyValueStore(KeyValueStore):
     """The key-value methods on a quix transaction, for the store and its transactions alike."""
 
+    _is_spread: bool
+    """Whether keys lie in many prefixes and several column families."""
+
+    def _place_of(self, key: bytes) -> _Place:
+        if not self._is_spread:
+            return _Place(key)
+        prefix, rest = cut(key)
+        return _Place(rest, prefix, FAMILIES[crc32(key) % len(FAMILIES)])
+
     @abstractmethod
     def _quix(self, *, write: bool) -> RocksDBPartitionTransaction:
         """The transaction to read or write; raises InvalidStateStoreError if not open."""
@@ -109,7 +147,8 @@ class _QuixKeyValueStore(KeyValueStore):
         quix = self._quix(write=False)
         require_key(key)
         with translated(f"Reading from store {self.name!r}"):
-            value: bytes | None = quix.get_bytes(key, DEFAULT_PREFIX)
+            place = self._place_of(key)
+            value: bytes | None = quix.get_bytes(place.key, place.prefix, cf_name=place.family)
         return value
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -117,10 +156,11 @@ class _QuixKeyValueStore(KeyValueStore):
         quix = self._quix(write=True)
         require_key(key)
         with translated(f"Writing to store {self.name!r}"):
+            place = self._place_of(key)
             if value is None:
-                quix.delete(key, DEFAULT_PREFIX)
+                quix.delete(place.key, place.prefix, cf_name=place.family)
             else:
-                quix.set_bytes(key, value, DEFAULT_PREFIX)
+                quix.set_bytes(place.key, value, place.prefix, cf_name=place.family)
 
     def approximate_num_uncommitted_entries(self) -> int:
         """0 or unknown (-1): the package tells only whether there are any."""
@@ -168,11 +208,13 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
         entry_count=False,
         durability="process",
         forgets_offsets=False,
+        tasks_share_directory=True,
     )
 
-    def __init__(self, name: str = "store") -> None:
+    def __init__(self, name: str = "store", *, is_spread: bool = False) -> None:
         super().__init__()
         self._name = name
+        self._is_spread = is_spread
         self._open: _Opened | None = None
 
     @property
@@ -196,17 +238,22 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
         return self._open is not None
 
     def init(self, context: StateStoreContext, root: StateStore) -> None:
-        """Open ``<state_dir>/<name>``, without retries and without replacing a corrupt one."""
+        """Open ``<state_dir>/<name>/<partition>``, as quix names it.
+
+        It is opened without retries, and a corrupt one is not replaced.
+        """
         options = RocksDBOptions(open_max_retries=0, on_corrupted_recreate=False)
         if context.write_buffer_bytes is not None:
             options = replace(options, write_buffer_size=context.write_buffer_bytes)
-        path = context.state_dir / self._name
+        path = context.state_dir / self._name / str(task_partition(context))
         with translated(f"Opening the database at {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 partition = RocksDBStorePartition(str(path), options=options)
             except RocksDBCorruptedError as error:
                 raise TaskCorruptedError(str(error)) from error
+            for each in FAMILIES if self._is_spread else ():
+                partition.get_or_create_column_family(each)
         own = TopicPartition(context.changelog_topic(self._name), task_partition(context))
         # The watermarks tell quix's recovery manager when to stop reading the topic. Here the
         # runtime knows that, and nothing that is called on this object looks at them.
@@ -271,7 +318,7 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
         """Begin a separate quix transaction."""
         opened = self._opened()
         self._finish_recovery(opened)
-        return QuixStreamsTransaction(self, opened.partition.begin())
+        return QuixStreamsTransaction(self, opened.partition.begin(), is_spread=self._is_spread)
 
     def flush_transaction(
         self,
@@ -300,7 +347,7 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
         with translated(f"Restoring store {self._name!r}"):
             for record in batch:
                 opened.recovering = True
-                message: Any = _ChangelogMessage(record)
+                message: Any = _ChangelogMessage(record, self._place_of(record.key))
                 opened.recovery.recover_from_changelog_message(message)
 
     def _finish_recovery(self, opened: _Opened) -> None:
@@ -332,8 +379,15 @@ class QuixStreamsStore(_QuixKeyValueStore, AbstractTransactionalStore):
 class QuixStreamsTransaction(AbstractTransaction, _QuixKeyValueStore):
     """A transaction from ``begin()``: it sees its own writes and flushed writes of others."""
 
-    def __init__(self, store: QuixStreamsStore, transaction: RocksDBPartitionTransaction) -> None:
+    def __init__(
+        self,
+        store: QuixStreamsStore,
+        transaction: RocksDBPartitionTransaction,
+        *,
+        is_spread: bool,
+    ) -> None:
         super().__init__(store, IsolationLevel.READ_COMMITTED)
+        self._is_spread = is_spread
         self._owner = store
         self._transaction = transaction
 
@@ -352,3 +406,8 @@ class QuixStreamsTransaction(AbstractTransaction, _QuixKeyValueStore):
 def make(name: str = "store") -> QuixStreamsStore:
     """A store that is not open yet, for ``streamproof verify``."""
     return QuixStreamsStore(name)
+
+
+def prefixes(name: str = "store") -> QuixStreamsStore:
+    """The same, with its keys spread over prefixes and column families of one database."""
+    return QuixStreamsStore(name, is_spread=True)
