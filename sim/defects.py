@@ -87,6 +87,23 @@ DEFECTS: dict[str, Defect] = {
         "EOS-003",
         "KIP-98",
         EOS,
+        # In version 2, the coordinator gives each transaction an epoch anyhow.
+        settings={"transaction_version": 1},
+    ),
+    "does-not-verify-partitions": Defect(
+        "A partition takes a record without a look whether its transaction is open.",
+        "EOS-008",
+        "KIP-890, KAFKA-12671",
+        EOS,
+        # A broker that stalls for long outlasts the patience of the producer.
+        settings={"transaction_version": 1, "request_timeout_ms": 1_000, "max_block_ms": 2_000},
+    ),
+    "keeps-epochs-between-transactions": Defect(
+        "The epoch of a producer remains the same from one transaction to the next.",
+        "EOS-009",
+        "KIP-890",
+        EOS,
+        settings={"transaction_version": 2},
     ),
     "goes-on-after-commit-timeout": Defect(
         "After a commit without a reply, the tasks go on as if the broker had refused the commit.",

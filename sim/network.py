@@ -1,16 +1,23 @@
-"""Requests and replies: they take time, and either may be lost.
+"""Requests and replies: they take time, and either may be lost or late.
 
 A request whose reply is lost was carried out. Its sender cannot tell it from a request that never
 arrived: in both cases it gets the same time-out.
+
+A request that is on its way arrives, whatever becomes of its sender meanwhile: the sender may have
+died, or may have given the request up, because the network or a broker held it up for too long.
+
+Sources: KIP-890, "Motivation"; Kafka, NetworkClient, which closes the connection of a request that
+timed out, while a broker may still have the request in its queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Generic, TypeVar
 
-from simpy.events import Event
+from simpy.events import Event, Timeout
 
+from streamproof.sim.actor_hosts import Host
 from streamproof.sim.broker_errors import (
     BrokerError,
     CoordinatorNotAvailableError,
@@ -18,7 +25,7 @@ from streamproof.sim.broker_errors import (
 )
 from streamproof.sim.world import World
 
-__all__ = ["REQUEST_TIMEOUT_MS", "RETRY_BACKOFF_MS", "Network"]
+__all__ = ["REQUEST_TIMEOUT_MS", "RETRY_BACKOFF_MS", "Network", "at_once"]
 
 T = TypeVar("T")
 
@@ -34,6 +41,72 @@ _LATENCY_MS = 4
 _SLOW_MS = 2_000
 """A slow message takes up to this many milliseconds more."""
 
+_LATE_MS = 20_000
+"""A message that the network holds up takes up to this many milliseconds more."""
+
+_MAY_BE_LATE = frozenset(
+    {"init producer", "add partitions", "produce", "add offsets", "end transaction"}
+)
+"""The requests that the network may hold up: those of producers.
+
+A late commit of a consumer would take its offset back, and Kafka has no defence against that.
+"""
+
+
+def at_once() -> int:
+    """The brokers carry the request out when it arrives."""
+    return 0
+
+
+class _Request(Generic[T]):
+    """A request on its way, which may outlive its sender.
+
+    Args:
+        sender: the host that sends it.
+        what: its name.
+        handle: carries it out, at the brokers.
+        queue_ms: how long the brokers leave it waiting if it arrives now, in milliseconds.
+
+    Attributes:
+        held_ms: how long it is held up after its arrival, in milliseconds.
+        held: happens when a request that was held up is carried out; ``None`` for any other.
+        is_given_up: whether its sender has given it up, and waits for no reply.
+        is_lost: whether the request or its reply is lost.
+        reply: the answer of the brokers, once they have carried it out.
+    """
+
+    __slots__ = (
+        "handle",
+        "held",
+        "held_ms",
+        "is_given_up",
+        "is_lost",
+        "queue_ms",
+        "reply",
+        "sender",
+        "what",
+    )
+
+    def __init__(
+        self, sender: Host, what: str, handle: Callable[[], T], queue_ms: Callable[[], int]
+    ) -> None:
+        self.sender = sender
+        self.what = what
+        self.handle = handle
+        self.queue_ms = queue_ms
+        self.held_ms = 0
+        self.held: Timeout | None = None
+        self.is_given_up = False
+        self.is_lost = False
+        self.reply: T | BrokerError | None = None
+
+    def carry_out(self) -> None:
+        """Carry it out. A refusal travels back like any other reply."""
+        try:
+            self.reply = self.handle()
+        except BrokerError as error:
+            self.reply = error
+
 
 class Network:
     """The network between hosts and brokers.
@@ -41,11 +114,20 @@ class Network:
     Args:
         world: the world.
         request_timeout_ms: how long a caller waits for a reply.
+        never_late: the requests that the network does not hold up unless a scenario says so,
+            because the brokers have no defence against them.
     """
 
-    def __init__(self, world: World, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        world: World,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        *,
+        never_late: Iterable[str] = (),
+    ) -> None:
         self._world = world
         self._timeout_ms = request_timeout_ms
+        self._may_be_late = _MAY_BE_LATE.difference(never_late)
         self._cut: set[str] = set()
 
     def cut(self, host: str) -> None:
@@ -60,21 +142,33 @@ class Network:
         """Whether a host is separated from the brokers."""
         return host in self._cut
 
-    def call(self, host: str, what: str, handle: Callable[[], T]) -> Generator[Event, Any, T]:
+    def call(
+        self,
+        sender: Host,
+        what: str,
+        handle: Callable[[], T],
+        *,
+        queue_ms: Callable[[], int] = at_once,
+    ) -> Generator[Event, Any, T]:
         """Send a request to the brokers, and wait for the reply.
 
         Args:
-            host: the sender.
+            sender: the host of the sender.
             what: the name of the request, for the trace.
-            handle: carries the request out, at the brokers.
+            handle: carries the request out, at the brokers. A late request is carried out when its
+                sender has gone on, so the function must know its arguments beforehand.
+            queue_ms: how long the brokers leave a request waiting that arrives now, in
+                milliseconds.
 
         Raises:
-            RequestTimeoutError: no reply came; the request may have been carried out.
+            RequestTimeoutError: no reply came; the request may have been carried out, or may still
+                arrive.
             BrokerError: the brokers refused it.
         """
         started = self._world.now
         while True:
-            reply = yield from self._exchange(host, what, handle, started)
+            request = _Request(sender, what, handle, queue_ms)
+            reply = yield from self._exchange(request, started)
             if not isinstance(reply, CoordinatorNotAvailableError):
                 break
             self._world.marks.sometimes("a request came to a coordinator that was away")
@@ -99,25 +193,80 @@ class Network:
         return not self._world.faults.happens("network.request_lost", sender, what)
 
     def _exchange(
-        self, host: str, what: str, handle: Callable[[], T], started: int
+        self, request: _Request[T], started: int
     ) -> Generator[Event, Any, T | BrokerError]:
         """One request, and its reply."""
-        world = self._world
-        yield world.time.timeout(self._latency(host, what))
-        if self._is_lost("network.request_lost", host, what):
+        world, sender, what = self._world, request.sender.name, request.what
+        arrival = world.time.timeout(self._latency(sender, what))
+        # The request arrives before its sender goes on, and even if its sender has died.
+        arrival.callbacks.append(lambda _: self._arrive(request))
+        yield arrival
+        if request.held is not None:
+            if request.held_ms >= self._timeout_ms - (world.now - started):
+                request.is_given_up = True
+                yield from self._time_out(started, what)
+            yield request.held
+        if request.is_lost:
+            yield from self._time_out(started, what)
+        yield world.time.timeout(self._latency(sender, what))
+        return request.reply  # type: ignore[return-value] - it was carried out
+
+    def _arrive(self, request: _Request[Any]) -> None:
+        """A request reaches the brokers, which carry it out, now or later."""
+        world, sender, what = self._world, request.sender, request.what
+        if not sender.is_alive:
+            # Its process has died while the request was on its way.
+            if sender.name not in self._cut:
+                world.marks.sometimes("a request arrived after its sender had died")
+                request.carry_out()
+            return
+        if self._is_lost("network.request_lost", sender.name, what):
             world.marks.sometimes("a request was lost before it was carried out")
-            world.trace.emit("network.request_lost", host, what=what)
-            yield from self._time_out(started, what)
-        reply = _carry_out(handle)
-        if self._is_lost("network.reply_lost", host, what):
+            world.trace.emit("network.request_lost", sender.name, what=what)
+            request.is_lost = True
+            return
+        held_ms = request.queue_ms() or self._late_ms(sender.name, what)
+        if held_ms:
+            world.trace.emit("network.request_held", sender.name, what=what, held_ms=held_ms)
+            request.held_ms, request.held = held_ms, world.time.timeout(held_ms)
+            request.held.callbacks.append(lambda _: self._carry_out_late(request))
+            return
+        request.carry_out()
+        if self._is_lost("network.reply_lost", sender.name, what):
             world.marks.sometimes("a reply was lost after the request was carried out")
-            world.trace.emit("network.reply_lost", host, what=what)
-            yield from self._time_out(started, what)
-        yield world.time.timeout(self._latency(host, what))
-        return reply
+            world.trace.emit("network.reply_lost", sender.name, what=what)
+            request.is_lost = True
+
+    def _carry_out_late(self, request: _Request[Any]) -> None:
+        """Carry out a request that was held up; nobody may wait for the reply any more."""
+        request.carry_out()
+        if not request.is_given_up and request.sender.is_alive:
+            return
+        refusal = request.reply if isinstance(request.reply, BrokerError) else None
+        marks = self._world.marks
+        marks.sometimes("a request arrived after its sender had given it up")
+        marks.sometimes(
+            "a request that came too late was refused",
+            holds=refusal is not None,
+        )
+        self._world.trace.emit(
+            "network.request_late",
+            "brokers",
+            sender=request.sender.name,
+            what=request.what,
+            refusal="" if refusal is None else type(refusal).__name__,
+        )
 
     def _is_lost(self, site: str, host: str, what: str) -> bool:
         return self._world.faults.happens(site, host, what) or host in self._cut
+
+    def _late_ms(self, host: str, what: str) -> int:
+        """How long the network holds a request up, in milliseconds; mostly 0."""
+        faults = self._world.faults
+        if what not in self._may_be_late and faults.scripted is None:
+            return 0
+        late = faults.happens("network.late", host, what)
+        return self._world.choices.between(1, _LATE_MS) if late else 0
 
     def _latency(self, host: str, what: str) -> int:
         latency = self._world.choices.between(1, _LATENCY_MS)
@@ -131,11 +280,3 @@ class Network:
         if left > 0:
             yield self._world.time.timeout(left)
         raise RequestTimeoutError(f"{what}: no reply within {self._timeout_ms} ms.")
-
-
-def _carry_out(handle: Callable[[], T]) -> T | BrokerError:
-    """The reply. A refusal travels back like any other reply."""
-    try:
-        return handle()
-    except BrokerError as error:
-        return error

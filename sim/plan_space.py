@@ -26,6 +26,7 @@ from streamproof.sim.application import (
     WindowDatabases,
 )
 from streamproof.sim.brokers.partition_log import DELETE_RETENTION_MS
+from streamproof.sim.brokers.transaction_coordinator import TransactionVersion
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
 from streamproof.sim.clients.membership import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS
@@ -315,6 +316,9 @@ def _drawn(choices: Choices, first: _First) -> Plan:
         # A static member keeps an assignment that its other release may not be able to read, and
         # stores of other releases have one database.
         config = replace(config, static_members=False, window_databases="one")
+        # The brokers speak what the oldest release speaks.
+        oldest = min(each.transaction_version for each in UPGRADES[plan.upgrade])
+        config = replace(config, transaction_version=oldest)
     plan = replace(plan, config=config, query_clients=choices.pick((1, 0, 2)))
     if not plan.upgrade.startswith("format-"):
         return plan
@@ -371,12 +375,14 @@ def _drawn_strictness(choices: Choices) -> dict[str, Any]:
     """How members leave and come back, how patient they are, and where windows lie."""
     operations: tuple[GroupMembershipOperation, ...] = ("DEFAULT", "LEAVE_GROUP")
     databases: tuple[WindowDatabases, ...] = ("one", "segments")
+    versions: tuple[TransactionVersion, ...] = (2, 2, 1)
     return {
         "group_membership_operation": choices.pick(operations),
         "static_members": choices.pick((False, False, True)),
         "max_poll_interval_ms": choices.pick((MAX_POLL_INTERVAL_MS, MAX_POLL_INTERVAL_MS, 6_000)),
         "window_databases": choices.pick(databases),
         "task_timeout_ms": choices.pick((TASK_TIMEOUT_MS, TASK_TIMEOUT_MS, 1_000)),
+        "transaction_version": choices.pick(versions),
     }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from streamproof.sim.brokers.transaction_coordinator import TransactionVersion
 from streamproof.sim.decisions.versions import FORMATS_VERSION, LATEST_SUPPORTED_VERSION
 from streamproof.stores.api import UPGRADE_FROM_CONFIG, UPGRADE_MODE_CONFIG, StateStoreContext
 from streamproof.stores.upgrade_configs import upgrade_use
@@ -66,6 +67,8 @@ class Release:
         timestamped: whether it has the format with timestamps, which is live without a mode.
         leaves_group: whether a thread leaves the group at a clean stop. Later releases remain, and
             a restart within the session moves no task (KAFKA-4965).
+        transaction_version: the version of the protocol of transactions that its producers speak;
+            2 since Kafka 4.0 (KIP-890).
 
     Raises:
         UsageError: ``upgrade_from`` is no release, or ``upgrade_mode`` is missing, not known, or
@@ -79,6 +82,7 @@ class Release:
     upgrade_mode: str = ""
     timestamped: bool = False
     leaves_group: bool = False
+    transaction_version: TransactionVersion = 2
 
     def __post_init__(self) -> None:
         if not self.upgrade_from:
@@ -130,7 +134,7 @@ class Release:
 LATEST = Release("4.3")
 """The present one."""
 
-BEFORE_SUMS = Release("2.5", metadata_version=6, manages_offsets=False)
+BEFORE_SUMS = Release("2.5", metadata_version=6, manages_offsets=False, transaction_version=1)
 """A release from before KIP-441: its members do not report offset sums."""
 
 BEFORE_OFFSETS = Release("4.2", manages_offsets=False)
@@ -139,31 +143,27 @@ BEFORE_OFFSETS = Release("4.2", manages_offsets=False)
 DOWNGRADING = Release("4.3", upgrade_from="4.2")
 """The present release, which leaves stores in the form that the one before can go on with."""
 
-BEFORE_FORMATS = Release("1.1", metadata_version=2)
+BEFORE_FORMATS = Release("1.1", metadata_version=2, transaction_version=1)
 """A release from before KIP-258: its only format has plain values.
 
 This release keeps its offsets in the store nonetheless, so that upgrades from it concern formats
 alone.
 """
 
-FIRST = Release("0.10.0", metadata_version=1, leaves_group=True)
+FIRST = Release("0.10.0", metadata_version=1, leaves_group=True, transaction_version=1)
 """The first release, whose metadata version is 1 (KAFKA-6054)."""
 
 PREPARING_METADATA = replace(BEFORE_FORMATS, upgrade_from="0.10.0")
 """The first bounce of an upgrade from there: metadata version 1 is used on."""
 
-PREPARING_IN_PLACE = Release(
-    "1.2", metadata_version=3, upgrade_from="1.1", upgrade_mode="in_place", timestamped=True
-)
+WITH_FORMATS = Release("1.2", metadata_version=3, timestamped=True, transaction_version=1)
+"""The second bounce: the newer format is live (the release is named as in KIP-258)."""
+
+PREPARING_IN_PLACE = replace(WITH_FORMATS, upgrade_from="1.1", upgrade_mode="in_place")
 """The first bounce: the older format is served, and the newer one is built beside it."""
 
 PREPARING_IN_PLACE_FROM_FIRST = replace(PREPARING_IN_PLACE, upgrade_from="0.10.0")
 """The same bounce in an upgrade from the first release, with metadata version 1."""
 
-ROLLING_OVER = Release(
-    "1.2", metadata_version=3, upgrade_from="1.1", upgrade_mode="roll_over", timestamped=True
-)
+ROLLING_OVER = replace(WITH_FORMATS, upgrade_from="1.1", upgrade_mode="roll_over")
 """The first bounce of the other way: the older format is served until others take over."""
-
-WITH_FORMATS = Release("1.2", metadata_version=3, timestamped=True)
-"""The second bounce: the newer format is live (the release is named as in KIP-258)."""

@@ -93,7 +93,7 @@ class StreamThread:
         self.metrics = Metrics(self._config.metrics_recording_level, lambda: host.now)
         # The clients start actors on the host, so that their order here is part of the run: another
         # order would give every seed another digest.
-        self._clients = ThreadClients(application, host, disk, number, leaves=release.leaves_group)
+        self._clients = ThreadClients(application, host, disk, number, release)
         self._consumer = self._clients.consumer()
         self._updater = self._new_updater()
         self._release = release
@@ -672,7 +672,7 @@ class StreamThread:
         running = [task for task in tasks if task.state is TaskState.RUNNING]
         yield from self._begin_anew(running, closing)
         self._offer_elsewhere(running)
-        yield from self._committer.renew_producer(self.tasks.values())
+        yield from self._committer.start_over(self.tasks.values())
 
     def _begin_anew(
         self,
@@ -706,4 +706,4 @@ class StreamThread:
         return [task for task in self._active() if task.state is TaskState.RUNNING]
 
     def _call(self, what: str, handle: Any) -> Generator[Event, Any, Any]:
-        return (yield from self._application.network.call(self._host.name, what, handle))
+        return (yield from self._application.network.call(self._host, what, handle))

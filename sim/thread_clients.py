@@ -9,9 +9,11 @@ from collections.abc import Callable
 
 from streamproof.sim.actor_hosts import Host
 from streamproof.sim.application import Application
+from streamproof.sim.brokers.transaction_coordinator import TransactionVersion
 from streamproof.sim.clients.consumer import Consumer
 from streamproof.sim.clients.membership import Assign, Membership, MembershipConfig
 from streamproof.sim.decisions.commits import Uncommitted
+from streamproof.sim.releases import Release
 from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment
 from streamproof.sim.tasks.state_updater import StateUpdater, UpdaterConfig
@@ -29,8 +31,7 @@ class ThreadClients:
         host: the process of the thread.
         disk: the state directory of the process.
         number: the number of the thread within the process.
-        leaves: whether a member leaves the group at a clean stop, if the application has no
-            setting for that.
+        release: the release of the process, which decides what the application has no setting for.
     """
 
     def __init__(
@@ -39,8 +40,7 @@ class ThreadClients:
         host: Host,
         disk: StateDirectory,
         number: int,
-        *,
-        leaves: bool,
+        release: Release,
     ) -> None:
         self._application = application
         self._world = application.world
@@ -49,7 +49,10 @@ class ThreadClients:
         self._disk = disk
         self._number = number
         self._name = f"{host.name}/thread-{number}"
-        self._leaves = application.config.leaves_group(default=leaves)
+        self._leaves = application.config.leaves_group(default=release.leaves_group)
+        self._transaction_version: TransactionVersion = min(
+            release.transaction_version, application.config.transaction_version
+        )
 
     def consumer(self) -> Consumer:
         """The consumer of the inputs."""
@@ -120,6 +123,7 @@ class ThreadClients:
             membership,
             actor=self._name,
             transactional_id=transactional_id if self._config.exactly_once else "",
+            transaction_version=self._transaction_version,
             limits=limits,
         )
 

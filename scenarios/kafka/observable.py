@@ -28,6 +28,7 @@ MERGED = frozenset({"application.started", "instance.crashed"})
 
 OF_THE_DRIVER = frozenset(
     {
+        "broker.stalled",
         "coordinator.away",
         "coordinator.back",
         "disk.emptied",
@@ -40,6 +41,8 @@ OF_THE_DRIVER = frozenset(
         "network.connected",
         "network.cut",
         "network.reply_lost",
+        "network.request_held",
+        "network.request_late",
         "network.request_lost",
         "upgrade.awaited",
         "workload.ended",
@@ -81,6 +84,7 @@ UNOBSERVED: Mapping[str, str] = {
     "thread.polled_late": "the recorder does not see when a thread polls",
     "thread.staged": "the stores of Kafka up to 4.3 stage nothing",
     "thread.timed_out": "the recorder does not see which requests time out",
+    "transaction.begun": "the recorder does not see what the coordinator adds to a transaction",
     "transaction.id_expired": "the recorder does not see which transactional ids expire",
     "transaction.timed_out": "in a log, this looks like any other abort",
     "updater.died": "the recorder does not see how a state updater ends",

@@ -8,9 +8,10 @@ the brokers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 from simpy.events import Event
 
@@ -28,6 +29,7 @@ from streamproof.sim.brokers.transaction_coordinator import (
     Marker,
     ProducerIdentity,
     TransactionCoordinator,
+    TransactionVersion,
 )
 from streamproof.sim.brokers.upkeep import (
     TopicConfig,
@@ -35,11 +37,15 @@ from streamproof.sim.brokers.upkeep import (
     delete_what_is_old,
     fail_over,
     forget_idle_transactions,
+    stall,
 )
 from streamproof.sim.world import World
 from streamproof.stores.errors import InvalidArgumentError
 
-__all__ = ["GROUP_TARGET", "Cluster"]
+__all__ = ["BROKERS", "GROUP_TARGET", "Cluster"]
+
+BROKERS = 3
+"""How many brokers lead the partitions."""
 
 GROUP_TARGET = "group:"
 """The prefix of a group's name among the targets of a transaction."""
@@ -67,12 +73,15 @@ class Cluster:
         world: the world.
         partitions: the number of partitions of each topic, at least 1.
         configs: for each topic, how long its records stay; other topics keep them for good.
+        verifies_partitions: ``transaction.partition.verification.enable``: whether a partition asks
+            for the open transaction of the first record that it gets (KIP-890).
 
     Attributes:
         logs: the log of each partition, named ``topic-0``.
         groups: the groups, by name.
         transactions: the coordinator of all transactions.
         groups_are_away: whether the coordinator of the groups is moving to another broker.
+        stalls: by broker that carries out no requests now, the time until which it does not.
     """
 
     def __init__(
@@ -80,6 +89,8 @@ class Cluster:
         world: World,
         partitions: Mapping[str, int],
         configs: Mapping[str, TopicConfig] | None = None,
+        *,
+        verifies_partitions: bool = True,
     ) -> None:
         for topic, count in partitions.items():
             if count < 1:
@@ -101,8 +112,13 @@ class Cluster:
         }
         self.groups: dict[str, GroupCoordinator[Any, Any]] = {}
         self.groups_are_away = False
+        self.stalls: dict[int, int] = {}
         self.transactions = TransactionCoordinator(
-            fences=not world.defect("does-not-fence-producer")
+            fences=not world.defect("does-not-fence-producer"),
+            raises_epochs=not world.defect("keeps-epochs-between-transactions"),
+        )
+        self._verifies_partitions = verifies_partitions and not world.defect(
+            "does-not-verify-partitions"
         )
         # The readers that wait for records, by partition, in the order in which they came.
         self._changes: dict[str, Event] = {}
@@ -115,6 +131,7 @@ class Cluster:
         self._host.start(delete_what_is_old(world, self, configs or {}))
         self._host.start(fail_over(world, self))
         self._host.start(forget_idle_transactions(world, self))
+        self._host.start(stall(world, self, BROKERS))
 
     def partitions_of(self, topic: str) -> list[str]:
         """The partitions of a topic."""
@@ -150,17 +167,29 @@ class Cluster:
 
     # Records.
 
-    def produce(self, partition: str, records: Iterable[Mapping[str, Any]]) -> list[int]:
+    def produce(
+        self,
+        partition: str,
+        records: Sequence[Mapping[str, Any]],
+        *,
+        transactional_id: str = "",
+    ) -> list[int]:
         """Append records in order, all or none of them, and return their offsets.
 
         Args:
             partition: the partition.
-            records: the arguments of ``PartitionLog.append``.
+            records: the arguments of ``PartitionLog.append``, of one producer.
+            transactional_id: the transactional id of the producer, in whose transaction the records
+                must be; empty for a producer that is trusted.
 
         Raises:
             OutOfOrderSequenceError: records of the producer are missing before these.
             ProducerFencedError: a later epoch of the producer was here.
+            InvalidTxnStateError: the producer has no open transaction with the partition.
+            ConcurrentTransactionsError: the transaction before is not complete yet.
         """
+        if transactional_id:
+            self._admit(partition, records[0], transactional_id)
         log, emit = self.logs[partition], self._world.trace.emit
         offsets = []
         for record in records:
@@ -182,6 +211,33 @@ class Cluster:
                 )
         self.tell_readers(partition)
         return offsets
+
+    def _admit(self, partition: str, record: Mapping[str, Any], transactional_id: str) -> None:
+        """Let the first record of a transaction into a partition, or refuse it (KIP-890).
+
+        In version 2 this also adds the partition to the transaction.
+        """
+        identity = ProducerIdentity(record["producer"], record["epoch"])
+        if self.logs[partition].is_open(identity.producer, identity.epoch):
+            return
+        known = self.transactions.of(transactional_id)
+        if known is not None and known.version == 2:
+            self.add_partitions(transactional_id, identity, [partition])
+        elif self._verifies_partitions:
+            self.transactions.require_open(transactional_id, identity, partition)
+
+    def queue_ms(self, partitions: Sequence[str]) -> int:
+        """How long a request waits that comes now and writes to these partitions; mostly 0."""
+        if not self.stalls:
+            return 0
+        ends = [self.stalls.get(self.leader_of(each), 0) for each in partitions]
+        return max(0, *(end - self._world.now for end in ends))
+
+    @staticmethod
+    def leader_of(partition: str) -> int:
+        """The broker that leads a partition. The topics begin at different brokers."""
+        topic, _, number = partition.rpartition("-")
+        return (crc32(topic.encode()) + int(number)) % BROKERS
 
     def fetch(
         self, partition: str, position: int, isolation: Isolation, max_records: int
@@ -246,8 +302,8 @@ class Cluster:
 
     def end_transaction(
         self, transactional_id: str, identity: ProducerIdentity, *, commit: bool
-    ) -> None:
-        """Decide a transaction; its markers follow.
+    ) -> ProducerIdentity:
+        """Decide a transaction; its markers follow. Return the identity for the next one.
 
         Raises:
             ProducerFencedError: another producer has begun under the id.
@@ -262,18 +318,59 @@ class Cluster:
                 commit=commit,
             )
         self.markers_due()
+        ended = self.transactions.of(transactional_id)
+        return identity if ended is None else ended.identity
 
-    def init_producer(self, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
+    def add_partitions(
+        self, transactional_id: str, identity: ProducerIdentity, targets: Sequence[str]
+    ) -> None:
+        """Take partitions into the transaction of a producer; the first one begins it.
+
+        Raises:
+            ProducerFencedError: another producer has begun under the id.
+            ConcurrentTransactionsError: the transaction before is not complete yet.
+        """
+        transactions = self.transactions
+        if transactions.add(transactional_id, identity, targets, self._world.now):
+            begun = transactions.of(transactional_id)
+            self._world.trace.emit(
+                "transaction.begun",
+                "brokers",
+                transactional_id=transactional_id,
+                producer=identity.producer,
+                epoch=identity.epoch,
+                version=1 if begun is None else begun.version,
+            )
+
+    def init_producer(
+        self, transactional_id: str, timeout_ms: int, *, version: TransactionVersion = 1
+    ) -> ProducerIdentity:
         """A new producer under a transactional id; it fences its predecessor.
+
+        Args:
+            transactional_id: the id.
+            timeout_ms: how long a transaction may take, in milliseconds.
+            version: the version of the protocol that the producer speaks.
 
         Raises:
             ConcurrentTransactionsError: try again once the markers are written.
         """
         try:
-            return self.transactions.init_producer(transactional_id, timeout_ms, self._world.now)
+            return self.transactions.init_producer(
+                transactional_id, timeout_ms, self._world.now, version=version
+            )
         finally:
             # A refusal, too, may have aborted an open transaction, which needs its markers.
             self.markers_due()
+
+    def raise_epoch(self, transactional_id: str, identity: ProducerIdentity) -> ProducerIdentity:
+        """Give a producer its next epoch (KIP-360).
+
+        Raises:
+            ProducerFencedError: another producer has begun under the id.
+            ConcurrentTransactionsError: try again once the markers are written.
+        """
+        return self.transactions.raise_epoch(transactional_id, identity)
 
     def commit_offsets(
         self,
@@ -314,7 +411,7 @@ class Cluster:
             IllegalGenerationError: the member is not of the current generation.
         """
         target = GROUP_TARGET + group
-        self.transactions.add(transactional_id, identity, [target], self._world.now)
+        self.add_partitions(transactional_id, identity, [target])
         self.group(group).commit_in_transaction(identity.producer, *member, offsets, times=times)
         self._world.trace.emit(
             "offsets.added",

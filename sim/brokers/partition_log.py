@@ -174,6 +174,10 @@ class PartitionLog:
                 self._open.setdefault(producer, self.end)
         return self._add(LogEntry(self.end, timestamp, key, value, producer, transactional))
 
+    def is_open(self, producer: int, epoch: int) -> bool:
+        """Whether the partition has records of an open transaction of a producer in this epoch."""
+        return producer in self._open and self._producers[producer].epoch == epoch
+
     def end_transaction(
         self, producer: int, *, commit: bool, timestamp: int, epoch: int = 0
     ) -> int:

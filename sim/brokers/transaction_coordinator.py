@@ -4,6 +4,10 @@ A transaction is decided first. After that its markers are written, one partitio
 between, one partition shows the transaction and another does not. A decision stands, even if the
 network loses the reply.
 
+There are two versions of the protocol. In version 1 a producer keeps its epoch from one transaction
+to the next, so that a late request of the one before may be taken for one of the next. In version
+2, each decision raises the epoch, so that the brokers refuse whatever arrives after it (KIP-890).
+
 Sources: KIP-98, KIP-447, KIP-890; Kafka, TransactionCoordinator.
 """
 
@@ -12,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from streamproof.sim.broker_errors import (
     ConcurrentTransactionsError,
@@ -28,7 +32,11 @@ __all__ = [
     "ProducerIdentity",
     "TransactionCoordinator",
     "TransactionState",
+    "TransactionVersion",
 ]
+
+TransactionVersion = Literal[1, 2]
+"""The version of the protocol, ``transaction.version``; 2 is the default since Kafka 4.0."""
 
 
 class TransactionState(Enum):
@@ -59,6 +67,10 @@ class ProducerIdentity:
     producer: int
     epoch: int
 
+    def raised(self) -> ProducerIdentity:
+        """The same producer in its next epoch."""
+        return ProducerIdentity(self.producer, self.epoch + 1)
+
 
 class Marker(NamedTuple):
     """A marker to be written, into a partition or for the offsets of a group."""
@@ -79,6 +91,9 @@ class CoordinatedTransaction:
         deadline: when the transaction is aborted unless it has ended, in milliseconds.
         timeout_ms: how long a transaction may take, in milliseconds.
         last_used: when the id was used last, in milliseconds.
+        version: the version of the protocol that its producer speaks.
+        ended: the producer that has asked for the last decision, to recognise it when it asks
+            again; ``None`` if the coordinator has decided by itself.
     """
 
     identity: ProducerIdentity
@@ -88,6 +103,8 @@ class CoordinatedTransaction:
     targets: list[str] = field(default_factory=list)
     unmarked: list[str] = field(default_factory=list)
     last_used: int = 0
+    version: TransactionVersion = 1
+    ended: ProducerIdentity | None = None
 
 
 class TransactionCoordinator:
@@ -95,13 +112,15 @@ class TransactionCoordinator:
 
     Args:
         fences: whether a new producer ends the transaction of its predecessor, as it must.
+        raises_epochs: whether each decision raises the epoch in version 2, as it must.
 
     Attributes:
         is_away: whether it moves to another broker now, and refuses every request until then.
     """
 
-    def __init__(self, *, fences: bool = True) -> None:
+    def __init__(self, *, fences: bool = True, raises_epochs: bool = True) -> None:
         self._fences = fences
+        self._raises_epochs = raises_epochs
         self.is_away = False
         self._transactions: dict[str, CoordinatedTransaction] = {}
         self._unwritten: list[Marker] = []
@@ -117,9 +136,20 @@ class TransactionCoordinator:
         return self._transactions.get(transactional_id)
 
     def init_producer(
-        self, transactional_id: str, timeout_ms: int, now: int = 0
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        now: int = 0,
+        *,
+        version: TransactionVersion = 1,
     ) -> ProducerIdentity:
         """A new producer for a transactional id; its predecessor is fenced from now on.
+
+        Args:
+            transactional_id: the id.
+            timeout_ms: how long a transaction may take, in milliseconds.
+            now: the time, in milliseconds.
+            version: the version of the protocol that the producer speaks.
 
         Raises:
             CoordinatorNotAvailableError: try again.
@@ -131,7 +161,7 @@ class TransactionCoordinator:
         if found is None:
             identity = self.new_producer()
             self._transactions[transactional_id] = CoordinatedTransaction(
-                identity, timeout_ms, last_used=now
+                identity, timeout_ms, last_used=now, version=version
             )
             return identity
         found.last_used = now
@@ -140,18 +170,52 @@ class TransactionCoordinator:
         if found.state is TransactionState.ONGOING:
             self._decide(transactional_id, found, commit=False, fence=True)
         if found.state not in IDLE:
-            raise ConcurrentTransactionsError(
-                f"The transaction of {transactional_id} before is not complete yet."
-            )
+            raise _not_complete(transactional_id)
         found.state = TransactionState.EMPTY
-        found.identity = ProducerIdentity(found.identity.producer, found.identity.epoch + 1)
-        found.timeout_ms = timeout_ms
+        found.identity = found.identity.raised()
+        found.timeout_ms, found.version = timeout_ms, version
         return found.identity
+
+    def raise_epoch(self, transactional_id: str, identity: ProducerIdentity) -> ProducerIdentity:
+        """Give a producer its next epoch, after the abort of a record that it has given up.
+
+        Without that, the record might still arrive, and count as one of the next transaction.
+
+        Raises:
+            ProducerFencedError: the producer is not the last one of its id.
+            ConcurrentTransactionsError: the transaction before is not complete yet.
+
+        Source: KIP-360.
+        """
+        found = self._current(transactional_id, identity)
+        if found.state not in IDLE:
+            raise _not_complete(transactional_id)
+        found.state = TransactionState.EMPTY
+        found.identity = found.identity.raised()
+        return found.identity
+
+    def require_open(
+        self, transactional_id: str, identity: ProducerIdentity, partition: str
+    ) -> None:
+        """Refuse a record for a partition that is not part of the open transaction.
+
+        Raises:
+            ProducerFencedError: the producer is not the last one of its id.
+            InvalidTxnStateError: the partition is not part of an open transaction of the producer.
+
+        Source: KIP-890, "Verification of partitions"; since Kafka 3.6.
+        """
+        found = self._current(transactional_id, identity)
+        if found.state is not TransactionState.ONGOING or partition not in found.targets:
+            raise InvalidTxnStateError(
+                f"{transactional_id} has no open transaction with {partition}, so the record is "
+                "not taken. Add the partition to the transaction first."
+            )
 
     def add(
         self, transactional_id: str, identity: ProducerIdentity, targets: Iterable[str], now: int
-    ) -> None:
-        """Take partitions, or groups, into the transaction; the first one begins it.
+    ) -> bool:
+        """Take partitions, or groups, into the transaction; return whether that begins it.
 
         Raises:
             ProducerFencedError: the producer is not the last one of its id.
@@ -159,14 +223,14 @@ class TransactionCoordinator:
         """
         found = self._current(transactional_id, identity)
         if found.state not in (*IDLE, TransactionState.ONGOING):
-            raise ConcurrentTransactionsError(
-                f"The transaction of {transactional_id} before is not complete yet."
-            )
-        if found.state in IDLE:
+            raise _not_complete(transactional_id)
+        begins = found.state in IDLE
+        if begins:
             found.state = TransactionState.ONGOING
             found.deadline = now + found.timeout_ms
         found.last_used = now
         found.targets += [each for each in targets if each not in found.targets]
+        return begins
 
     def end(self, transactional_id: str, identity: ProducerIdentity, *, commit: bool) -> bool:
         """Decide a transaction; whether that is new.
@@ -176,8 +240,16 @@ class TransactionCoordinator:
         Raises:
             ProducerFencedError: the producer is not the last one of its id.
             InvalidTxnStateError: no transaction is open, or its other end was decided.
+            ConcurrentTransactionsError: the transaction before is not complete yet.
         """
+        self._require_here()
+        known = self._transactions.get(transactional_id)
+        if known is not None and known.ended == identity and known.state in _DECIDED[commit]:
+            return False
         found = self._current(transactional_id, identity)
+        if found.version == 2 and not commit and found.state is not TransactionState.ONGOING:
+            self._abort_nothing(transactional_id, found)
+            return False
         if found.state in _DECIDED[commit]:
             return False
         if found.state is not TransactionState.ONGOING:
@@ -186,7 +258,22 @@ class TransactionCoordinator:
                 f"its transaction is {found.state.name}. Only an ongoing transaction can end."
             )
         self._decide(transactional_id, found, commit=commit)
+        found.ended = identity
         return True
+
+    def _abort_nothing(self, transactional_id: str, found: CoordinatedTransaction) -> None:
+        """Raise the epoch without a transaction: a record that was given up may still arrive.
+
+        Raises:
+            ConcurrentTransactionsError: the transaction before is not complete yet.
+
+        Source: Kafka, TransactionCoordinator#endTransaction, for transactions without a partition.
+        """
+        if found.state not in IDLE:
+            raise _not_complete(transactional_id)
+        found.ended, found.state = found.identity, TransactionState.COMPLETE_ABORT
+        if self._raises_epochs:
+            found.identity = found.identity.raised()
 
     def idle_since(self, time: int) -> list[str]:
         """The transactional ids that have no transaction, and were not used since a time."""
@@ -263,9 +350,10 @@ class TransactionCoordinator:
     ) -> None:
         found.state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         found.unmarked = list(found.targets)
-        if fence:
-            # The markers carry the new epoch, so that the logs refuse the producer, too.
-            found.identity = ProducerIdentity(found.identity.producer, found.identity.epoch + 1)
+        found.ended = None
+        if fence or (found.version == 2 and self._raises_epochs):
+            # The markers carry the new epoch, so that the logs refuse the old one, too.
+            found.identity = found.identity.raised()
         self._unwritten += [
             Marker(transactional_id, target, found.identity, commit) for target in found.unmarked
         ]
@@ -279,3 +367,9 @@ class TransactionCoordinator:
             TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         )
         found.targets = []
+
+
+def _not_complete(transactional_id: str) -> ConcurrentTransactionsError:
+    return ConcurrentTransactionsError(
+        f"The transaction of {transactional_id} before is not complete yet."
+    )

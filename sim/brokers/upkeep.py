@@ -28,6 +28,7 @@ __all__ = [
     "delete_what_is_old",
     "fail_over",
     "forget_idle_transactions",
+    "stall",
 ]
 
 CLEANER_BACKOFF_MS = 15_000
@@ -42,6 +43,12 @@ _FAIL_OVER_CHECK_MS = 5_000
 _LEAST_AWAY_MS = 500
 _MOST_AWAY_MS = 8_000
 """The bounds of a failover: shorter than any session or transaction."""
+
+_STALL_CHECK_MS = 5_000
+"""The time between two chances of a broker to stall."""
+
+_MOST_STALLED_MS = 15_000
+"""The longest stall: longer than a client waits that is impatient, and than a transaction."""
 
 _IDLE_CHECK_MS = 1_000
 """The time between two searches for idle transactional ids."""
@@ -93,6 +100,7 @@ class Brokers(Protocol):
     groups: dict[str, GroupCoordinator[Any, Any]]
     transactions: TransactionCoordinator
     groups_are_away: bool
+    stalls: dict[int, int]
 
     def partitions_of(self, topic: str) -> list[str]:
         """The names of the partitions of a topic."""
@@ -193,3 +201,25 @@ def forget_idle_transactions(world: World, cluster: Brokers) -> Steps:
                 cluster.transactions.forget(name)
                 world.marks.sometimes("a transactional id expired")
                 world.trace.emit("transaction.id_expired", "brokers", transactional_id=name)
+
+
+def stall(world: World, cluster: Brokers, count: int) -> Steps:
+    """Let a broker stand still for a while, with all requests that write to its partitions.
+
+    The requests are carried out afterwards, also those that their senders have given up (KIP-890).
+
+    Args:
+        world: the world.
+        cluster: the brokers.
+        count: how many brokers there are.
+    """
+    while True:
+        yield world.time.timeout(_STALL_CHECK_MS)
+        if not world.faults.happens("broker.stalled"):
+            continue
+        broker = world.choices.below(count)
+        lasts_ms = world.choices.between(1, _MOST_STALLED_MS)
+        cluster.stalls[broker] = world.now + lasts_ms
+        world.trace.emit("broker.stalled", "brokers", broker=broker, lasts_ms=lasts_ms)
+        yield world.time.timeout(lasts_ms)
+        del cluster.stalls[broker]

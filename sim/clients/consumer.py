@@ -275,7 +275,7 @@ class Consumer:
             changed, wanted = self._next_change(), dict[str, int]()
             try:
                 throttle_ms, found = yield from self._network.call(
-                    self._host.name, "fetch", partial(self._fetch, wanted)
+                    self._host, "fetch", partial(self._fetch, wanted)
                 )
             except RequestTimeoutError:
                 self._fetchable |= dict.fromkeys(wanted)
@@ -372,7 +372,7 @@ class Consumer:
         committed = self._isolation == "read_committed"
         try:
             end = yield from self._network.call(
-                self._host.name,
+                self._host,
                 "list offsets",
                 lambda: log.last_stable_offset if committed else log.end,
             )

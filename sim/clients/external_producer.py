@@ -95,8 +95,8 @@ class OutsideProducer:
     def _add(self, partition: str) -> Steps:
         """Take a partition into the transaction."""
         yield from self._insist(
-            lambda: self._cluster.transactions.add(
-                self._transactional_id, self._identity, [partition], self._world.now
+            lambda: self._cluster.add_partitions(
+                self._transactional_id, self._identity, [partition]
             )
         )
 

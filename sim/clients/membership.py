@@ -363,4 +363,4 @@ class Membership(Generic[S, A]):
         self._wake()
 
     def _call(self, what: str, handle: Callable[[], Any]) -> Generator[Event, Any, Any]:
-        return (yield from self._network.call(self._host.name, what, handle))
+        return (yield from self._network.call(self._host, what, handle))

@@ -9,6 +9,7 @@ Sources: KIP-98, KIP-447; Kafka, KafkaProducer, TransactionManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from simpy.events import Event
@@ -22,8 +23,11 @@ from streamproof.sim.broker_errors import (
 )
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.group_coordinator import NO_TIMES
-from streamproof.sim.brokers.transaction_coordinator import ProducerIdentity
-from streamproof.sim.network import Network
+from streamproof.sim.brokers.transaction_coordinator import (
+    ProducerIdentity,
+    TransactionVersion,
+)
+from streamproof.sim.network import Network, at_once
 from streamproof.sim.world import World
 
 __all__ = ["LINGER_MS", "MAX_BLOCK_MS", "TRANSACTION_TIMEOUT_MS", "Producer"]
@@ -54,6 +58,7 @@ class Producer:
         transactional_id: the transactional id; empty for a producer without transactions.
         transaction_timeout_ms: how long a transaction may take, in milliseconds.
         max_block_ms: how long the producer repeats a request, in milliseconds.
+        version: the version of the protocol of transactions that it speaks.
 
     Attributes:
         written: the offset of the last record that the brokers have confirmed, by partition.
@@ -71,7 +76,9 @@ class Producer:
         transactional_id: str = "",
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         max_block_ms: int = MAX_BLOCK_MS,
+        version: TransactionVersion = 2,
     ) -> None:
+        self._version: TransactionVersion = version
         self._world = world
         self._host = host
         self._network = network
@@ -103,7 +110,9 @@ class Producer:
         def identify() -> ProducerIdentity:
             if not self._transactional_id:
                 return coordinator.new_producer()
-            return self._cluster.init_producer(self._transactional_id, self._transaction_timeout_ms)
+            return self._cluster.init_producer(
+                self._transactional_id, self._transaction_timeout_ms, version=self._version
+            )
 
         self._identity = yield from self._retried("init producer", identify)
         self._host.start(self._send_in_background())
@@ -212,8 +221,38 @@ class Producer:
         self._drop()
         # Records in flight belong to this transaction, and must not arrive in the next one.
         yield from self._confirmed()
-        if self.in_transaction and self.error is None:
+        if self.in_transaction and (self.error is None or self.has_given_up):
             yield from self._end(commit=False)
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether it has given up a record, which may still arrive."""
+        return isinstance(self.error, RequestTimeoutError)
+
+    def start_over(self) -> Steps:
+        """Abort the transaction of a record that was given up, and go on with the same identity.
+
+        The record may be on its way, and arrive after the marker of the abort. In version 1, the
+        producer therefore asks for a new epoch; in version 2, it has one by the abort.
+
+        Raises:
+            BrokerError: it was refused.
+
+        Sources: KIP-360; KIP-890; Kafka, TransactionManager#bumpIdempotentEpochAndResetIdIfNeeded.
+        """
+        yield from self.abort()
+        if self._version == 1:
+            name, identity = self._transactional_id, self._identified()
+            self._take(
+                (
+                    yield from self._retried(
+                        "init producer", lambda: self._cluster.raise_epoch(name, identity)
+                    )
+                )
+            )
+        self._world.marks.sometimes("a record was given up, and its transaction was aborted")
+        self.error = None
+        self._host.start(self._send_in_background())
 
     def close(self) -> None:
         """Send nothing more."""
@@ -223,17 +262,26 @@ class Producer:
     def _end(self, *, commit: bool) -> Steps:
         identity = self._identified()
 
-        def end() -> None:
+        def end() -> ProducerIdentity:
             try:
-                self._cluster.end_transaction(self._transactional_id, identity, commit=commit)
+                return self._cluster.end_transaction(
+                    self._transactional_id, identity, commit=commit
+                )
             except InvalidTxnStateError:
                 # The brokers do not know a transaction to which nothing was added.
                 if commit:
                     raise
+                return identity
 
-        yield from self._retried("end transaction", end)
+        self._take((yield from self._retried("end transaction", end)))
         self.in_transaction = False
         self._added.clear()
+
+    def _take(self, identity: ProducerIdentity) -> None:
+        """Have this identity from now on; a new epoch begins its sequence numbers anew."""
+        if identity != self._identity:
+            self._identity = identity
+            self._sequences.clear()
 
     def _drop(self) -> None:
         for partition, records in self._buffered.items():
@@ -263,31 +311,33 @@ class Producer:
 
     def _send(self, batches: Mapping[str, list[dict[str, Any]]]) -> Steps:
         new = [each for each in batches if each not in self._added]
-        if self._transactional_id and new:
+        name, identity = self._transactional_id, self._identified()
+        if name and new and self._version == 1:
             # Before any record: the coordinator writes markers only to partitions that it knows.
-            yield from self._retried("add partitions", lambda: self._add(new))
+            # In version 2, the broker of a partition adds it with the first record.
+            yield from self._retried(
+                "add partitions", lambda: self._cluster.add_partitions(name, identity, new)
+            )
             self._added.update(new)
         offsets = yield from self._retried(
             "produce",
             lambda: {
-                partition: self._cluster.produce(partition, records)
+                partition: self._cluster.produce(partition, records, transactional_id=name)
                 for partition, records in batches.items()
             },
+            queue_ms=partial(self._cluster.queue_ms, tuple(batches)),
         )
         for partition, found in offsets.items():
             self.written[partition] = max(found[-1], self.written.get(partition, -1))
 
-    def _add(self, partitions: list[str]) -> None:
-        self._cluster.transactions.add(
-            self._transactional_id, self._identified(), partitions, self._world.now
-        )
-
-    def _retried(self, what: str, handle: Callable[[], T]) -> Generator[Event, Any, T]:
+    def _retried(
+        self, what: str, handle: Callable[[], T], queue_ms: Callable[[], int] = at_once
+    ) -> Generator[Event, Any, T]:
         """Ask until an answer comes, or until the time is up."""
         deadline = self._world.now + self._max_block_ms
         while True:
             try:
-                return (yield from self._network.call(self._host.name, what, handle))
+                return (yield from self._network.call(self._host, what, handle, queue_ms=queue_ms))
             except (RequestTimeoutError, ConcurrentTransactionsError) as error:
                 if self._world.now >= deadline:
                     raise RequestTimeoutError(

@@ -78,7 +78,7 @@ class Purge:
             return after - before
 
         try:
-            deleted = yield from self._network.call(self._host.name, "delete records", delete)
+            deleted = yield from self._network.call(self._host, "delete records", delete)
             self._world.marks.sometimes(
                 "committed records of a repartition topic were deleted", holds=deleted > 0
             )

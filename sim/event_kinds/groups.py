@@ -59,6 +59,18 @@ def _at_its_coordinator(event: Event, look: Look) -> Look:
 
 GROUP_KINDS = (
     EventKind(
+        name="broker.stalled",
+        meaning="A broker carries out no request that writes to its partitions, for a while.",
+        actor="brokers",
+        attributes={
+            "broker": Attribute(int, "the number of the broker"),
+            "lasts_ms": Attribute(int, "how long that lasts, in milliseconds"),
+        },
+        look=Look("log", "", "!", "faults", 2, "broker {broker} stands still for {lasts_ms} ms"),
+        footprint=Absent("the requests that it holds up are events"),
+        effect=Absent("no brokers are kept"),
+    ),
+    EventKind(
         name="coordinator.away",
         meaning="A coordinator moves to another broker, and refuses requests until then.",
         actor="brokers",

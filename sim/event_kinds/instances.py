@@ -338,6 +338,31 @@ INSTANCE_KINDS = (
         effect=Absent("no requests are kept"),
     ),
     EventKind(
+        name="network.request_held",
+        meaning="A request is held up, by the network or by the broker that it is for.",
+        actor="process",
+        attributes={
+            "what": Attribute(str, "which request"),
+            "held_ms": Attribute(int, "how long it is held up, in milliseconds"),
+        },
+        look=Look("instance", "", "?", "faults", 2, "{what} is held up for {held_ms} ms"),
+        footprint=Footprint(writes=("trouble {process}", "held {process} {what}")),
+        effect=Absent("no requests are kept"),
+    ),
+    EventKind(
+        name="network.request_late",
+        meaning="A request is carried out that its sender has given up, or has not outlived.",
+        actor="brokers",
+        attributes={
+            "sender": Attribute(str, "the process that has sent it"),
+            "what": Attribute(str, "which request"),
+            "refusal": Attribute(str, "the error of the brokers; empty if they accept it"),
+        },
+        look=Look("world", "", "!", "faults", 2, "{what} of {sender} arrives late"),
+        footprint=Footprint(reads=("held {sender} {what}",)),
+        effect=Absent("no requests are kept"),
+    ),
+    EventKind(
         name="network.request_lost",
         meaning="A request was lost before it was carried out.",
         actor="process",

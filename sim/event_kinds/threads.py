@@ -107,7 +107,7 @@ THREAD_KINDS = (
     ),
     EventKind(
         name="thread.producer",
-        meaning="A thread has a new producer.",
+        meaning="A thread has a new producer, or its producer begins anew after an abort.",
         actor="thread",
         attributes={"producer": PRODUCER},
         look=Look(

@@ -55,6 +55,24 @@ def _transaction_marker(moment: Moment, event: Event) -> None:
 
 TRANSACTION_KINDS = (
     EventKind(
+        name="transaction.begun",
+        meaning="The coordinator takes the first partition, or group, into a transaction.",
+        actor="brokers",
+        attributes={
+            "transactional_id": ID,
+            "producer": PRODUCER,
+            "epoch": Attribute(int, "the epoch of the producer"),
+            "version": Attribute(
+                int, "the version of the protocol: in 2, each transaction has its own epoch"
+            ),
+        },
+        look=Look(
+            "transactions", "sender", "+", "transactions", 1, "{transactional_id} begins one"
+        ),
+        footprint=Footprint(writes=("begun {producer}",)),
+        effect=Absent("the records of the transaction tell of it"),
+    ),
+    EventKind(
         name="transaction.decided",
         meaning="A transaction was committed or aborted; markers follow.",
         actor="brokers",

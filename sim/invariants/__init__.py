@@ -71,6 +71,10 @@ from streamproof.sim.invariants.metadata_versions import (
     MirrorsAreAnsweredInTheirVersion,
     VersionIsThatOfTheRelease,
 )
+from streamproof.sim.invariants.open_transactions import (
+    EachTransactionHasItsEpoch,
+    NoRecordHangs,
+)
 from streamproof.sim.invariants.ordering import (
     LeastTimestampFirst,
     WaitsForTheRestOfABurst,
@@ -222,5 +226,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     NothingIsCleanedWhileRestoring,
     GlobalStoresEqualTheirTopics,
     GlobalStoresStartOver,
+    NoRecordHangs,
+    EachTransactionHasItsEpoch,
 )
 """All invariants."""

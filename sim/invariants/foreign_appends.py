@@ -18,13 +18,16 @@ __all__ = ["Unseen"]
 class Unseen:
     """The records of changelogs that the processes with the task have not seen.
 
+    A record of a producer that its thread has replaced may still arrive: it was given up, and its
+    task has begun anew without it.
+
     Attributes:
         partitions: the changelogs to which a zombie has ever appended.
     """
 
     def __init__(self) -> None:
-        # By process, the ids of the producers that it ever had.
-        self._producers: dict[str, set[int]] = {}
+        # By process and thread, the id of the producer that it has.
+        self._producers: dict[str, dict[str, int]] = {}
         # The changelogs of the tasks that run now, by process and task.
         self._running: dict[tuple[str, str], set[str]] = {}
         self._offsets: dict[tuple[str, str], set[int]] = {}
@@ -63,7 +66,8 @@ class Unseen:
         }
 
     def _new_producer(self, event: Event) -> None:
-        self._producers.setdefault(event.process, set()).add(event.attributes["producer"])
+        producers = self._producers.setdefault(event.process, {})
+        producers[event.actor] = event.attributes["producer"]
 
     def _run(self, event: Event) -> None:
         if not event.attributes["is_input"]:
@@ -83,7 +87,8 @@ class Unseen:
     def _appended(self, event: Event) -> None:
         partition, producer = event.partition, event.attributes["producer"]
         for (process, _), partitions in self._running.items():
-            if partition in partitions and producer not in self._producers.get(process, ()):
+            own = self._producers.get(process, {})
+            if partition in partitions and producer not in own.values():
                 self._offsets.setdefault((process, partition), set()).add(event.offset)
                 self.partitions.add(partition)
 
@@ -100,6 +105,7 @@ class Unseen:
     def _started(self, event: Event) -> None:
         """Take note that a process uses a newer format, built from records that it has read."""
         process, formats = event.process, event.attributes["formats"]
+        self._producers.pop(process, None)
         if self._formats.get(process, formats) != formats:
             for place in [each for each in self._rebuilt if each[0] == process]:
                 seen = range(self._rebuilt.pop(place) + 1)

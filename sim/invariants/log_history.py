@@ -23,6 +23,7 @@ FAULTS = (
     "instance.crashed",
     "instance.paused",
     "network.cut",
+    "network.request_held",
     "network.reply_lost",
     "network.request_lost",
     "task.corrupted",

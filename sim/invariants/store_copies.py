@@ -83,11 +83,16 @@ class Copy:
 
     def reflects(self, *, committed: bool) -> dict[str, int]:
         """The position that goes with these values."""
-        return self.position if committed else {**self.position, **self.staged_position}
+        return self.position if committed else _latest(self.position, self.staged_position)
 
     def at_most(self, *, committed: bool) -> dict[str, int]:
         """By input, the largest offset that these values can reflect, however writes are cached."""
-        return {**self.position, **(self.committed_processed if committed else self.processed)}
+        return _latest(self.position, self.committed_processed if committed else self.processed)
+
+
+def _latest(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    """The larger offset of each input, as positions are merged (KIP-796)."""
+    return {each: max(first.get(each, -1), second.get(each, -1)) for each in {**first, **second}}
 
 
 class Copies:
@@ -238,14 +243,17 @@ class Copies:
             copy.rows[key] = frozenset([value])
         current = self._current.get((event.actor, event.task))
         if current is not None:
-            (copy.staged_position if self.stages else copy.position).update([current])
+            # Under at-least-once, a task repeats inputs whose writes the store has kept.
+            partition, offset = current
+            position = copy.staged_position if self.stages else copy.position
+            position[partition] = max(offset, position.get(partition, -1))
 
     def _commit(self, event: Event) -> None:
         copy = self.of(event.process, event.partition)
         if copy is None:
             return
         copy.rows |= {key: frozenset([value]) for key, value in copy.staged.items()}
-        copy.position |= copy.staged_position
+        copy.position = _latest(copy.position, copy.staged_position)
         copy.committed_processed = dict(copy.processed)
         copy.staged.clear()
         copy.staged_position.clear()

@@ -74,5 +74,5 @@ class ChangelogReader:
             records = [each for each in fetched.records if each.offset < end]
             return Part(records, end, is_at_end=end >= limit)
 
-        found: Part = yield from application.network.call(self._host.name, "fetch", fetch)
+        found: Part = yield from application.network.call(self._host, "fetch", fetch)
         return found

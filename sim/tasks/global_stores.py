@@ -185,7 +185,7 @@ class GlobalTable:
         while True:
             try:
                 ends: dict[str, int] = yield from self._network.call(
-                    self._host.name,
+                    self._host,
                     "list offsets",
                     lambda: {
                         each: logs[each].last_stable_offset if committed else logs[each].end

@@ -243,7 +243,7 @@ class PartitionAssignor:
             }
 
         found: dict[str, int] = yield from application.network.call(
-            self._host.name, "list offsets", ends
+            self._host, "list offsets", ends
         )
         return found
 

@@ -406,7 +406,7 @@ class StateUpdater:
     def _asked(self, what: str, handle: Callable[[], T]) -> Generator[Event, Any, T | None]:
         """The reply of the brokers; ``None`` without one, and then the updater asks again."""
         try:
-            return (yield from self._network.call(self._host.name, what, handle))
+            return (yield from self._network.call(self._host, what, handle))
         except BrokerError:
             return None
 

@@ -7,13 +7,15 @@ and StreamsProducer.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from simpy.events import Event
 
 from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.application import Application
-from streamproof.sim.broker_errors import RequestTimeoutError
+from streamproof.sim.broker_errors import BrokerError, RequestTimeoutError
+from streamproof.sim.brokers.transaction_coordinator import TransactionVersion
 from streamproof.sim.clients.consumer import Consumer
 from streamproof.sim.clients.membership import Membership
 from streamproof.sim.clients.producer import Producer
@@ -44,6 +46,7 @@ class Committer:
         membership: the member that fences a commit.
         actor: the name of the thread, for the trace.
         transactional_id: the transactional id; empty under at-least-once.
+        transaction_version: the version of the protocol of transactions that the producer speaks.
         limits: the share of the thread in the limits for staged records and bytes.
 
     Attributes:
@@ -60,8 +63,10 @@ class Committer:
         *,
         actor: str,
         transactional_id: str,
+        transaction_version: TransactionVersion,
         limits: Uncommitted = UNLIMITED,
     ) -> None:
+        self._transaction_version: TransactionVersion = transaction_version
         self._limits = limits
         self._application = application
         self._config = application.config
@@ -180,7 +185,7 @@ class Committer:
             group = self._application.topology.application_id
             member = self._membership.credentials
             yield from self._application.network.call(
-                self._host.name,
+                self._host,
                 "commit offsets",
                 lambda: self._application.cluster.commit_offsets(
                     group, member, offsets, times=times
@@ -247,10 +252,29 @@ class Committer:
                     # The thread stops here for ever, and keeps its locks.
                     yield self._world.time.event()
                 continue
-            self._world.trace.emit(
-                "thread.producer", self._actor, producer=self.producer.producer_id
-            )
+            self._tell_of_producer()
             return
+
+    def _tell_of_producer(self) -> None:
+        self._world.trace.emit("thread.producer", self._actor, producer=self.producer.producer_id)
+
+    def start_over(self, tasks: Iterable[StreamTask]) -> Steps:
+        """End the transaction in which something went wrong, so that the tasks can begin anew.
+
+        A producer that has only given up a record aborts its transaction, and goes on. After a
+        commit without an answer, nobody but a new producer knows how the transaction has ended.
+
+        Args:
+            tasks: the tasks that write with a new producer, if one is needed.
+
+        Source: Kafka, RecordCollectorImpl#closeDirty and StreamsProducer#abortTransaction.
+        """
+        if self._config.exactly_once and self.producer.has_given_up:
+            with suppress(BrokerError):
+                yield from self.producer.start_over()
+                self._tell_of_producer()
+                return
+        yield from self.renew_producer(tasks)
 
     @property
     def is_in_doubt(self) -> bool:
@@ -272,6 +296,7 @@ class Committer:
             transactional_id=self._transactional_id,
             transaction_timeout_ms=self._config.transaction_timeout_ms,
             max_block_ms=self._config.max_block_ms,
+            version=self._transaction_version,
         )
 
 

@@ -45,15 +45,16 @@ NO_FAULTS = dict.fromkeys(World(Choices.seeded(0)).faults.fired, 0.0)
 def outcome(world: World, network: Network, handle: Callable[[], Any]) -> tuple[Any, int]:
     """What a call gives, or raises, and when."""
     found: list[tuple[Any, int]] = []
+    host = world.host("instance-0")
 
     def steps() -> Steps:
         try:
-            reply = yield from network.call("instance-0", "a request", handle)
+            reply = yield from network.call(host, "a request", handle)
         except BrokerError as error:
             reply = error
         found.append((reply, world.now))
 
-    world.host("instance-0").start(steps())
+    host.start(steps())
     world.time.run(until=100_000)
     (one,) = found
     return one
@@ -93,6 +94,65 @@ class TestNetwork:
         assert len(calls) == carried_out
         assert world.faults.fired[site] == 1
         assert sum(world.marks.hits.values()) == 1
+
+    def test_a_request_arrives_although_its_sender_has_died(self) -> None:
+        """It was on its way already."""
+        calls: list[int] = []
+        world = calm()
+        host = world.host("instance-0")
+        host.start(Network(world).call(host, "produce", lambda: calls.append(world.now)))
+        world.time.run(until=1)
+        host.crash()
+        world.time.run(until=100)
+        assert len(calls) == 1
+        assert world.marks.hits["a request arrived after its sender had died"] == 1
+
+    def test_a_request_arrives_although_its_sender_has_given_it_up(self) -> None:
+        """A broker that stands still carries it out when it goes on."""
+        calls: list[int] = []
+        world = calm()
+        network, host = Network(world, request_timeout_ms=50), world.host("instance-0")
+        found: list[tuple[Any, ...]] = []
+
+        def steps() -> Steps:
+            try:
+                yield from network.call(
+                    host, "produce", lambda: calls.append(world.now), queue_ms=lambda: 200
+                )
+            except RequestTimeoutError as error:
+                found.append((error, world.now, list(calls)))
+
+        host.start(steps())
+        world.time.run(until=1_000)
+        assert [each[1:] for each in found] == [(50, [])]
+        assert len(calls) == 1
+        assert calls[0] > 200
+        assert world.marks.hits["a request arrived after its sender had given it up"] == 1
+
+    def test_a_request_that_is_held_up_briefly_is_answered(self) -> None:
+        """Its sender waits for it, and nobody calls it late."""
+        world = with_fault("network.late")
+        network, host = Network(world), world.host("instance-0")
+        found: list[object] = []
+
+        def steps() -> Steps:
+            found.append((yield from network.call(host, "produce", lambda: "done")))
+
+        host.start(steps())
+        world.time.run(until=60_000)
+        assert found == ["done"]
+        assert world.faults.fired["network.late"] == 1
+        assert not world.marks.hits["a request arrived after its sender had given it up"]
+
+    @pytest.mark.parametrize("what", ["commit offsets", "end transaction"])
+    def test_some_requests_are_never_late(self, what: str) -> None:
+        """The brokers have no defence against them."""
+        world = with_fault("network.late")
+        network = Network(world, never_late=["end transaction"])
+        host = world.host("instance-0")
+        host.start(network.call(host, what, lambda: "done"))
+        world.time.run(until=60_000)
+        assert not world.faults.fired["network.late"]
 
     def test_a_host_that_is_cut_off(self) -> None:
         """Nothing passes until it is connected again."""
@@ -260,7 +320,7 @@ def test_the_same_seed_is_the_same_world() -> None:
             for number in range(100):
                 try:
                     yield from network.call(
-                        "instance-0",
+                        host,
                         "produce",
                         lambda number=number: cluster.produce("out-0", [record(b"%d" % number)]),
                     )

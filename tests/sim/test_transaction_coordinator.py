@@ -75,6 +75,58 @@ def test_the_same_end_may_be_asked_for_again() -> None:
         coordinator.end(APP, identity, commit=False)
 
 
+def test_each_transaction_of_version_2_has_its_epoch() -> None:
+    """The same end may be asked for again, until the next transaction has begun."""
+    coordinator = TransactionCoordinator()
+    first = coordinator.init_producer(APP, 10_000, version=2)
+    coordinator.add(APP, first, ["out-0"], 0)
+    assert coordinator.end(APP, first, commit=True)
+    assert not coordinator.end(APP, first, commit=True)
+    assert [each.identity for each in coordinator.pending_markers()] == [first.raised()]
+    mark_all(coordinator)
+    with pytest.raises(ProducerFencedError):
+        coordinator.add(APP, first, ["out-0"], 0)
+    assert coordinator.add(APP, first.raised(), ["out-0"], 0)
+    with pytest.raises(ProducerFencedError):
+        coordinator.end(APP, first, commit=True)
+    assert state_of(coordinator) is TransactionState.ONGOING
+
+
+def test_an_abort_of_nothing_raises_the_epoch_in_version_2() -> None:
+    """A record that was given up may arrive yet."""
+    coordinator = TransactionCoordinator()
+    first = coordinator.init_producer(APP, 10_000, version=2)
+    assert not coordinator.end(APP, first, commit=False)
+    with pytest.raises(ProducerFencedError):
+        coordinator.add(APP, first, ["out-0"], 0)
+    assert coordinator.add(APP, first.raised(), ["out-0"], 0)
+
+
+def test_a_late_end_ends_the_next_transaction_in_version_1() -> None:
+    """The coordinator cannot tell one transaction from the other (KIP-890)."""
+    coordinator, identity = begun("out-0")
+    coordinator.end(APP, identity, commit=True)
+    mark_all(coordinator)
+    coordinator.add(APP, identity, ["out-0"], 0)
+    assert coordinator.end(APP, identity, commit=True)
+
+
+def test_a_record_needs_an_open_transaction() -> None:
+    """With its partition, and in the epoch of now."""
+    coordinator, identity = begun("out-0")
+    coordinator.require_open(APP, identity, "out-0")
+    with pytest.raises(InvalidTxnStateError, match="no open transaction with out-1"):
+        coordinator.require_open(APP, identity, "out-1")
+    coordinator.end(APP, identity, commit=False)
+    mark_all(coordinator)
+    with pytest.raises(InvalidTxnStateError, match="no open transaction"):
+        coordinator.require_open(APP, identity, "out-0")
+    raised = coordinator.raise_epoch(APP, identity)
+    with pytest.raises(ProducerFencedError):
+        coordinator.require_open(APP, identity, "out-0")
+    assert coordinator.add(APP, raised, ["out-0"], 0)
+
+
 def test_a_new_producer_fences_the_one_before() -> None:
     """Its open transaction is aborted first, and it cannot do anything any more."""
     coordinator, zombie = begun("out-0")

@@ -63,7 +63,7 @@ class Bench:
 
         def steps() -> Generator[SimEvent, Any, None]:
             try:
-                outcome.append((yield from self.network.call("instance-0", what, handle)))
+                outcome.append((yield from self.network.call(self.host, what, handle)))
             except BrokerError as error:
                 outcome.append(error)
 
