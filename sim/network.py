@@ -98,7 +98,7 @@ class _Request(Generic[T]):
         self.held: Timeout | None = None
         self.is_given_up = False
         self.is_lost = False
-        self.reply: T | BrokerError | None = None
+        self.reply: Any = None
 
     def carry_out(self) -> None:
         """Carry it out. A refusal travels back like any other reply."""
@@ -209,7 +209,8 @@ class Network:
         if request.is_lost:
             yield from self._time_out(started, what)
         yield world.time.timeout(self._latency(sender, what))
-        return request.reply  # type: ignore[return-value] - it was carried out
+        reply: T | BrokerError = request.reply
+        return reply
 
     def _arrive(self, request: _Request[Any]) -> None:
         """A request reaches the brokers, which carry it out, now or later."""
