@@ -47,8 +47,9 @@ from streamproof.conformance.process_resources import (
     open_files,
 )
 from streamproof.conformance.results import Guarantee, Spec
-from streamproof.conformance.subject import Subject, load_subject
+from streamproof.conformance.subject import Subject
 from streamproof.conformance.violations import brief
+from streamproof.conformance.wrong_directory import load_for_program
 from streamproof.errors import NotTriedError, StartAnewError, UsageError
 from streamproof.exit_codes import ExitCode
 from streamproof.search_path import search_directory
@@ -216,7 +217,7 @@ class Lab:
         if isinstance(subject, str):
             # A program finds the modules that `streamproof verify` finds in the same directory.
             search_directory()
-            subject = load_subject(subject)
+            subject = load_for_program(subject)
         self.subject = subject
         self.guarantee = guarantee
         if directory is None:

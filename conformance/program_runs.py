@@ -2,12 +2,12 @@
 
 The threads of a store go on while the doomed process dies, and a store may draw random numbers. So
 what a check has found once may be missing the next time, and a program that says otherwise would
-mislead. Most programs are run in a fork of the check, which takes no time. One that writes a lot is
-run as its reader will run it: how far such threads come depends on the disk and on preloaded
-libraries. A check with threads of a store cannot be forked safely: they may hold a lock. So its
-programs with threads are run in that way, too. Two kinds of programs are not run. What one shows
-that records system calls follows from the recording. And what one thread does in such a check is
-the same each time.
+mislead. Most programs are run in a fork of the check, which takes no time. Some are run as their
+readers will run them, in a new interpreter. One that writes a lot: how far such threads come
+depends on the disk and on preloaded libraries. One that records system calls: a fork of the check
+cannot load the recorder. And those of a check with threads of a store, which may hold a lock in a
+fork. What follows from a recording, and what one thread does, is the same each time, so that one
+run is enough.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RUNS = 5
 """The number of times in a row that a program has to fail whose outcome may depend on threads."""
 
 FEW_RUNS = 2
-"""The number of times in a row that any other program has to fail."""
+"""The number of times in a row that any other program has to fail, if a run takes no time."""
 
 _RACES = ("lab.meet(", "Thread(")
 """Calls of programs with threads of their own."""
@@ -41,6 +41,11 @@ _THREADED = ("lab.crash(", "lab.simulate(", *_RACES)
 
 _LOOP = "    for n in range("
 """What a doomed function does that writes a lot."""
+
+_RECORDING = "Lab.record_system_calls("
+
+_ANEW = (_LOOP, _RECORDING)
+"""What a program has that a fork of the check cannot show."""
 
 MOST_SECONDS = 20
 """The seconds after which a run in a fork is ended. Such a program does not show the failure."""
@@ -59,14 +64,13 @@ def made_sure(program: str, directory: Path) -> str:
         program: the program.
         directory: an empty directory for the program, which is deleted.
     """
-    if "Lab.record_system_calls(" in program or ONLY_SHOWN in program:
+    if ONLY_SHOWN in program:
         return program
     has_threads = "lab.crash(" not in program and _has_threads()
-    if has_threads and not _has(_RACES, program):
-        return program
-    runs = RUNS if _has(_THREADED, program) else FEW_RUNS
+    is_alike = _RECORDING in program or (has_threads and not _has(_RACES, program))
+    runs = 1 if is_alike else RUNS if _has(_THREADED, program) else FEW_RUNS
     try:
-        fails = _fails_anew if has_threads or _LOOP in program else _fails
+        fails = _fails_anew if has_threads or _has(_ANEW, program) else _fails
         is_sure = all(fails(program, directory) for _ in range(runs))
     finally:
         shutil.rmtree(directory.parent, ignore_errors=True)

@@ -25,6 +25,7 @@ from streamproof.conformance.program_text import (
     has_source,
     render_program,
 )
+from streamproof.exit_codes import ExitCode
 from streamproof.stores.api import IsolationLevel
 from streamproof.stores.errors import StoreError
 from streamproof.stores.windows import Window, Windowed
@@ -203,16 +204,63 @@ def test_a_program_is_run_before_it_is_believed(
     assert not (tmp_path / "t1").exists()
 
 
-def test_a_process_with_threads_is_not_forked_for_a_program(tmp_path: Path) -> None:
-    right = render_program("in-memory", "exactly-once", [*NOTED[:1], "assert True"])
+@pytest.mark.parametrize(("end", "is_sure"), [("assert False", True), ("assert True", False)])
+def test_a_process_with_threads_is_not_forked_for_a_program(
+    end: str, is_sure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new interpreter runs it."""
+    monkeypatch.delattr(program_runs, "_fails")
+    program = render_program("in-memory", "exactly-once", [*NOTED[:1], end])
+    (tmp_path / "task").mkdir()
     done = Event()
     thread = Thread(target=done.wait)
     thread.start()
     try:
-        assert made_sure(right, tmp_path) == right
+        sure = made_sure(program, tmp_path / "task")
     finally:
         done.set()
         thread.join()
+
+    assert fails_by_itself(sure) is is_sure
+
+
+@pytest.mark.parametrize("is_sure", [True, False])
+def test_a_program_that_records_system_calls_is_run(is_sure: bool, tmp_path: Path) -> None:
+    """A store that keeps its promise makes it unsure; it begins with the recording anew."""
+    guarded = "assert store.get(b'a') != " + ("None" if is_sure else "b'1'")
+    lines = [
+        "def doomed():",
+        "    store = lab.open()",
+        "    store.put(b'a', b'1')",
+        "    store.commit({CHANGELOG: 0})",
+        "lab.power_loss(doomed)",
+        "store = lab.open()",
+        guarded,
+    ]
+    program = render_program("rocksdb", "exactly-once", lines)
+    (tmp_path / "t1" / "task").mkdir(parents=True)
+    sure = made_sure(program, tmp_path / "t1" / "task")
+
+    assert "Lab.record_system_calls()" in program
+    assert fails_by_itself(sure) is is_sure
+
+
+@pytest.mark.parametrize(
+    ("subject", "told"),
+    [
+        ("mystore.py:make", "There is no file 'mystore.py' to load a subject from. "),
+        ("mystore:make", "no module named 'mystore'; "),
+    ],
+)
+def test_a_program_in_a_wrong_directory_says_so(subject: str, told: str, tmp_path: Path) -> None:
+    """In one sentence, and it does not end as if the store were wrong."""
+    (tmp_path / "program.py").write_text(render_program(subject, "exactly-once", NOTED))
+    ended = python("program.py", cwd=tmp_path)
+
+    assert ended.returncode == ExitCode.USAGE
+    assert told in ended.stderr
+    assert ended.stderr.endswith(f"`streamproof verify` ran; this one runs in {tmp_path}.\n")
+    assert ended.stderr.count("\n") == 1
 
 
 def test_a_call_that_may_be_refused_makes_a_program_pass() -> None:
