@@ -242,13 +242,14 @@ class Record(_Table, kw_only=True):
     Attributes:
         key: the key as text.
         value: the value as text; without it, the record is a tombstone.
-        timestamp: the timestamp in milliseconds; by default, the time of sending.
+        timestamp: the timestamp in milliseconds; by default, the time of sending. A record with -1
+            has none.
         partition: the number of the partition; by default, the key determines it.
     """
 
     key: str
     value: str | None = None
-    timestamp: Millis | None = None
+    timestamp: Annotated[int, Meta(ge=-1)] | None = None
     partition: Millis | None = None
 
 

@@ -146,6 +146,8 @@ def _in_pattern(
             for topic, count in topology.topics.items()
             for number in range(count)
         }
+        if dead_letters := plan.config.errors_dead_letter_queue_topic_name:
+            partitions.add(f"{dead_letters}-0")
         yield from _one_of((*keys, "partition"), pattern.partition, partitions, "partition")
     instance = pattern.actor.partition("/")[0]
     if instance.startswith("instance-"):

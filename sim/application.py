@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, get_args
 
 from streamproof.errors import UsageError
@@ -17,11 +17,13 @@ from streamproof.sim.clients.membership import HEARTBEAT_MS, MAX_POLL_INTERVAL_M
 from streamproof.sim.clients.producer import MAX_BLOCK_MS
 from streamproof.sim.decisions.commits import UNCOMMITTED_MAX_BYTES, Uncommitted, share_of
 from streamproof.sim.decisions.idling import DISABLED, Mode
+from streamproof.sim.decisions.refusals import Handler
 from streamproof.sim.network import REQUEST_TIMEOUT_MS, Network
 from streamproof.sim.releases import LiveFormat
 from streamproof.sim.state_directory import StateDirectory
 from streamproof.sim.tasks.assignor import AssignorConfig
 from streamproof.sim.tasks.global_stores import GlobalTable
+from streamproof.sim.tasks.record_handlers import RecordHandlers
 from streamproof.sim.tasks.record_queues import BUFFERED_RECORDS_PER_PARTITION
 from streamproof.sim.tasks.task_config import TaskConfig
 from streamproof.sim.topology import Topology
@@ -132,7 +134,13 @@ class StreamsConfig:
         topic_segment_ms: ``topic.segment.ms``: how long a segment of a changelog is written to.
         windowstore_changelog_additional_retention_ms: how much longer than its store the changelog
             of a window or session store keeps a record.
-        auto_offset_reset: where an input is read from if its position is gone.
+        auto_offset_reset: where an input is read from if its position is gone. A table is always
+            read from the earliest.
+        default_timestamp_extractor: what becomes of a record without a valid timestamp.
+        deserialization_exception_handler: the same for a value that cannot be read (KIP-161).
+        processing_exception_handler: the same for a record that its processor refuses (KIP-1033).
+        errors_dead_letter_queue_topic_name: the topic that gets the records that are left out;
+            empty for none (KIP-1034).
         state_cleanup_dir_max_age_ms: a process that starts deletes the directories of tasks that
             nobody has used for so long (KIP-1259); -1 deletes none.
         transaction_version: ``transaction.version``, the newest version of the protocol of
@@ -179,6 +187,10 @@ class StreamsConfig:
     state_cleanup_dir_max_age_ms: int = NO_MAX_AGE_MS
     transaction_version: TransactionVersion = 2
     verifies_partitions: bool = True
+    default_timestamp_extractor: Handler = "fail"
+    deserialization_exception_handler: Handler = "fail"
+    processing_exception_handler: Handler = "fail"
+    errors_dead_letter_queue_topic_name: str = ""
 
     def __post_init__(self) -> None:
         if self.max_task_idle_ms < DISABLED:
@@ -214,6 +226,16 @@ class StreamsConfig:
                 "aborted before its commit. Raise the timeout, or lower the interval."
             )
 
+    @property
+    def handlers(self) -> RecordHandlers:
+        """What becomes of records that cannot be processed."""
+        return RecordHandlers(
+            self.default_timestamp_extractor,
+            self.deserialization_exception_handler,
+            self.processing_exception_handler,
+            self.errors_dead_letter_queue_topic_name,
+        )
+
     def leaves_group(self, *, default: bool) -> bool:
         """Whether a thread leaves the group at a clean stop.
 
@@ -231,6 +253,9 @@ def _require_known(config: StreamsConfig) -> None:
         "window_databases": get_args(WindowDatabases),
         "auto_offset_reset": get_args(AutoOffsetReset),
         "transaction_version": get_args(TransactionVersion),
+        "default_timestamp_extractor": get_args(Handler),
+        "deserialization_exception_handler": get_args(Handler),
+        "processing_exception_handler": get_args(Handler),
     }
     for name, values in known.items():
         if getattr(config, name) not in values:
@@ -326,8 +351,10 @@ class Application:
         self.topology = topology
         self.config = config
         topics = _topic_configs(topology, config, input_retention_ms)
+        dead_letters = config.errors_dead_letter_queue_topic_name
+        partitions = {**topology.topics, **({dead_letters: 1} if dead_letters else {})}
         self.cluster = Cluster(
-            world, topology.topics, topics, verifies_partitions=config.verifies_partitions
+            world, partitions, topics, verifies_partitions=config.verifies_partitions
         )
         self.network = Network(
             world, config.request_timeout_ms, never_late=_never_late(config.transaction_version)
@@ -347,6 +374,7 @@ class Application:
             store_rules=config.store_rules,
             application_id=topology.application_id,
             segmented=topology.segmented if config.window_databases == "segments" else {},
+            handlers=config.handlers,
         )
         world.trace.emit(
             "application.started",
@@ -385,6 +413,7 @@ class Application:
             topic_delete_retention_ms=config.topic_delete_retention_ms,
             auto_offset_reset=config.auto_offset_reset,
             state_cleanup_dir_max_age_ms=config.state_cleanup_dir_max_age_ms,
+            handlers=asdict(config.handlers),
         )
 
     def uncommitted_limits(self, threads: int) -> Uncommitted:

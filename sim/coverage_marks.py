@@ -26,6 +26,7 @@ MARKS = (
     "a newer format was prepared while the older one was served",
     "a punctuation was due",
     "a record was given up, and its transaction was aborted",
+    "a record that could not be processed was left out",
     "a reply was lost after the request was carried out",
     "a request arrived after its sender had died",
     "a request arrived after its sender had given it up",
@@ -66,6 +67,7 @@ MARKS = (
 
 
 EVENT_MARKS: dict[str, str] = {
+    "record.dropped": "a record that could not be processed was left out",
     "input.paused": "an input was paused because its buffer was full",
     "task.enforced": "a task went on without an empty input",
     "task.punctuated": "a punctuation was due",

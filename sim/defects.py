@@ -49,6 +49,13 @@ class Defect(NamedTuple):
 EOS: tuple[Guarantee] = ("exactly-once",)
 ALOS: tuple[Guarantee] = ("at-least-once",)
 
+HANDLED: Mapping[str, Any] = {
+    "default_timestamp_extractor": "continue",
+    "deserialization_exception_handler": "continue",
+    "processing_exception_handler": "continue",
+}
+"""Handlers that leave records out."""
+
 DEFECTS: dict[str, Defect] = {
     "keeps-unclean-store": Defect(
         "A task uses a store that was not closed and holds aborted writes.",
@@ -544,6 +551,24 @@ DEFECTS: dict[str, Defect] = {
         "KAFKA-20663; Kafka 4.3.1, AbstractSegments#committedOffset",
         topology="windowed-count",
         settings={"window_databases": "segments", "flush_probability": 0.5},
+    ),
+    "drops-what-follows": Defect(
+        "A record that is left out takes the records along that were buffered behind it.",
+        "TASK-005",
+        "Kafka, RecordQueue#updateHead",
+        settings=HANDLED,
+    ),
+    "takes-invalid-timestamps": Defect(
+        "A record without a valid timestamp is processed, although the extractor says to skip it.",
+        "TASK-077",
+        "KIP-93; Kafka, LogAndSkipOnInvalidTimestamp",
+        settings=HANDLED,
+    ),
+    "loses-dead-letters": Defect(
+        "A record is left out without a dead letter, although there is a topic for those.",
+        "TASK-078",
+        "KIP-1034",
+        settings={**HANDLED, "errors_dead_letter_queue_topic_name": "dead-letters"},
     ),
     "keeps-unclean-global-stores": Defect(
         "A process cannot start as long as its disk has a global store that was not closed.",

@@ -312,6 +312,7 @@ def _drawn(choices: Choices, first: _First) -> Plan:
     isolation: QueryIsolation = choices.pick(("", "READ_UNCOMMITTED", "READ_COMMITTED"))
     config = replace(config, default_query_isolation=isolation, **_drawn_strictness(choices))
     plan, config = _with_retention(choices, plan, config)
+    plan, config = _with_refused_records(choices, plan, config)
     if plan.upgrade:
         # A static member keeps an assignment that its other release may not be able to read, and
         # stores of other releases have one database.
@@ -412,6 +413,28 @@ def _with_retention(
         state_cleanup_dir_max_age_ms=choices.pick((NO_MAX_AGE_MS, NO_MAX_AGE_MS, 5_000)),
     )
     return replace(plan, workload=replace(plan.workload, retention_ms=retention_ms)), config
+
+
+def _with_refused_records(
+    choices: Choices, plan: Plan, config: StreamsConfig
+) -> tuple[Plan, StreamsConfig]:
+    """A plan whose input may have records that no task can process: their handlers go on then.
+
+    A handler that fails would end the thread at the same record again and again.
+    """
+    unprocessable = choices.pick((0.0, 0.0, 0.0, 0.1))
+    dead_letters = choices.pick(("", "dead-letters"))
+    # The references of these operators look at all records of an input.
+    if not unprocessable or plan.topology == "table-operators":
+        return plan, config
+    config = replace(
+        config,
+        default_timestamp_extractor="continue",
+        deserialization_exception_handler="continue",
+        processing_exception_handler="continue",
+        errors_dead_letter_queue_topic_name=dead_letters,
+    )
+    return replace(plan, workload=replace(plan.workload, unprocessable=unprocessable)), config
 
 
 def _drawn_upgrade(choices: Choices, wanted: str | None, *, transactional: bool) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from simpy.events import Event
 
+from streamproof.errors import StreamproofError
 from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.application import Application
 from streamproof.sim.broker_errors import (
@@ -33,6 +34,7 @@ from streamproof.sim.tasks.assignor import Subscription, ThreadAssignment
 from streamproof.sim.tasks.global_stores import GlobalTable
 from streamproof.sim.tasks.input_resets import InputResets
 from streamproof.sim.tasks.partition_assignor import PartitionAssignor
+from streamproof.sim.tasks.record_handlers import RecordRefusedError
 from streamproof.sim.tasks.state_updater import StateUpdater
 from streamproof.sim.tasks.stream_task import StreamTask, TaskState
 from streamproof.sim.tasks.task_activity import WorkingTasks
@@ -190,7 +192,7 @@ class StreamThread:
         try:
             yield from self._loop()
             yield from self._shut_down()
-        except (ProcessorStateError, TaskTimeoutError) as error:
+        except (ProcessorStateError, TaskTimeoutError, RecordRefusedError) as error:
             yield from self._die(error)
         if self._is_stopping:
             self._world.trace.emit("thread.stopped", self.name)
@@ -603,7 +605,7 @@ class StreamThread:
         for task in tasks:
             self._deadlines.timed_out(task.id, self._host.now)
 
-    def _die(self, error: ProcessorStateError | TaskTimeoutError) -> Steps:
+    def _die(self, error: StreamproofError) -> Steps:
         """End because of an error, and let another thread begin in its place (KIP-671)."""
         self._world.trace.emit("thread.died", self.name, reason=type(error).__name__)
         # The thread tells the group nothing; the group notices once the session is over.

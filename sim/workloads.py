@@ -19,6 +19,7 @@ from streamproof.sim.actor_hosts import Steps
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.external_producer import TRANSACTION_TIMEOUT_MS, OutsideProducer
+from streamproof.sim.decisions.refusals import NO_VALID_TIMESTAMP, REFUSED, UNREADABLE
 from streamproof.sim.topology import Topology, partition_for
 from streamproof.sim.world import World
 
@@ -47,6 +48,8 @@ class WorkloadConfig:
         max_open_ms: how long a transaction is open, at most.
         retention_ms: ``retention.ms`` of the inputs from which no task restores a table: the age at
             which their records are deleted, read or not; -1 keeps them.
+        unprocessable: the share of records that no task can process, in inputs that are no tables:
+            without a valid timestamp, not to be read, or refused by the processor.
 
     Raises:
         UsageError: a number is out of range.
@@ -64,12 +67,13 @@ class WorkloadConfig:
     aborted: float = 0.25
     max_open_ms: int = 300
     retention_ms: int = -1
+    unprocessable: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("keys", "max_burst", "max_pause_ms", "max_lateness_ms", "max_open_ms"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; give at least 1.")
-        for name in ("late", "tombstones", "transactional", "aborted"):
+        for name in ("late", "tombstones", "transactional", "aborted", "unprocessable"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; give a share from 0 to 1.")
         if self.records < 0 or self.max_open_ms >= TRANSACTION_TIMEOUT_MS:
@@ -133,7 +137,11 @@ class Workload:
         }
         host = world.host("workload")
         producers = [
-            host.start(_Producer(world, cluster, topic, config, self.sent).run())
+            host.start(
+                _Producer(
+                    world, cluster, topic, config, self.sent, is_table=topic in topology.tables
+                ).run()
+            )
             for topic in topology.inputs
         ]
         self.ended: Event = world.time.all_of(producers)
@@ -149,10 +157,13 @@ class _Producer:
         topic: str,
         config: WorkloadConfig,
         sent: dict[str, list[Sent]],
+        *,
+        is_table: bool,
     ) -> None:
         self._world = world
         self._topic = topic
         self._config = config
+        self._unprocessable = 0.0 if is_table else config.unprocessable
         self._sent = sent
         self._partitions = len(cluster.partitions_of(topic))
         self._producer = OutsideProducer(world, cluster, f"workload-{topic}")
@@ -203,8 +214,17 @@ class _Producer:
         timestamp = self._world.now
         if choices.chance(config.late):
             timestamp = max(timestamp - choices.between(1, config.max_lateness_ms), 0)
+        if self._unprocessable and choices.chance(self._unprocessable):
+            value, timestamp = self._spoiled(value, timestamp)
         self._count += 1
         return f"{self._topic}-{partition_for(key, self._partitions)}", key, value, timestamp
+
+    def _spoiled(self, value: bytes | None, timestamp: int) -> tuple[bytes | None, int]:
+        """A value and a timestamp with which no task can process a record."""
+        prefix = self._world.choices.pick((b"", UNREADABLE, REFUSED))
+        if value is None or not prefix:
+            return value, NO_VALID_TIMESTAMP
+        return prefix + value, timestamp
 
     def _keep(
         self, offset: int, partition: str, key: bytes, value: bytes | None, timestamp: int

@@ -75,6 +75,7 @@ UNOBSERVED: Mapping[str, str] = {
     "query.refused": "the recorder does not follow queries",
     "query.sent": "the recorder does not follow queries",
     "query.served": "the recorder does not follow queries",
+    "record.dropped": "the recorder does not follow handlers of exceptions",
     "store.flushed": "RocksDB flushes by itself, in native code",
     "store.segment_flushed": "RocksDB flushes by itself, in native code",
     "store.rebuilt": "Kafka has no formats of stores side by side",

@@ -43,6 +43,17 @@ __all__ = [
 
 SUFFIX = ".events"
 
+FAILS = "Fail"
+"""What the name of each handler contains that leaves no record out; Kafka's default has it."""
+
+HANDLERS = (
+    "default.timestamp.extractor",
+    "default.deserialization.exception.handler",
+    "deserialization.exception.handler",
+    "processing.exception.handler",
+)
+"""The settings with the handlers of records that cannot be processed."""
+
 NANOS = 1_000_000
 """Nanoseconds in a millisecond."""
 
@@ -301,12 +312,28 @@ def _started(process: RecordedLine, lines: Iterable[RecordedLine], files: Iterab
             or settings.get("auto.offset.reset")
             or "earliest"
         ),
+        # The handlers of a real application are classes; the recorder does not follow them.
+        "handlers": {},
         "state_cleanup_dir_max_age_ms": int(
             settings.get("state.cleanup.dir.max.age.ms") or NO_MAX_AGE_MS
         ),
     }
     name = str(settings.get("application.id"))
     return Event(0, 0, name, "application.started", "", "", -1, attributes)
+
+
+def _impossible(files: Sequence[_File], applications: Sequence[_File]) -> set[str]:
+    """The kinds of events that cannot have happened, so that it does not matter who watched."""
+    found = set()
+    settings = [each.process.settings for each in applications if each.process is not None]
+    handlers = [str(each.get(name) or FAILS) for each in settings for name in HANDLERS]
+    if settings and all(FAILS in each for each in handlers):
+        found.add("record.dropped")
+    # Only a log that was deleted from its start takes the position of a reader away.
+    is_kept = not any(each.kind == "log.deleted" for file in files for each in file.lines)
+    if _has(files, "brokers") and is_kept:
+        found.add("input.reset")
+    return found
 
 
 def _partitions(files: Iterable[_File]) -> dict[str, int]:
@@ -337,6 +364,7 @@ def _unseen(files: Sequence[_File], applications: Sequence[_File]) -> Unseen:
         missed = [each.partition for each in late if each.partition not in restarted]
         if missed:
             logs = f"the log of {missed[0]} had records before it was recorded"
+    seen |= _impossible(files, applications)
     if _has(files, "driver"):
         seen |= OF_THE_DRIVER
     else:

@@ -133,6 +133,11 @@ INSTANCE_KINDS = (
             "task_timeout_ms": Attribute(int, "`task.timeout.ms`"),
             "topic_delete_retention_ms": Attribute(int, "`delete.retention.ms` of the changelogs"),
             "auto_offset_reset": Attribute(str, "`auto.offset.reset`: earliest or latest"),
+            "handlers": Attribute(
+                dict[str, str],
+                "what becomes of records with a bad `timestamp`, at their `deserialization` or "
+                "`processing`: `fail` or `continue`; and the topic of `dead_letters`",
+            ),
             "state_cleanup_dir_max_age_ms": Attribute(
                 int, "`state.cleanup.dir.max.age.ms` (KIP-1259); -1 for none"
             ),

@@ -130,6 +130,23 @@ TASK_KINDS = (
         effect=Absent("`task.processed` tells what is read"),
     ),
     EventKind(
+        name="record.dropped",
+        meaning="A task has left out a record that it cannot process.",
+        actor="thread",
+        about="task partition offset",
+        attributes={
+            "reason": Attribute(str, "`timestamp`, `deserialization` or `processing`"),
+        },
+        look=Look(
+            "task", "log", "F", "tasks", 2, "{task} leaves {partition} @{offset} out: {reason}"
+        ),
+        footprint=Footprint(
+            writes=("processed {partition} {offset}", "input {partition} {offset}"),
+            reads=("record {partition} {offset}", TASK),
+        ),
+        effect=_task_processed,
+    ),
+    EventKind(
         name="state.cleaned",
         meaning="The directory of a task was deleted because it was unused for long.",
         actor="process",

@@ -91,6 +91,10 @@ from streamproof.sim.invariants.ownership import (
 from streamproof.sim.invariants.pauses import PausedInstancesDoNothing
 from streamproof.sim.invariants.positions import PositionIsNotAhead
 from streamproof.sim.invariants.queries import QUERY_INVARIANTS
+from streamproof.sim.invariants.refused_records import (
+    DeadLettersAreComplete,
+    OnlyRefusedRecordsAreDropped,
+)
 from streamproof.sim.invariants.reports import (
     OpenTasksAreReported,
     WhatAnyThreadClosedIsReported,
@@ -228,5 +232,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     GlobalStoresStartOver,
     NoRecordHangs,
     EachTransactionHasItsEpoch,
+    OnlyRefusedRecordsAreDropped,
+    DeadLettersAreComplete,
 )
 """All invariants."""

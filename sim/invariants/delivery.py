@@ -40,7 +40,12 @@ class CommittedInputWasProcessed(Invariant):
 
     @property
     def observers(self) -> Mapping[str, Observer]:
-        return {"task.processed": self._process, "offsets.committed": self._commit}
+        return {
+            "task.processed": self._process,
+            # A record that cannot be processed is done when it is left out.
+            "record.dropped": self._process,
+            "offsets.committed": self._commit,
+        }
 
     def _process(self, event: Event) -> Iterable[str]:
         self._processed.add((event.partition, event.offset))
@@ -99,6 +104,7 @@ class EachInputCountsOnce(Invariant):
         return {
             "thread.producer": self._new_producer,
             "task.processed": self._process,
+            "record.dropped": self._process,
             "offsets.added": self._add,
             "transaction.decided": self._decide,
         }

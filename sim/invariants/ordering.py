@@ -35,6 +35,7 @@ class _Inputs(Invariant):
         return {
             "task.state": self._begin,
             "task.processed": self._process,
+            "record.dropped": self._drop,
             "input.reset": self._reset,
         }
 
@@ -45,6 +46,11 @@ class _Inputs(Invariant):
     def _reset(self, event: Event) -> Iterator[str]:
         # Nobody knows which records follow those that are buffered.
         self._processed.get((event.actor, event.task), {}).pop(event.partition, None)
+        yield from ()
+
+    def _drop(self, event: Event) -> Iterator[str]:
+        processed = self._processed.setdefault((event.actor, event.task), {})
+        processed[event.partition] = event.offset
         yield from ()
 
     def _process(self, event: Event) -> Iterator[str]:

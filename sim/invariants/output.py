@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from streamproof.sim.decisions.refusals import refusal
 from streamproof.sim.invariants.invariant import Invariant, Observer
 from streamproof.sim.invariants.log_history import LogHistory
 from streamproof.sim.topologies import TOPOLOGIES
@@ -50,7 +51,12 @@ class OutputIsThatOfARunWithoutFaults(Invariant):
             return
         self.tried = self.history.has_failed
         logs = {
-            f"{topic}-{number}": list(self.history.visible(f"{topic}-{number}"))
+            f"{topic}-{number}": [
+                each
+                for each in self.history.visible(f"{topic}-{number}")
+                # What cannot be processed leads to nothing.
+                if not refusal(each.timestamp, each.value)
+            ]
             for topic, count in self._partitions.items()
             for number in range(count)
         }

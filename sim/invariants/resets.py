@@ -37,6 +37,7 @@ class ResetsAreNeeded(Invariant):
     def __init__(self, history: LogHistory) -> None:
         super().__init__(history)
         self._policy = "earliest"
+        self._tables: set[str] = set()
         # By input, the number of the event that committed an offset of it first.
         self._first: dict[str, int] = {}
         # By thread and task, the number of the event with which it began to restore.
@@ -53,6 +54,8 @@ class ResetsAreNeeded(Invariant):
 
     def _start(self, event: Event) -> Iterator[str]:
         self._policy = event.attributes["auto_offset_reset"]
+        # A table is read from its first record, so that it has what a restoration would bring.
+        self._tables = set(event.attributes["sources"])
         yield from ()
 
     def _commit(self, event: Event) -> Iterable[str]:
@@ -83,11 +86,12 @@ class ResetsAreNeeded(Invariant):
             )
         else:
             self.tried = True
-        is_right = event.offset == start if self._policy == "earliest" else self._is_latest(event)
+        policy = "earliest" if partition in self._tables else self._policy
+        is_right = event.offset == start if policy == "earliest" else self._is_latest(event)
         if not is_right:
             yield (
                 f"{event.actor} reads {partition} from {event.offset} on, which is not the "
-                f"{self._policy} offset: the log has {start} to {self.history.log(partition).end}"
+                f"{policy} offset: the log has {start} to {self.history.log(partition).end}"
             )
 
     def _is_latest(self, event: Event) -> bool:
@@ -129,6 +133,7 @@ class InputsAreReadOn(Invariant):
         return {
             "task.state": self._state,
             "task.processed": self._process,
+            "record.dropped": self._process,
             "input.reset": self._reset,
             "offsets.committed": self._commit,
         }

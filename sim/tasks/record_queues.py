@@ -18,6 +18,7 @@ from streamproof.sim.decisions.idling import (
     next_partitions,
     ready_to_process,
 )
+from streamproof.sim.decisions.refusals import refusal
 
 __all__ = ["BUFFERED_RECORDS_PER_PARTITION", "NO_TIME", "PartitionGroup"]
 
@@ -26,6 +27,10 @@ BUFFERED_RECORDS_PER_PARTITION = 1_000
 
 NO_TIME = -1
 """The stream time of a task that has not processed a record."""
+
+
+def _is_refused(record: LogEntry) -> bool:
+    return bool(refusal(record.timestamp, record.value))
 
 
 class PartitionGroup:
@@ -95,6 +100,10 @@ class PartitionGroup:
         queue.extend(records)
         return len(queue) > self.limit
 
+    def drop(self, partition: str) -> None:
+        """Drop all buffered records of a partition: a mistake, unless they are read again."""
+        self._queues[partition].clear()
+
     def has_space(self, partition: str) -> bool:
         """Whether a partition that was paused may be resumed."""
         return len(self._queues[partition]) <= self.limit
@@ -138,6 +147,10 @@ class PartitionGroup:
         heads = [(name, queue[0].timestamp) for name, queue in self._queues.items() if queue]
         if not heads:
             return None
+        refused = next((name for name, _ in heads if _is_refused(self._queues[name][0])), None)
+        if refused is not None:
+            # It is left out at once, and moves no time (Kafka: CorruptedRecord).
+            return refused, self._queues[refused].popleft()
         if self._chooses_by_largest_time:
             heads = [(name, max(time, self.partition_times[name])) for name, time in heads]
         partition = self._choices.pick(next_partitions(heads))

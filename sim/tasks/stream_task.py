@@ -404,7 +404,8 @@ class StreamTask:
         """Send a record to a topic."""
         if timestamp is None:
             timestamp = self._opened().record_timestamp
-        partition = f"{topic}-{partition_for(key, self._config.partitions[topic])}"
+        # The topic of dead letters has one partition.
+        partition = f"{topic}-{partition_for(key, self._config.partitions.get(topic, 1))}"
         self._sender().send(partition, key, value, timestamp)
 
     def schedule(self, interval_ms: int, kind: PunctuationType, punctuator: Punctuator) -> None:
@@ -458,6 +459,9 @@ class StreamTask:
         if taken is None:
             return False
         partition, record = taken
+        if reason := self._reason_to_drop(record):
+            self._drop(partition, record, reason)
+            return True
         topic, _, number = partition.rpartition("-")
         context = self._opened()
         context.record_metadata = RecordMetadata(topic, int(number), record.offset)
@@ -477,6 +481,23 @@ class StreamTask:
         self._consumed[partition] = record.offset
         self.commit_needed = True
         return True
+
+    def _reason_to_drop(self, record: LogEntry) -> str:
+        """Why a record is left out; empty if it is to be processed."""
+        reason = self._config.handlers.reason_to_drop(record)
+        is_taken = reason == "timestamp" and self._config.defect("takes-invalid-timestamps")
+        return "" if is_taken else reason
+
+    def _drop(self, partition: str, record: LogEntry, reason: str) -> None:
+        """Leave a record out: its offset counts as processed, and a dead letter may tell of it."""
+        self._emit("record.dropped", partition=partition, offset=record.offset, reason=reason)
+        dead_letters = self._config.handlers.dead_letters
+        if dead_letters and not self._config.defect("loses-dead-letters"):
+            self.forward(dead_letters, record.key, record.value, max(record.timestamp, 0))
+        self._consumed[partition] = record.offset
+        self.commit_needed = True
+        if self._config.defect("drops-what-follows"):
+            self.queues.drop(partition)
 
     def _note(self, found: Readiness, now: int) -> None:
         """Emit changes of the inputs that the task waits for, and of those it does without."""

@@ -10,6 +10,7 @@ from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.decisions.recovery import Traits
 from streamproof.sim.releases import LiveFormat
 from streamproof.sim.segmented_store import SegmentOf
+from streamproof.sim.tasks.record_handlers import RecordHandlers
 from streamproof.sim.tasks.record_queues import BUFFERED_RECORDS_PER_PARTITION
 from streamproof.stores.api import (
     AT_LEAST_ONCE,
@@ -37,6 +38,7 @@ class TaskConfig:
         store_rules: the rules for stores that stage: those of KIP-892, or those of Kafka.
         application_id: the id of the application, with which the topics of changelogs begin.
         segmented: by store with a database for each segment, the segment of a key.
+        handlers: what becomes of records that cannot be processed.
     """
 
     exactly_once: bool
@@ -50,6 +52,7 @@ class TaskConfig:
     store_rules: Mode = "proposal"
     application_id: str = "streamproof"
     segmented: Mapping[str, SegmentOf] = field(default_factory=dict)
+    handlers: RecordHandlers = field(default_factory=RecordHandlers)
 
     @property
     def stages(self) -> bool:

@@ -57,6 +57,7 @@ SELDOM = {
     "group.refused",
     "store.rebuilt",
     "task.timed_out",
+    "updater.failed",
     "thread.polled_late",
     "thread.timed_out",
     "transaction.timed_out",
