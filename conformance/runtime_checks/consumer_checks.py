@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from simpy.events import Event
 
 from streamproof.conformance.runtime_checks.probe import Probe, scripted
-from streamproof.sim.actor_hosts import Steps
+from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.broker_errors import OffsetOutOfRangeError
 from streamproof.sim.brokers.cluster import Cluster
 from streamproof.sim.brokers.partition_log import Isolation
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS, Consumer, IllegalStateError
 from streamproof.sim.decisions.idling import Mode
-from streamproof.sim.network import Network
+from streamproof.sim.network import Network, at_once
 from streamproof.sim.world import World
 
 __all__: list[str] = []
@@ -34,10 +34,17 @@ class _NotedNetwork(Network):
         super().__init__(world, request_timeout_ms=REQUEST_TIMEOUT_MS)
         self.requests: list[str] = []
 
-    def call(self, host: str, what: str, handle: Callable[[], T]) -> Generator[Event, Any, T]:
+    def call(
+        self,
+        sender: Host,
+        what: str,
+        handle: Callable[[], T],
+        *,
+        queue_ms: Callable[[], int] = at_once,
+    ) -> Generator[Event, Any, T]:
         """Send a request, and wait for the reply."""
         self.requests.append(what)
-        return (yield from super().call(host, what, handle))
+        return (yield from super().call(sender, what, handle, queue_ms=queue_ms))
 
 
 class _Bench:
