@@ -53,6 +53,7 @@ class CheckContext:
         self.replay = replay
         self.no_room = ""
         self._directories = 0
+        self._applying: dict[str, bool] = {}
         self._begun = time.monotonic()
 
     @property
@@ -71,9 +72,12 @@ class CheckContext:
 
     def applies(self, requirement: str) -> bool:
         """Whether a requirement holds for this subject in this run."""
-        return not load_catalogue()[requirement].why_not_applicable(
-            self.subject.capabilities, self.settings.guarantee, self.settings.spec
-        )
+        if requirement not in self._applying:
+            # Random programs ask before every step.
+            self._applying[requirement] = not load_catalogue()[requirement].why_not_applicable(
+                self.subject.capabilities, self.settings.guarantee, self.settings.spec
+            )
+        return self._applying[requirement]
 
     def is_new(self, requirement: str, shape: str) -> bool:
         """Whether a requirement applies, and this check has not found it broken in this shape yet.

@@ -23,6 +23,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from streamproof.conformance import zygote as zygote_module
+from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.check_registry import Check
 from streamproof.conformance.disk_room import memory_with_room, why_no_room
@@ -43,6 +44,7 @@ from streamproof.conformance.zygote import (
 )
 from streamproof.errors import UsageError
 from streamproof.stores.jvm.subjects import prepare
+from streamproof.user_cache import user_cache
 
 __all__ = ["CheckTask", "Engine", "work_directory"]
 
@@ -155,8 +157,8 @@ class _Nursery:
 
     def __init__(self, directory: Path, preloaded: dict[str, str]) -> None:
         environment = {**os.environ, **preloaded}
-        # Hypothesis keeps a cache. By default it would stay behind in the user's directory.
-        environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(directory / "hypothesis")
+        # Hypothesis keeps the constants of modules. By default, in the user's directory.
+        environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(_lasting(directory) / "hypothesis")
         self._log = directory / "stderr.log"
         # A socket with packets delivers each message in one piece.
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -317,8 +319,14 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def load(self, subjects: Iterable[str]) -> dict[str, SubjectInfo]:
+    def load(
+        self, subjects: Iterable[str], meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[str, SubjectInfo]:
         """Load each subject in a process of its own, and describe the subjects.
+
+        Args:
+            subjects: the names of the subjects.
+            meanwhile: something to do while the processes start.
 
         Raises:
             UsageError: a subject cannot be loaded.
@@ -326,8 +334,11 @@ class Engine:
         self._nursery = self._nursery or _Nursery(self._directory, self._preloaded)
         names = list(subjects)
         for subject in names:
+            # The nursery imports the checks as well, and this process would only wait for it.
+            checks_for(subject)
             # The time limit for loading is not for the download of jars, nor for a compiler.
             prepare(subject)
+        meanwhile()
         for subject in names:
             directory = self._directory / f"subject-{len(self._zygotes)}"
             self._zygotes[subject] = _Zygote(subject, self._settings, directory, self._nursery)
@@ -452,6 +463,14 @@ class Engine:
             with contextlib.suppress(FileNotFoundError, ValueError):
                 running.status = RunningCall(path)
         return running.status.current() if running.status else None
+
+
+def _lasting(directory: Path) -> Path:
+    """A directory for what the next run needs, too; else that of this run."""
+    cache = user_cache()
+    with contextlib.suppress(OSError):
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return cache if os.access(cache, os.W_OK | os.X_OK) else directory
 
 
 def _no_answer(

@@ -94,7 +94,8 @@ def brief(value: Any) -> str:
         text = value
     else:
         text = safe_repr(value)
-    text = "".join(char if char.isprintable() else _escaped(char) for char in text)
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else _escaped(char) for char in text)
     if len(text) > TEXT_LIMIT:
         return f"{text[:TEXT_LIMIT]}… ({len(text)} characters)"
     return text

@@ -23,6 +23,7 @@ If the standard input ends without an empty line, the supervisor is gone, and th
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -39,6 +40,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
+from streamproof.conformance.heap_holes import fill_holes
 from streamproof.conformance.process_resources import children, members
 from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.saved_failures import Replay
@@ -69,6 +71,9 @@ LOCK = ".lock"
 
 MOST_BYTES = 64 * 1024
 """The largest size of an opening, in bytes."""
+
+GARBAGE = 20_000
+"""The number of new objects after which a check looks for garbage; Python's default is 700."""
 
 
 class Opening(Struct, kw_only=True):
@@ -131,6 +136,9 @@ def main() -> None:
             from streamproof.conformance.catalogue import load_catalogue
             from streamproof.conformance.check_loader import checks_for
 
+            # Each fork needs this module, and would import it by itself.
+            from streamproof.conformance.check_runner import run_check  # noqa: F401
+
             checks_for(opening.subject)
             # Each check asks the catalogue, and would read its files by itself.
             load_catalogue()
@@ -148,7 +156,10 @@ def main() -> None:
                     os.dup2(stream, target)
                     os.close(stream)
                 _serve(opening)
-                return
+                # What the subject has registered still runs. Then Python would destroy all that was
+                # imported, and so copy it first.
+                atexit._run_exitfuncs()  # noqa: SLF001 - there is no public name
+                os._exit(0)
             for stream in streams:
                 os.close(stream)
             supervisor.send(str(pid).encode())
@@ -192,15 +203,14 @@ def _serve(opening: Opening) -> None:
     from streamproof.conformance.check_loader import checks_for
     from streamproof.conformance.subject import load_subject
 
+    modules = len(sys.modules)
     try:
         subject = load_subject(opening.subject)
     except StreamproofError as error:
         reply(Reply(refused=str(error)))
         return
     checks = checks_for(opening.subject)
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+    _prepare_forks(mine=len(sys.modules) > modules)
     reply(Reply(ready=subject.info()))
 
     _adopt_orphans()
@@ -239,6 +249,18 @@ def _serve(opening: Opening) -> None:
                 os.setpgid(pid, pid)
             running[os.pidfd_open(pid)] = (request.id, pid)
             reply(Reply(id=request.id, pid=pid))
+
+
+def _prepare_forks(*, mine: bool) -> None:
+    """Do once what each fork would do, and let forks copy as few pages as can be."""
+    if mine:
+        _mine_constants()
+    gc.collect()
+    fill_holes()
+    gc.freeze()
+    # Checks make few cycles, and a collection writes to all young objects.
+    gc.set_threshold(GARBAGE)
+    gc.enable()
 
 
 def _end_group(group: int, spared: set[int]) -> None:

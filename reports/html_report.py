@@ -12,7 +12,7 @@ import re
 import shlex
 from functools import cache
 
-from jinja2 import Environment
+from jinja2 import Environment, Template
 from markupsafe import Markup, escape
 
 from streamproof.reports.headlines import headline, subline
@@ -20,15 +20,14 @@ from streamproof.reports.report_view import ReportView
 from streamproof.reports.templating import asset, environment
 from streamproof.reports.wording import CRASH_KINDS, OUTCOMES, STATUSES, STRENGTHS, duration, moment
 
-__all__ = ["render_html"]
+__all__ = ["compile_page", "render_html"]
 
 
 def render_html(view: ReportView) -> str:
     """The whole page in one file, to open from disk, attach to a mail, or host anywhere."""
     css, script = asset("report.css"), asset("common.js") + asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page = _environment().get_template("report.html.j2")
-    return page.render(
+    return compile_page().render(
         view=view,
         headline=headline(view),
         subline=subline(view),
@@ -42,6 +41,11 @@ def render_html(view: ReportView) -> str:
 
 
 @cache
+def compile_page() -> Template:
+    """The template of the page. Compiling it takes as long as rendering a page."""
+    return _environment().get_template("report.html.j2")
+
+
 def _environment() -> Environment:
     found = environment()
     found.filters.update(duration=duration, moment=moment, quoted=shlex.quote)

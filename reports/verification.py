@@ -55,6 +55,7 @@ from streamproof.conformance.verify_session import (
     verify_command,
 )
 from streamproof.errors import UsageError
+from streamproof.reports.html_report import compile_page
 from streamproof.reports.render import REPORTS, render_all
 from streamproof.reports.run_log import RunLog, RunLogWriter, read_run_log
 from streamproof.search_path import search_directory
@@ -308,7 +309,8 @@ def _begin(
     names = request.subjects
     # The canary is a store that must be found wrong first. It proves nothing about the runtime.
     with_canary = CANARY_SUBJECT not in names and binds_of(names[0]) != "runtime"
-    infos = engine.load([*names, *([CANARY_SUBJECT] if with_canary else [])])
+    loaded = [*names, *([CANARY_SUBJECT] if with_canary else [])]
+    infos = engine.load(loaded, meanwhile=compile_page)
     if with_canary:
         del infos[CANARY_SUBJECT]
     if request.subject_version:

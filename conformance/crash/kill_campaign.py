@@ -175,29 +175,42 @@ class KillCampaign(ProgramCampaign[Crashed]):
         """Kill a program at every point, or look at what kills would leave; record the rulings."""
         self.left -= len(points)
         program = self._resumed(program, self._before)
-        if self._keeps_promises_derived(program, points):
-            sample = spread(len(points), max(1, len(points) // REAL_SHARE))
-            points = [points[n - 1] for n in sample]
-        for crashed, rulings in self._judged(program, points):
-            self._note(crashed, rulings)
+        if not self._keeps_promises_derived(program, points):
+            for crashed, rulings in self._judged(program, points):
+                self._note(crashed, rulings)
 
     def _keeps_promises_derived(self, program: Program, points: Sequence[CrashPoint]) -> bool:
         """Whether there are derived states of such points, and kills show each new failure, too.
 
-        Each of these failures is recorded as a kill shows it.
+        Each of these failures is recorded as a kill shows it. Then follows a sample of real kills.
         """
         if len(points) < FEWEST_DERIVED or points[0].kind not in DERIVABLE:
             return False
         states = self._derived.crashes(program, points, self._before)
         if states is None:
             return False
-        while batch := list(itertools.islice(states, BATCH)):
+        sample = spread(len(points), max(1, len(points) // REAL_SHARE))
+        killed = self._killed(program, [points[n - 1] for n in sample])
+        # The kills come last, and one process looks at them together with the last states.
+        cases = itertools.chain(states, killed)
+        while batch := list(itertools.islice(cases, BATCH)):
             for crashed, rulings in self._judge(batch):
-                if not all(self._is_shown(crashed, each) for each in rulings):
+                is_derived = crashed.point.kind == "derived"
+                if is_derived and not all(self._is_shown(crashed, each) for each in rulings):
                     return False
                 self._count_crash(crashed)
                 self._note(crashed, rulings)
         return True
+
+    def _killed(self, program: Program, points: Sequence[CrashPoint]) -> Iterator[Crashed]:
+        """Kill a program at each point, and record an error; yield the crashes to be judged."""
+        for crashed in self._engine.kill_all(program, points, self._before):
+            if not crashed.error and (crashed.reached or crashed.point.kind == "boundary"):
+                yield crashed
+                continue
+            if crashed.error:
+                self._note(crashed, [_raised(crashed)])
+            shutil.rmtree(crashed.directory.parent, ignore_errors=True)
 
     def _is_shown(self, state: Crashed, ruling: Ruling) -> bool:
         """Whether a real kill shows what a derived state breaks, unless that is no news."""

@@ -131,20 +131,23 @@ class PowerCampaign(ProgramCampaign[Loss]):
         recording = self._recorded(program, before)
         disk = recording.disk(self._file_system)
         limit = math.ceil(self._left * share / len(damages))
-        whole = []
+        chosen: list[Left] = []
         for damage in damages:
             most = min(limit, self._left)
-            chosen = list(choose(disk, recording.trace, damage, most))
-            if most and not chosen and not disk.unknown:
+            some = list(choose(disk, recording.trace, damage, most))
+            if most and not some and not disk.unknown:
                 # The store synced in between, so this damage cannot happen.
                 self._run.evidence.exercised.add(OF_DAMAGE[damage])
-            for loss, rulings in self._judged(recording, chosen):
-                self._left -= 1
-                if rulings[-1].broken or not disk.unknown or "commit" in loss.returned:
-                    self._count()
-                    self._note(loss, rulings)
-                if not rulings[-1].broken:
-                    whole.append(loss)
+            chosen += some
+            self._left -= len(some)
+        whole = []
+        # All kinds of damage together, because each batch of states takes a process to look at it.
+        for loss, rulings in self._judged(recording, chosen):
+            if rulings[-1].broken or not disk.unknown or "commit" in loss.returned:
+                self._count()
+                self._note(loss, rulings)
+            if not rulings[-1].broken:
+                whole.append(loss)
         return whole
 
     def _recorded(self, program: Program, before: Loss | None) -> Recording:
