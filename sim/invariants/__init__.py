@@ -31,6 +31,10 @@ from streamproof.sim.invariants.global_stores import (
     GlobalStoresStartOver,
     ProcessesGetTheirGlobalStores,
 )
+from streamproof.sim.invariants.heard_restorations import (
+    BatchesAreHeardAsApplied,
+    EndsAreHeardWhenNothingIsLeft,
+)
 from streamproof.sim.invariants.invariant import (
     Invariant,
     InvariantError,
@@ -122,6 +126,7 @@ from streamproof.sim.invariants.store_formats import (
     OnlyAnUpgradeInPlaceBuilds,
     PreparedStoresAreBuilt,
 )
+from streamproof.sim.invariants.stream_time import StreamTimeIsThatOfRecords
 from streamproof.sim.invariants.table_timestamps import (
     AggregatesHaveTheLatestTime,
     DerivedRowsKeepTheirTime,
@@ -234,5 +239,8 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     EachTransactionHasItsEpoch,
     OnlyRefusedRecordsAreDropped,
     DeadLettersAreComplete,
+    BatchesAreHeardAsApplied,
+    EndsAreHeardWhenNothingIsLeft,
+    StreamTimeIsThatOfRecords,
 )
 """All invariants."""
