@@ -224,7 +224,7 @@ def test_open_iterators_do_not_hinder(make_context: MakeContext) -> None:
 OFFSETS = st.integers(0, 2**63 - 1)
 
 
-@settings(settings.get_profile("stores"), max_examples=40)
+@settings(settings.get_profile("stores"), max_examples=20)
 @given(
     rows=st.dictionaries(st.binary(max_size=4), st.binary(max_size=4), max_size=5),
     offsets=st.dictionaries(st.sampled_from([P0, P1]), OFFSETS, max_size=2),
