@@ -272,8 +272,9 @@ class CommittedInputIsLogged(Invariant):
         due = [read for read in self._takers if read[1] < offsets.get(read[0], 0)]
         for read in due:
             lacking = [self._unlogged(read, owner) for owner in self._takers.pop(read)]
-            # One owner that has processed and logged it is enough.
-            if lacking and all(lacking):
+            # One owner that has processed and logged it is enough. What a reset went past is gone.
+            is_lost = self.history.forgotten.is_skipped(*read)
+            if lacking and all(lacking) and not is_lost:
                 partition, offset = read
                 yield from (
                     f"{partition} was committed at {offsets[partition]}, but the change of "

@@ -42,7 +42,7 @@ contents.counts = { a = "1" }
 why = "Something is."
 patch = "mine.py:mistake"
 seam = "%s"
-breaks = ["TASK-005"]
+breaks = ["TASK-069"]
 """
 
 SKIPS = """
