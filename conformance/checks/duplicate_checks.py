@@ -9,6 +9,9 @@ from streamproof.conformance.windowed_trial import Times
 from streamproof.stores.windowed.keys import window_key
 from streamproof.stores.windows import LONG_MAX
 
+LARGEST_SEQUENCE = 2**31 - 1
+"""The largest sequence number in a changelog key: four bytes, as Kafka counts them."""
+
 VALUES = (b"2", b"1", b"2", b"", b"3")
 """Values that are neither sorted nor distinct, so that only insertion order passes."""
 
@@ -93,3 +96,19 @@ def duplicates_are_restored(t: Trial) -> None:
             store.put(b"a", value, now)
             expected.append((now, value))
             t.expect(store.scan("fetch_between", b"a", 0, LONG_MAX), expected)
+
+
+@check("WIN-025")
+def numbers_begin_anew(t: Trial) -> None:
+    """Restore a value with the largest number that a changelog key has room for, and put more."""
+    t.claim("WIN-025", "put values behind one with the largest sequence number, then fetch them")
+    now = Times(t.lab.subject.capabilities).base
+    store = t.open_store()
+    t.restore(store, [ChangelogRecord(window_key(b"a", now, LARGEST_SEQUENCE), b"restored", 0)])
+    store.commit({CHANGELOG: 0})
+    for value in (b"1", b"2"):
+        store.put(b"a", value, now)
+    found = store.scan("fetch_between", b"a", 0, LONG_MAX)
+    # New numbers are small again, so what has them comes first.
+    expected = [(now, value) for value in (b"1", b"2", b"restored")]
+    t.expect(sorted(found), expected)

@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping
 from streamproof.conformance.check_registry import check
 from streamproof.conformance.lab import CHANGELOG
 from streamproof.conformance.trial import Trial
+from streamproof.conformance.violations import Skipped
+from streamproof.conformance.windowed_trial import Timed
 from streamproof.stores.metrics import (
     NUM_SAMPLES,
     SAMPLE_WINDOW_MS,
     Level,
     MetricRow,
+    Metrics,
     monotonic_ms,
 )
 
@@ -334,3 +337,36 @@ def told_apart(t: Trial) -> None:
     other.close()
     expect_none(t, "0_1")
     expect_there(t, COMMIT, own_metrics(t, task_id="0_0"))
+
+
+DROPPED = "dropped-records-total"
+
+
+@check("METRIC-011")
+def dropped_records(t: Trial) -> None:
+    """Let records come too late, commit each time, and read how many were dropped.
+
+    Raises:
+        Skipped: the store does not register the metric, which is the runtime's in Kafka.
+    """
+    t.measure("DEBUG")
+    t.claim("METRIC-011", "put records that come too late, commit, and read dropped-records-total")
+    store = Timed(t)
+    early = store.times.base
+    late = early + 3 * max(store.can.retention_ms, store.can.segment_interval_ms)
+    store.put(b"a", b"new", late)
+    if t.lab.metrics is None or not dropped(t.lab.metrics):
+        raise Skipped(f"the store does not register {DROPPED}")
+    expected = 0.0
+    for offset, count in enumerate((2, 0, 1)):
+        for _ in range(count):
+            store.put(b"a", b"too late", early)
+        store.handle.commit({CHANGELOG: offset})
+        expected += count
+        line = f"[row.value for row in lab.metrics.rows() if row.name == {DROPPED!r}]"
+        t.expect(t.asked(line, dropped(t.lab.metrics)), [expected])
+
+
+def dropped(metrics: Metrics) -> list[float]:
+    """The values of the metric of dropped records: one for each task."""
+    return [row.value for row in metrics.rows() if row.name == DROPPED]

@@ -288,6 +288,20 @@ MUTANTS = (
         right=("rocksdb-window-duplicates",),
     ),
     Mutant(
+        "numbers_run_out",
+        "the number of duplicates does not begin anew behind the largest one",
+        "WIN-025",
+        module="window_mutants",
+        right=("rocksdb-window-duplicates",),
+    ),
+    Mutant(
+        "drops_counted_again",
+        "each commit counts all dropped records so far",
+        "METRIC-011",
+        module="window_mutants",
+        right=("rocksdb-window-timestamped-stack", "rocksdb-session-timestamped-stack"),
+    ),
+    Mutant(
         "staged_windows_show",
         "a READ_COMMITTED view reads staged windows",
         "WIN-049",

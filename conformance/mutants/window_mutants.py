@@ -10,6 +10,7 @@ from typing import Any, Self
 from streamproof.stores.api import ChangelogRecord, IsolationLevel
 from streamproof.stores.capabilities import Capabilities
 from streamproof.stores.runtime.changelogging import ChangeLoggingSessionStore
+from streamproof.stores.runtime.metered import _MeteredWindowStore
 from streamproof.stores.transactional import TransactionalKeyValueStore, TransactionalRocksDBStore
 from streamproof.stores.transactions import Transaction
 from streamproof.stores.windowed import memory_sessions, memory_windows, rocksdb_windows
@@ -210,6 +211,33 @@ class duplicates_overwrite(_Wrong):
     @property
     def capabilities(self) -> Capabilities:
         return claims_of(rocksdb_windows.duplicates_store())
+
+
+class numbers_run_out(RocksDBWindowStore):
+    """Counts the numbers of duplicates beyond those that a key has room for."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "store",
+            retention_ms=RETENTION_MS,
+            window_size_ms=WINDOW_SIZE_MS,
+            retain_duplicates=True,
+        )
+
+    def next_sequence(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
+
+class drops_counted_again(_MeteredWindowStore):
+    """Records all dropped records so far at each commit."""
+
+    def __init__(self) -> None:
+        super().__init__(rocksdb_windows.default_store(), "rocksdb")
+
+    def _record_drops(self) -> None:
+        if self.dropped_records > 0:
+            self._drops.record(self.dropped_records)
 
 
 class staged_windows_show(_Wrong):
