@@ -190,9 +190,9 @@ def test_reports_are_the_same_for_any_number_of_jobs(
 
 
 def test_another_seed_gives_other_programs() -> None:
-    """The seed is used: what a run does follows from it."""
+    """The seed is used: what a run does follows from it. Two seeds may make as many calls."""
     found = []
-    for seed in (1, 2):
+    for seed in (1, 2, 3):
         settings = Settings(profile="smoke", seed=seed)
         with work_directory() as directory, Engine(settings, directory, jobs=1) as engine:
             engine.load(["in-memory"])
@@ -202,7 +202,8 @@ def test_another_seed_gives_other_programs() -> None:
                 lambda _, outcome, each=each: each.append(outcome.evidence.operations),
             )
             found += each
-    assert found[0] != found[1]
+
+    assert len({*found}) > 1
 
 
 def test_an_engine_can_run_again_and_stops_twice(tmp_path: Path) -> None:
