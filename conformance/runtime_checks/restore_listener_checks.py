@@ -110,6 +110,11 @@ class _Judge(StateRestoreListener, StandbyUpdateListener):
                 self._end(event.partition),
             )
             self._copies[event.process, event.partition] = copy
+        elif event.kind == "store.recycled":
+            # The store stays open in its other role, with what its task has written until now.
+            copy = self._copies[event.process, event.partition]
+            copy.next_offset = max(event.offset + 1, 0)
+            copy.least_end = self._end(event.partition)
         elif event.kind == "store.restored":
             copy = self._copies[event.process, event.partition]
             copy.untold.append((event.offset, event.attributes["records"]))
