@@ -14,7 +14,7 @@ from streamproof.sim.brokers.transaction_coordinator import TransactionVersion
 from streamproof.sim.brokers.upkeep import TopicConfig
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
 from streamproof.sim.clients.membership import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS
-from streamproof.sim.clients.producer import MAX_BLOCK_MS
+from streamproof.sim.clients.producer import MAX_BLOCK_MS, MAX_IN_FLIGHT
 from streamproof.sim.decisions.commits import UNCOMMITTED_MAX_BYTES, Uncommitted, share_of
 from streamproof.sim.decisions.idling import DISABLED, Mode
 from streamproof.sim.decisions.refusals import Handler
@@ -80,6 +80,8 @@ _AT_LEAST_ONE = (
     "heartbeat_interval_ms",
     "max_poll_interval_ms",
     "task_timeout_ms",
+    "brokers",
+    "max_in_flight_requests_per_connection",
 )
 
 
@@ -149,6 +151,10 @@ class StreamsConfig:
         verifies_partitions: ``transaction.partition.verification.enable`` of the brokers, since
             Kafka 3.6: in version 1, a partition takes the first record of a transaction only if the
             transaction is open (KIP-890).
+        brokers: the number of brokers that lead the partitions. A producer sends a request to each,
+            so that the output and the changelog of one commit arrive at different times.
+        max_in_flight_requests_per_connection: the most requests that a producer has on their way to
+            one broker; at most 5, because the brokers know the numbers of 5 batches.
     """
 
     exactly_once: bool = True
@@ -191,6 +197,8 @@ class StreamsConfig:
     deserialization_exception_handler: Handler = "fail"
     processing_exception_handler: Handler = "fail"
     errors_dead_letter_queue_topic_name: str = ""
+    brokers: int = 1
+    max_in_flight_requests_per_connection: int = MAX_IN_FLIGHT
 
     def __post_init__(self) -> None:
         if self.max_task_idle_ms < DISABLED:
@@ -217,6 +225,12 @@ class StreamsConfig:
                     f"statestore.uncommitted.max.{kind} is {most}; give -1 for no limit, or more."
                 )
         _require_known(self)
+        if self.max_in_flight_requests_per_connection > MAX_IN_FLIGHT:
+            raise UsageError(
+                "max.in.flight.requests.per.connection is "
+                f"{self.max_in_flight_requests_per_connection}; give at most {MAX_IN_FLIGHT}: "
+                "brokers keep the order of no more batches."
+            )
         if self.commit_interval_ms < 0:
             raise UsageError(f"commit.interval.ms is {self.commit_interval_ms}; give 0 or more.")
         if self.exactly_once and self.transaction_timeout_ms < self.commit_interval_ms:
@@ -354,7 +368,11 @@ class Application:
         dead_letters = config.errors_dead_letter_queue_topic_name
         partitions = {**topology.topics, **({dead_letters: 1} if dead_letters else {})}
         self.cluster = Cluster(
-            world, partitions, topics, verifies_partitions=config.verifies_partitions
+            world,
+            partitions,
+            topics,
+            verifies_partitions=config.verifies_partitions,
+            brokers=config.brokers,
         )
         self.network = Network(
             world, config.request_timeout_ms, never_late=_never_late(config.transaction_version)

@@ -12,6 +12,7 @@ __all__ = [
     "IllegalGenerationError",
     "InvalidPidMappingError",
     "InvalidTxnStateError",
+    "NotLeaderOrFollowerError",
     "OffsetOutOfRangeError",
     "OutOfOrderSequenceError",
     "PatchError",
@@ -30,6 +31,10 @@ class BrokerError(StreamproofError):
 
 class OffsetOutOfRangeError(BrokerError):
     """The offset is before the start of the log, or behind its end."""
+
+
+class NotLeaderOrFollowerError(BrokerError):
+    """The broker does not lead the partition just now: try again."""
 
 
 class OutOfOrderSequenceError(BrokerError):

@@ -11,6 +11,7 @@ from streamproof.sim.trace import Event
 __all__ = ["MARKS", "Marks"]
 
 MARKS = (
+    "a batch was refused for one partition and taken for another",
     "a changelog was compacted",
     "a disk was full",
     "a changelog had lost the next record of a store",
@@ -59,6 +60,7 @@ MARKS = (
     "old records of a changelog were deleted",
     "old records of an input or an output were deleted",
     "one partition showed a transaction before another did",
+    "two requests of a producer were on their way",
     "the directory of a task was cleaned up",
     "the group looked again at what was on its way",
     "the topic of a global store had lost its next record",

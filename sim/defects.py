@@ -112,6 +112,19 @@ DEFECTS: dict[str, Defect] = {
         EOS,
         settings={"transaction_version": 2},
     ),
+    "ignores-sequence-numbers": Defect(
+        "A partition takes each batch that comes, in whatever order, and however often.",
+        "ALOS-003",
+        "KIP-98, KAFKA-5494",
+        settings={"request_timeout_ms": 1_000, "max_block_ms": 2_000},
+    ),
+    "flushes-one-broker-alone": Defect(
+        "A commit waits for the first broker that confirms its records, and for no other.",
+        "EOS-003",
+        "Kafka, KafkaProducer#flush",
+        EOS,
+        settings={"brokers": 3},
+    ),
     "goes-on-after-commit-timeout": Defect(
         "After a commit without a reply, the tasks go on as if the broker had refused the commit.",
         "EOS-001",

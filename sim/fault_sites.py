@@ -26,6 +26,7 @@ SITES: dict[str, float] = {
     "broker.failed_over": 0.2,
     "broker.transactional_id_expired": 0.05,
     "broker.stalled": 0.2,
+    "broker.refused": 0.005,
     "disk.full": 0.01,
     "disk.slow": 0.1,
     "updater.died": 0.01,

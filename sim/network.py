@@ -108,6 +108,12 @@ class _Request(Generic[T]):
             self.reply = error
 
 
+def _refusal(reply: object) -> BrokerError | None:
+    """Why the brokers have refused a request, or a part of it; ``None`` if they have not."""
+    replies = reply.values() if isinstance(reply, dict) else (reply,)
+    return next((each for each in replies if isinstance(each, BrokerError)), None)
+
+
 class Network:
     """The network between hosts and brokers.
 
@@ -243,7 +249,7 @@ class Network:
         request.carry_out()
         if not request.is_given_up and request.sender.is_alive:
             return
-        refusal = request.reply if isinstance(request.reply, BrokerError) else None
+        refusal = _refusal(request.reply)
         marks = self._world.marks
         marks.sometimes("a request arrived after its sender had given it up")
         marks.sometimes(

@@ -30,7 +30,7 @@ from streamproof.sim.brokers.transaction_coordinator import TransactionVersion
 from streamproof.sim.choices import Choices
 from streamproof.sim.clients.consumer import MAX_POLL_RECORDS
 from streamproof.sim.clients.membership import HEARTBEAT_MS, MAX_POLL_INTERVAL_MS
-from streamproof.sim.clients.producer import MAX_BLOCK_MS
+from streamproof.sim.clients.producer import MAX_BLOCK_MS, MAX_IN_FLIGHT
 from streamproof.sim.decisions.idling import Mode
 from streamproof.sim.defects import DEFECTS, Guarantee
 from streamproof.sim.nemesis import KINDS
@@ -384,6 +384,8 @@ def _drawn_strictness(choices: Choices) -> dict[str, Any]:
         "window_databases": choices.pick(databases),
         "task_timeout_ms": choices.pick((TASK_TIMEOUT_MS, TASK_TIMEOUT_MS, 1_000)),
         "transaction_version": choices.pick(versions),
+        "brokers": choices.pick((3, 1)),
+        "max_in_flight_requests_per_connection": choices.pick((MAX_IN_FLIGHT, 1)),
     }
 
 

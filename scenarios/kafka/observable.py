@@ -28,6 +28,7 @@ MERGED = frozenset({"application.started", "instance.crashed"})
 
 OF_THE_DRIVER = frozenset(
     {
+        "broker.refused",
         "broker.stalled",
         "coordinator.away",
         "coordinator.back",

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
-from zlib import crc32
 
 from simpy.events import Event
 
 from streamproof.sim.actor_hosts import Steps
-from streamproof.sim.broker_errors import OffsetOutOfRangeError
+from streamproof.sim.broker_errors import (
+    BrokerError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+)
 from streamproof.sim.brokers.group_coordinator import NO_TIMES, GroupCoordinator
 from streamproof.sim.brokers.partition_log import (
     NO_PRODUCER,
@@ -42,10 +45,7 @@ from streamproof.sim.brokers.upkeep import (
 from streamproof.sim.world import World
 from streamproof.stores.errors import InvalidArgumentError
 
-__all__ = ["BROKERS", "GROUP_TARGET", "Cluster"]
-
-BROKERS = 3
-"""How many brokers lead the partitions."""
+__all__ = ["GROUP_TARGET", "Cluster"]
 
 GROUP_TARGET = "group:"
 """The prefix of a group's name among the targets of a transaction."""
@@ -75,8 +75,10 @@ class Cluster:
         configs: for each topic, how long its records stay; other topics keep them for good.
         verifies_partitions: ``transaction.partition.verification.enable``: whether a partition asks
             for the open transaction of the first record that it gets (KIP-890).
+        brokers: the number of brokers that lead the partitions, at least 1.
 
     Attributes:
+        brokers: the number of brokers.
         logs: the log of each partition, named ``topic-0``.
         groups: the groups, by name.
         transactions: the coordinator of all transactions.
@@ -91,6 +93,7 @@ class Cluster:
         configs: Mapping[str, TopicConfig] | None = None,
         *,
         verifies_partitions: bool = True,
+        brokers: int = 1,
     ) -> None:
         for topic, count in partitions.items():
             if count < 1:
@@ -104,9 +107,17 @@ class Cluster:
                     f"{', '.join(sorted(partitions))}."
                 )
         self._world = world
+        self.brokers = brokers
         self._partitions = dict(partitions)
+        # The partitions of a topic are spread over the brokers; each topic begins at the next one.
+        self._leaders = {
+            f"{topic}-{number}": (first + number) % brokers
+            for first, (topic, count) in enumerate(partitions.items())
+            for number in range(count)
+        }
+        checks = not world.defect("ignores-sequence-numbers")
         self.logs = {
-            f"{topic}-{number}": PartitionLog()
+            f"{topic}-{number}": PartitionLog(checks_sequences=checks)
             for topic, count in partitions.items()
             for number in range(count)
         }
@@ -131,7 +142,7 @@ class Cluster:
         self._host.start(delete_what_is_old(world, self, configs or {}))
         self._host.start(fail_over(world, self))
         self._host.start(forget_idle_transactions(world, self))
-        self._host.start(stall(world, self, BROKERS))
+        self._host.start(stall(world, self, brokers))
 
     def partitions_of(self, topic: str) -> list[str]:
         """The partitions of a topic."""
@@ -226,18 +237,48 @@ class Cluster:
         elif self._verifies_partitions:
             self.transactions.require_open(transactional_id, identity, partition)
 
-    def queue_ms(self, partitions: Sequence[str]) -> int:
-        """How long a request waits that comes now and writes to these partitions; mostly 0."""
-        if not self.stalls:
-            return 0
-        ends = [self.stalls.get(self.leader_of(each), 0) for each in partitions]
-        return max(0, *(end - self._world.now for end in ends))
+    def produce_all(
+        self, batches: Mapping[str, Sequence[Mapping[str, Any]]], *, transactional_id: str = ""
+    ) -> dict[str, list[int] | BrokerError]:
+        """Append a batch to each of some partitions, as far as that is possible.
 
-    @staticmethod
-    def leader_of(partition: str) -> int:
-        """The broker that leads a partition. The topics begin at different brokers."""
-        topic, _, number = partition.rpartition("-")
-        return (crc32(topic.encode()) + int(number)) % BROKERS
+        Args:
+            batches: by partition, the arguments of ``PartitionLog.append`` of its records.
+            transactional_id: as for ``produce``.
+
+        Returns:
+            By partition, the offsets, or why the broker has refused the batch.
+        """
+        replies: dict[str, list[int] | BrokerError] = {}
+        refused = 0
+        for partition, records in batches.items():
+            try:
+                if self._world.faults.happens("broker.refused", partition):
+                    self._lose_leader(partition, records[0]["producer"])
+                replies[partition] = self.produce(
+                    partition, records, transactional_id=transactional_id
+                )
+            except BrokerError as error:
+                replies[partition] = error
+                refused += 1
+        if 0 < refused < len(replies):
+            self._world.marks.sometimes(
+                "a batch was refused for one partition and taken for another"
+            )
+        return replies
+
+    def _lose_leader(self, partition: str, producer: int) -> None:
+        """Refuse a batch, as a broker does that has just lost the partition."""
+        self._world.trace.emit("broker.refused", "brokers", partition=partition, producer=producer)
+        raise NotLeaderOrFollowerError(f"{partition} has another leader just now: try again.")
+
+    def queue_ms(self, broker: int) -> int:
+        """How long a request waits that comes to a broker now, in milliseconds; mostly 0."""
+        return self.stalls[broker] - self._world.now if broker in self.stalls else 0
+
+    def leader_of(self, partition: str) -> int:
+        """The broker that leads a partition."""
+        return self._leaders[partition]
 
     def fetch(
         self, partition: str, position: int, isolation: Isolation, max_records: int

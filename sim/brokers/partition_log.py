@@ -102,12 +102,17 @@ class _ProducerState:
 class PartitionLog:
     """A log with one replica that is never behind: its end is the high watermark.
 
+    Args:
+        checks_sequences: whether it keeps the records of a producer in the order of their sequence
+            numbers, and each once, as it must.
+
     Attributes:
         log_start: the first offset that the log still has.
         end: the offset of the next record.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, checks_sequences: bool = True) -> None:
+        self._checks_sequences = checks_sequences
         self.log_start = 0
         self.end = 0
         self._entries: list[LogEntry] = []
@@ -160,14 +165,14 @@ class PartitionLog:
         """
         if producer != NO_PRODUCER:
             state = self._producer(producer, epoch)
-            if sequence in state.offsets:
+            if sequence in state.offsets and self._checks_sequences:
                 return state.offsets[sequence]
-            if sequence != state.next_sequence:
+            if sequence != state.next_sequence and self._checks_sequences:
                 raise OutOfOrderSequenceError(
                     f"Producer {producer} sent sequence {sequence}, but must send "
                     f"{state.next_sequence} next."
                 )
-            state.next_sequence += 1
+            state.next_sequence = sequence + 1
             state.offsets[sequence] = self.end
             state.offsets.pop(sequence - REMEMBERED_SEQUENCES, None)
             if transactional:

@@ -3,7 +3,12 @@
 Records are sent in the background, a little after ``send``, and again until they arrive. The
 records of a transaction are therefore in the logs before the transaction is decided.
 
-Sources: KIP-98, KIP-447; Kafka, KafkaProducer, TransactionManager.
+A request has the records of all partitions that one broker leads. The broker may refuse the batch
+of one partition, and take that of another. Several requests may be on their way, to several brokers
+and to one. So the output and the changelog of one commit arrive at different times. Sequence
+numbers keep the order within each partition.
+
+Sources: KIP-98, KIP-447, KAFKA-5494; Kafka, KafkaProducer, TransactionManager.
 """
 
 from __future__ import annotations
@@ -18,7 +23,10 @@ from streamproof.sim.actor_hosts import Host, Steps
 from streamproof.sim.broker_errors import (
     BrokerError,
     ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
     InvalidTxnStateError,
+    NotLeaderOrFollowerError,
+    OutOfOrderSequenceError,
     RequestTimeoutError,
 )
 from streamproof.sim.brokers.cluster import Cluster
@@ -27,10 +35,10 @@ from streamproof.sim.brokers.transaction_coordinator import (
     ProducerIdentity,
     TransactionVersion,
 )
-from streamproof.sim.network import Network, at_once
+from streamproof.sim.network import RETRY_BACKOFF_MS, Network
 from streamproof.sim.world import World
 
-__all__ = ["LINGER_MS", "MAX_BLOCK_MS", "TRANSACTION_TIMEOUT_MS", "Producer"]
+__all__ = ["LINGER_MS", "MAX_BLOCK_MS", "MAX_IN_FLIGHT", "TRANSACTION_TIMEOUT_MS", "Producer"]
 
 LINGER_MS = 100
 """``linger.ms``, as Kafka Streams sets it: how long the producer gathers records for a request."""
@@ -41,8 +49,27 @@ TRANSACTION_TIMEOUT_MS = 10_000
 MAX_BLOCK_MS = 60_000
 """``max.block.ms``: how long a call retries before it gives up."""
 
+MAX_IN_FLIGHT = 5
+"""``max.in.flight.requests.per.connection``: the most for which brokers keep the order."""
+
 _RETRY_MS = 20
 """The pause before a request is sent again, in milliseconds."""
+
+_RETRIABLE = (
+    ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
+    NotLeaderOrFollowerError,
+)
+"""The refusals of a batch after which it is sent again."""
+
+Batch = list[dict[str, Any]]
+"""Records of one partition, in order, as ``PartitionLog.append`` takes them."""
+
+Batches = dict[str, Batch]
+"""A batch for each of some partitions."""
+
+Reply = list[int] | BrokerError
+"""The offsets of a batch, or why the broker has refused it."""
 
 T = TypeVar("T")
 
@@ -59,6 +86,7 @@ class Producer:
         transaction_timeout_ms: how long a transaction may take, in milliseconds.
         max_block_ms: how long the producer repeats a request, in milliseconds.
         version: the version of the protocol of transactions that it speaks.
+        max_in_flight: the most requests that may be on their way to a broker.
 
     Attributes:
         written: the offset of the last record that the brokers have confirmed, by partition.
@@ -77,7 +105,9 @@ class Producer:
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         max_block_ms: int = MAX_BLOCK_MS,
         version: TransactionVersion = 2,
+        max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
+        self._max_in_flight = max_in_flight
         self._version: TransactionVersion = version
         self._world = world
         self._host = host
@@ -89,8 +119,11 @@ class Producer:
         self._identity: ProducerIdentity | None = None
         self._sequences: dict[str, int] = {}
         self._added: set[str] = set()
-        self._buffered: dict[str, list[dict[str, Any]]] = {}
+        self._buffered: Batches = {}
         self._unconfirmed = 0
+        # By broker, the number of requests; by partition, the first sequences of their batches.
+        self._in_flight = [0] * cluster.brokers
+        self._flying: dict[str, list[int]] = {}
         self._work = world.time.event()
         self._hurry = world.time.event()
         self._idle = world.time.event()
@@ -157,16 +190,18 @@ class Producer:
         Raises:
             BrokerError: a record was refused.
         """
-        yield from self._confirmed()
+        if self._world.defect("flushes-one-broker-alone") and self._unconfirmed:
+            _come_about(self._hurry)
+            yield self._next_change()
+        else:
+            yield from self._confirmed()
         self._raise_error()
 
     def _confirmed(self) -> Steps:
         """Wait until no record is in flight, or until the producer has failed."""
         while self._unconfirmed and self.error is None:
             _come_about(self._hurry)
-            if self._idle.triggered:
-                self._idle = self._world.time.event()
-            yield self._idle
+            yield self._next_change()
 
     def send_offsets(
         self,
@@ -221,6 +256,8 @@ class Producer:
         self._drop()
         # Records in flight belong to this transaction, and must not arrive in the next one.
         yield from self._confirmed()
+        while self.has_given_up and any(self._in_flight):
+            yield self._next_change()
         if self.in_transaction and (self.error is None or self.has_given_up):
             yield from self._end(commit=False)
 
@@ -282,6 +319,7 @@ class Producer:
         if identity != self._identity:
             self._identity = identity
             self._sequences.clear()
+            self._flying.clear()
 
     def _drop(self) -> None:
         for partition, records in self._buffered.items():
@@ -291,53 +329,149 @@ class Producer:
         self._buffered.clear()
 
     def _send_in_background(self) -> Steps:
-        """Send the queued records, one request after the other."""
+        """Gather the queued records into requests, one for each broker, and send them."""
         world = self._world
         while not self._is_closed and self.error is None:
-            if not self._buffered:
+            if not self._sendable():
                 self._work = world.time.event()
                 yield self._work
                 continue
             if not self._hurry.triggered:
                 yield world.time.any_of([self._hurry, world.time.timeout(LINGER_MS)])
             self._hurry = world.time.event()
-            batches, self._buffered = self._buffered, {}
             try:
-                yield from self._send(batches)
+                yield from self._add_to_transaction()
             except BrokerError as error:
-                self.error = error
-            self._unconfirmed -= sum(map(len, batches.values()))
-            _come_about(self._idle)
+                self._fail(error)
+                return
+            for broker, batches in self._drained().items():
+                self._host.start(self._deliver(broker, batches))
 
-    def _send(self, batches: Mapping[str, list[dict[str, Any]]]) -> Steps:
-        new = [each for each in batches if each not in self._added]
-        name, identity = self._transactional_id, self._identified()
-        if name and new and self._version == 1:
-            # Before any record: the coordinator writes markers only to partitions that it knows.
-            # In version 2, the broker of a partition adds it with the first record.
+    def _sendable(self) -> list[str]:
+        """The partitions with queued records to whose leader another request may be on its way."""
+        if max(self._in_flight) < self._max_in_flight:
+            return list(self._buffered)
+        leader_of, most = self._cluster.leader_of, self._max_in_flight
+        return [each for each in self._buffered if self._in_flight[leader_of(each)] < most]
+
+    def _add_to_transaction(self) -> Steps:
+        """Take new partitions into the transaction, before any of their records, in version 1.
+
+        The coordinator writes markers only to partitions that it knows. In version 2, the broker of
+        a partition adds it with the first record.
+        """
+        if not self._transactional_id or self._version != 1:
+            return
+        new = [each for each in self._buffered if each not in self._added]
+        if new:
+            name, identity = self._transactional_id, self._identified()
             yield from self._retried(
                 "add partitions", lambda: self._cluster.add_partitions(name, identity, new)
             )
             self._added.update(new)
-        offsets = yield from self._retried(
-            "produce",
-            lambda: {
-                partition: self._cluster.produce(partition, records, transactional_id=name)
-                for partition, records in batches.items()
-            },
-            queue_ms=partial(self._cluster.queue_ms, tuple(batches)),
-        )
-        for partition, found in offsets.items():
-            self.written[partition] = max(found[-1], self.written.get(partition, -1))
 
-    def _retried(
-        self, what: str, handle: Callable[[], T], queue_ms: Callable[[], int] = at_once
-    ) -> Generator[Event, Any, T]:
+    def _drained(self) -> dict[int, Batches]:
+        """The queued records that may be sent now, by broker and partition."""
+        requests: dict[int, Batches] = {}
+        adds = self._transactional_id and self._version == 1
+        for partition in self._sendable():
+            if adds and partition not in self._added:
+                # The record came while other partitions were added.
+                continue
+            batch = self._buffered.pop(partition)
+            requests.setdefault(self._cluster.leader_of(partition), {})[partition] = batch
+            self._flying.setdefault(partition, []).append(batch[0]["sequence"])
+        for broker in requests:
+            self._in_flight[broker] += 1
+        return requests
+
+    def _deliver(self, broker: int, batches: Batches) -> Steps:
+        """Send a request to a broker, again and again, until it has taken all batches.
+
+        A batch that comes before an earlier one of its partition is refused, and sent again.
+
+        Source: KAFKA-5494; Kafka, Sender#completeBatch.
+        """
+        world, name, left = self._world, self._transactional_id, batches
+        deadline = world.now + self._max_block_ms
+        queue_ms = partial(self._cluster.queue_ms, broker)
+        if sum(self._in_flight) > 1:
+            world.marks.sometimes("two requests of a producer were on their way")
+        while left and not self._has_ended():
+            # A late request still has all batches that were left when it was sent.
+            sent, left = left, dict(left)
+            handle = partial(self._cluster.produce_all, sent, transactional_id=name)
+            try:
+                replies = yield from self._network.call(
+                    self._host, "produce", handle, queue_ms=queue_ms
+                )
+                refusal = self._settle(left, replies)
+            except RequestTimeoutError as error:
+                refusal = error
+            if left and not self._has_ended() and world.now >= deadline:
+                what = f"produce: given up after {self._max_block_ms} ms: {refusal}"
+                self._fail(RequestTimeoutError(what))
+            elif left and not self._has_ended():
+                yield from self._wait(left)
+        self._in_flight[broker] -= 1
+        self._unconfirmed -= sum(map(len, left.values()))
+        _come_about(self._idle)
+        _come_about(self._work)
+
+    def _has_ended(self) -> bool:
+        """Whether nothing more is sent."""
+        return self._is_closed or self.error is not None
+
+    def _settle(self, left: Batches, replies: Mapping[str, Reply]) -> BrokerError | None:
+        """Take the batches that a broker has taken from those that are left; return a refusal."""
+        refusal: BrokerError | None = None
+        for partition, reply in replies.items():
+            if isinstance(reply, BrokerError):
+                refusal = reply
+                if not self._is_tried_again(partition, left[partition], reply):
+                    self._fail(reply)
+                continue
+            batch = left.pop(partition)
+            self._flying[partition].remove(batch[0]["sequence"])
+            self._unconfirmed -= len(batch)
+            self.written[partition] = max(reply[-1], self.written.get(partition, -1))
+        _come_about(self._idle)
+        return refusal
+
+    def _wait(self, left: Batches) -> Steps:
+        """Wait before batches are sent again: for the batches before them, if there are any."""
+        if not all(self._is_behind(*each) for each in left.items()):
+            yield self._world.time.timeout(RETRY_BACKOFF_MS)
+            return
+        while self.error is None and all(self._is_behind(*each) for each in left.items()):
+            yield self._next_change()
+
+    def _is_behind(self, partition: str, batch: Batch) -> bool:
+        """Whether an earlier batch of the partition is on its way."""
+        return bool(batch[0]["sequence"] > min(self._flying[partition]))
+
+    def _next_change(self) -> Event:
+        """Happens when a batch is confirmed, or when the producer fails."""
+        if self._idle.triggered:
+            self._idle = self._world.time.event()
+        return self._idle
+
+    def _is_tried_again(self, partition: str, batch: Batch, refusal: BrokerError) -> bool:
+        if isinstance(refusal, OutOfOrderSequenceError):
+            return self._is_behind(partition, batch)
+        return isinstance(refusal, _RETRIABLE)
+
+    def _fail(self, error: BrokerError) -> None:
+        """Send nothing more: the records lack something before them."""
+        self.error = self.error or error
+        _come_about(self._idle)
+
+    def _retried(self, what: str, handle: Callable[[], T]) -> Generator[Event, Any, T]:
         """Ask until an answer comes, or until the time is up."""
         deadline = self._world.now + self._max_block_ms
         while True:
             try:
-                return (yield from self._network.call(self._host, what, handle, queue_ms=queue_ms))
+                return (yield from self._network.call(self._host, what, handle))
             except (RequestTimeoutError, ConcurrentTransactionsError) as error:
                 if self._world.now >= deadline:
                     raise RequestTimeoutError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from streamproof.sim.event_kinds.kind import Absent, Attribute, EventKind, Footprint, Look
-from streamproof.sim.event_kinds.shared_parts import VERSION
+from streamproof.sim.event_kinds.shared_parts import PRODUCER, VERSION
 from streamproof.sim.event_kinds.wording import plain
 from streamproof.sim.trace import Event
 
@@ -58,6 +58,16 @@ def _at_its_coordinator(event: Event, look: Look) -> Look:
 
 
 GROUP_KINDS = (
+    EventKind(
+        name="broker.refused",
+        meaning="A broker refuses a batch, because it does not lead the partition just now.",
+        actor="brokers",
+        about="partition",
+        attributes={"producer": PRODUCER},
+        look=Look("log", "sender", "?", "faults", 1, "a batch for {partition} is refused"),
+        footprint=Footprint(writes=("refused {partition}",)),
+        effect=Absent("the records of the batch come again"),
+    ),
     EventKind(
         name="broker.stalled",
         meaning="A broker carries out no request that writes to its partitions, for a while.",

@@ -1,5 +1,6 @@
 """The invariants of every run, as small classes that observe its events."""
 
+from streamproof.sim.invariants.append_order import AppendsKeepTheirOrder
 from streamproof.sim.invariants.assignments import (
     CopiesAreApart,
     EachTaskIsSharedOutOnce,
@@ -242,5 +243,6 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     BatchesAreHeardAsApplied,
     EndsAreHeardWhenNothingIsLeft,
     StreamTimeIsThatOfRecords,
+    AppendsKeepTheirOrder,
 )
 """All invariants."""

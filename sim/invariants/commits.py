@@ -107,7 +107,7 @@ class StagedWritesAreBounded(Invariant):
     def observers(self) -> Mapping[str, Observer]:
         troubles = (
             *("group.left_out", "group.member_left_out", "network.cut", "network.reply_lost"),
-            *("network.request_held", "broker.stalled"),
+            *("network.request_held", "broker.stalled", "broker.refused"),
             *("network.request_lost", "coordinator.away", "instance.stood_still"),
             *("instance.went_on", "disk.filled", "disk.full", "thread.timed_out"),
             *("thread.lost", "thread.died", "task.corrupted", "instance.started"),

@@ -297,6 +297,7 @@ class Committer:
             transaction_timeout_ms=self._config.transaction_timeout_ms,
             max_block_ms=self._config.max_block_ms,
             version=self._transaction_version,
+            max_in_flight=self._config.max_in_flight_requests_per_connection,
         )
 
 

@@ -99,6 +99,40 @@ def test_a_flush_does_not_linger() -> None:
     assert bench.world.now == start
 
 
+def test_several_requests_keep_the_order_of_a_partition() -> None:
+    """A batch whose request is lost arrives before the next one, although that is on its way."""
+    bench = Bench()
+    lost = [True]
+    bench.world.faults.scripted = lambda site, *_: (
+        site == "network.request_lost" and bool(lost) and lost.pop()
+    )
+    producer = bench.producer()
+    lost.append(True)
+    for value in (b"1", b"2", b"3"):
+        producer.send("out-0", b"k", value, 0)
+        bench.wait(LINGER_MS + 20)
+    assert bench.values() == []
+    bench.do(producer.flush())
+    assert bench.values() == [b"1", b"2", b"3"]
+    assert bench.world.marks.hits["two requests of a producer were on their way"]
+
+
+def test_a_batch_is_refused_for_one_partition_alone() -> None:
+    """The other partition has its record at once, and the refused batch is sent again."""
+    bench = Bench()
+    refused = [True]
+    bench.world.faults.scripted = lambda site, whom, _: (
+        (site, whom) == ("broker.refused", "out-0") and bool(refused) and refused.pop()
+    )
+    producer = bench.producer()
+    producer.send("out-0", b"k", b"1", 0)
+    producer.send("out-1", b"k", b"2", 0)
+    bench.wait(LINGER_MS + 20)
+    assert (bench.values("out-0"), bench.values("out-1")) == ([], [b"2"])
+    bench.do(producer.flush())
+    assert bench.values("out-0") == [b"1"]
+
+
 def test_a_transaction_is_whole_or_nothing() -> None:
     """In both partitions, with the offsets of the group."""
     for commit in (True, False):
