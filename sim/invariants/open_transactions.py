@@ -33,6 +33,9 @@ class NoRecordHangs(Invariant):
         # The producers with an open transaction, and by id the last producer.
         self._open: set[int] = set()
         self._producers: dict[str, int] = {}
+        # The producer and partition of records whose marker is not written yet: until then, the
+        # partition takes more, and the marker covers them.
+        self._unmarked: set[tuple[int, str]] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -63,7 +66,9 @@ class NoRecordHangs(Invariant):
 
     def _marked(self, event: Event) -> Iterable[str]:
         # A new producer that aborts the transaction of its predecessor shows in the markers alone.
-        self._open.discard(event.attributes["producer"])
+        producer = event.attributes["producer"]
+        self._open.discard(producer)
+        self._unmarked.discard((producer, event.partition))
         return ()
 
     def _late(self, event: Event) -> Iterable[str]:
@@ -72,7 +77,11 @@ class NoRecordHangs(Invariant):
 
     def _appended(self, event: Event) -> Iterable[str]:
         more = event.attributes
-        if not more["transactional"] or more["producer"] in self._open:
+        if not more["transactional"]:
+            return ()
+        where = more["producer"], event.partition
+        if more["producer"] in self._open or where in self._unmarked:
+            self._unmarked.add(where)
             return ()
         record = f"its record at {event.offset} of {event.partition}"
         return [f"producer {more['producer']} has no open transaction, but {record} was taken"]
