@@ -230,7 +230,10 @@ class WarmUpsAreBounded(_Assignments):
 
 
 class WorkIsEven(_Assignments):
-    """Once no task is moving, no thread has more than one task more than another."""
+    """Once no task is moving, no thread has more than one task more than another.
+
+    Source: Kafka, HighAvailabilityTaskAssignor#shouldMoveATask.
+    """
 
     name = "an assignment that is final is even"
     requirement = "ASSIGN-006"
@@ -248,8 +251,8 @@ class WorkIsEven(_Assignments):
                 for name, roles in more["clients"].items()
             }
             for busy, idle in permutations(load, 2):
-                most = max(1 / threads[busy], 1 / threads[idle])
-                if load[busy] - load[idle] > most + 1e-9:
+                # As long as a move leaves the other client no busier, Kafka moves a task.
+                if load[busy] - load[idle] >= 1 / threads[busy] + 1 / threads[idle] - 1e-9:
                     yield (
                         f"{busy} has {load[busy]} {kind}tasks per thread, "
                         f"but {idle} has {load[idle]}"
