@@ -61,6 +61,8 @@ class MembersLeaveAsAsked(Invariant):
         self._leaves: dict[str, bool] = {}
         # By thread, the id that it has now, and since when.
         self._current: dict[str, tuple[str, int]] = {}
+        # Threads that were answered since they joined. Others do not know their id to leave with.
+        self._answered: set[str] = set()
         # Processes of which a request to join or to leave was lost.
         self._excused: set[str] = set()
         # The time at which the coordinator comes back; the present while it is away.
@@ -75,6 +77,7 @@ class MembersLeaveAsAsked(Invariant):
             "group.member_left_out": self._left_out,
             "group.member_left": self._left,
             "group.left_out": self._refused,
+            "thread.assigned": self._told,
             "thread.died": self._died,
             "network.request_lost": self._lost,
             "network.reply_lost": self._lost,
@@ -102,7 +105,13 @@ class MembersLeaveAsAsked(Invariant):
 
     def _joined(self, event: Event) -> Iterable[str]:
         self._members.joined(event)
-        self._current[event.attributes["thread"]] = event.attributes["member"], event.time
+        thread = event.attributes["thread"]
+        self._current[thread] = event.attributes["member"], event.time
+        self._answered.discard(thread)
+        return ()
+
+    def _told(self, event: Event) -> Iterable[str]:
+        self._answered.add(event.actor)
         return ()
 
     def _left_out(self, event: Event) -> Iterable[str]:
@@ -136,6 +145,7 @@ class MembersLeaveAsAsked(Invariant):
         is_member = member in self._members.threads
         if not self._leaves.get(process) or process in self._excused or self._is_away:
             return
+        is_member &= thread in self._answered
         if is_member and event.time - max(self._away_until, since) > _UNCERTAIN_MS:
             yield f"{thread} has stopped and was to leave the group, where {member} is a member"
 
