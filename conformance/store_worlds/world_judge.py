@@ -183,10 +183,16 @@ class NothingIsLost(Invariant):
         super().__init__(history)
         self._partitions = 0
         self._counts = ""
+        # The partition and the offset of each record that a handler has left out.
+        self._left_out: set[tuple[str, int]] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
-        return {"application.started": self._start}
+        return {"application.started": self._start, "record.dropped": self._dropped}
+
+    def _dropped(self, event: Event) -> Iterator[str]:
+        self._left_out.add((event.partition, event.offset))
+        yield from ()
 
     def _start(self, event: Event) -> Iterator[str]:
         if event.actor == "count":
@@ -202,7 +208,12 @@ class NothingIsLost(Invariant):
             counts = {
                 each.key: each.value for each in self.history.visible(f"{self._counts}-{number}")
             }
-            _, expected = counted(self.history.visible(f"in-{number}"))
+            taken = [
+                each
+                for each in self.history.visible(f"in-{number}")
+                if (f"in-{number}", each.offset) not in self._left_out
+            ]
+            _, expected = counted(taken)
             for key, count in expected.items():
                 found = int(counts.get(key) or b"0")
                 if found < int(count):
