@@ -400,12 +400,14 @@ class Producer:
         while left and not self._has_ended():
             # A late request still has all batches that were left when it was sent.
             sent, left = left, dict(left)
+            # Their order may change on the way, and the batches before them be there by the reply.
+            behind = {each for each in left if self._is_behind(each, left[each])}
             handle = partial(self._cluster.produce_all, sent, transactional_id=name)
             try:
                 replies = yield from self._network.call(
                     self._host, "produce", handle, queue_ms=queue_ms
                 )
-                refusal = self._settle(left, replies)
+                refusal = self._settle(left, replies, behind)
             except RequestTimeoutError as error:
                 refusal = error
             if left and not self._has_ended() and world.now >= deadline:
@@ -422,13 +424,19 @@ class Producer:
         """Whether nothing more is sent."""
         return self._is_closed or self.error is not None
 
-    def _settle(self, left: Batches, replies: Mapping[str, Reply]) -> BrokerError | None:
-        """Take the batches that a broker has taken from those that are left; return a refusal."""
+    def _settle(
+        self, left: Batches, replies: Mapping[str, Reply], behind: set[str]
+    ) -> BrokerError | None:
+        """Take the batches that a broker has taken from those that are left; return a refusal.
+
+        Those of the partitions ``behind`` were sent while an earlier one was on its way.
+        """
         refusal: BrokerError | None = None
         for partition, reply in replies.items():
             if isinstance(reply, BrokerError):
                 refusal = reply
-                if not self._is_tried_again(partition, left[partition], reply):
+                out_of_order = isinstance(reply, OutOfOrderSequenceError)
+                if not (partition in behind if out_of_order else isinstance(reply, _RETRIABLE)):
                     self._fail(reply)
                 continue
             batch = left.pop(partition)
@@ -455,11 +463,6 @@ class Producer:
         if self._idle.triggered:
             self._idle = self._world.time.event()
         return self._idle
-
-    def _is_tried_again(self, partition: str, batch: Batch, refusal: BrokerError) -> bool:
-        if isinstance(refusal, OutOfOrderSequenceError):
-            return self._is_behind(partition, batch)
-        return isinstance(refusal, _RETRIABLE)
 
     def _fail(self, error: BrokerError) -> None:
         """Send nothing more: the records lack something before them."""

@@ -60,6 +60,7 @@ ALONE = (
     ("in-memory-window-timestamped", "timestamp.window_scans", KIPS),
     ("in-memory-window-timestamped", "timestamp.window_of_the_record", KIPS),
     ("in-memory-session-timestamped", "timestamp.session_scans", KIPS),
+    ("rocksdb-window-timestamped-stack", "metric.dropped_records", KIPS),
 )
 """Checks that nobody else is asked."""
 

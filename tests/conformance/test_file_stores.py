@@ -35,7 +35,7 @@ from file_store import FileStore, FileStoreOfOldPositions, InPlaceFileStore
 
 CATALOGUE = load_catalogue()
 AREAS = ("TS", "POS", "LISTEN", "UPGRADE", "METRIC")
-NOT_IN_FILES = {"window", "session", "change_logging", "read_only_views"}
+NOT_IN_FILES = {"window", "session", "retention_ms", "change_logging", "read_only_views"}
 """What no dictionary in a file has. Built-in stores are the right ones there."""
 REQUIREMENTS = [
     each
