@@ -121,6 +121,8 @@ class Producer:
         self._added: set[str] = set()
         self._buffered: Batches = {}
         self._unconfirmed = 0
+        # Whether a broker has confirmed a record of the transaction.
+        self._has_answer = False
         # By broker, the number of requests; by partition, the first sequences of their batches.
         self._in_flight = [0] * cluster.brokers
         self._flying: dict[str, list[int]] = {}
@@ -190,16 +192,16 @@ class Producer:
         Raises:
             BrokerError: a record was refused.
         """
-        if self._world.defect("flushes-one-broker-alone") and self._unconfirmed:
-            _come_about(self._hurry)
-            yield self._next_change()
-        else:
-            yield from self._confirmed()
+        yield from self._confirmed(by_one=self._world.defect("flushes-one-broker-alone"))
         self._raise_error()
 
-    def _confirmed(self) -> Steps:
-        """Wait until no record is in flight, or until the producer has failed."""
-        while self._unconfirmed and self.error is None:
+    def _confirmed(self, *, by_one: bool = False) -> Steps:
+        """Wait until no record is in flight, or until the producer has failed.
+
+        Args:
+            by_one: whether the first records of a transaction that a broker confirms are enough.
+        """
+        while self._unconfirmed and self.error is None and not (by_one and self._has_answer):
             _come_about(self._hurry)
             yield self._next_change()
 
@@ -311,7 +313,7 @@ class Producer:
                 return identity
 
         self._take((yield from self._retried("end transaction", end)))
-        self.in_transaction = False
+        self.in_transaction = self._has_answer = False
         self._added.clear()
 
     def _take(self, identity: ProducerIdentity) -> None:
@@ -440,6 +442,7 @@ class Producer:
                     self._fail(reply)
                 continue
             batch = left.pop(partition)
+            self._has_answer = True
             self._flying[partition].remove(batch[0]["sequence"])
             self._unconfirmed -= len(batch)
             self.written[partition] = max(reply[-1], self.written.get(partition, -1))
@@ -456,7 +459,8 @@ class Producer:
 
     def _is_behind(self, partition: str, batch: Batch) -> bool:
         """Whether an earlier batch of the partition is on its way."""
-        return bool(batch[0]["sequence"] > min(self._flying[partition]))
+        flying = self._flying.get(partition)
+        return bool(flying) and batch[0]["sequence"] > min(flying)
 
     def _next_change(self) -> Event:
         """Happens when a batch is confirmed, or when the producer fails."""
