@@ -126,7 +126,9 @@ def _fails_anew(program: str, directory: Path) -> bool:
         done = subprocess.run(
             [sys.executable, "-P", path],
             env=environment,
-            capture_output=True,
+            # A process that the store leaves behind would keep a pipe open.
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             check=False,
             timeout=MOST_SECONDS_ANEW,
         )

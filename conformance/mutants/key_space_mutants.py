@@ -176,7 +176,10 @@ class open_ranges_run_on(InMemoryKeyValueStore):
         own = super().range(from_key, to_key)
         if to_key is not None:
             return own
-        behind = [each for each in self.opened if each.is_open and each.name > self.name]
+        behind = sorted(
+            (each for each in self.opened if each.is_open and each.name > self.name),
+            key=lambda each: each.name,
+        )
         rows = chain(own, *(InMemoryKeyValueStore.range(each, None, None) for each in behind))
         return StoreIterator(self.name, rows, self._iterators)
 

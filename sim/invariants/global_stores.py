@@ -163,6 +163,8 @@ class ProcessesGetTheirGlobalStores(Invariant):
         # By process that was started last and has no global stores yet, why not.
         self._waiting: dict[str, str] = {}
         self._killed: set[str] = set()
+        # Processes that end because of a wipe; the run may end before they are started again.
+        self._wiped: set[str] = set()
 
     @property
     def observers(self) -> Mapping[str, Observer]:
@@ -172,14 +174,23 @@ class ProcessesGetTheirGlobalStores(Invariant):
             "instance.stopped": self._stopped,
             "global.opened": self._opened,
             "global.restored": self._restored,
+            "global.wiped": self._wipe,
         }
 
     def _started(self, event: Event) -> Iterator[str]:
         self._waiting[event.actor] = "it has started and does not have them"
+        self._wiped.discard(event.actor)
+        yield from ()
+
+    def _wipe(self, event: Event) -> Iterator[str]:
+        self._wiped.add(event.process)
         yield from ()
 
     def _crashed(self, event: Event) -> Iterator[str]:
-        self._waiting[event.actor] = "it has ended and was not started again"
+        if event.actor in self._wiped:
+            self._waiting.pop(event.actor, None)
+        else:
+            self._waiting[event.actor] = "it has ended and was not started again"
         self._killed.add(event.actor)
         yield from ()
 
@@ -194,6 +205,7 @@ class ProcessesGetTheirGlobalStores(Invariant):
 
     def _restored(self, event: Event) -> Iterator[str]:
         self._waiting.pop(event.process, None)
+        self._wiped.discard(event.process)
         yield from ()
 
     def at_end(self) -> Iterator[str]:

@@ -18,8 +18,8 @@ import org.apache.kafka.streams.state.internals.InMemoryWindowBytesStoreSupplier
 public final class BadStores {
   private BadStores() {}
 
-  public static KeyValueStore<Bytes, byte[]> needsParameter(String name) {
-    return new InMemoryKeyValueStore(name);
+  public static KeyValueStore<Bytes, byte[]> needsParameter(int number) {
+    return new InMemoryKeyValueStore("store-" + number);
   }
 
   public static KeyValueStore<Bytes, byte[]> givesNull() {
