@@ -459,8 +459,9 @@ class Producer:
 
     def _is_behind(self, partition: str, batch: Batch) -> bool:
         """Whether an earlier batch of the partition is on its way."""
-        flying = self._flying.get(partition)
-        return bool(flying) and batch[0]["sequence"] > min(flying)
+        # A new epoch has begun the numbers anew, and no batch of it may be on its way.
+        first: int = batch[0]["sequence"]
+        return first > min(self._flying.get(partition, ()), default=first)
 
     def _next_change(self) -> Event:
         """Happens when a batch is confirmed, or when the producer fails."""
