@@ -333,14 +333,8 @@ class Trial:
         self._open.append(raw)
         return Handle(self, raw, label)
 
-    def open_other_task(self, task_id: str) -> Handle:
-        """Make a store of another task of the thread, which shares the registry of metrics."""
-        label = self.label_for("store")
-        self.lines.append(f"{label} = lab.other_task({task_id!r}).{self.lab.subject.opener}()")
-        return self._opened_in(self.lab.other_task(task_id), label, "rows")
-
     def other_task(self, task_id: str) -> Place:
-        """The directory of another task of the thread."""
+        """The directory of another task of the thread, which shares the registry of metrics."""
         return self._place(f"lab.other_task({task_id!r})", self.lab.other_task(task_id))
 
     def named(self, name: str) -> Place:
@@ -365,12 +359,8 @@ class Trial:
         label = self.label_for("store")
         opener = self.lab.subject.opener if as_rows else "open"
         self.lines.append(f"{label} = {place.label}.{opener}()")
-        return self._opened_in(place.lab, label, "rows" if as_rows else "open")
-
-    def _opened_in(self, lab: Lab, label: str, opener: str) -> Handle:
-        """Open a store in another lab, as the last line of the program does."""
         with self.watching(f"{label} = open()"):
-            raw = getattr(lab, opener)()
+            raw = place.lab.rows() if as_rows else place.lab.open()
         self._open.append(raw)
         return Handle(self, raw, label)
 

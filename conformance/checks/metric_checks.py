@@ -326,7 +326,7 @@ def told_apart(t: Trial) -> None:
     """Open the stores of two tasks of one thread with the same registry."""
     t.measure("DEBUG")
     t.claim("METRIC-010", "commit two stores of one thread, and read the commit-rate of each")
-    store, other = t.open(), t.open_other_task("0_1")
+    store, other = t.open(), t.open_at(t.other_task("0_1"))
     for offset in range(3):
         store.put(b"a", b"1")
         store.commit({CHANGELOG: offset})

@@ -8,27 +8,12 @@ tombstone decides until when it stays, and a later one may take it (KIP-534).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
+from streamproof.sim.invariants.visible_records import Visible, VisibleRecord
 from streamproof.sim.trace import Event
 
 __all__ = ["Forgotten"]
-
-
-class _Record(Protocol):
-    """A record of a log."""
-
-    @property
-    def key(self) -> bytes: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def offset(self) -> int: ...
-
-
-Visible = Callable[[str, int], Iterable[_Record]]
-"""The visible records of a partition, from an offset on, given up or not."""
 
 
 class Forgotten:
@@ -75,7 +60,7 @@ class Forgotten:
         """Whether the log of a partition may have given up what readers would have to see."""
         return partition in self.starts or bool(self._tombstones.get(partition))
 
-    def may_lack(self, partition: str, record: _Record) -> bool:
+    def may_lack(self, partition: str, record: VisibleRecord) -> bool:
         """Whether the log of a partition may have given a record up that no later one replaces."""
         if record.offset < self.starts.get(partition, 0):
             return True

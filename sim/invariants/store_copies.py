@@ -7,10 +7,11 @@ the runtime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from streamproof.sim.invariants.visible_records import Visible
 from streamproof.sim.trace import Event
 
 __all__ = ["Copies", "Copy", "Possible"]
@@ -20,21 +21,6 @@ Possible = Mapping[bytes, frozenset[bytes | None]]
 entry."""
 
 ABSENT: frozenset[bytes | None] = frozenset([None])
-
-
-class _Record(Protocol):
-    """A record of a changelog."""
-
-    @property
-    def key(self) -> bytes: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def offset(self) -> int: ...
-
-
-Visible = Callable[[str, int], Iterable[_Record]]
-"""The visible records of a partition, from an offset on."""
 
 
 @dataclass
