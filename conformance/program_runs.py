@@ -6,8 +6,8 @@ mislead. Most programs are run in a fork of the check, which takes no time. Some
 readers will run them, in a new interpreter. One that writes a lot: how far such threads come
 depends on the disk and on preloaded libraries. One that records system calls: a fork of the check
 cannot load the recorder. And those of a check with threads of a store, which may hold a lock in a
-fork. What follows from a recording, and what one thread does, is the same each time, so that one
-run is enough.
+fork. What one thread does is the same each time, so that one run is enough there. A recording is
+made anew in each run, and threads of a store shift the numbers of its calls.
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ _TRIES = ("Lab(", "simulate(")
 _RACES = ("lab.meet(", "Thread(")
 """Calls of programs with threads of their own."""
 
-_THREADED = ("lab.crash(", "lab.simulate(", *_RACES)
-"""Calls after which the outcome may depend on threads: of the store, or of its runtime."""
+_NUMBERED = ("after=", "lost=[")
+"""Arguments that name recorded calls by their numbers."""
+
+_THREADED = ("lab.crash(", "lab.simulate(", *_NUMBERED, *_RACES)
+"""Parts of programs whose outcome may depend on threads: of the store, or of its runtime."""
 
 _LOOP = "    for n in range("
 """What a doomed function does that writes a lot."""
@@ -71,10 +74,11 @@ def made_sure(program: str, directory: Path) -> str:
     if ONLY_SHOWN in program or not _has(_TRIES, program):
         return program
     has_threads = "lab.crash(" not in program and _has_threads()
-    is_alike = _RECORDING in program or (has_threads and not _has(_RACES, program))
+    anew = has_threads or _has(_ANEW, program)
+    is_alike = has_threads and not _has((*_NUMBERED, *_RACES), program)
     runs = 1 if is_alike else RUNS if _has(_THREADED, program) else FEW_RUNS
     try:
-        fails = _fails_anew if has_threads or _has(_ANEW, program) else _fails
+        fails = _fails_anew if anew else _fails
         is_sure = all(fails(program, directory) for _ in range(runs))
     finally:
         shutil.rmtree(directory.parent, ignore_errors=True)

@@ -237,8 +237,10 @@ def choose(disk: DiskModel, trace: SyscallTrace, damage: Damage, limit: int) -> 
     points = points_of(trace, limit * TRIES)
     candidates = [state for point in points for state in states_at(disk, point, damage)]
     seen: set[tuple[bytes, int, int]] = set()
-    for index in spread_order(len(candidates), limit * TRIES):
-        state = candidates[index]
+    spread_out = [candidates[at] for at in spread_order(len(candidates), limit * TRIES)]
+    # A loss after the last call is the plainest, and what it shows needs no number of a call.
+    at_the_end = [each for each in candidates if each.after == len(trace.calls)]
+    for state in at_the_end[:1] + spread_out:
         tree = state.tree(disk)
         looks = (digest_of(tree), *trace.operations(state.after))
         if looks not in seen:

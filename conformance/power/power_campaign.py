@@ -194,10 +194,7 @@ class PowerCampaign(ProgramCampaign[Loss]):
         if state.after <= len(recording.trace.calls) and lost <= pending and known:
             yield state, state.tree(disk)
         yield from choose(disk, recording.trace, state.damage, SHRINK_STATES)
-        # At the end, lose nothing: that is what a killed process would leave.
-        end = len(recording.trace.calls)
-        if disk.is_known(end):
-            yield DiskState(end), disk.tree(end)
+        yield from _at_the_end(recording, disk)
 
     # Judging.
 
@@ -233,13 +230,18 @@ class PowerCampaign(ProgramCampaign[Loss]):
         recording = self._engine.record(program)
         if not recording.error:
             disk = recording.disk(self._file_system)
-            states = choose(disk, recording.trace, case.state.damage, SHRINK_STATES)
+            chosen = choose(disk, recording.trace, case.state.damage, SHRINK_STATES)
+            states = itertools.chain(_at_the_end(recording, disk), chosen)
             yield from self._within_tries(recording, states)
 
     def _less_lost(self, loss: Loss, ruling: Ruling) -> tuple[Loss, Ruling]:
         """The failure with as little lost as possible. Losing everything counts as simple, too."""
         recording, disk = loss.recording, loss.recording.disk(self._file_system)
-        broken: tuple[Loss, Ruling] | None = (loss, ruling)
+        # A loss at the end needs no numbers of calls, which differ where threads of a store write.
+        ends = self._within_tries(recording, _at_the_end(recording, disk))
+        if broken := self._first_break(ends, self._broken_by(loss, ruling)):
+            return broken
+        broken = (loss, ruling)
         while broken and not _loses_all(disk, broken[0].state):
             loss, ruling = broken
             states = [(state, state.tree(disk)) for state in smaller(disk, loss.state)]
@@ -351,6 +353,15 @@ def _batches(states: Iterable[Left], size: int) -> Iterator[list[Left]]:
     iterator = iter(states)
     while batch := list(itertools.islice(iterator, size)):
         yield batch
+
+
+def _at_the_end(recording: Recording, disk: DiskModel) -> Iterator[Left]:
+    """After all calls, lose all that may be lost, or nothing, as where a process is killed."""
+    end = len(recording.trace.calls)
+    for lost in (frozenset(each.call for each in disk.pending(end)), frozenset[int]()):
+        if disk.is_known(end, lost):
+            state = DiskState(end, lost)
+            yield state, state.tree(disk)
 
 
 def _loses_all(disk: DiskModel, state: DiskState) -> bool:
