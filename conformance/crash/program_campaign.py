@@ -186,15 +186,21 @@ class ProgramCampaign(CaseCampaign[Case]):
 def _assertion(crashed: Crashed, ruling: Ruling, comment: str) -> str:
     """A line that fails as long as the finding is there."""
     line = assertion(ruling.read, ruling.answer, comment)
-    legal = render([*ruling.legal])
-    if ruling.legal and len(legal) < len(line):
+    right = _comparison(ruling.legal)
+    if ruling.legal and len(right) < len(line):
         # A process that dies at another moment leaves another wrong answer.
-        return f"assert {ruling.read} in {legal}  # {comment}"
+        return f"assert {ruling.read} {right}  # {comment}"
     went_on = not crashed.raised and (crashed.closed or not crashed.point.closing)
     if crashed.point.kind in FAULTS and went_on:
         # The store told no error of a failed call. One that does has to keep less.
         return line.replace("assert ", "assert error or ", 1)
     return line
+
+
+def _comparison(legal: Sequence[Any]) -> str:
+    """The second half of a comparison that holds for these values alone."""
+    values = [each for n, each in enumerate(legal) if each not in legal[:n]]
+    return f"== {render(values[0])}" if len(values) == 1 else f"in {render(values)}"
 
 
 def lines_of(crashed: Crashed, opener: str, *, shows_position: bool) -> list[str]:

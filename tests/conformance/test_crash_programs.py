@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from streamproof.conformance.as_key_value import rows_of
 from streamproof.conformance.checks.overflow_checks import PARTS
 from streamproof.conformance.crash.kill_campaign import ends_of_operations
 from streamproof.conformance.crash.program import Operation, ProgramBuilder
+from streamproof.conformance.crash.program_campaign import _comparison
 from streamproof.conformance.lab import Lab
 from streamproof.conformance.subject import load_subject
 
@@ -73,3 +75,13 @@ def test_a_small_budget_kills_after_flushes_too() -> None:
     assert len(few) <= 6
     assert [names[each - 1] for each in few].count("flush") == 2
     assert ends_of_operations(program, len(program)) == list(range(1, len(program) + 1))
+
+
+@pytest.mark.parametrize(
+    ("legal", "comparison"),
+    [([[], []], "== []"), ([[], [(b"a", b"1")]], "in [[], [(b'a', b'1')]]"), ([0, 0, 0], "== 0")],
+)
+def test_alternatives_that_are_equal_are_one_right_answer(
+    legal: list[Any], comparison: str
+) -> None:
+    assert _comparison(legal) == comparison
