@@ -7,13 +7,15 @@ import linecache
 import sys
 import sysconfig
 import traceback
-from itertools import dropwhile
+from collections.abc import Iterable, Iterator
+from itertools import dropwhile, takewhile
 from pathlib import Path
+from types import FrameType
 
 from streamproof.conformance.violations import brief
 from streamproof.stores import host
 
-__all__ = ["is_of_subject", "line_at", "told", "traceback_of"]
+__all__ = ["is_of_subject", "own_line", "places_of", "told", "traceback_of"]
 
 _HARNESS = str(Path(__file__).resolve().parent)
 """Lines of the suite itself are no crash points of the subject; those of its mutants are."""
@@ -23,6 +25,9 @@ _MUTANTS = str(Path(_HARNESS) / "mutants")
 _STANDARD_LIBRARY = (sysconfig.get_path("stdlib"), "<frozen ")
 """Lines of Python's own library are no crash points either. Opening a store runs thousands of them.
 Those that write make system calls, which are points of their own."""
+
+_STORES = str(Path(host.__file__).parent.parent)
+"""Our stores, and the defaults of the contract, on which a subject may be built."""
 
 _CLIENT = str(Path(host.__file__).parent)
 """The client of a store in another process."""
@@ -35,12 +40,45 @@ MOST_LINES = 60
 def is_of_subject(file: str) -> bool:
     """Whether the lines of a file belong to the subject."""
     if file.startswith(_HARNESS):
-        return file.startswith(_MUTANTS)
+        return not _is_of_harness(file)
     # Packages may be installed below the standard library.
     return not file.startswith(_STANDARD_LIBRARY) or "-packages" in file
 
 
-def line_at(file: str, number: int) -> str:
+Place = tuple[str, int]
+"""A file, and the number of a line in it."""
+
+
+def places_of(frame: FrameType) -> Iterator[Place]:
+    """The lines that run in a frame and in its callers, from the inside out."""
+    outer: FrameType | None = frame
+    while outer is not None:
+        yield outer.f_code.co_filename, outer.f_lineno
+        outer = outer.f_back
+
+
+def own_line(places: Iterable[Place]) -> str:
+    """The innermost line of the subject's own code among places from the inside out, if any.
+
+    A store that is built on ours runs lines of ours. They are shown only if no line of its own has
+    called them: if the store is ours, or the method is a default of the contract.
+    """
+    stack = [*places]
+    suite = [n for n, (file, _) in enumerate(stack) if _is_of_harness(file)]
+    # Further out are those who called the suite. A thread of the subject has no suite around it.
+    called = stack[: suite[-1]] if suite else stack
+    inside = dropwhile(lambda each: not is_of_subject(each[0]), called)
+    mine = takewhile(lambda each: not _is_of_harness(each[0]), inside)
+    shown = [each for each in mine if is_of_subject(each[0])]
+    own = [each for each in shown if not each[0].startswith(_STORES)]
+    return _line_at(*(own or shown)[0]) if shown else ""
+
+
+def _is_of_harness(file: str) -> bool:
+    return file.startswith(_HARNESS) and not file.startswith(_MUTANTS)
+
+
+def _line_at(file: str, number: int) -> str:
     """A line of a file, such as ``store.py:63 self.file.write(row)``."""
     return f"{Path(file).name}:{number} {linecache.getline(file, number).strip()}".strip()
 
@@ -51,7 +89,7 @@ def told(error: BaseException) -> str:
     places = [(frame.f_code.co_filename, line) for frame, line in frames]
     # The line of the client that passes on an error of a host says nothing.
     mine = [each for each in places if is_of_subject(each[0]) and not each[0].startswith(_CLIENT)]
-    return brief(error) + (f" ({brief(line_at(*mine[-1]))})" if mine else "")
+    return brief(error) + (f" ({brief(_line_at(*mine[-1]))})" if mine else "")
 
 
 def traceback_of(error: BaseException) -> str:
@@ -90,7 +128,7 @@ def _cut(raised: traceback.TracebackException) -> bool:
 
 def _is_of_suite(file: str) -> bool:
     # The client of a store in another process counts as one, for its lines say nothing.
-    return file.startswith((_HARNESS, _CLIENT)) and not file.startswith(_MUTANTS)
+    return _is_of_harness(file) or file.startswith(_CLIENT)
 
 
 def _short(file: str) -> str:

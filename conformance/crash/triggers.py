@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from streamproof.conformance.crash.preloaded_libraries import build_library
-from streamproof.conformance.subject_lines import is_of_subject, line_at
+from streamproof.conformance.subject_lines import is_of_subject, own_line, places_of
 from streamproof.conformance.violations import Lacking
 from streamproof.errors import UsageError
 from streamproof.stores.host import client as host
@@ -56,7 +56,7 @@ _fate: list[Control] = []
 def arm_lines(n: int, tell: Callable[[str], object] = str) -> None:
     """Kill this process before the n-th line of Python that is run from now on.
 
-    Before it dies, the process tells that line, with its file and its number.
+    Before it dies, the process tells the subject's own line, with its file and its number.
     """
     remaining = n
 
@@ -64,7 +64,7 @@ def arm_lines(n: int, tell: Callable[[str], object] = str) -> None:
         nonlocal remaining
         remaining -= 1
         if remaining == 0:
-            tell(line_at(frame.f_code.co_filename, frame.f_lineno))
+            tell(own_line(places_of(frame)))
             die()
 
     trace_lines(on_line)
@@ -99,8 +99,7 @@ def described_call(told: str, trace: str, directory: Path) -> tuple[str, str]:
     else:
         call = f"{name} of {amount} to {files[0] if files else 'a file'}"
     lines = re.findall(r'File "(.*)", line (\d+) in', trace)
-    mine = [(file, int(number)) for file, number in lines if is_of_subject(file)]
-    return call if told else "", line_at(*mine[0]) if mine else ""
+    return call if told else "", own_line((file, int(number)) for file, number in lines)
 
 
 def _relative(path: str, directory: Path) -> str:

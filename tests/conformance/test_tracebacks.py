@@ -11,15 +11,18 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from command_lines import SUBJECTS
 
 from streamproof.commands.verify_progress import MOST_LINES
+from streamproof.conformance import lab
 from streamproof.conformance.check_engine import Engine, work_directory
 from streamproof.conformance.check_loader import load_checks
 from streamproof.conformance.check_records import CheckOutcome
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.subject_lines import MOST_LINES as MOST_OF_A_TRACEBACK
-from streamproof.conformance.subject_lines import traceback_of
+from streamproof.conformance.subject_lines import own_line, traceback_of
 from streamproof.conformance.trial import Trial
+from streamproof.stores import memory
 
 STORE = """
 from streamproof.stores.rocksdb import RocksDBStore
@@ -205,3 +208,31 @@ def test_an_exception_of_the_suite_has_no_traceback_of_the_store() -> None:
     error.__traceback__ = error.__traceback__.tb_next.tb_next  # type: ignore[union-attr]
 
     assert traceback_of(error) == ""
+
+
+OWN = (str(SUBJECTS / "journal_store.py"), 25)
+OURS = (memory.__file__, 1)
+SUITE = (lab.__file__, 1)
+LIBRARY = (json.__file__, 1)
+TOOL = (pytest.__file__, 1)
+
+
+@pytest.mark.parametrize(
+    ("places", "file"),
+    [
+        ([LIBRARY, OWN, SUITE], "journal_store.py"),
+        # A callback into the suite, and a thread of the store.
+        ([SUITE, OWN, SUITE, TOOL], "journal_store.py"),
+        ([OURS, OWN, LIBRARY], "journal_store.py"),
+        ([OURS, OURS, OWN, SUITE, TOOL], "journal_store.py"),
+        # The store is ours, or the method is a default of the contract.
+        ([LIBRARY, OURS, SUITE, TOOL], "memory.py"),
+        # What runs the suite is no part of the subject.
+        ([SUITE, TOOL], ""),
+        ([], ""),
+    ],
+)
+def test_a_crash_point_is_named_by_the_stores_own_line(
+    places: list[tuple[str, int]], file: str
+) -> None:
+    assert own_line(places).partition(":")[0] == file
