@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 import select
@@ -13,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,13 +25,13 @@ from streamproof.conformance.check_loader import checks_for
 from streamproof.conformance.check_records import CheckEvidence, CheckOutcome
 from streamproof.conformance.check_registry import Check
 from streamproof.conformance.disk_room import memory_with_room, why_no_room
+from streamproof.conformance.owned_directories import WORK, delete_abandoned, own_directory
 from streamproof.conformance.power.syscall_recorder import preload_environment
 from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.running_call import RunningCall
 from streamproof.conformance.saved_failures import Replay
 from streamproof.conformance.settings import Settings
 from streamproof.conformance.zygote import (
-    LOCK,
     MOST_BYTES,
     SUITE_FAILED,
     Job,
@@ -57,17 +55,10 @@ STOP_S = 5.0
 LOAD_TIMEOUT_S = 60.0
 """The time limit for importing and constructing a subject, in seconds."""
 
-WORK = "streamproof-work-"
-"""The prefix of the names of work directories."""
-
 
 @contextlib.contextmanager
 def work_directory(parent: Path | None = None) -> Iterator[Path]:
     """A directory for the databases of a run, deleted at its end; see :func:`memory_with_room`.
-
-    A run that is killed leaves its directory behind. So a run locks a file beside its directory.
-    The kernel unlocks the file when the run and all its forks are gone, and the next run deletes
-    both.
 
     Args:
         parent: the folder for the directory. Abandoned directories in that folder stay, because
@@ -79,48 +70,19 @@ def work_directory(parent: Path | None = None) -> Iterator[Path]:
     place = memory_with_room() if parent is None else parent
     try:
         if parent is None:
-            _delete_abandoned(place or Path(tempfile.gettempdir()))
-        descriptor, name = tempfile.mkstemp(prefix=WORK, suffix=LOCK, dir=place)
-        lock = Path(name)
-        directory = lock.with_suffix("")
-        # If this file system has no locks, no other run can lock and delete the directory either.
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        directory.mkdir(mode=0o700)
+            delete_abandoned(place)
+        owned = own_directory(WORK, place)
     except OSError as error:
         raise UsageError(
             f"The work directory cannot be made in {place}: {error.strerror}. "
             "Choose another one with --work-dir."
         ) from error
     try:
-        if no_room := why_no_room(directory):
-            raise UsageError(f"Nothing was judged in {directory.parent}: {no_room}.")
-        yield directory
+        if no_room := why_no_room(owned.path):
+            raise UsageError(f"Nothing was judged in {owned.path.parent}: {no_room}.")
+        yield owned.path
     finally:
-        _delete(directory, lock)
-        os.close(descriptor)
-
-
-def _delete_abandoned(place: Path) -> None:
-    """Delete the work directories whose owners were killed."""
-    for lock in place.glob(f"{WORK}*{LOCK}"):
-        # The lock may be gone by now, belong to another user, or be in use.
-        with contextlib.suppress(OSError):
-            descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                found = os.fstat(descriptor)
-                if found.st_uid == os.geteuid() and found.st_nlink:
-                    _delete(lock.with_suffix(""), lock)
-            finally:
-                os.close(descriptor)
-
-
-def _delete(directory: Path, lock: Path) -> None:
-    """Delete a work directory. If a file remains, the lock stays, so the next run retries."""
-    shutil.rmtree(directory, ignore_errors=True)
-    if not directory.exists():
-        lock.unlink(missing_ok=True)
+        owned.delete()
 
 
 class CheckTask(NamedTuple):

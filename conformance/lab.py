@@ -31,6 +31,12 @@ from streamproof.conformance.as_key_value import SessionRows, WindowRows, rows_o
 from streamproof.conformance.crash import triggers
 from streamproof.conformance.disk_room import memory_with_room
 from streamproof.conformance.interleaving import Pause, Who, meet
+from streamproof.conformance.owned_directories import (
+    LAB,
+    OwnedDirectory,
+    delete_abandoned,
+    own_directory,
+)
 from streamproof.conformance.power.disk import JOURNALLED, PORTABLE, Piece, disk_of, is_disposable
 from streamproof.conformance.power.syscall_recorder import (
     preload_environment,
@@ -220,10 +226,16 @@ class Lab:
             subject = load_for_program(subject)
         self.subject = subject
         self.guarantee = guarantee
+        self._owned: OwnedDirectory | None = None
         if directory is None:
             # What a store does in the background takes as long here as where the suite judged it.
-            directory = tempfile.mkdtemp(prefix="streamproof-lab-", dir=memory_with_room())
+            place = memory_with_room()
+            delete_abandoned(place)
+            self._owned = own_directory(LAB, place)
             atexit.register(self.remove)
+            # Copies of this directory are beside it, and vanish with it.
+            directory = self._owned.path / "task"
+            directory.mkdir()
         self.directory = Path(directory)
         self.task_id = task_id
         self.context: StateStoreContext | None = None
@@ -707,3 +719,5 @@ class Lab:
         """Delete the directory."""
         with contextlib.suppress(OSError):
             shutil.rmtree(self.directory)
+        if self._owned is not None:
+            self._owned.delete()

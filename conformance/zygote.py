@@ -41,6 +41,7 @@ import msgspec
 from msgspec import Struct
 
 from streamproof.conformance.heap_holes import fill_holes
+from streamproof.conformance.owned_directories import LOCK
 from streamproof.conformance.process_resources import children, members
 from streamproof.conformance.results import Profile, SubjectInfo
 from streamproof.conformance.saved_failures import Replay
@@ -49,7 +50,6 @@ from streamproof.errors import StreamproofError
 from streamproof.stores.host.lending import Lender, hand_over
 
 __all__ = [
-    "LOCK",
     "MOST_BYTES",
     "SUITE_FAILED",
     "Job",
@@ -65,9 +65,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 SUITE_FAILED = 70
 """The exit code of a check in which the suite itself failed."""
-
-LOCK = ".lock"
-"""The suffix of lock files. The owner of a work directory locks the file beside the directory."""
 
 MOST_BYTES = 64 * 1024
 """The largest size of an opening, in bytes."""

@@ -13,6 +13,7 @@ import pytest
 from command_lines import until
 
 from streamproof.conformance.check_engine import work_directory
+from streamproof.conformance.lab import Lab
 
 OWNER = """
 import os, signal
@@ -58,6 +59,46 @@ def test_what_a_killed_process_leaves_is_deleted_by_the_next_run(
     assert is_left_by_the_next_run(directory)
     os.kill(fork, signal.SIGKILL)
     assert until(lambda: not is_left_by_the_next_run(directory))
+
+
+LAB = """
+import os, signal
+from streamproof import Lab
+
+lab = Lab("in-memory")
+lab.copied()
+fork = os.fork()
+if fork:
+    print(lab.directory.parent, fork, flush=True)
+signal.pause()
+"""
+
+
+def test_what_a_killed_program_leaves_is_deleted_by_the_next_lab(tmp_path: Path) -> None:
+    """With its copies, and not before the last of its forks is gone."""
+    command = [sys.executable, "-P", "-c", LAB]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        directory, fork = process.stdout.readline().split()
+        process.kill()
+    Lab("in-memory").remove()
+    assert sorted(each.name for each in Path(directory).iterdir()) == ["task", "task-copy-1"]
+    os.kill(int(fork), signal.SIGKILL)
+
+    def is_left() -> bool:
+        Lab("in-memory").remove()
+        return Path(directory).exists() or Path(f"{directory}.lock").exists()
+
+    assert until(lambda: not is_left())
+
+
+def test_a_lab_leaves_nothing() -> None:
+    lab = Lab("in-memory")
+    lab.copied()
+    place, name = lab.directory.parent.parent, lab.directory.parent.name
+    assert name.startswith("streamproof-lab-")
+    lab.remove()
+    assert list(place.glob(f"{name}*")) == []
 
 
 def test_what_may_be_of_somebody_else_stays(
